@@ -1,4 +1,4 @@
-"""The rule for rrelu in training: its derivative reads the slopes that the call drew, which torch's trace would lose."""
+"""The rule for rrelu in training: its derivative reads the slopes that the call drew, which a trace would lose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 @derivative_rule(aten.rrelu_with_noise_functional.default)
 def _rrelu(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: Setting) -> Rewritten:
-    """torch's formula names the noise that the call is given, where its kernel has written by then: here they differ."""
+    """torch's formula names the noise that the call is given, where its kernel has written by then; here it has not."""
     x, bounds = given["self"], (given["lower"], given["upper"], given["training"])
     out, noise = rewriter.keep(aten.rrelu_with_noise_functional.default, tuple(given.values()), {}, eager)
 

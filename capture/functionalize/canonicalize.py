@@ -103,6 +103,16 @@ def _legit_batch_norm(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, e
     return list(_training_batch_norm(rewriter, given)[:3])
 
 
+def _updating_batch_norm(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """On the CPU it is batch norm in training, and keeps nothing besides."""
+    given = bound(target, args, kwargs)
+    if rewriter.device is not Device.CPU or given["running_mean"] is None:
+        return NotImplemented
+    made = list(_training_batch_norm(rewriter, {**given, "training": True})[:3])
+    like = {"dtype": torch.uint8, "device": given["input"].fake.device}
+    return [*made, rewriter.call(aten.empty.memory_format, ([0],), like)]
+
+
 def _training_batch_norm(rewriter: Rewriter, given: dict[str, Any]) -> Any:
     """By the batch's own statistics: the results, those first; the running ones are written."""
     common = (given["input"], given["weight"], given["bias"])
@@ -223,6 +233,7 @@ RULES: dict[str, Rule] = {
     "batch_norm": _batch_norm,
     "native_batch_norm": _native_batch_norm,
     "_native_batch_norm_legit": _legit_batch_norm,
+    "_batch_norm_with_update": _updating_batch_norm,
     **dict.fromkeys(["var", "std", "var_mean", "std_mean"], _variance),
     **dict.fromkeys(["add", "sub", "mul", "div", "pow"], _arithmetic_identity),
     **dict.fromkeys(["_conj", "conj", "_conj_physical", "conj_physical"], _conjugate),

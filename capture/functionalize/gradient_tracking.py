@@ -43,6 +43,7 @@ _DIFFERENTIABLE: dict[str, tuple[int, ...]] = {
     "aten::_native_batch_norm_legit": (0,),
     "aten::_native_batch_norm_legit_functional": (0,),
     "aten::_native_batch_norm_legit_no_training": (0,),
+    "aten::native_layer_norm": (0,),
     "aten::_batch_norm_with_update": (0,),
     "aten::_batch_norm_with_update_functional": (0,),
     "aten::rrelu_with_noise_functional": (0,),

@@ -107,8 +107,7 @@ class LibraryWriter:
         wanted = f"wanted={which.wanted}"
         more = "" if which.given == (0,) else f", results={which.given}"
         more += f", keywords={which.keywords}" if which.keywords else ""
-        call = f"torch.ops.{_qualified(which.target)}"
-        text = f"gradients_of({call}, {arguments}, {gradients}, {wanted}{more})"
+        text = f"gradients_of(torch.ops.{_qualified(which.target)}, {arguments}, {gradients}, {wanted}{more})"
         item = "[0]" if len(which.wanted) == 1 else ""
         return LibraryCallText(text + item, runtime="gradients_of", module=registered_by(which.target) or "")
 
