@@ -9,10 +9,19 @@ from longhand.capture.autograd import (
     norm_rules,
     own_rule,
     product_rules,
+    scatter_rules,
 )
 from longhand.capture.autograd.rules import rewritten
 
 # Importing a module registers its rules.
-MODULES = (batch_norm_rules, drawn_rules, group_norm_rules, norm_rules, own_rule, product_rules)
+MODULES = (
+    batch_norm_rules,
+    drawn_rules,
+    group_norm_rules,
+    norm_rules,
+    own_rule,
+    product_rules,
+    scatter_rules,
+)
 
 __all__ = ["MODULES", "rewritten"]

@@ -14,7 +14,7 @@ from torch import fx
 
 from longhand.capture.autograd.joint import Joint
 from longhand.capture.autograd.partition import Partition
-from longhand.capture.autograd.shared_results import is_shared
+from longhand.capture.autograd.shared_results import copies, is_shared
 from longhand.capture.devices import move_to_target
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.view_nodes import is_view
@@ -260,6 +260,8 @@ def _gradient(value: fx.Node, tangents: set[str]) -> GraphOutput:
     node = value
     is_plain = value.meta["val"].numel() != 0
     while node.op == "call_function" and is_view(node) and isinstance(node.args[0], fx.Node):
+        if _op_word(node) == "reshape" and copies(node.args[0].meta["val"], node.meta["val"]):
+            break
         node = node.args[0]
         is_plain = is_plain and not node.meta["val"].is_complex()
     if is_plain and node.op == "placeholder" and node.name in tangents:

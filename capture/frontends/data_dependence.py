@@ -30,9 +30,15 @@ def refuse_data_dependence(node: fx.Node, *, may_have_sizes: bool) -> None:
         may_have_sizes: Whether its tensors may have sizes that depend on the data.
 
     Raises:
-        CaptureError: It yields a number that depends on the data, or a size where there may be none; or the code
-            checks one, and a graph checks nothing.
+        CaptureError: It is sparse; it yields a number that depends on the data, or a size where there may be none;
+            or the code checks one, and a graph checks nothing.
     """
+    if any(isinstance(one, torch.Tensor) and one.layout is not torch.strided for one in _leaves(node)):
+        raise CaptureError(
+            f"`{node.target}` gives a sparse tensor, which a graph has no form for.",
+            where=place(node),
+            hint="Make it sparse outside, from the dense tensor that the call returns.",
+        )
     if _checks_data(node) or _is_settled(node):
         raise CaptureError(
             "The code requires something of a size or number that depends on the data.",
@@ -46,6 +52,10 @@ def refuse_data_dependence(node: fx.Node, *, may_have_sizes: bool) -> None:
         where=place(node),
         hint="Take it out of the compiled part, or use torch.where instead of indexing by a mask.",
     )
+
+
+def _leaves(node: fx.Node) -> list[Any]:
+    return pytree.tree_leaves(node.meta.get("val"))
 
 
 def _is_of_sizes(node: fx.Node) -> bool:

@@ -53,6 +53,20 @@ def _reshaped(rewriter: Rewriter, source: Proxy, sizes: Any, eager: torch.Tensor
     return rewriter.view(source, eager, take, put)
 
 
+def _resized(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``x.resize_(sizes)`` of no more elements than x has: its first ones; the tensor is another view from then on.
+
+    Not of an argument: the caller's tensor would have to change its shape.
+    """
+    source: Proxy = args[0]
+    is_plain = _are_ints((*source.fake.shape, *eager.shape)) and source.fake.is_contiguous()
+    if source.memory.placeholder is not None or not is_plain or eager.numel() > source.fake.numel():
+        return NotImplemented
+    whole = rewriter.call(aten.reshape.default, (source, [source.fake.numel()]), {})
+    first = rewriter.call(aten.slice.Tensor, (whole, 0, 0, eager.numel()), {})
+    return rewriter.call(aten.reshape.default, (first, list(eager.shape)), {})
+
+
 def _size_of(rewriter: Rewriter, source: Proxy) -> list[Any]:
     """The sizes of a tensor as ints and, where symbolic, nodes that compute them."""
     sizes: list[Any] = []
@@ -264,7 +278,7 @@ def _unbind(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any)
 
 
 def _diagonal(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    source, *where = bound(target, args, kwargs).values()
+    source, *where = bound(target, args, kwargs).values()  # of linalg_diagonal, too
     return rewriter.view(
         source,
         eager,
@@ -273,6 +287,11 @@ def _diagonal(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
             aten.diagonal_scatter.default, (parent, child, *where), value=source.fake
         ),
     )
+
+
+def _product_of_one(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """``torch.cartesian_prod(x)`` is x."""
+    return rewriter.same(args[0][0], eager) if len(args[0]) == 1 else NotImplemented
 
 
 def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
@@ -376,6 +395,7 @@ def _are_ints(sizes: tuple[Any, ...]) -> bool:
 
 # By packet name.
 VIEW_RULES: dict[str, Rule] = {
+    **dict.fromkeys(["resize_", "resize_as_"], _resized),
     **dict.fromkeys(RESHAPES, _reshape),
     **dict.fromkeys(["t", "mT", "mH", "adjoint", "transpose", "swapaxes", "swapdims"], _transpose),
     "permute": _permute,
@@ -392,6 +412,8 @@ VIEW_RULES: dict[str, Rule] = {
     ),
     "unbind": _unbind,
     "diagonal": _diagonal,
+    "linalg_diagonal": _diagonal,
+    "cartesian_prod": _product_of_one,
     "as_strided": _as_strided,
     "view_as_complex": _complex_view,
     "view_as_real": _complex_view,
