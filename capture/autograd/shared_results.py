@@ -73,13 +73,13 @@ def _looked_at(node: fx.Node) -> fx.Node | None:
     name, (source,) = packet_name(node.target), node.all_input_nodes
     if name not in {"detach", *COMPOSITE_VIEWS} - _COPYING and not is_view(node):
         return None
-    return None if name == "reshape" and copies(source.meta["val"], node.meta["val"]) else source
+    return None if name == "reshape" and _copies(source.meta["val"], node.meta["val"]) else source
 
 
 _COPYING = frozenset({"resolve_conj", "resolve_neg"})  # some of what they are called on
 
 
-def copies(given: torch.Tensor, made: torch.Tensor) -> bool:
+def _copies(given: torch.Tensor, made: torch.Tensor) -> bool:
     """Whether a reshape has to copy, by how eager's tensor lies in memory."""
     try:
         torch.empty_strided(given.shape, given.stride(), device="meta").view(made.shape)

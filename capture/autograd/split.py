@@ -12,9 +12,10 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from longhand.capture import torch_private
 from longhand.capture.autograd.joint import Joint
 from longhand.capture.autograd.partition import Partition
-from longhand.capture.autograd.shared_results import copies, is_shared
+from longhand.capture.autograd.shared_results import is_shared
 from longhand.capture.devices import move_to_target
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.view_nodes import is_view
@@ -257,16 +258,30 @@ def _gradient(value: fx.Node, tangents: set[str]) -> GraphOutput:
 
     Not where kernels know no such view: as the parts of complex numbers, or of nothing.
     """
+    chain: list[fx.Node] = []
     node = value
     is_plain = value.meta["val"].numel() != 0
     while node.op == "call_function" and is_view(node) and isinstance(node.args[0], fx.Node):
-        if _op_word(node) == "reshape" and copies(node.args[0].meta["val"], node.meta["val"]):
-            break
+        chain.append(node)
         node = node.args[0]
         is_plain = is_plain and not node.meta["val"].is_complex()
-    if is_plain and node.op == "placeholder" and node.name in tangents:
+    if is_plain and node.op == "placeholder" and node.name in tangents and not _copies(node, chain[::-1]):
         return GraphOutput(value.name, AliasKind.INPUT, node.name)
     return GraphOutput(value.name)
+
+
+def _copies(root: fx.Node, chain: list[fx.Node]) -> bool:
+    """Whether calls that look like views have to copy: the values do not tell where a trace left a copy out."""
+    seen = root.meta["val"]
+    sizes = (*seen.shape, *(size for node in chain for size in pytree.tree_leaves(node.args[1:])))
+    if not all(isinstance(size, int | None) for size in sizes):
+        return False  # sizes that vary
+    found: Any = torch.empty_strided(seen.shape, seen.stride(), dtype=seen.dtype, device="meta")
+    storage = torch_private.storage_key(found)
+    for node in chain:
+        target: Any = node.target
+        found = target(found, *node.args[1:], **node.kwargs)
+    return torch_private.storage_key(found) != storage
 
 
 def _op_word(node: fx.Node) -> str:

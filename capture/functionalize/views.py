@@ -17,6 +17,7 @@ from longhand.capture.functionalize.decompositions import RESHAPES
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter, Rule
+from longhand.capture.functionalize.memory_views import MEMORY_RULES
 from longhand.capture.functionalize.writes import bound
 
 aten = torch.ops.aten
@@ -51,20 +52,6 @@ def _reshaped(rewriter: Rewriter, source: Proxy, sizes: Any, eager: torch.Tensor
         return rewriter.emit(aten.reshape.default, (child, _size_of(rewriter, source)), value=source.fake)
 
     return rewriter.view(source, eager, take, put)
-
-
-def _resized(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    """``x.resize_(sizes)`` of no more elements than x has: its first ones; the tensor is another view from then on.
-
-    Not of an argument: the caller's tensor would have to change its shape.
-    """
-    source: Proxy = args[0]
-    is_plain = _are_ints((*source.fake.shape, *eager.shape)) and source.fake.is_contiguous()
-    if source.memory.placeholder is not None or not is_plain or eager.numel() > source.fake.numel():
-        return NotImplemented
-    whole = rewriter.call(aten.reshape.default, (source, [source.fake.numel()]), {})
-    first = rewriter.call(aten.slice.Tensor, (whole, 0, 0, eager.numel()), {})
-    return rewriter.call(aten.reshape.default, (first, list(eager.shape)), {})
 
 
 def _size_of(rewriter: Rewriter, source: Proxy) -> list[Any]:
@@ -212,20 +199,6 @@ def _narrow(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any)
     return _slice(rewriter, aten.slice.Tensor, (source, dim, start, start + length), {}, eager)
 
 
-def _part_at(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    """`capture.whole_calls.narrow`: the part of a tensor whose place another one tells."""
-    source, dim, positions = args
-    at = rewriter.read(positions)
-    return rewriter.view(
-        source,
-        eager,
-        lambda parent: rewriter.emit(aten.index_select.default, (parent, dim, at)),
-        lambda parent, child: rewriter.emit(
-            aten.index_copy.default, (parent, dim, at, child), value=source.fake
-        ),
-    )
-
-
 def _split(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     source: Proxy = args[0]
     dim = bound(target, args, kwargs)["dim"]
@@ -287,11 +260,6 @@ def _diagonal(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
             aten.diagonal_scatter.default, (parent, child, *where), value=source.fake
         ),
     )
-
-
-def _product_of_one(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    """``torch.cartesian_prod(x)`` is x."""
-    return rewriter.same(args[0][0], eager) if len(args[0]) == 1 else NotImplemented
 
 
 def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
@@ -395,7 +363,6 @@ def _are_ints(sizes: tuple[Any, ...]) -> bool:
 
 # By packet name.
 VIEW_RULES: dict[str, Rule] = {
-    **dict.fromkeys(["resize_", "resize_as_"], _resized),
     **dict.fromkeys(RESHAPES, _reshape),
     **dict.fromkeys(["t", "mT", "mH", "adjoint", "transpose", "swapaxes", "swapdims"], _transpose),
     "permute": _permute,
@@ -405,7 +372,6 @@ VIEW_RULES: dict[str, Rule] = {
     "select": _select,
     "slice": _slice,
     "narrow": _narrow,
-    "part_at": _part_at,
     **dict.fromkeys(
         ["split", "chunk", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"],
         _split,
@@ -413,7 +379,7 @@ VIEW_RULES: dict[str, Rule] = {
     "unbind": _unbind,
     "diagonal": _diagonal,
     "linalg_diagonal": _diagonal,
-    "cartesian_prod": _product_of_one,
+    **MEMORY_RULES,
     "as_strided": _as_strided,
     "view_as_complex": _complex_view,
     "view_as_real": _complex_view,
