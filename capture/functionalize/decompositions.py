@@ -94,7 +94,7 @@ CHECKS = _names("""
     sym_constrain_range sym_constrain_range_for_size _functional_sym_constrain_range
     """)
 
-# Views made of other views, which torch's table leaves out: decomposed where no complex number is involved.
+# Views made of other views, which torch's table leaves out: decomposed where no part of a complex number is meant.
 COMPOSITE_VIEWS = _names("""
     hsplit vsplit dsplit tensor_split atleast_1d atleast_2d atleast_3d movedim moveaxis linalg_diagonal
     real positive resolve_conj resolve_neg

@@ -155,4 +155,10 @@ def is_composite_view(target: torch._ops.OpOverload, args: Any) -> bool:
     if target.namespace != "aten" or packet_name(target) not in COMPOSITE_VIEWS:
         return False
     given = [leaf.fake for leaf in pytree.tree_leaves(args) if isinstance(leaf, Proxy)]
-    return not any(value.is_complex() or value.is_neg() for value in given)
+    looks_inside = packet_name(target) in _OF_PARTS
+    return not any(
+        (value.is_complex() and looks_inside) or value.is_neg() or value.is_conj() for value in given
+    )
+
+
+_OF_PARTS = frozenset(["real", "positive", "resolve_conj", "resolve_neg"])  # of complex numbers

@@ -55,9 +55,15 @@ def write_in_place(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eage
         raise CannotFunctionalize(
             f"`{name}` changes which memory a tensor uses", "Make a new tensor instead."
         )
-    if name in _METADATA:
-        return rewriter.call(_functional(target, name[:-1]), args, kwargs)
     destination: Proxy = args[0]
+    if name in _METADATA:
+        before, seen = destination.fake, rewriter.call(_functional(target, name[:-1]), args, kwargs)
+        is_argument = destination.parent is None and destination.memory.placeholder is not None
+        if is_argument and (before.shape, before.stride()) != (seen.fake.shape, seen.fake.stride()):
+            raise CannotFunctionalize(
+                f"`{name}` changes how an argument lies, for the caller, too", f"Write `{name[:-1]}` instead."
+            )
+        return seen
     result = rewriter.call(_functional(target, _RENAMED.get(name, name[:-1])), args, kwargs)
     return _store(rewriter, destination, result)
 

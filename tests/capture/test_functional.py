@@ -309,3 +309,14 @@ def test_a_factor_of_whole_numbers_is_cut_as_in_eager(captured, value):
     """A ValueError of torch's decomposition came of 0.5."""
     x, y = torch.randint(-9, 9, (3, 4)), torch.randint(1, 9, (4,), dtype=torch.int32)
     captured(lambda x, y: torch.addcmul(x, x, y, value=value), (x, y))
+
+
+def test_an_argument_is_not_turned(tmp_path):
+    """The caller's tensor would have to change its shape, which no unit does to it."""
+
+    def turned(x):
+        x.t_()
+        return x * 2
+
+    with pytest.raises(CaptureError, match="changes how an argument lies"):
+        longhand.generate(turned, (torch.ones(2, 3),), out=tmp_path / "unit")
