@@ -5,7 +5,7 @@ Tensors, sizes, strides and numbers; half of an axis, where two halves are joine
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
@@ -95,12 +95,20 @@ class AllocationWriter:
         if twin is not None and is_plain:
             return f"{variable} = empty({twin}.shape, {buffer.dtype})"
         dims = self.sizes.dims(buffer)
-        rest = f"dtype={buffer.dtype}, device={self.device}"
         if order == _CHANNELS_LAST and not on_cpu:
-            return f"{variable} = torch.empty(({', '.join(dims)}), {rest}, memory_format=torch.channels_last)"
-        shape = f"({', '.join(dims[dim] for dim in order)}{',' * (len(dims) == 1)})"
-        made = f"empty({shape}, {buffer.dtype})" if on_cpu else f"torch.empty({shape}, {rest})"
+            rest = f"dtype={buffer.dtype}, device={self.device}, memory_format=torch.channels_last"
+            return f"{variable} = torch.empty({', '.join(dims)}, {rest})"
+        made = self._made(buffer, [dims[dim] for dim in order], self._sibling(buffer, launch))
         return f"{variable} = {made}{_reordered(order)}"
+
+    def _made(self, buffer: Buffer, dims: Sequence[str], sibling: str | None = None) -> str:
+        """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""
+        if self.plan.options.target.device is Device.CPU:
+            return f"empty(({', '.join(dims)}{',' * (len(dims) == 1)}), {buffer.dtype})"
+        sizes = ", ".join(dims) or "()"
+        if sibling is not None:
+            return f"{sibling}.new_empty({sizes})"
+        return f"torch.empty({sizes}, dtype={buffer.dtype}, device={self.device})"
 
     def write_list(self, one: MadeList) -> str:
         """``denominators = [empty(param.shape, torch.float32) for param in params]``"""
@@ -115,31 +123,39 @@ class AllocationWriter:
         for name in one.nodes:
             buffer = self.plan.buffers[name]
             order, dims = memory_order(buffer), self.sizes.dims(buffer)
-            shape = f"({', '.join(dims[dim] for dim in order)}{',' * (len(dims) == 1)})"
-            rest = f"dtype={buffer.dtype}, device={self.device}"
-            text = f"empty({shape}, {buffer.dtype})" if on_cpu else f"torch.empty({shape}, {rest})"
-            made.append(f"{text}{_reordered(order)}")
+            made.append(f"{self._made(buffer, [dims[dim] for dim in order])}{_reordered(order)}")
         return f"{one.name} = [{', '.join(made)}]"
 
     def _twin(self, buffer: Buffer, launch: Launch | None) -> str | None:
         """A tensor at hand with the same shape, dtype and layout: something that the launch reads."""
-        if launch is None:
-            return None
-        for name in launch.buffers:
-            other = self.plan.buffers[name]
-            is_alike = (
-                name != buffer.name
-                and other.dtype == buffer.dtype
-                and same_sizes(other.shape, buffer.shape)
+        for other in self._read_siblings(buffer, launch):
+            if (
+                same_sizes(other.shape, buffer.shape)
                 and same_sizes(other.stride, buffer.stride)
                 and other.layout_is_known
                 and not self._differs_in_words(buffer, other)
-            )
-            variable = self.variables[name]
-            is_plain = variable.removeprefix(f"{SAVED}.").isidentifier()
-            if is_alike and is_plain and self._reads(launch, name):
-                return variable
+            ):
+                return self.variables[other.name]
         return None
+
+    def _sibling(self, buffer: Buffer, launch: Launch | None) -> str | None:
+        """A tensor at hand with the same dtype, on the same device: a number may be on another."""
+        siblings = self._read_siblings(buffer, launch)
+        return next((self.variables[other.name] for other in siblings if other.shape), None)
+
+    def _read_siblings(self, buffer: Buffer, launch: Launch | None) -> Iterator[Buffer]:
+        """What the launch reads of the same dtype, in a plain variable."""
+        if launch is None:
+            return
+        for name in launch.buffers:
+            other, variable = self.plan.buffers[name], self.variables[name]
+            if (
+                name != buffer.name
+                and other.dtype == buffer.dtype
+                and variable.removeprefix(f"{SAVED}.").isidentifier()
+                and self._reads(launch, name)
+            ):
+                yield other
 
     def _differs_in_words(self, buffer: Buffer, other: Buffer) -> bool:
         """Whether two shapes are the same by chance: of a square matrix and its transpose."""

@@ -330,7 +330,7 @@ def _unfilled(writer: LibraryWriter, step: Extern) -> str | None:
     size, order = given["size"], list(given["physical_layout"])
     if order != sorted(order) or given.get("layout") not in (None, torch.strided):
         return None
-    parts = [writer.value(tuple(size))]
+    parts = [*map(writer.value, size)] or ["()"]
     parts += [
         f"{name}={writer.value(given[name])}" for name in ("dtype", "device") if given.get(name) is not None
     ]

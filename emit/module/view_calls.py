@@ -178,6 +178,8 @@ def _call(call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words) -> str:
         return f".{_RESHAPES[name]}({', '.join(texts) or '()'})"
     if name in ("alias", "detach", "lift_fresh", "lift_fresh_copy"):
         return ""
+    if len(seen.shape) == 2 and (name == "t" or (name == "transpose" and (args[0] - args[1]) % 2)):
+        return ".T"
     writer = _METHODS.get(name)
     if writer is not None:
         return writer(args, sizes)

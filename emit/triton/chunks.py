@@ -98,7 +98,7 @@ def scratch_context(plan: KernelPlan, names: KernelNames) -> dict[str, object]:
         for pointer in plan.pointers
         if pointer.scratch
     ]
-    return {"scratch": scratch, "device": f"{names.pointers[plan.pointers[0].name]}.device"}
+    return {"scratch": scratch, "sibling": names.pointers[plan.pointers[0].name]}
 
 
 def partial_stores(

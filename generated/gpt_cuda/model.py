@@ -106,8 +106,8 @@ class GPT(nn.Module):
         # GPT.forward    positions = torch.arange(seq, device=tokens.device)
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
-        x = torch.empty((batch, seq, dim), dtype=torch.bfloat16, device=tokens.device)
-        ln_1 = torch.empty((batch, seq, dim), dtype=torch.bfloat16, device=tokens.device)
+        x = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
+        ln_1 = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.token_embedding.weight,
@@ -138,7 +138,7 @@ class GPT(nn.Module):
 
         # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
         # 16 bytes.
-        padded_weight = torch.empty((padded_vocab_size, dim), dtype=torch.bfloat16, device=tokens.device)
+        padded_weight = torch.empty(padded_vocab_size, dim, dtype=torch.bfloat16, device=tokens.device)
         kernels.pad_head(
             self.token_embedding.weight,
             padded_weight,

@@ -188,5 +188,5 @@ class LanguageModel(nn.Module):
         kernels.cross_entropy(losses, targets, loss, batch * seq)
 
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, self.gpt.token_embedding.weight)
-        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.transpose(0, 1), ln_f.reshape(-1, dim))
+        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
         return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks

@@ -142,8 +142,8 @@ class LanguageModel(nn.Module):
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
-        x = torch.empty((batch, seq, dim), dtype=torch.bfloat16, device=tokens.device)
-        ln_1 = torch.empty((batch, seq, dim), dtype=torch.bfloat16, device=tokens.device)
+        x = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
+        ln_1 = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.gpt.token_embedding.weight,
@@ -183,7 +183,7 @@ class LanguageModel(nn.Module):
 
         # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
         # 16 bytes.
-        padded_weight = torch.empty((padded_vocab_size, dim), dtype=torch.bfloat16, device=tokens.device)
+        padded_weight = torch.empty(padded_vocab_size, dim, dtype=torch.bfloat16, device=tokens.device)
         kernels.pad_head(
             self.gpt.token_embedding.weight,
             padded_weight,
@@ -194,10 +194,10 @@ class LanguageModel(nn.Module):
         logits = F.linear(ln_f, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        n_counted = torch.empty((), dtype=torch.int64, device=tokens.device)
+        n_counted = targets.new_empty(())
         kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
-        losses = torch.empty((batch * seq,), dtype=torch.float32, device=tokens.device)
-        unscaled_d_logits = torch.empty((batch * seq, 50264), dtype=torch.bfloat16, device=tokens.device)
+        losses = torch.empty(batch * seq, dtype=torch.float32, device=tokens.device)
+        unscaled_d_logits = logits.new_empty(batch * seq, 50264)
         kernels.cross_entropy_and_d_cross_entropy(
             logits,
             targets,
@@ -220,5 +220,5 @@ class LanguageModel(nn.Module):
         )
 
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, padded_weight)
-        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.transpose(0, 1), ln_f.reshape(-1, dim))
+        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
         return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding[:50257], saved_blocks

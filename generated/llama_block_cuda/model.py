@@ -67,9 +67,7 @@ class LlamaBlock(nn.Module):
 
         # Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
-        rotary_q = torch.empty(
-            (batch, seq, n_heads, head_dim), dtype=torch.bfloat16, device=x.device
-        ).transpose(1, 2)
+        rotary_q = q.new_empty(batch, seq, n_heads, head_dim).transpose(1, 2)
         kernels.rotary(
             q,
             self.attention.rotary.cos,
@@ -82,9 +80,7 @@ class LlamaBlock(nn.Module):
             half=head_dim // 2,
         )
         del q
-        rotary_k = torch.empty(
-            (batch, seq, n_kv_heads, head_dim), dtype=torch.bfloat16, device=x.device
-        ).transpose(1, 2)
+        rotary_k = k.new_empty(batch, seq, n_kv_heads, head_dim).transpose(1, 2)
         kernels.rotary(
             k,
             self.attention.rotary.cos,

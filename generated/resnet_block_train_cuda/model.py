@@ -69,8 +69,8 @@ class ResNetBlock(nn.Module):
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
         kernels.increment(self.bn1.num_batches_tracked)
-        bn1_piece_means = torch.empty((conv1_channels, batch, 1), dtype=torch.float32, device=x.device)
-        bn1_piece_squares = torch.empty((conv1_channels, batch, 1), dtype=torch.float32, device=x.device)
+        bn1_piece_means = torch.empty(conv1_channels, batch, 1, dtype=torch.float32, device=x.device)
+        bn1_piece_squares = torch.empty(conv1_channels, batch, 1, dtype=torch.float32, device=x.device)
         kernels.piece_statistics(
             conv1,
             bn1_piece_means,
@@ -79,8 +79,8 @@ class ResNetBlock(nn.Module):
             n_batches=batch,
             n_pixels=conv1_height * conv1_width,
         )
-        bn1_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
-        bn1_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
+        bn1_mean = bn1_piece_means.new_empty(256)
+        bn1_rstd = bn1_piece_means.new_empty(256)
         kernels.batch_statistics(
             bn1_piece_means,
             bn1_piece_squares,
@@ -110,8 +110,8 @@ class ResNetBlock(nn.Module):
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2 = F.conv2d(out, self.conv2.weight, padding=1)
         kernels.increment(self.bn2.num_batches_tracked)
-        bn2_piece_means = torch.empty((conv2_channels, batch, 1), dtype=torch.float32, device=x.device)
-        bn2_piece_squares = torch.empty((conv2_channels, batch, 1), dtype=torch.float32, device=x.device)
+        bn2_piece_means = torch.empty(conv2_channels, batch, 1, dtype=torch.float32, device=x.device)
+        bn2_piece_squares = torch.empty(conv2_channels, batch, 1, dtype=torch.float32, device=x.device)
         kernels.piece_statistics(
             conv2,
             bn2_piece_means,
@@ -120,8 +120,8 @@ class ResNetBlock(nn.Module):
             n_batches=batch,
             n_pixels=conv1_height * conv1_width,
         )
-        bn2_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
-        bn2_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
+        bn2_mean = bn2_piece_means.new_empty(256)
+        bn2_rstd = bn2_piece_means.new_empty(256)
         kernels.batch_statistics(
             bn2_piece_means,
             bn2_piece_squares,
@@ -139,11 +139,9 @@ class ResNetBlock(nn.Module):
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
         kernels.increment(self.shortcut[1].num_batches_tracked)
-        shortcut_piece_means = torch.empty(
-            (shortcut_channels, batch, 1), dtype=torch.float32, device=x.device
-        )
+        shortcut_piece_means = torch.empty(shortcut_channels, batch, 1, dtype=torch.float32, device=x.device)
         shortcut_piece_squares = torch.empty(
-            (shortcut_channels, batch, 1), dtype=torch.float32, device=x.device
+            shortcut_channels, batch, 1, dtype=torch.float32, device=x.device
         )
         kernels.piece_statistics(
             shortcut,
@@ -153,8 +151,8 @@ class ResNetBlock(nn.Module):
             n_batches=batch,
             n_pixels=shortcut_height * shortcut_width,
         )
-        shortcut_mean = torch.empty((256,), dtype=torch.float32, device=x.device)
-        shortcut_rstd = torch.empty((256,), dtype=torch.float32, device=x.device)
+        shortcut_mean = shortcut_piece_means.new_empty(256)
+        shortcut_rstd = shortcut_piece_means.new_empty(256)
         kernels.batch_statistics(
             shortcut_piece_means,
             shortcut_piece_squares,

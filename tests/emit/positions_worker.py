@@ -77,14 +77,16 @@ def touched(job: Job) -> dict[str, tuple[int, int]]:
 class Far(MockTensor):
     """A tensor of any size at an address of its own, without memory."""
 
-    device = "cpu"
-
     def __init__(self, dtype, place):
         super().__init__(dtype)
         self.address = (place + 1) << APART
 
     def data_ptr(self):
         return self.address
+
+    def new_empty(self, *sizes, dtype):
+        """Scratch memory, which is small."""
+        return torch.empty(*sizes, dtype=dtype)
 
 
 class Record:

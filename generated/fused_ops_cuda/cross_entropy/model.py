@@ -20,6 +20,6 @@ def cross_entropy(logits, labels):
     n_rows, n_cols = logits.shape
 
     # cross_entropy    return F.cross_entropy(logits.float(), labels, reduction="none")
-    losses = torch.empty((n_rows,), dtype=torch.float32, device=logits.device)
+    losses = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
     kernels.cross_entropy(logits, labels, losses, n_rows, n_cols)
     return losses

@@ -81,7 +81,7 @@ def block_backward(saved, d_x_plus_mlp):
         saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
     )
 
-    d_narrow_weight = torch.mm(d_x_plus_mlp.transpose(0, 1), hidden)
+    d_narrow_weight = torch.mm(d_x_plus_mlp.T, hidden)
     d_ln_2 = torch.mm(d_widen, saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
@@ -104,14 +104,14 @@ def block_backward(saved, d_x_plus_mlp):
         eps=1e-5,
     )
 
-    d_widen_weight = torch.mm(d_widen.transpose(0, 1), ln_2)
+    d_widen_weight = torch.mm(d_widen.T, ln_2)
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = empty((dim,), torch.float32)
     kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
     d_mixed = torch.mm(d_x, saved.proj_weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_x.transpose(0, 1), mixed_view.reshape(-1, dim))
+    d_proj_weight = torch.mm(d_x.T, mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -162,7 +162,7 @@ def block_backward(saved, d_x_plus_mlp):
         eps=1e-5,
     )
 
-    d_qkv_weight = torch.mm(d_qkv.transpose(0, 1), ln_1)
+    d_qkv_weight = torch.mm(d_qkv.T, ln_1)
     return (
         d_residual,
         d_ln_1_weight,

@@ -70,20 +70,20 @@ def block_backward(saved, d_x_plus_mlp):
     qkv_dim = saved.qkv.shape[2]
 
     # Mlp.forward    return self.narrow(hidden)
-    d_narrow_bias = torch.empty((dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
+    d_narrow_bias = d_x_plus_mlp.new_empty(dim)
     kernels.column_sum(d_x_plus_mlp, d_narrow_bias, batch * seq, dim)
     d_hidden = torch.mm(d_x_plus_mlp, saved.narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(d_hidden)
     d_widen = torch.empty_like(d_hidden)
-    d_widen_bias = torch.empty((widen_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
+    d_widen_bias = saved.widen.new_empty(widen_dim)
     kernels.gelu_and_d_gelu_column_sum(
         saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
     )
     del d_hidden
 
-    d_narrow_weight = torch.mm(d_x_plus_mlp.transpose(0, 1), hidden)
+    d_narrow_weight = torch.mm(d_x_plus_mlp.T, hidden)
     del hidden
     d_ln_2 = torch.mm(d_widen, saved.widen_weight)
 
@@ -107,15 +107,15 @@ def block_backward(saved, d_x_plus_mlp):
         eps=1e-5,
     )
 
-    d_widen_weight = torch.mm(d_widen.transpose(0, 1), ln_2)
+    d_widen_weight = torch.mm(d_widen.T, ln_2)
     del d_widen
 
     # CausalSelfAttention.forward    return self.proj(mixed)
-    d_proj_bias = torch.empty((dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
+    d_proj_bias = d_x.new_empty(dim)
     kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
     d_mixed = torch.mm(d_x, saved.proj_weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_x.transpose(0, 1), mixed_view.reshape(-1, dim))
+    d_proj_weight = torch.mm(d_x.T, mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -142,8 +142,8 @@ def block_backward(saved, d_x_plus_mlp):
     d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_k = d_k.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
-    d_qkv = torch.empty((batch * seq, qkv_dim), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
-    d_qkv_bias = torch.empty((qkv_dim,), dtype=torch.bfloat16, device=d_x_plus_mlp.device)
+    d_qkv = d_q.new_empty(batch * seq, qkv_dim)
+    d_qkv_bias = d_q.new_empty(qkv_dim)
     kernels.d_qkv_and_bias(
         d_q,
         d_k,
@@ -180,7 +180,7 @@ def block_backward(saved, d_x_plus_mlp):
         eps=1e-5,
     )
 
-    d_qkv_weight = torch.mm(d_qkv.transpose(0, 1), ln_1)
+    d_qkv_weight = torch.mm(d_qkv.T, ln_1)
     return (
         d_residual,
         d_ln_1_weight,
@@ -231,7 +231,7 @@ def language_model_backward(saved, d_loss):
         d_x, *d_blocks[layer] = block_backward(saved_blocks.pop(), d_x)
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-    d_position_embedding_weight = torch.empty((seq, dim), dtype=torch.bfloat16, device=tokens.device)
+    d_position_embedding_weight = d_x.new_empty(seq, dim)
     kernels.column_sum_short(d_x, d_position_embedding_weight, batch, seq * dim)
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
         d_x.view(batch, seq, dim), tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False

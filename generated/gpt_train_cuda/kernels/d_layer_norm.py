@@ -118,8 +118,8 @@ def d_layer_norm(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_ro
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     n_splits = min(SPLITS, ceil_div(n_rows, rows))
-    d_weight_partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=unscaled_d_ln_f.device)
-    d_bias_partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=unscaled_d_ln_f.device)
+    d_weight_partial = unscaled_d_ln_f.new_empty(n_splits, n_cols, dtype=torch.float32)
+    d_bias_partial = unscaled_d_ln_f.new_empty(n_splits, n_cols, dtype=torch.float32)
     d_layer_norm_partial_kernel[(n_splits,)](
         unscaled_d_ln_f,
         d_loss,

@@ -106,7 +106,7 @@ def d_qkv_and_bias(
     """Fill d_qkv and d_bias."""
     cols = min(COLS, next_power_of_2(n_cols))
     n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
-    partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=d_q.device)
+    partial = d_q.new_empty(n_splits, n_cols, dtype=torch.float32)
     d_qkv_and_bias_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
         d_q,
         d_k,

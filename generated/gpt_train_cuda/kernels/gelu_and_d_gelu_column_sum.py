@@ -93,7 +93,7 @@ def gelu_and_d_gelu_column_sum(widen, d_hidden, hidden, d_widen, d_bias, n_rows,
     """Fill hidden, d_widen and d_bias."""
     cols = min(COLS, next_power_of_2(n_cols))
     n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
-    partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=widen.device)
+    partial = widen.new_empty(n_splits, n_cols, dtype=torch.float32)
     gelu_and_d_gelu_column_sum_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
         widen,
         d_hidden,

@@ -61,7 +61,10 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         x_channels_last = torch.empty(
-            (batch, channels, height, width),
+            batch,
+            channels,
+            height,
+            width,
             dtype=torch.bfloat16,
             device=x.device,
             memory_format=torch.channels_last,
@@ -88,9 +91,7 @@ class ResNetBlock(nn.Module):
         shortcut = channels_last(F.conv2d(x_channels_last, self.shortcut[0].weight, stride=2))
 
         # ResNetBlock.forward    return F.relu(out)
-        activated = torch.empty(
-            (batch, conv2_channels, conv1_height, conv1_width), dtype=torch.bfloat16, device=x.device
-        )
+        activated = conv2.new_empty(batch, conv2_channels, conv1_height, conv1_width)
         kernels.transpose_batch_norms_add_relu(
             conv2,
             self.bn2.running_mean,

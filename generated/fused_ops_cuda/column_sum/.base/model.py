@@ -18,6 +18,6 @@ def column_sum(x):
     n_rows, n_cols = x.shape
 
     # column_sum    return (x * 2).sum(0)
-    sums = torch.empty((n_cols,), dtype=torch.bfloat16, device=x.device)
+    sums = x.new_empty(n_cols)
     kernels.scale_column_sum(x, sums, n_rows, n_cols)
     return sums

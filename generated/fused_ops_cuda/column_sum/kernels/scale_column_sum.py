@@ -74,7 +74,7 @@ def scale_column_sum(x, sums, n_rows, n_cols):
     """Fill sums."""
     cols = min(COLS, next_power_of_2(n_cols))
     n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
-    partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=x.device)
+    partial = x.new_empty(n_splits, n_cols, dtype=torch.float32)
     scale_column_sum_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
         x,
         partial,

@@ -20,6 +20,6 @@ def transpose_add(x, y):
     n_rows, n_cols = x.shape
 
     # transpose_add    return x.t().contiguous() + y
-    out = torch.empty((n_cols, n_rows), dtype=torch.bfloat16, device=x.device)
+    out = x.new_empty(n_cols, n_rows)
     kernels.transpose_add(x, y, out, n_cols, n_rows)
     return out

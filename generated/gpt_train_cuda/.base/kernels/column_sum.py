@@ -74,7 +74,7 @@ def column_sum(d_x, d_bias, n_rows, n_cols):
     """Fill d_bias."""
     cols = min(COLS, next_power_of_2(n_cols))
     n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
-    partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=d_x.device)
+    partial = d_x.new_empty(n_splits, n_cols, dtype=torch.float32)
     column_sum_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
         d_x,
         partial,

@@ -124,8 +124,8 @@ def layer_norm_and_d_add_layer_norm(
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     n_splits = min(SPLITS, ceil_div(n_rows, rows))
-    d_weight_partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=x.device)
-    d_bias_partial = torch.empty((n_splits, n_cols), dtype=torch.float32, device=x.device)
+    d_weight_partial = x.new_empty(n_splits, n_cols, dtype=torch.float32)
+    d_bias_partial = x.new_empty(n_splits, n_cols, dtype=torch.float32)
     layer_norm_and_d_add_layer_norm_partial_kernel[(n_splits,)](
         x,
         weight,
