@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from longhand.errors import CaptureError
+
 __all__ = [
     "NAMESPACE",
     "NARROW",
@@ -82,7 +84,10 @@ def _solved(
         residuals = a.new_empty(*batch, right.shape[-1], dtype=a.real.dtype)
     elif m > n and driver in ("gelss", "gelsd"):
         if batch:
-            raise NotImplementedError("linalg.lstsq tells residuals of a batch only where no rank is too low")
+            raise CaptureError(
+                "Whether linalg.lstsq gives residuals of a batch depends on data, and so does their shape.",
+                hint="Take driver='gels' or 'gelsy', or solve the matrices one by one.",
+            )
         residuals = b.new_empty(right.shape[-1], dtype=a.real.dtype)
         residuals = residuals.masked_select(residuals == 0)
     rank = a.new_empty(0 if driver == "gels" else a.shape[:-2], dtype=torch.int64)
@@ -147,8 +152,8 @@ def covariance(
 def _loss(
     log_probs: torch.Tensor,
     targets: torch.Tensor,
-    input_lengths: torch.Tensor,
-    target_lengths: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
     blank: int = 0,
     reduction: int = 1,
     zero_infinity: bool = False,
@@ -160,6 +165,12 @@ def _loss(
 
 _CTC_LOSS = _defined(
     "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, "
+    "int reduction=1, bool zero_infinity=False) -> Tensor",
+    _loss,
+)
+
+_CTC_LOSS_OF_LISTS = _defined(
+    "ctc_loss_of_lists(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, "
     "int reduction=1, bool zero_infinity=False) -> Tensor",
     _loss,
 )
@@ -176,10 +187,13 @@ def ctc_loss(
 ) -> torch.Tensor:
     """``torch.nn.functional.ctc_loss``."""
     which = {"none": 0, "mean": 1, "sum": 2}.get(reduction)
-    tensors = (log_probs, targets, input_lengths, target_lengths)
-    if which is None or not all(isinstance(one, torch.Tensor) for one in tensors):
-        return torch.nn.functional.ctc_loss(*tensors, blank, reduction, zero_infinity)
-    made: torch.Tensor = _CTC_LOSS(*tensors, blank, which, zero_infinity)
+    lengths = (input_lengths, target_lengths)
+    are_tensors = all(isinstance(one, torch.Tensor) for one in lengths)
+    are_lists = all(isinstance(one, list | tuple) for one in lengths)
+    if which is None or not (are_tensors or are_lists):
+        return torch.nn.functional.ctc_loss(log_probs, targets, *lengths, blank, reduction, zero_infinity)
+    op = _CTC_LOSS if are_tensors else _CTC_LOSS_OF_LISTS
+    made: torch.Tensor = op(log_probs, targets, *lengths, blank, which, zero_infinity)
     return made
 
 
@@ -187,5 +201,6 @@ _ORIGINAL: dict[Any, torch._ops.OpOverload] = {
     _LSTSQ: aten.linalg_lstsq.default,
     _CORRCOEF: aten.corrcoef.default,
     _COV: aten.cov.default,
+    _CTC_LOSS_OF_LISTS: aten.ctc_loss.IntList,
     _CTC_LOSS: aten.ctc_loss.Tensor,
 }
