@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from longhand.errors import CaptureError
+from longhand.capture import torch_private
 
 __all__ = [
     "NAMESPACE",
@@ -84,10 +84,8 @@ def _solved(
         residuals = a.new_empty(*batch, right.shape[-1], dtype=a.real.dtype)
     elif m > n and driver in ("gelss", "gelsd"):
         if batch:
-            raise CaptureError(
-                "Whether linalg.lstsq gives residuals of a batch depends on data, and so does their shape.",
-                hint="Take driver='gels' or 'gelsy', or solve the matrices one by one.",
-            )
+            # There are residuals of a batch, and sizes of them, only where no rank is too low.
+            raise torch_private.LOOKS_AT_DATA[1](aten.linalg_lstsq.default)
         residuals = b.new_empty(right.shape[-1], dtype=a.real.dtype)
         residuals = residuals.masked_select(residuals == 0)
     rank = a.new_empty(0 if driver == "gels" else a.shape[:-2], dtype=torch.int64)

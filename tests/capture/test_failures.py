@@ -38,11 +38,12 @@ def compares_all_values(x):
 
 
 def gives_as_many_as_the_data_say(x):
-    return torch.linalg.lstsq(x, x)  # blamed
+    batch = x.t().expand(2, 4, 3)
+    return torch.linalg.lstsq(batch, batch, driver="gelsd")  # blamed
 
 
 def takes_a_part_at_a_tensor(x):
-    return x.narrow(0, x.argmax() * 0, 1)  # blamed
+    return torch.ops.aten.narrow.Tensor(x, 0, x.argmax() * 0, 1)  # blamed
 
 
 def is_wrong_in_eager_too(x):
@@ -59,7 +60,7 @@ def uses_control_flow(x):
 
 def resizes(x):
     y = x.clone()
-    y.resize_(2, 2)  # blamed
+    y.resize_(9, 9)  # blamed
     return y
 
 
