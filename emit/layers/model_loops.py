@@ -29,7 +29,6 @@ from longhand.schedule.named_plan import (
     SavedLayers,
     list_holding,
     list_of,
-    name_block,
     op_word,
     plain_steps,
     steps_of,
@@ -104,7 +103,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     """
     first = f"{loop.owner}.{loop.positions[0]}"
     branch = tree.root.at(first)
-    variables = name_block(loop, outer.words)
+    variables = dict(outer.names.of_layers(loop).variables)
     for buffer, path in loop.own_weights.items():
         variables[buffer] = member(expression(branch, path))
     inputs = (*loop.inputs, *loop.previous, *loop.shared)
