@@ -13,6 +13,7 @@ from longhand.schedule.layers.model_steps import (
     layers_called,
     loops_of,
     plain_steps,
+    records_apart,
     steps_of,
 )
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
@@ -46,11 +47,6 @@ from longhand.schedule.names.unit_names import (
     pointer_word,
 )
 from longhand.schedule.names.value_rules import counts_from_the_end, is_rstd
-from longhand.schedule.names.variables import (
-    given_to_layers,
-    list_of,
-    records_apart,
-)
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
 
 __all__ = [
@@ -85,7 +81,6 @@ __all__ = [
     "entry_of",
     "fills_padding",
     "frame_of_backward",
-    "given_to_layers",
     "grouped",
     "is_nearly_whole_backward",
     "is_rstd",
@@ -93,7 +88,6 @@ __all__ = [
     "launches",
     "layers_called",
     "list_holding",
-    "list_of",
     "loops_of",
     "named_views",
     "noun_of",

@@ -28,12 +28,11 @@ from longhand.schedule.named_plan import (
     ModelStep,
     SavedLayers,
     list_holding,
-    list_of,
     op_word,
     plain_steps,
     steps_of,
 )
-from longhand.schedule.names.words import RESERVED_IN_MODULE, own_name
+from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import Launch, Release, buffers_made
 
 _WIDEST = 98
@@ -302,8 +301,7 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     lines: list[str] = []
     carried: dict[int, str] = {}
     lists = {place: list_holding(variables[last[place]]) for place in loop.collected}
-    layer = f"{loop.repeat.paths[-1]}."
-    singular = {place: _singular(name, last[place], outer, layer) for place, name in lists.items()}
+    singular = outer.names.of_layers(loop).of_one
     for place, source in enumerate(loop.carried):
         variable = singular.get(source) or variables[last[source]]
         carried[place] = variable
@@ -344,14 +342,6 @@ def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
         span = f"{positions[-1]}, " if positions[-1] else ""
         return f"reversed(range({span}{f'len({owner})' if begin + 1 == n_layers else begin + 1}))"
     return f"({', '.join(map(str, positions))})"
-
-
-def _singular(name: str, buffer: str, outer: BodyWriter, layer: str) -> str:
-    """The word that a list's name is made of, told apart from a variable that is there already: ``ands`` has none."""
-    words = outer.words.variables(buffer, layer, is_of_all=True)
-    word = next((word for word in words if list_of(word) == name), f"one_of_{name}")
-    others = {variable for other, variable in outer.variables.items() if other != buffer}
-    return f"layer_{word}" if word in others or word in RESERVED_IN_MODULE else word
 
 
 _WIDEST_REMARK = 96

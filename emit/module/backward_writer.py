@@ -27,7 +27,6 @@ from longhand.schedule.named_plan import (
     NamedPlan,
     Reached,
     SavedLayers,
-    given_to_layers,
     list_holding,
     loops_of,
     plain_steps,
@@ -76,7 +75,7 @@ class BackwardWriter(ModelWriter):
         self._forward = forward
         super().__init__(backward)
         self.records = False  # what records both passes is the module's, in model.py
-        self._apart = given_to_layers(self.steps)
+        self._apart = {buffer for layers in backward.names.layers.values() for buffer in layers.own}
         self._read = self._read_outside()
         self.tensors = [
             (node, path) for node, path in self.tensors if node in self._read
@@ -256,7 +255,7 @@ class BackwardWriter(ModelWriter):
         given += [variables[buffer] for buffer in loop.shared]
         lists = {place: list_holding(variables[last[place]]) for place in loop.gathered}
         lines += [f"{name} = []" for name in lists.values()]
-        targets = [words.gathered.get(place) or variables[last[place]] for place in handed_on]
+        targets = [words.of_one.get(place) or variables[last[place]] for place in handed_on]
         if loop.collected:
             lines.append(f"{words.gradients} = {{}}")
             targets.append(f"*{words.gradients}[layer]")
@@ -266,7 +265,7 @@ class BackwardWriter(ModelWriter):
         n_layers = len(loop.positions)
         is_whole = record is not None and sorted(loop.positions) == list(range(n_layers))
         head = f"reversed(range(len({record.word})))" if is_whole and record else _backwards(loop.positions)
-        appended = [f"    {name}.append({words.gathered[place]})" for place, name in lists.items()]
+        appended = [f"    {name}.append({words.of_one[place]})" for place, name in lists.items()]
         return [*lines, numbers.head("layer", head), f"    {', '.join(targets)} = {call}", *appended]
 
     def _returned(self, texts: list[str]) -> str:

@@ -109,7 +109,7 @@ class SizeWriter:
     def binding_lines(self, printed: Iterable[str]) -> list[str]:
         """``batch, seq, dim = x.shape``, for the words that were used, and that stand in what was printed of it."""
         read = set(re.findall(r"[A-Za-z_]\w*", "\n".join([*printed, *self._derived.values()])))
-        self.used &= read
+        assert self.used <= read, self.used - read
         lines = []
         for path, words in self._binding:
             wanted = [(dim, word) for dim, word in enumerate(words) if word in self.used]

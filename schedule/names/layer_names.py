@@ -10,7 +10,15 @@ from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.reached import list_holding
 from longhand.schedule.names.unit_names import LayerNames
-from longhand.schedule.names.variables import EVERY, TAKEN, StepNamer, gradients_word, list_words
+from longhand.schedule.names.variables import (
+    EVERY,
+    TAKEN,
+    StepNamer,
+    given_to_layers,
+    gradients_word,
+    list_of,
+    list_words,
+)
 from longhand.schedule.names.weight_names import inside_layer, name_weights
 from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope, identifier
 from longhand.schedule.plan import Allocate, buffers_made
@@ -30,7 +38,7 @@ def name_layers(
         buffers: The function's variables.
         records: Of a backward pass: what layers saved for it.
     """
-    lists = list_words(steps)
+    lists, given = list_words(steps), given_to_layers(steps)
     found = {}
     for loop in loops_of(steps):
         record = record_of(records, loop)
@@ -43,16 +51,32 @@ def name_layers(
             gradients=gradients_word(loop, steps),
             variables=name_block(loop, words, fields) | reached,
             record=record,
-            gathered=_names_of_one(loop, buffers),
+            own=given.keys() & {buffer for run in loop.own for buffer in run},
+            of_one=_names_of_one(loop, words, buffers),
         )
     return found
 
 
-def _names_of_one(loop: Loop, buffers: Mapping[str, str]) -> dict[int, str]:
+def _names_of_one(loop: Loop, words: BufferWords, buffers: Mapping[str, str]) -> dict[int, str]:
     """By place: the word for what one layer hands on, where the list of all layers' is what is named."""
     last = loop.repeat.outputs[-1]
-    lists = {place: list_holding(buffers[last[place]]) for place in loop.gathered}
-    return {place: f"layer_{name.removeprefix(EVERY)}" for place, name in lists.items()}
+    gathered = {place: list_holding(buffers[last[place]]) for place in loop.gathered}
+    found = {place: f"layer_{name.removeprefix(EVERY)}" for place, name in gathered.items()}
+    if loop.own or loop.is_in_turn:
+        return found
+    collected = {place: list_holding(buffers[last[place]]) for place in loop.collected}
+    return found | {
+        place: _singular(name, last[place], f"{loop.repeat.paths[-1]}.", words, buffers)
+        for place, name in collected.items()
+    }
+
+
+def _singular(name: str, buffer: str, layer: str, words: BufferWords, buffers: Mapping[str, str]) -> str:
+    """The word that a list's name is made of, told apart from a variable that is there already: ``ands`` has none."""
+    candidates = words.variables(buffer, layer, is_of_all=True)
+    word = next((word for word in candidates if list_of(word) == name), f"one_of_{name}")
+    others = {variable for other, variable in buffers.items() if other != buffer}
+    return f"layer_{word}" if word in others or word in RESERVED_IN_MODULE else word
 
 
 def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None = None) -> dict[str, str]:

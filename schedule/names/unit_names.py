@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from longhand.capture.graph import TrainingGraphs
@@ -89,14 +89,16 @@ class LayerNames:
         gradients: For the dictionary of their gradients: ``d_blocks``; layers in turn have one together.
         variables: By buffer of the pattern: its variable in the function; weights that a module holds are left out.
         record: Of a backward pass: what the layers saved for it, if that is a record.
-        gathered: By place among the outputs: the word for one layer's, where the variable is a list of all layers'.
+        own: Of a backward pass: what only one layer of them reads.
+        of_one: By place among the outputs: the word for one layer's, where the variable is a list of all layers'.
     """
 
     word: str
     gradients: str
     variables: Mapping[str, str]
     record: SavedLayers | None = None
-    gathered: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    own: Set[str] = frozenset()
+    of_one: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

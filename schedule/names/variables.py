@@ -15,11 +15,11 @@ from longhand.schedule.layers.model_steps import (
     LayerCall,
     Loop,
     ModelStep,
-    layers_called,
     loops_of,
     plain_steps,
+    records_apart,
 )
-from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.layers.saved_layers import SAVED
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.parameter_names import parameter_specs
 from longhand.schedule.names.reached import Reached
@@ -103,21 +103,6 @@ def _name_weights(words: BufferWords, names: dict[str, str], scope: Scope, insid
 def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:
     loops = loops_of(steps)
     return {buffer for loop in loops for outputs in loop.repeat.outputs for buffer in outputs}
-
-
-def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tuple[str, ...]]]:
-    """(record, place in the list, buffers) of the layers outside of the loops, whose records are made apart."""
-    found: list[tuple[SavedLayers, int, tuple[str, ...]]] = []
-    for loop in loops_of(steps):
-        if loop.record is not None:
-            inside = layers_called(loop)
-            layers = sorted(loop.record.buffers.items())
-            found += [
-                (loop.record, number, buffers)
-                for number, (position, buffers) in enumerate(layers)
-                if position not in inside
-            ]
-    return found
 
 
 def list_words(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], str]:
