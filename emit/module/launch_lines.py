@@ -145,7 +145,9 @@ class AllocationWriter:
 
     def _read_siblings(self, buffer: Buffer, launch: Launch | None) -> Iterator[Buffer]:
         """What the launch reads of the same dtype, in a plain variable."""
-        for name in () if launch is None else launch.buffers:
+        if launch is None:
+            return
+        for name in launch.buffers:
             other, variable = self.plan.buffers[name], self.variables[name]
             if (
                 name != buffer.name

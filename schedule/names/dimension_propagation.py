@@ -171,8 +171,13 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
             return (None,) * len(shape)
         if "scaled_dot_product" in aten_name(node.args[0]) and len(shape) == len(shape_of(whole[0])) - 1:
             return words.get(whole[0].name, (None,) * (len(shape) + 1))[:-1]  # logsumexp, of the queries
-        word = word_of_split(_statement(node)) if aten_name(node.args[0]).startswith("split") else None
-        return filled(_of_piece(whole[0], words, shape), (word,) * len(shape))
+        piece = _of_piece(whole[0], words, shape)
+        if not aten_name(node.args[0]).startswith("split") or len(piece) != len(shape):
+            return piece
+        dim = (*node.args[0].args[2:], 0)[0]
+        assert isinstance(dim, int)
+        nothing: Words = (None,) * len(shape)
+        return filled(piece, _put(nothing, dim % len(shape), word_of_split(_statement(node))))
     if name in ("slice", "narrow") and given:
         dim, start = (*node.args[1:], 0, 0)[:2]
         found = _of_piece(given[0], words, shape)
