@@ -208,7 +208,7 @@ def write_method(
     printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
     needed = sizes.needed
     parameters += [*map(sizes.word_of, needed), *numbers.words]
-    bound = sizes.binding_lines(itertools.chain.from_iterable(paragraph.lines for paragraph in paragraphs))
+    bound = sizes.binding_lines()
     return Method(name, remark, tuple(parameters), tuple(bound), printed, needed)
 
 

@@ -301,7 +301,7 @@ class ModelWriter:
         blocks: Sequence[tuple[Loop, LayerClass]],
     ) -> ModelText:
         checks = self._checks()
-        bound = sizes.binding_lines([*checks, *(line for p in paragraphs for line in p.lines)])
+        bound = sizes.binding_lines()
         unpacked = self._unpacked(bound)
         base, base_arguments, members, constants = "nn.Module", "", [], []
         if self.graph.is_module:
