@@ -31,7 +31,7 @@ def side_by_side(
     first: Nest, second: Nest, buffers: Mapping[str, Buffer], dead: frozenset[str]
 ) -> Nest | str:
     """As `join`, but whether one kernel can do it all is left to the caller."""
-    state = _unify(first, second)
+    state = _align_loops(first, second)
     if isinstance(state, str):
         return state
     joined = _concatenate(state, buffers)
@@ -49,7 +49,7 @@ def absorb(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
     return size_problem(cleaned) or memory_problem(cleaned) or cleaned
 
 
-def _unify(first: Nest, second: Nest) -> Aligned | str:
+def _align_loops(first: Nest, second: Nest) -> Aligned | str:
     """Puts the axes of both in relation, through the buffer that ties them first of all, then through the others."""
     state = disjoint(first, second)
     tied = False
