@@ -68,6 +68,13 @@ def is_nearly_whole_backward(
     return _share(frame, nodes, graph, derived=True) >= _ESSENTIALLY_ALL
 
 
+def is_mostly_of(frame: CallFrame, nodes: Sequence[fx.Node]) -> bool:
+    """Whether essentially all that some nodes compute, again or as derivatives, is the function's."""
+    loud = [node for node in nodes if node.op == "call_function" and not op_word(node).silent]
+    own = [node for node in loud if _belongs(provenance_of(node), frame)]
+    return len(own) >= _ESSENTIALLY_ALL * len(loud)
+
+
 def has_arithmetic(frame: CallFrame, graph: Mapping[str, fx.Node]) -> bool:
     """Whether the function computes anything in the graph, and does not only move data."""
     return bool(_operations(frame, graph.values(), derived=False))
@@ -87,14 +94,18 @@ def _share(frame: CallFrame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.No
 
 def _operations(frame: CallFrame, nodes: Iterable[fx.Node], derived: bool) -> set[_Operation]:
     """The operations of a function, and of the modules inside of its module; or those that are differentiated."""
-    path = frame[1]
     found = set()
     for node in nodes:
         origin = provenance_of(node)
         if node.op != "call_function" or op_word(node).silent or bool(origin.differentiates) != derived:
             continue
-        is_below = is_forward(frame) and origin.module.startswith(f"{path}." if path else "")
-        if is_below or _frame(origin) == frame:
+        if _belongs(origin, frame):
             op = without_counter(origin.differentiates) if derived else aten_name(node)
             found.add((origin.module, origin.line, origin.statement, op))
     return found
+
+
+def _belongs(origin: Provenance, frame: CallFrame) -> bool:
+    """Whether an operation is the function's, or of a module inside of its module."""
+    is_below = is_forward(frame) and origin.module.startswith(f"{frame[1]}." if frame[1] else "")
+    return is_below or _frame(origin) == frame

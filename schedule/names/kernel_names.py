@@ -18,6 +18,7 @@ from longhand.schedule.names.people_names import (
     is_list_of_ops,
     name_of_backward,
     name_of_copy,
+    name_of_differentiated,
     name_of_people,
 )
 from longhand.schedule.names.schedule_words import words_of
@@ -81,7 +82,10 @@ def _candidates(
 ) -> Iterator[str]:
     origins = launch.origins or plan.origins
     nodes = [words.nodes[name] for name in origins if name in words.nodes]
-    derivatives = _of_derivatives(plan, nodes, words) or _of_summands(nodes)
+    derivatives = _of_derivatives(plan, nodes, words)
+    if derivatives is not None and not plan.schedule.is_down_columns:
+        derivatives = name_of_differentiated(nodes, _stored(plan), words) or derivatives
+    derivatives = derivatives or _of_summands(nodes)
     backward = None if derivatives else name_of_backward(nodes, _stored(plan), words)
     people = (
         name_of_people(nodes, _stored(plan), words)

@@ -1,9 +1,12 @@
-"""What the user calls a number: ``BETA2`` for 0.999, where a file of the model binds it so."""
+"""What the user calls a number: ``BETA2`` for 0.999, where a file of the model binds it so, and ``SQRT_2_OVER_PI``
+for one that a statement writes out as ``math.sqrt(2.0 / math.pi)``."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,12 +41,71 @@ def _named_numbers(file: str, statement: str) -> dict[float, str]:
     bound = _bound_numbers(file) if file else {}
     found: dict[float, str] = {}
     for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and (written := _written_out(node)) is not None:
+            found.setdefault(written.value, written.name)
+            found.setdefault(1 / written.value, _capital(f"1_OVER_{written.word}"))
         match node:
             case ast.Name(id=name) if name in bound:
                 found[bound[name]] = name
             case ast.BinOp(ast.Constant(1 | 1.0), ast.Sub(), ast.Name(id=name)) if name in bound:
                 found[1 - bound[name]] = f"ONE_MINUS_{name}"
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Written:
+    """A number as a statement writes it out: ``math.sqrt(2.0 / math.pi)``.
+
+    Attributes:
+        word: ``SQRT_2_OVER_PI``, to be part of a longer name; of a digit the digit.
+        is_plain: Whether it is a digit alone, which needs no name.
+    """
+
+    value: float
+    word: str
+    is_plain: bool = False
+
+    @property
+    def name(self) -> str:
+        """The word as a name of its own."""
+        return _capital(self.word)
+
+
+_DIGITS = ("ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "NINE")
+_FUNCTIONS = {"sqrt": math.sqrt, "log": math.log, "exp": math.exp}
+
+
+def _capital(word: str) -> str:
+    """``TWO_PI`` for ``2_PI``: a name begins with a letter."""
+    first, joint, rest = word.partition("_")
+    return f"{_DIGITS[int(first)]}{joint}{rest}" if first.isdigit() and len(first) == 1 else word
+
+
+def _written_out(node: ast.expr) -> _Written | None:
+    """A number that a function of the mathematics, or pi, is part of; None of any other expression."""
+    found = _part(node)
+    is_named = found is not None and not found.is_plain and math.isfinite(found.value) and found.value > 0
+    return found if is_named and found is not None and not is_macro(found.name) else None
+
+
+def _part(node: ast.expr) -> _Written | None:
+    match node:
+        case ast.Constant(int() | float() as value) if 0 < value < 10 and value == int(value):
+            return _Written(float(value), str(int(value)), is_plain=True)
+        case ast.Attribute(attr="pi"):
+            return _Written(math.pi, "PI")
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[of], keywords=[]):
+            inner = _part(of) if name in _FUNCTIONS else None
+            return inner and _Written(_FUNCTIONS[name](inner.value), f"{name.upper()}_{inner.word}")
+        case ast.BinOp(left, ast.Div() | ast.Mult() as op, right):
+            one, other = _part(left), _part(right)
+            if one is None or other is None or (one.is_plain and other.is_plain and isinstance(op, ast.Mult)):
+                return None
+            is_quotient = isinstance(op, ast.Div)
+            value = one.value / other.value if is_quotient else one.value * other.value
+            word = f"{one.word}{'_OVER_' if is_quotient else '_'}{other.word}"
+            return _Written(value, word, one.is_plain and other.is_plain)
+    return None
 
 
 @functools.lru_cache(maxsize=64)

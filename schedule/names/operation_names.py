@@ -274,6 +274,11 @@ def is_formula(word: str) -> bool:
     return _TELLING.get(word, 1) >= _FORMULA
 
 
+def is_activation(word: str) -> bool:
+    """Whether a word is that of one function of one number, which larger formulas are made of."""
+    return word in _ACTIVATIONS.split()
+
+
 def provenance_of(node: fx.Node) -> Provenance:
     """Where a node came from; an empty one if that is not known."""
     found: Provenance = node.meta.get("provenance", Provenance())

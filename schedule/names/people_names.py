@@ -15,11 +15,12 @@ from longhand.schedule.names.call_frames import (
     has_arithmetic,
     is_derivative,
     is_forward,
+    is_mostly_of,
     is_nearly_whole,
     is_nearly_whole_backward,
     is_whole,
 )
-from longhand.schedule.names.operation_names import is_formula, loud_words, provenance_of
+from longhand.schedule.names.operation_names import is_activation, is_formula, loud_words, provenance_of
 from longhand.schedule.names.words import identifier, layer_and_leaf, snake_case, without_counter
 
 _LONGEST = 40
@@ -102,6 +103,26 @@ def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buf
         return _of_gradients(told, stored, words) or _of_part(told, stored, words)
     leaf = _leaf(stored[0], words) if len(stored) == 1 else ""
     return _short_enough(f"d_{told}_{leaf}" if leaf else f"d_{told}")
+
+
+def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str | None:
+    """``new_gelu_and_d_new_gelu``: a function that is differentiated, and what it computes again and keeps.
+
+    None where a known formula is (``d_gelu`` says it), or where the kernel does anything else.
+    """
+    origins = [origin for origin in map(provenance_of, nodes) if origin.differentiates]
+    formulas = [o.differentiated for o in origins if is_formula(o.differentiated)]
+    is_one_op = len({origin.differentiates for origin in origins}) == 1
+    frame = frame_of_backward(nodes)
+    told = _told(frame) if frame is not None else None
+    if frame is None or told is None or is_one_op or not all(map(is_activation, formulas)):
+        return None
+    if not is_mostly_of(frame, nodes) or not is_nearly_whole_backward(frame, nodes, words.nodes):
+        return None
+    kept = [name for name in stored if name in words.nodes and not words.provenance(name).differentiates]
+    if kept and not is_nearly_whole(frame, nodes, words.nodes):
+        return None
+    return _short_enough(f"{told}_and_d_{told}" if kept else f"d_{told}")
 
 
 def _leaf(buffer: str, words: BufferWords) -> str:

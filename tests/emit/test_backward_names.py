@@ -86,3 +86,24 @@ def test_a_copy_is_called_after_its_function(tmp_path: Path, device: str) -> Non
     x = torch.randn(2, 2, 5, 8)
     longhand.generate(Repeated(), (x,), out=tmp_path / "unit", device=device, arch=arch, run=False)
     assert (tmp_path / "unit" / "kernels" / "repeat_heads.py").exists()
+
+
+class TaperedTanh(nn.Module):
+    """An activation of several operations, one of which (tanh) has a name."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 0.5 * x * (1.0 + torch.tanh(x + 0.04 * x.pow(3)))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_function_of_several_operations_is_what_is_differentiated(tmp_path: Path, device: str) -> None:
+    """GPT-2's was `tanh_add_mul_scale_and_d_add_tanh`."""
+    model = nn.Sequential(nn.Linear(16, 32), TaperedTanh(), nn.Linear(32, 16))
+    arch = "sm_90" if device == "cuda" else None
+    longhand.generate(
+        model, (torch.randn(4, 16),), out=tmp_path / "unit", device=device, arch=arch, train=True
+    )
+    names = {path.stem for path in (tmp_path / "unit" / "kernels").iterdir()}
+    assert "tapered_tanh" in names
+    assert names & {"d_tapered_tanh", "tapered_tanh_and_d_tapered_tanh"}, names
+    assert not any("tanh_add" in name for name in names), names
