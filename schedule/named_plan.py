@@ -3,7 +3,7 @@
 Every word that the files use is chosen before any of them is printed (`schedule.names.unit.name_plans`).
 """
 
-from longhand.schedule.layers.loops import does_the_same, record_of
+from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
     Choice,
     FirstCall,
@@ -13,16 +13,16 @@ from longhand.schedule.layers.model_steps import (
     layers_called,
     loops_of,
     plain_steps,
+    records_apart,
     steps_of,
 )
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
-from longhand.schedule.names.backward_names import backward_dims
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward
 from longhand.schedule.names.dimension_names import DimWords, symbol_words
 from longhand.schedule.names.dimension_propagation import PaddedWord, ProductWord, Words, grouped, reshaped
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
-from longhand.schedule.names.naming import externs, launches
+from longhand.schedule.names.naming import launches
 from longhand.schedule.names.operation_names import (
     SILENT,
     aten_name,
@@ -47,19 +47,9 @@ from longhand.schedule.names.unit_names import (
     pointer_word,
 )
 from longhand.schedule.names.value_rules import counts_from_the_end, is_rstd
-from longhand.schedule.names.variables import (
-    EVERY,
-    given_to_layers,
-    gradients_word,
-    list_of,
-    list_words,
-    name_block,
-    records_apart,
-)
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
 
 __all__ = [
-    "EVERY",
     "SAVED",
     "SILENT",
     "BufferWords",
@@ -84,17 +74,13 @@ __all__ = [
     "Words",
     "as_printed",
     "aten_name",
-    "backward_dims",
     "children",
     "counts_from_the_end",
     "derivative_word",
     "does_the_same",
     "entry_of",
-    "externs",
     "fills_padding",
     "frame_of_backward",
-    "given_to_layers",
-    "gradients_word",
     "grouped",
     "is_nearly_whole_backward",
     "is_rstd",
@@ -102,10 +88,7 @@ __all__ = [
     "launches",
     "layers_called",
     "list_holding",
-    "list_of",
-    "list_words",
     "loops_of",
-    "name_block",
     "named_views",
     "noun_of",
     "op_word",
@@ -114,7 +97,6 @@ __all__ = [
     "pointer_word",
     "provenance_of",
     "purpose_of",
-    "record_of",
     "records_apart",
     "reshaped",
     "rotated_half",

@@ -30,7 +30,7 @@ from longhand.schedule.sizes import is_negative, known_at_most, plus, times
 Bounds = tuple[Size, Size]  # both inclusive
 
 
-def settle(nest: Nest) -> Nest:
+def simplify_predicates(nest: Nest) -> Nest:
     """The nest with what is certain written as such. Values that nothing uses any more stay in the body."""
     sizes = {axis.name: axis.size for axis in nest.axes}
     stands_for: dict[int, int] = {}

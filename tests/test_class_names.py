@@ -27,3 +27,40 @@ def test_no_two_classes_have_one_name():
 def test_two_classes_of_one_name_are_found():
     texts = {"a.py": "class Pass: ...", "b.py": "def f():\n    class Pass: ...\nclass Other: ..."}
     assert classes_of_one_name(texts) == {"Pass": ["a.py", "b.py"]}
+
+
+# Words that nobody in the field uses for what they said, with the one that is used.
+OLD_WORDS = {
+    "certainty": "range analysis",
+    "settle": "simplify_predicates",
+    "turning": "transposed staging",
+    "chain_of": "delinearize",
+    "forward_value": "store-to-load forwarding",
+    "redundancy": "dead and common step elimination",
+    "unify": "loop alignment",
+    "likeness": "body signature",
+    "column_sums": "cross-row reductions",
+    "plain_calls": "library fallback",
+    "odd_layers": "divergent layers",
+    "odd_runs": "divergent runs",
+    "first_runs": "peeled first iteration",
+    "pending_sums": "deferred residual",
+    "inverses": "reciprocals",
+    "dropped_nan": "NaN analysis",
+    "freshness": "load-time staleness",
+    "doors": "frontends",
+    "untold": "trace isolation",
+}
+
+
+def test_no_module_class_or_function_has_an_old_word():
+    found = []
+    for path in (
+        path for room in ("capture", "lower", "schedule") for path in sorted((ROOT / room).rglob("*.py"))
+    ):
+        names = [path.stem]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                names.append(node.name)
+        found += [f"{path.relative_to(ROOT)}: {name}" for name in names if name.lstrip("_") in OLD_WORDS]
+    assert not found

@@ -10,7 +10,6 @@ from pathlib import Path
 # what a statement needs is to travel with it. (emit/unit reads users' files and merges them, the others that are not
 # named here read the user's words.)
 READS_OWN_TEXT = {
-    "emit/text/sizes.py": 1,
     "emit/triton/functions.py": 1,
 }
 OF_USERS = ("emit/unit/", "emit/cpp/syntax.py")
@@ -67,6 +66,35 @@ def test_printed_text_is_read_again_only_where_it_is_listed():
     )
     own = {name: n for name, n in found.items() if not name.startswith(OF_USERS) and name not in OF_PATHS}
     assert own == READS_OWN_TEXT  # fewer: write the new number down
+
+
+def test_emit_asks_nobody_for_names():
+    text = (ROOT / "schedule" / "named_plan.py").read_text()
+    modules = {node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
+    assert "longhand.schedule.names.unit_names" in modules  # what has been named
+    # What names variables, layers and passes.
+    namers = {
+        f"longhand.schedule.names.{name}" for name in ("variables", "layer_names", "backward_names", "unit")
+    }
+    assert not modules & namers
+
+
+def test_the_named_plan_hands_on_only_what_emit_reads():
+    handed_on = {
+        alias.name
+        for node in ast.walk(ast.parse((ROOT / "schedule" / "named_plan.py").read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    read = {
+        alias.name
+        for path in (ROOT / "emit").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "longhand.schedule.named_plan"
+        for alias in node.names
+    }
+    assert len(read) > 40
+    assert handed_on == read
 
 
 def test_a_unit_of_attention_enters_few_files_of_emit():

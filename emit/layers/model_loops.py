@@ -28,13 +28,11 @@ from longhand.schedule.named_plan import (
     ModelStep,
     SavedLayers,
     list_holding,
-    list_of,
-    name_block,
     op_word,
     plain_steps,
     steps_of,
 )
-from longhand.schedule.names.words import RESERVED_IN_MODULE, own_name
+from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import Launch, Release, buffers_made
 
 _WIDEST = 98
@@ -104,7 +102,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     """
     first = f"{loop.owner}.{loop.positions[0]}"
     branch = tree.root.at(first)
-    variables = name_block(loop, outer.words)
+    variables = dict(outer.names.of_layers(loop).variables)
     for buffer, path in loop.own_weights.items():
         variables[buffer] = member(expression(branch, path))
     inputs = (*loop.inputs, *loop.previous, *loop.shared)
@@ -210,7 +208,7 @@ def write_method(
     printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
     needed = sizes.needed
     parameters += [*map(sizes.word_of, needed), *numbers.words]
-    bound = sizes.binding_lines(itertools.chain.from_iterable(paragraph.lines for paragraph in paragraphs))
+    bound = sizes.binding_lines()
     return Method(name, remark, tuple(parameters), tuple(bound), printed, needed)
 
 
@@ -303,8 +301,7 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     lines: list[str] = []
     carried: dict[int, str] = {}
     lists = {place: list_holding(variables[last[place]]) for place in loop.collected}
-    layer = f"{loop.repeat.paths[-1]}."
-    singular = {place: _singular(name, last[place], outer, layer) for place, name in lists.items()}
+    singular = outer.names.of_layers(loop).of_one
     for place, source in enumerate(loop.carried):
         variable = singular.get(source) or variables[last[source]]
         carried[place] = variable
@@ -345,14 +342,6 @@ def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
         span = f"{positions[-1]}, " if positions[-1] else ""
         return f"reversed(range({span}{f'len({owner})' if begin + 1 == n_layers else begin + 1}))"
     return f"({', '.join(map(str, positions))})"
-
-
-def _singular(name: str, buffer: str, outer: BodyWriter, layer: str) -> str:
-    """The word that a list's name is made of, told apart from a variable that is there already: ``ands`` has none."""
-    words = outer.words.variables(buffer, layer, is_of_all=True)
-    word = next((word for word in words if list_of(word) == name), f"one_of_{name}")
-    others = {variable for other, variable in outer.variables.items() if other != buffer}
-    return f"layer_{word}" if word in others or word in RESERVED_IN_MODULE else word
 
 
 _WIDEST_REMARK = 96

@@ -21,23 +21,15 @@ from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
-    EVERY,
     SAVED,
-    DimWords,
     LayerCall,
     Loop,
     NamedPlan,
     Reached,
     SavedLayers,
-    backward_dims,
-    given_to_layers,
-    gradients_word,
     list_holding,
-    list_words,
     loops_of,
-    name_block,
     plain_steps,
-    record_of,
 )
 from longhand.schedule.names.words import snake_case
 from longhand.schedule.plan import buffers_read
@@ -81,17 +73,14 @@ class BackwardWriter(ModelWriter):
         self._order = tuple(order)
         self._training = training
         self._forward = forward
-        super().__init__(backward.plan, backward.names, backward.words)
+        super().__init__(backward)
         self.records = False  # what records both passes is the module's, in model.py
-        self._apart = given_to_layers(self.steps)
+        self._apart = {buffer for layers in backward.names.layers.values() for buffer in layers.own}
         self._read = self._read_outside()
         self.tensors = [
             (node, path) for node, path in self.tensors if node in self._read
         ]  # others are not given
-        assert forward.training is not None
         self.write_call = self._call
-        self._lists = list_words(self.steps)
-        self._records = forward.training.records
         layers = [self._layers_of(loop) for loop in loops_of(self.steps)]
         self._returned_by_layers: set[str] = set()  # what the layers' functions return as the caller gets it
         self._views_returned: dict[str, list[View]] = {}
@@ -104,9 +93,10 @@ class BackwardWriter(ModelWriter):
 
     def _layers_of(self, loop: Loop) -> LayersApart:
         """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
-        record = record_of(self._records, loop)
+        words = self.names.of_layers(loop)
+        record = words.record
         if record is None:
-            return LayersApart(self._lists[loop.owner, loop.positions], loop.own[::-1])
+            return LayersApart(words.word, loop.own[::-1])
         return LayersApart(
             record.word, tuple(record.nodes[position] for position in loop.positions[::-1]), record
         )
@@ -173,9 +163,6 @@ class BackwardWriter(ModelWriter):
         """The placeholders that the function itself reads, in order."""
         return [entry.node for entry in self.graph.inputs if entry.node in self._read]
 
-    def _dim_words(self) -> DimWords:
-        return backward_dims(self._training, self._forward.words, self.words, self.plan.program)
-
     def _tensor_arguments(self) -> list[tuple[str, str]]:
         """They go by the words that the forward has for them, not by the graph's."""
         return [(node, self.variables[node]) for node, _ in super()._tensor_arguments()]
@@ -196,11 +183,8 @@ class BackwardWriter(ModelWriter):
         return f"{min((self.variables[name] for name in staying), key=len)}.device"
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[LayerClass, list[str]]:
-        record = record_of(self._records, loop)
-        nodes = record.nodes[loop.positions[0]] if record is not None else ()
-        fields = dict(zip(nodes, record.fields, strict=True)) if record is not None else {}
-        variables = name_block(loop, self.words, fields)
-        variables |= {node: f"{SAVED}.{field}" for node, field in fields.items()}
+        record = self.names.of_layers(loop).record
+        variables = dict(self.names.of_layers(loop).variables)
         run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
         handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
         inputs = (*loop.own[0], *loop.repeat.inputs[0], *loop.shared)
@@ -228,8 +212,8 @@ class BackwardWriter(ModelWriter):
     def _call(self, call: LayerCall, block: LayerClass, body: BodyWriter) -> CallText:
         """``d_x, *d_layers[3] = layer_backward(saved_layers.pop(), d_x)``"""
         loop, repeat, variables = call.loop, call.repeat, body.variables
-        word, gradients = self._lists[loop.owner, loop.positions], gradients_word(loop, self.steps)
-        record = record_of(self._records, loop)
+        words = self.names.of_layers(loop)
+        word, gradients, record = words.word, words.gradients, words.record
         given = [f"{record.word}.pop()" if record is not None else f"*{word}.pop()"]
         given += [variables[buffer] for buffer in (*repeat.inputs[0], *loop.shared)]
         given += [number(values[call.number]) for values in block.numbers.values]
@@ -259,8 +243,7 @@ class BackwardWriter(ModelWriter):
     def _loop_lines(
         self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter, numbers: LayerNumbers
     ) -> list[str]:
-        variables = body.variables
-        word = self._lists[loop.owner, loop.positions]
+        variables, words = body.variables, self.names.of_layers(loop)
         last = loop.repeat.outputs[-1]
         lines = []
         given = []
@@ -271,20 +254,18 @@ class BackwardWriter(ModelWriter):
                 lines.append(f"{variable} = {variables[loop.repeat.inputs[0][place]]}")
         given += [variables[buffer] for buffer in loop.shared]
         lists = {place: list_holding(variables[last[place]]) for place in loop.gathered}
-        singulars = {place: f"layer_{name.removeprefix(EVERY)}" for place, name in lists.items()}
         lines += [f"{name} = []" for name in lists.values()]
-        targets = [singulars.get(place) or variables[last[place]] for place in handed_on]
+        targets = [words.of_one.get(place) or variables[last[place]] for place in handed_on]
         if loop.collected:
-            gradients = gradients_word(loop, self.steps)
-            lines.append(f"{gradients} = {{}}")
-            targets.append(f"*{gradients}[layer]")
-        record = record_of(self._records, loop)
-        layers = f"{record.word}.pop()" if record is not None else f"*{word}.pop()"
+            lines.append(f"{words.gradients} = {{}}")
+            targets.append(f"*{words.gradients}[layer]")
+        record = words.record
+        layers = f"{record.word}.pop()" if record is not None else f"*{words.word}.pop()"
         call = f"{name}({', '.join([layers, *given, *numbers.words])})"
         n_layers = len(loop.positions)
         is_whole = record is not None and sorted(loop.positions) == list(range(n_layers))
         head = f"reversed(range(len({record.word})))" if is_whole and record else _backwards(loop.positions)
-        appended = [f"    {name}.append({singulars[place]})" for place, name in lists.items()]
+        appended = [f"    {name}.append({words.of_one[place]})" for place, name in lists.items()]
         return [*lines, numbers.head("layer", head), f"    {', '.join(targets)} = {call}", *appended]
 
     def _returned(self, texts: list[str]) -> str:

@@ -292,17 +292,18 @@ class LaunchWriter:
             return None
         pieces, dim = node.args[0], node.args[1] if len(node.args) > 1 else 0
         assert isinstance(pieces, list | tuple) and isinstance(dim, int)
-        end, words = 0, []
+        end, sizes = 0, []
         for piece in pieces:
             assert isinstance(piece, fx.Node)
             shape = piece.meta["val"].shape
             if end >= value or not isinstance(shape[dim], int):
                 break
             end += shape[dim]
-            words.append(self.sizes.text(shape[dim], self.sizes.words_at(piece.name, len(shape))[dim]))
-        if end != value or len(set(words)) != 1 or words[0].isdigit():
+            sizes.append(self.sizes.written(shape[dim], self.sizes.words_at(piece.name, len(shape))[dim]))
+        if end != value or len({size.text for size in sizes}) != 1 or sizes[0].is_number:
             return None
-        return words[0] if len(words) == 1 else f"{len(words)} * {words[0]}"
+        word = self.sizes.use(sizes[0])
+        return word if len(sizes) == 1 else f"{len(sizes)} * {word}"
 
     def _launch_of_lists(self, step: Launch) -> str:
         """``kernels.adamw(params, grads, exp_avgs, exp_avg_sqs, eps)``: lists tell their own sizes."""

@@ -50,18 +50,14 @@ from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
 from longhand.schedule.named_plan import (
-    BufferWords,
-    DimWords,
     Loop,
     ModelStep,
+    NamedPlan,
     Reached,
-    UnitNames,
-    externs,
     records_apart,
     symbol_words,
 )
 from longhand.schedule.names.words import identifier, own_name
-from longhand.schedule.plan import UnitPlan
 
 _WIDEST = 98
 _OTHERWISE = (
@@ -74,26 +70,21 @@ _OTHERWISE = (
 )
 
 
-def write_model(
-    plan: UnitPlan, names: UnitNames, words: BufferWords, training: TrainedCall | None = None
-) -> ModelFile:
-    """The text of model.py.
-
-    Args:
-        plan: The unit's plan; in training that of the forward pass.
-        names: Its words.
-        words: The captured graph's.
-        training: In training: how forward() calls the autograd.Function.
-    """
-    return ModelWriter(plan, names, words, training).write()
+def write_model(named: NamedPlan) -> ModelFile:
+    """The text of the model.py of a unit without training."""
+    return ModelWriter(named).write()
 
 
 class ModelWriter:
-    """Writes model.py, and the parts of backward.py that are like it."""
+    """Writes model.py, and the parts of backward.py that are like it.
 
-    def __init__(
-        self, plan: UnitPlan, names: UnitNames, words: BufferWords, training: TrainedCall | None = None
-    ) -> None:
+    Args:
+        named: What it runs, in which words; in training the forward pass.
+        training: In training: how forward() calls the autograd.Function.
+    """
+
+    def __init__(self, named: NamedPlan, training: TrainedCall | None = None) -> None:
+        plan, names, words = named.plan, named.names, named.words
         self.training = training
         self.write_call: CallWriter = lambda call, block, body: write_layer_call(
             call, block, self.tree.root, body
@@ -103,8 +94,7 @@ class ModelWriter:
         self.name = own_name(self.graph.name)
         self.names = names
         self.words = words
-        self.dims = self._dim_words()
-        self.dims.learn_copies(externs(plan))
+        self.dims = named.dims
         self.steps: tuple[ModelStep, ...] = names.steps
         self.tree: ModuleTree = grow(
             self.graph, plan.buffers, open_layouts(plan.buffers), layers_by_class(self.steps)
@@ -133,10 +123,6 @@ class ModelWriter:
                 plan.program.on_cpu or self.graph.waits_for_data
             )  # a replay has what the recorded call had
         )
-
-    def _dim_words(self) -> DimWords:
-        program = self.plan.program
-        return DimWords(self.graph, program.buffers, layers=self.words, chains=program.layers)
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
@@ -315,7 +301,7 @@ class ModelWriter:
         blocks: Sequence[tuple[Loop, LayerClass]],
     ) -> ModelText:
         checks = self._checks()
-        bound = sizes.binding_lines([*checks, *(line for p in paragraphs for line in p.lines)])
+        bound = sizes.binding_lines()
         unpacked = self._unpacked(bound)
         base, base_arguments, members, constants = "nn.Module", "", [], []
         if self.graph.is_module:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 import sympy
@@ -90,7 +89,7 @@ class SizeWriter:
     def word_of(self, symbol: str) -> str:
         """The word of a symbol, which is used."""
         word = self._symbols[symbol]
-        return self._use(SizeText(word, frozenset({word})))
+        return self.use(SizeText(word, frozenset({word})))
 
     def for_tensors(
         self, tensors: Sequence[tuple[str, Words, Sequence[Size]]], taken: set[str]
@@ -106,10 +105,8 @@ class SizeWriter:
         """Words for a buffer's dimensions."""
         return self._words.of(buffer.name, len(buffer.shape))
 
-    def binding_lines(self, printed: Iterable[str]) -> list[str]:
-        """``batch, seq, dim = x.shape``, for the words that were used, and that stand in what was printed of it."""
-        read = set(re.findall(r"[A-Za-z_]\w*", "\n".join([*printed, *self._derived.values()])))
-        self.used &= read
+    def binding_lines(self) -> list[str]:
+        """``batch, seq, dim = x.shape``, for the words that were used."""
         lines = []
         for path, words in self._binding:
             wanted = [(dim, word) for dim, word in enumerate(words) if word in self.used]
@@ -141,10 +138,10 @@ class SizeWriter:
 
     def text(self, size: Size, word: str | None = None) -> str:
         """A size; `word` is preferred if it stands for it."""
-        return self._use(self._written(size, word))
+        return self.use(self.written(size, word))
 
-    def _written(self, size: Size, word: str | None) -> SizeText:
-        """A size that may not be printed in the end: its words are not used by that."""
+    def written(self, size: Size, word: str | None) -> SizeText:
+        """A size that may not be printed in the end: its words are not used by that, but by `use`."""
         if word is not None and word in self._values and str(self._values[word]) == str(size):
             return SizeText(word, frozenset({word}))
         if not isinstance(size, int):
@@ -176,10 +173,10 @@ class SizeWriter:
             if str(buffer.stride[place - 1]) != str(stride):
                 continue
             inner = list(zip(buffer.shape, words, strict=True))[place:]
-            texts = [self._written(size, word) for size, word in inner if str(size) != "1"]
+            texts = [self.written(size, word) for size, word in inner if str(size) != "1"]
             is_product = str(math.prod(size for size, _ in inner)) == str(stride)
             if is_product and not any(text.is_number for text in texts):
-                return self._product(texts)
+                return self.use(_product(texts))
         return self.text(stride)
 
     def axes(
@@ -192,7 +189,7 @@ class SizeWriter:
             tensors: (expression, buffer, axes that make up its dimensions), the most telling first.
         """
         found: dict[str, str] = {}
-        literal: dict[str, str] = {}
+        literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
             shape, words = _apart([(buffer.shape[dim], words[dim]) for dim in order], self._values)
@@ -201,18 +198,18 @@ class SizeWriter:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
                 continue
             for axis, group in zip(axes, groups, strict=True):
-                texts = [self._written(size, word) for size, word in group]
+                texts = [self.written(size, word) for size, word in group]
                 if axis in found or not texts:
                     continue
                 is_whole = len(axes) == 1 and len(texts) > (1 if any(text.is_number for text in texts) else 2)
                 if is_whole and is_path(variable):
                     found[axis] = f"{variable}.numel()"
                 elif not any(text.is_number for text in texts):
-                    found[axis] = self._product(texts) if len(texts) > 1 else self._use(texts[0])
+                    found[axis] = self.use(_product(texts) if len(texts) > 1 else texts[0])
                 else:
-                    literal.setdefault(axis, self._product(_read_from(variable, buffer, group, texts)))
+                    literal.setdefault(axis, _product(_read_from(variable, buffer, group, texts)))
         rest = {
-            axis: literal[axis] if axis in literal else self.text(size)
+            axis: self.use(literal[axis] if axis in literal else self.written(size, None))
             for axis, size in sizes.items()
             if axis not in found
         }
@@ -224,7 +221,7 @@ class SizeWriter:
         sizes: Mapping[str, Size],
         shape: Sequence[Size],
         words: Words,
-    ) -> dict[str, str]:
+    ) -> dict[str, SizeText]:
         """The text for axes that walk a padded tensor up to its padding, or the padding alone."""
         last, known, size = shape[-1], words[-1], sizes[axes[-1]]
         if not isinstance(known, PaddedWord):
@@ -237,11 +234,14 @@ class SizeWriter:
             return {}
         if str(size) not in (str(value), str(last - value)):
             return {}
-        text = self.text(value, plain)
+        text = self.written(value, plain)
         if str(size) != str(value):
-            text = f"{self.text(last, known)} - {text}"
+            whole = self.written(last, known)
+            text = SizeText(f"{whole.text} - {text.text}", whole.words | text.words, is_factor=False)
         rest = dict(zip(axes[:-1], shape[:-1], strict=True)) if len(axes) == len(shape) else {}
-        heads = {axis: self.text(size, word) for (axis, size), word in zip(rest.items(), words, strict=False)}
+        heads = {
+            axis: self.written(size, word) for (axis, size), word in zip(rest.items(), words, strict=False)
+        }
         return heads | {axes[-1]: text}
 
     def before_padding(self, size: Size, buffer: Buffer) -> str | None:
@@ -251,11 +251,8 @@ class SizeWriter:
                 return self.text(size, word.of)
         return None
 
-    def _product(self, texts: Sequence[SizeText]) -> str:
-        self.used.update(*(text.words for text in texts))
-        return " * ".join(text.factor for text in texts)
-
-    def _use(self, text: SizeText) -> str:
+    def use(self, text: SizeText) -> str:
+        """The text of a size that is printed."""
         self.used |= text.words
         return text.text
 
@@ -265,6 +262,12 @@ class SizeWriter:
         is_number = bool(size.is_Integer)
         is_factor = bool(size.is_Symbol) or (is_number and size >= 0)
         return SizeText(size_text(size, self._symbols), words, is_factor, is_number)
+
+
+def _product(texts: Sequence[SizeText]) -> SizeText:
+    """Sizes multiplied."""
+    words = frozenset[str]().union(*(text.words for text in texts))
+    return SizeText(" * ".join(text.factor for text in texts), words)
 
 
 def bind_sizes(

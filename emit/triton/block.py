@@ -114,7 +114,7 @@ class Block:
                     sizes[0] = f"tl.cast({sizes[0]}, tl.int64)"
                 return self._number(position, " * ".join(sizes), value.dtype)
             case Reduce():
-                return Text(self.reduction(position))
+                return self.reduction(position)
         raise ScheduleError(f"{type(value).__name__} stands where a value is needed.")
 
     def _number(self, position: int, literal: str, dtype: torch.dtype) -> Text:
@@ -234,21 +234,24 @@ class Block:
             return argument
         return Text(f"tl.where({mask}, {argument.text}, {reduce_identity(self.body, position)})")
 
-    def reduction(self, position: int) -> str:
+    def reduction(self, position: int) -> Text:
         """A Reduce over the lanes of one side, all at once."""
         return self.reduce_lanes(
             position, self.guarded(position).text, lane_index(self.plan, self.space, position)
         )
 
-    def reduce_lanes(self, position: int, argument: str, index: str | None = None) -> str:
+    def reduce_lanes(
+        self, position: int, argument: str, index: str | None = None, is_pair: bool = False
+    ) -> Text:
         """The reduction of a block along its reduced side.
 
         Args:
             argument: The block.
             index: For ARG*: the block of positions; None for their positions in the block, and no NaN among them.
+            is_pair: With an index: the value stays beside its position.
         """
-        text, function = lane_reduction(self.plan, self.space, position, argument, index)
-        self.functions.update(function)
+        text = lane_reduction(self.plan, self.space, position, argument, index, is_pair)
+        self.functions |= text.needs
         return text
 
     # Statements

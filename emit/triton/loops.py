@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.functions import mentions, needed, paragraphs, share_addresses
 from longhand.emit.triton.operators import combine_function, reduce_identity
@@ -257,9 +258,9 @@ class LoopPrinter:
                 lines = self._keep(position, block.reduce_lanes(position, accumulator.names[0]))
             else:
                 value, index = accumulator.names
-                text = block.reduce_lanes(position, value, index)
+                text = block.reduce_lanes(position, value, index, is_pair=self.leaves_partials)
                 if self.leaves_partials:
-                    lines = [f"{value}, {index} = {text.removesuffix('[1]')}"]
+                    lines = [f"{value}, {index} = {text.text}"]
                     self.pairs[position] = (value, index)
                     self.known[position] = index
                 else:
@@ -267,12 +268,12 @@ class LoopPrinter:
         self.functions |= block.functions
         return lines
 
-    def _keep(self, position: int, text: str) -> list[str]:
+    def _keep(self, position: int, text: Text) -> list[str]:
         if position not in self.names.values:
-            self.known[position] = f"({text})" if " != " in text else text
+            self.known[position] = text.within(Precedence.ATOM)
             return []
         self.known[position] = self.names.values[position]
-        return [f"{self.names.values[position]} = {text}"]
+        return [f"{self.names.values[position]} = {text.text}"]
 
     def _final_online(self, running: Sequence[str], online: OnlineSoftmax, block: Block) -> list[str]:
         running_max, running_sum = running
@@ -283,8 +284,8 @@ class LoopPrinter:
         self.known[online.max] = largest
         self.known[online.sum] = total
         lines = [
-            f"{largest} = {block.reduce_lanes(online.max, running_max)}",
-            f"{total} = {block.reduce_lanes(online.sum, scaled)}",
+            f"{largest} = {block.reduce_lanes(online.max, running_max).text}",
+            f"{total} = {block.reduce_lanes(online.sum, scaled).text}",
         ]
         if not self.leaves_partials and _is_exposed(self.plan, online):
             lines.append(f'{largest} = tl.where({total} == 0.0, float("-inf"), {largest})  # all of it -inf')

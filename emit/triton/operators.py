@@ -9,7 +9,16 @@ from collections.abc import Container
 
 import torch
 
-from longhand.emit.text.expression import FUNCTIONS, SAME, Operator, Precedence, call, infix, n_arguments
+from longhand.emit.text.expression import (
+    FUNCTIONS,
+    SAME,
+    Operator,
+    Precedence,
+    Text,
+    call,
+    infix,
+    n_arguments,
+)
 from longhand.emit.triton.scope import language_dtype, number
 from longhand.emit.triton.space import Space
 from longhand.errors import LoweringError
@@ -268,13 +277,14 @@ def is_plain(plan: KernelPlan, position: int) -> bool:
 
 
 def lane_reduction(
-    plan: KernelPlan, space: Space, position: int, argument: str, index: str | None
-) -> tuple[str, tuple[str, ...]]:
-    """A block reduced along its reduced side, and the device functions which that calls.
+    plan: KernelPlan, space: Space, position: int, argument: str, index: str | None, is_pair: bool = False
+) -> Text:
+    """A block reduced along its reduced side; it needs the device functions which that calls.
 
     Args:
         argument: The block.
         index: For ARG*: the block of positions; None for their positions in the block, and no NaN among them.
+        is_pair: With an index: the value stays beside its position.
     """
     reduce = plan.body[position]
     assert isinstance(reduce, Reduce)
@@ -284,18 +294,20 @@ def lane_reduction(
     rest = f"axis={axis}{kept}"
     op = reduce.op
     if op is ReduceOp.SUM:
-        return f"tl.sum({argument}, {rest})", ()
+        return Text(f"tl.sum({argument}, {rest})")
     if op in (ReduceOp.ANY, ReduceOp.ALL):
-        return f"tl.{'max' if op is ReduceOp.ANY else 'min'}(({argument}).to(tl.int32), {rest}) != 0", ()
+        extreme = "max" if op is ReduceOp.ANY else "min"
+        return Text(f"tl.{extreme}(({argument}).to(tl.int32), {rest}) != 0", Precedence.COMPARE)
     is_argument = op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
     if index is None and is_argument:
-        return f"tl.{op.value}({argument}, {rest}).to(tl.int64)", ()
+        return Text(f"tl.{op.value}({argument}, {rest}).to(tl.int64)")
     if index is None and is_plain(plan, position):
-        return f"tl.{op.value}({argument}, {rest})", ()
+        return Text(f"tl.{op.value}({argument}, {rest})")
     function = combine_function(op)
-    if index is not None:
-        return f"tl.reduce(({argument}, {index}), {axis}, {function}{kept})[1]", (function,)
-    return f"tl.reduce({argument}, {axis}, {function}{kept})", (function,)
+    if index is None:
+        return Text(f"tl.reduce({argument}, {axis}, {function}{kept})", needs=frozenset({function}))
+    pair = f"tl.reduce(({argument}, {index}), {axis}, {function}{kept})"
+    return Text(pair if is_pair else f"{pair}[1]", needs=frozenset({function}))
 
 
 def lane_index(plan: KernelPlan, space: Space, position: int) -> str | None:

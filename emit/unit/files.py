@@ -163,10 +163,10 @@ def emit_unit(unit: NamedUnit, *, in_torch: Mapping[str, InTorch] = NONE_IN_TORC
     forward, graphs = passes[0], unit.training
     backward: dict[str, str] = {}
     if graphs is None:
-        model = write_model(forward.plan, forward.names, forward.words)
+        model = write_model(forward)
     else:
         call = trained_call(graphs, forward.plan, passes[1].plan, unit.records)
-        writer = ModelWriter(forward.plan, forward.names, forward.words, call)
+        writer = ModelWriter(forward, call)
         model = writer.write()
         backward["backward.py"] = write_backward(graphs, writer, passes[1])
     kernels = write_kernels(passes, in_torch)

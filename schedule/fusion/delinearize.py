@@ -44,7 +44,7 @@ Terms = tuple[tuple[tuple[str, Size], ...], tuple[tuple[int, Size], ...]]  # an 
 Bounds = Mapping[Terms, tuple[Size, Size]]  # both inclusive
 
 
-def chain_of(index: Index, sizes: Mapping[str, Size]) -> Chain | None:
+def delinearize(index: Index, sizes: Mapping[str, Size]) -> Chain | None:
     """The digits of a store that covers its whole buffer, innermost first; None if it does not."""
     if index.values or index.offset != 0:
         return None

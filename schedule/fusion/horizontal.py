@@ -45,7 +45,7 @@ from longhand.lower.ir import (
 )
 from longhand.options import Options
 from longhand.schedule.dependencies import predecessors
-from longhand.schedule.fusion.profit import likeness
+from longhand.schedule.fusion.profit import body_signature
 from longhand.schedule.kernels.axis_collapsing import with_arguments
 from longhand.schedule.kernels.key import kernel_key
 from longhand.schedule.kernels.schedules import foreach
@@ -120,7 +120,7 @@ def in_one_order(steps: Sequence[Step], graph: CapturedGraph, position_of: Mappi
     """
     if not _has_lists(graph):
         return list(steps)
-    kinds = [likeness(step) if isinstance(step, Nest) else None for step in steps]
+    kinds = [body_signature(step) if isinstance(step, Nest) else None for step in steps]
     count = Counter(kinds)
     return [
         (
@@ -175,7 +175,7 @@ def _alike(
     for number, step in enumerate(planned):
         if isinstance(step, Launch) and step.kernel in bodies:
             found.setdefault((bodies[step.kernel], step.scalars), []).append(number)
-    return {likeness: numbers for likeness, numbers in found.items() if len(numbers) >= FEWEST}
+    return {signature: numbers for signature, numbers in found.items() if len(numbers) >= FEWEST}
 
 
 def _is_listable(plan: KernelPlan, target: TargetFacts) -> bool:
@@ -220,7 +220,7 @@ def _given_lists(
             for value in step.body
         )
 
-    return {likeness: numbers for likeness, numbers in alike.items() if all(is_of_list(n) for n in numbers)}
+    return {signature: numbers for signature, numbers in alike.items() if all(is_of_list(n) for n in numbers)}
 
 
 def _independent(alike: Mapping[_Likeness, list[int]], waits: Sequence[set[int]]) -> list[tuple[int, ...]]:

@@ -30,8 +30,8 @@ from longhand.lower.ir import (
 )
 from longhand.schedule.bodies import rewrite, sizes_of, split_axes, stores, substitute, without_stores
 from longhand.schedule.cleanup import clean_body
-from longhand.schedule.fusion.delinearize import Chain, chain_of, digits, split_for
-from longhand.schedule.fusion.store_to_load import forward_value
+from longhand.schedule.fusion.delinearize import Chain, delinearize, digits, split_for
+from longhand.schedule.fusion.store_to_load import forward_store
 from longhand.schedule.sizes import product
 
 
@@ -40,7 +40,7 @@ def inline(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
     writing = [store for _, store in stores(producer) if store.buffer == buffer]
     if len(writing) != 1 or writing[0].mask is not None:
         return f"{buffer} is not written by one plain store"
-    chain = chain_of(writing[0].index, sizes_of(producer))
+    chain = delinearize(writing[0].index, sizes_of(producer))
     if chain is None:
         return f"{buffer} is written in parts"
     part = Nest(producer.axes, clean_body(without_stores(producer, lambda s: s.buffer != buffer).body))
@@ -68,7 +68,7 @@ def inline(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
             if isinstance(read, Pointwise) and read.name is None and moved.name is not None:
                 body[position] = dataclasses.replace(read, name=moved.name)
                 moved = dataclasses.replace(moved, name=None)
-            positions.append(forward_value(body, position, moved, buffers[buffer]))
+            positions.append(forward_store(body, position, moved, buffers[buffer]))
         else:
             positions.append(len(body))
             body.append(moved)

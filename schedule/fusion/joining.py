@@ -10,7 +10,7 @@ from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.fusion.inline import inline
 from longhand.schedule.fusion.legality import fused_nest_problem, memory_problem, size_problem
 from longhand.schedule.fusion.loop_alignment import Aligned, align, align_leftovers, disjoint
-from longhand.schedule.fusion.store_to_load import forward_value
+from longhand.schedule.fusion.store_to_load import forward_store
 from longhand.schedule.sizes import product, rank
 
 
@@ -31,7 +31,7 @@ def side_by_side(
     first: Nest, second: Nest, buffers: Mapping[str, Buffer], dead: frozenset[str]
 ) -> Nest | str:
     """As `join`, but whether one kernel can do it all is left to the caller."""
-    state = _unify(first, second)
+    state = _align_loops(first, second)
     if isinstance(state, str):
         return state
     joined = _concatenate(state, buffers)
@@ -49,7 +49,7 @@ def absorb(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
     return size_problem(cleaned) or memory_problem(cleaned) or cleaned
 
 
-def _unify(first: Nest, second: Nest) -> Aligned | str:
+def _align_loops(first: Nest, second: Nest) -> Aligned | str:
     """Puts the axes of both in relation, through the buffer that ties them first of all, then through the others."""
     state = disjoint(first, second)
     tied = False
@@ -118,7 +118,7 @@ def _concatenate(state: Aligned, buffers: Mapping[str, Buffer]) -> Nest | str:
         store = stored[moved.buffer]
         if store.index != moved.index or store.mask is not None:
             return f"{moved.buffer} is read at another place than where it is made"
-        positions.append(forward_value(body, store.value, moved, buffers[moved.buffer]))
+        positions.append(forward_store(body, store.value, moved, buffers[moved.buffer]))
     known = {axis.name for axis in state.right.axes}
     axes = (*state.right.axes, *(axis for axis in state.left.axes if axis.name not in known))
     return Nest(axes, tuple(body))

@@ -72,7 +72,7 @@ def merge_problem(
     return None
 
 
-def likeness(nest: Nest) -> tuple[str, ...]:
+def body_signature(nest: Nest) -> tuple[str, ...]:
     """The operations of a nest in no particular order."""
     return tuple(
         sorted(

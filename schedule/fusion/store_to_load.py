@@ -9,7 +9,7 @@ from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, St
 _NARROW = (torch.int8, torch.uint8, torch.int16)
 
 
-def forward_value(body: list[Value], position: int, load: Load, buffer: Buffer) -> int:
+def forward_store(body: list[Value], position: int, load: Load, buffer: Buffer) -> int:
     """The position of the value that `load` yields when `buffer` holds the value at `position`.
 
     Appends to `body` what is needed: a masked load chooses between the value and its `other`. Rounding to 16-bit floats

@@ -14,8 +14,8 @@ from longhand.schedule.fusion.joining import absorb, join
 from longhand.schedule.fusion.profit import (
     Hint,
     absorb_problem,
+    body_signature,
     is_free,
-    likeness,
     merge_problem,
     repeats_work,
     takeover_problem,
@@ -209,9 +209,10 @@ class _Fusion:
 
     def _is_one_of_its_kind(self, nest: Nest) -> bool:
         """Whether no other step consists of the same operations: equal ones become one launch in another way."""
-        kind = likeness(nest)
+        kind = body_signature(nest)
         return (
-            sum(isinstance(step, Nest) and likeness(step) == kind for step in self.graph.steps.values()) == 1
+            sum(isinstance(step, Nest) and body_signature(step) == kind for step in self.graph.steps.values())
+            == 1
         )
 
     def _absorb(self, first: int, second: int, buffer: str) -> int | None:

@@ -38,6 +38,7 @@ from longhand.schedule.kernels.kernel_plan import (
 )
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.key import kernel_key
+from longhand.schedule.kernels.schedules.columns import is_tall
 from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, count
 from longhand.schedule.kernels.schedules.registry import SCHEDULES, choose_schedule, choose_tunables
 from longhand.schedule.kernels.schedules.rows_persistent import is_long_row
@@ -253,6 +254,7 @@ def _work(
         is_heavy=any(
             isinstance(value, Pointwise) and PRIMITIVES[value.op].cost is Cost.HEAVY for value in space.body
         ),
+        is_tall=is_tall(count(space.rows, hints), count(space.cols, hints)),
         is_long=is_long_row(count(space.cols, hints)),
         writes_rows=loops.passes.writes_elements,
         is_turned=is_turned,

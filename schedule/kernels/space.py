@@ -15,7 +15,7 @@ from longhand.errors import ScheduleError
 from longhand.lower.ir import Axis, Buffer, Load, Nest, Reduce, Store, Value, domains
 from longhand.schedule.fusion.column_reductions import find_column_sums, without_column_sums
 from longhand.schedule.kernels.axis_collapsing import POSITIONAL, coefficient, merge_axes, reduced_axes, tidy
-from longhand.schedule.range_analysis import settle
+from longhand.schedule.range_analysis import simplify_predicates
 from longhand.schedule.sizes import Hints, guess
 
 # Below this many elements along either side a square tile has no more coalesced accesses than a plain block.
@@ -91,7 +91,7 @@ def find_space(
     reason = refusal(nest)
     if reason is not None:
         raise ScheduleError(f"This nest is no single kernel: {reason}.")
-    nest = settle(nest)
+    nest = simplify_predicates(nest)
     nest = merge_axes(Nest(nest.axes, tidy(nest.body)))
     layout = _Layout(nest, buffers, hints)
     reduced = reduced_axes(without_column_sums(nest).body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.schedule.layers.divergent_runs import Alternative
 from longhand.schedule.layers.saved_layers import SavedLayers
@@ -186,3 +186,18 @@ def loops_of(steps: Iterable[ModelStep]) -> list[Loop]:
         if isinstance(loop, Loop):
             found[id(loop)] = loop
     return list(found.values())
+
+
+def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tuple[str, ...]]]:
+    """(record, place in the list, buffers) of the layers outside of the loops, whose records are made apart."""
+    found: list[tuple[SavedLayers, int, tuple[str, ...]]] = []
+    for loop in loops_of(steps):
+        if loop.record is not None:
+            inside = layers_called(loop)
+            layers = sorted(loop.record.buffers.items())
+            found += [
+                (loop.record, number, buffers)
+                for number, (position, buffers) in enumerate(layers)
+                if position not in inside
+            ]
+    return found

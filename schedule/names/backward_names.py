@@ -29,14 +29,15 @@ from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimension_names import DimWords
 from longhand.schedule.names.dimension_propagation import Words, product_word
+from longhand.schedule.names.layer_names import name_block
 from longhand.schedule.names.naming import name_unit
 from longhand.schedule.names.unit_names import Ledger, NamedPlan
-from longhand.schedule.names.variables import list_words, name_block
+from longhand.schedule.names.variables import list_words
 from longhand.schedule.names.weight_names import weights_of
 from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read
 
 
-def backward_dims(
+def _backward_dims(
     training: TrainingGraphs, forward: BufferWords, backward: BufferWords, program: Program
 ) -> DimWords:
     """The words of a backward graph's dimensions.
@@ -123,9 +124,9 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedP
         weights_of(training.backward),
         modules,
     )
-    dims = backward_dims(graphs, forward.words, words, training.backward.program)
+    dims = _backward_dims(graphs, forward.words, words, training.backward.program)
     names = name_unit(training.backward, known, frozenset(forward.names.kernels), words, dims)
-    return NamedPlan(training.backward, names, words)
+    return NamedPlan(training.backward, names, words, dims)
 
 
 def find_saved_layers(

@@ -53,7 +53,7 @@ def _named_numbers(file: str, statement: str) -> dict[float, str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Written:
+class _SpelledNumber:
     """A number as a statement writes it out: ``math.sqrt(2.0 / math.pi)``.
 
     Attributes:
@@ -81,22 +81,22 @@ def _capital(word: str) -> str:
     return f"{_DIGITS[int(first)]}{joint}{rest}" if first.isdigit() and len(first) == 1 else word
 
 
-def _written_out(node: ast.expr) -> _Written | None:
+def _written_out(node: ast.expr) -> _SpelledNumber | None:
     """A number that a function of the mathematics, or pi, is part of; None of any other expression."""
     found = _part(node)
     is_named = found is not None and not found.is_plain and math.isfinite(found.value) and found.value > 0
     return found if is_named and found is not None and not is_macro(found.name) else None
 
 
-def _part(node: ast.expr) -> _Written | None:
+def _part(node: ast.expr) -> _SpelledNumber | None:
     match node:
         case ast.Constant(int() | float() as value) if 0 < value < 10 and value == int(value):
-            return _Written(float(value), str(int(value)), is_plain=True)
+            return _SpelledNumber(float(value), str(int(value)), is_plain=True)
         case ast.Attribute(attr="pi"):
-            return _Written(math.pi, "PI")
+            return _SpelledNumber(math.pi, "PI")
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[of], keywords=[]):
             inner = _part(of) if name in _FUNCTIONS else None
-            return inner and _Written(_FUNCTIONS[name](inner.value), f"{name.upper()}_{inner.word}")
+            return inner and _SpelledNumber(_FUNCTIONS[name](inner.value), f"{name.upper()}_{inner.word}")
         case ast.BinOp(left, ast.Div() | ast.Mult() as op, right):
             one, other = _part(left), _part(right)
             if one is None or other is None or (one.is_plain and other.is_plain and isinstance(op, ast.Mult)):
@@ -104,7 +104,7 @@ def _part(node: ast.expr) -> _Written | None:
             is_quotient = isinstance(op, ast.Div)
             value = one.value / other.value if is_quotient else one.value * other.value
             word = f"{one.word}{'_OVER_' if is_quotient else '_'}{other.word}"
-            return _Written(value, word, one.is_plain and other.is_plain)
+            return _SpelledNumber(value, word, one.is_plain and other.is_plain)
     return None
 
 

@@ -5,10 +5,15 @@ This is the last that is decided; emit/ only prints.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
+from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.backward_names import find_saved_layers, name_backward
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimension_names import DimWords
-from longhand.schedule.names.naming import name_unit, with_records
+from longhand.schedule.names.layer_names import name_layers
+from longhand.schedule.names.naming import externs, name_unit, with_records
 from longhand.schedule.names.unit_names import Ledger, NamedPlan, NamedUnit
 from longhand.schedule.names.value_origins import NOTHING_RENAMED, find_renamed
 from longhand.schedule.plan import TrainingPlan, UnitPlan
@@ -29,10 +34,22 @@ def name_plans(
     words = BufferWords(graph, buffers, renamed=renamed)
     dims = DimWords(graph, buffers, layers=words, chains=plan.program.layers)
     names = name_unit(plan, ledger, words=words, dims=dims)
-    forward = NamedPlan(plan, names, words)
+    forward = NamedPlan(plan, names, words, dims)
     if training is None:
-        return NamedUnit((forward,))
+        return NamedUnit((_complete(forward),))
     backward = name_backward(training, ledger, forward)
     records = find_saved_layers(training.graphs, forward, backward)
-    forward = NamedPlan(plan, with_records(plan, names, words, records), words)
-    return NamedUnit((forward, backward), training.graphs, records)
+    forward = NamedPlan(plan, with_records(plan, names, words, records), words, dims)
+    return NamedUnit((_complete(forward), _complete(backward, records)), training.graphs, records)
+
+
+def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPlan:
+    """A pass with the words of its layers and of copies' dimensions.
+
+    Args:
+        named: The pass.
+        records: Of a backward pass: what layers saved for it.
+    """
+    named.dims.learn_copies(externs(named.plan))
+    layers = name_layers(named.names.steps, named.words, named.names.buffers, records)
+    return dataclasses.replace(named, names=dataclasses.replace(named.names, layers=layers))

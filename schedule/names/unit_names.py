@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Load, arguments
-from longhand.schedule.layers.model_steps import ModelStep
+from longhand.schedule.layers.model_steps import Loop, ModelStep
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimension_names import DimWords
 from longhand.schedule.names.words import KernelScope, first_free, further_words, is_word
 from longhand.schedule.plan import Halves, KernelPlan, UnitPlan
 
@@ -80,6 +81,27 @@ class KernelNames:
 
 
 @dataclasses.dataclass(frozen=True)
+class LayerNames:
+    """The words of layers that are one function.
+
+    Attributes:
+        word: For all of them: ``blocks``.
+        gradients: For the dictionary of their gradients: ``d_blocks``; layers in turn have one together.
+        variables: By buffer of the pattern: its variable in the function; weights that a module holds are left out.
+        record: Of a backward pass: what the layers saved for it, if that is a record.
+        own: Of a backward pass: what only one layer of them reads.
+        of_one: By place among the outputs: the word for one layer's, where the variable is a list of all layers'.
+    """
+
+    word: str
+    gradients: str
+    variables: Mapping[str, str]
+    record: SavedLayers | None = None
+    own: Set[str] = frozenset()
+    of_one: Mapping[int, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class UnitNames:
     """The words of a whole unit.
 
@@ -88,12 +110,18 @@ class UnitNames:
         buffers: The Python variable that holds each buffer in model.py: ``scores``, ``self.W_q.weight``.
         sizes: Python expressions for symbolic sizes and words for numbers: ``batch``.
         steps: The steps of model.py that `buffers` are the variables of, repeats arranged as loops.
+        layers: By owner and positions of each loop among the steps.
     """
 
     kernels: Mapping[str, KernelNames]
     buffers: Mapping[str, str]
     sizes: Mapping[str, str]
     steps: tuple[ModelStep, ...]
+    layers: Mapping[tuple[str, tuple[int, ...]], LayerNames] = dataclasses.field(default_factory=dict)
+
+    def of_layers(self, loop: Loop) -> LayerNames:
+        """The words of a loop's layers."""
+        return self.layers[loop.owner, loop.positions]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,11 +213,19 @@ def _from_json(entry: Mapping[str, Any]) -> KernelNames:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NamedPlan:
-    """One pass: what it runs, in which words."""
+    """One pass: what it runs, in which words.
+
+    Attributes:
+        plan: What it runs.
+        names: What is printed.
+        words: Words for the captured graph's values.
+        dims: Words for their dimensions.
+    """
 
     plan: UnitPlan
     names: UnitNames
     words: BufferWords
+    dims: DimWords
 
 
 def kernels_of(passes: list[NamedPlan]) -> dict[str, tuple[KernelPlan, NamedPlan]]:

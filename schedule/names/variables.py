@@ -11,23 +11,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from longhand.capture.graph import InputKind
 from longhand.lower.ir import Extern, View
 from longhand.schedule.layers.model_steps import (
-    Choice,
     FirstCall,
     LayerCall,
     Loop,
     ModelStep,
-    layers_called,
     loops_of,
     plain_steps,
-    steps_of,
+    records_apart,
 )
-from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.layers.saved_layers import SAVED
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.parameter_names import parameter_specs
 from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.value_origins import words_in_module
 from longhand.schedule.names.view_names import named_views, view_key
-from longhand.schedule.names.weight_names import inside_layer, name_weights
+from longhand.schedule.names.weight_names import name_weights
 from longhand.schedule.names.words import (
     OWN_WORDS,
     RESERVED_IN_MODULE,
@@ -37,10 +35,10 @@ from longhand.schedule.names.words import (
     plural,
     singular,
 )
-from longhand.schedule.plan import Allocate, Release, Reuse, UnitPlan, buffers_made, buffers_read
+from longhand.schedule.plan import Release, Reuse, UnitPlan, buffers_made, buffers_read
 
 # What the templates of model.py bind themselves.
-_TAKEN = OWN_WORDS
+TAKEN = OWN_WORDS
 
 
 def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep]) -> dict[str, str]:
@@ -50,7 +48,7 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
     own = set() if graph.is_module else {own_name(graph.name)}
     # Arguments that are taken apart, and those whose names stand for something else.
     own |= {name for name, spec in parameter_specs(graph) if spec.num_leaves != 1 or name.endswith("_")}
-    scope = Scope(RESERVED_IN_MODULE | _TAKEN | own)
+    scope = Scope(RESERVED_IN_MODULE | TAKEN | own)
     of_layers = given_to_layers(steps)
     in_records: set[int] = set()
     loops = loops_of(steps)
@@ -82,7 +80,7 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
         for place, result in enumerate(plan.results)
         if isinstance(result, View) and place not in in_records
     }
-    _Namer(words, names, scope, kept).name(steps)
+    StepNamer(words, names, scope, kept).name(steps)
     return names
 
 
@@ -105,21 +103,6 @@ def _name_weights(words: BufferWords, names: dict[str, str], scope: Scope, insid
 def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:
     loops = loops_of(steps)
     return {buffer for loop in loops for outputs in loop.repeat.outputs for buffer in outputs}
-
-
-def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tuple[str, ...]]]:
-    """(record, place in the list, buffers) of the layers outside of the loops, whose records are made apart."""
-    found: list[tuple[SavedLayers, int, tuple[str, ...]]] = []
-    for loop in loops_of(steps):
-        if loop.record is not None:
-            inside = layers_called(loop)
-            layers = sorted(loop.record.buffers.items())
-            found += [
-                (loop.record, number, buffers)
-                for number, (position, buffers) in enumerate(layers)
-                if position not in inside
-            ]
-    return found
 
 
 def list_words(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], str]:
@@ -155,7 +138,7 @@ def gradients_word(loop: Loop, steps: Sequence[ModelStep]) -> str:
 
 
 def _free(word: str, ending: str) -> str:
-    return f"{word}{ending}" if word in RESERVED_IN_MODULE | _TAKEN else word
+    return f"{word}{ending}" if word in RESERVED_IN_MODULE | TAKEN else word
 
 
 def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
@@ -177,65 +160,10 @@ def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
     }
 
 
-def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables of a repeated block's forward(), by the buffers of its pattern; its weights left out.
-
-    Args:
-        loop: The layers.
-        words: The graph's.
-        fields: Of a backward pass: by placeholder the word of what the layer saved, after which its gradient is called.
-    """
-    fields = fields or {}
-    record = {SAVED} if loop.record is not None else set()
-    scope = Scope(RESERVED_IN_MODULE | record | _TAKEN - {"block", "layer"})
-    made = {
-        buffer for step in steps_of(loop) for plain in plain_steps(step) for buffer in buffers_made(plain)
-    }
-    names = {
-        gradient: scope.take(f"d_{fields[value]}")
-        for gradient, value in words.differentiated.items()
-        if value in fields and gradient in made
-    }
-    layer = f"{loop.repeat.paths[loop.pattern]}."
-    given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared)
-    _name_weights_inside(loop, words, names, scope, made.union(given))
-    for buffer in given:
-        if buffer in names:
-            continue
-        names[buffer] = scope.pick(words.variables(buffer, layer))
-    for buffer, path in loop.previous.items():
-        names[buffer] = scope.take(f"previous_{identifier('_'.join(path.split('.')[-2:]))}")
-    # Of steps that only some layers do, each takes words of its own.
-    steps: list[ModelStep] = []
-    apart: set[str] = set()
-    for step in steps_of(loop):
-        steps += step.steps if isinstance(step, Choice) else [step]
-        if isinstance(step, Choice):
-            apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
-    _Namer(words, names, scope, (*loop.outputs, *loop.saved), apart, layer).name(steps)
-    return names
-
-
-def _name_weights_inside(
-    loop: Loop, words: BufferWords, names: dict[str, str], scope: Scope, inside: Collection[str]
-) -> None:
-    """Names a layer's weights and their gradients after what they are in the layer."""
-    paths = {
-        buffer: inside_layer(path, loop.owner, loop.positions) or path
-        for buffer, path in words.weights.items()
-        if buffer in inside and buffer not in names
-    }
-    if not paths:
-        return
-    found = name_weights(paths.values(), (), scope.is_free)
-    for buffer, path in paths.items():
-        names[buffer] = scope.take(found[path] if buffer in words.inputs else f"d_{found[path]}")
-
-
 EVERY = "every_"  # before the word of what every layer of a backward pass hands on
 
 
-class _Namer:
+class StepNamer:
     """Names what steps make, in order.
 
     Args:

@@ -101,6 +101,7 @@ class KernelWork:
         has_cols: Whether there are col axes.
         is_split: Whether chunks leave partial results.
         is_heavy: Whether an element costs far more than its loads (exp, tanh, erf, ...).
+        is_tall: Whether columns have so many rows, and there are so few columns, that programs take few columns each.
         is_long: Whether rows are longer than most programs hold (see schedules/rows_persistent.py).
         writes_rows: Whether a reduction's kernel also stores whole rows.
         is_turned: Whether a tile copies what is contiguous along the rows before it is read (CPU).
@@ -113,6 +114,7 @@ class KernelWork:
     element_bytes: int
     is_split: bool = False
     is_heavy: bool = False
+    is_tall: bool = False
     is_long: bool = False
     writes_rows: bool = False
     is_turned: bool = False

@@ -6,7 +6,7 @@ import torch
 
 from longhand.lower.ir import Axis, Constant, Index, Load, Nest, Pointwise, PointwiseOp, Store
 from longhand.schedule.fusion.traffic import accesses
-from longhand.schedule.range_analysis import settle
+from longhand.schedule.range_analysis import simplify_predicates
 
 AT = Index(0, (("row", 1),), ())
 PAST = Constant(-100, torch.int64)
@@ -30,12 +30,12 @@ def nest(second: Constant) -> Nest:
 
 
 def test_one_condition_serves_both_ways() -> None:
-    chosen = settle(nest(PAST)).body[7]
+    chosen = simplify_predicates(nest(PAST)).body[7]
     assert isinstance(chosen, Pointwise) and chosen.args == (2, 5, 6)
 
 
 def test_another_constant_is_another_condition() -> None:
-    chosen = settle(nest(Constant(-1, torch.int64))).body[7]
+    chosen = simplify_predicates(nest(Constant(-1, torch.int64))).body[7]
     assert isinstance(chosen, Pointwise) and chosen.args == (4, 6, 5)
 
 

@@ -1,0 +1,134 @@
+"""The words of layers that are one function: what they are together, and the variables inside that function."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from longhand.schedule.layers.loops import record_of
+from longhand.schedule.layers.model_steps import Choice, Loop, ModelStep, loops_of, plain_steps, steps_of
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.reached import list_holding
+from longhand.schedule.names.unit_names import LayerNames
+from longhand.schedule.names.variables import (
+    EVERY,
+    TAKEN,
+    StepNamer,
+    given_to_layers,
+    gradients_word,
+    list_of,
+    list_words,
+)
+from longhand.schedule.names.weight_names import inside_layer, name_weights
+from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope, identifier
+from longhand.schedule.plan import Allocate, buffers_made
+
+
+def name_layers(
+    steps: Sequence[ModelStep],
+    words: BufferWords,
+    buffers: Mapping[str, str],
+    records: Sequence[SavedLayers] = (),
+) -> dict[tuple[str, tuple[int, ...]], LayerNames]:
+    """The words of each of a function's loops, by its owner and positions.
+
+    Args:
+        steps: The function's.
+        words: The graph's.
+        buffers: The function's variables.
+        records: Of a backward pass: what layers saved for it.
+    """
+    lists, given = list_words(steps), given_to_layers(steps)
+    found = {}
+    for loop in loops_of(steps):
+        record = record_of(records, loop)
+        nodes = record.nodes[loop.positions[0]] if record is not None else ()
+        fields = dict(zip(nodes, record.fields, strict=True)) if record is not None else {}
+        reached = {node: f"{SAVED}.{field}" for node, field in fields.items()}
+        key = loop.owner, loop.positions
+        found[key] = LayerNames(
+            word=lists[key],
+            gradients=gradients_word(loop, steps),
+            variables=name_block(loop, words, fields) | reached,
+            record=record,
+            own=given.keys() & {buffer for run in loop.own for buffer in run},
+            of_one=_names_of_one(loop, words, buffers),
+        )
+    return found
+
+
+def _names_of_one(loop: Loop, words: BufferWords, buffers: Mapping[str, str]) -> dict[int, str]:
+    """By place: the word for what one layer hands on, where the list of all layers' is what is named."""
+    last = loop.repeat.outputs[-1]
+    gathered = {place: list_holding(buffers[last[place]]) for place in loop.gathered}
+    found = {place: f"layer_{name.removeprefix(EVERY)}" for place, name in gathered.items()}
+    if loop.own or loop.is_in_turn:
+        return found
+    collected = {place: list_holding(buffers[last[place]]) for place in loop.collected}
+    return found | {
+        place: _singular(name, last[place], f"{loop.repeat.paths[-1]}.", words, buffers)
+        for place, name in collected.items()
+    }
+
+
+def _singular(name: str, buffer: str, layer: str, words: BufferWords, buffers: Mapping[str, str]) -> str:
+    """The word that a list's name is made of, told apart from a variable that is there already: ``ands`` has none."""
+    candidates = words.variables(buffer, layer, is_of_all=True)
+    word = next((word for word in candidates if list_of(word) == name), f"one_of_{name}")
+    others = {variable for other, variable in buffers.items() if other != buffer}
+    return f"layer_{word}" if word in others or word in RESERVED_IN_MODULE else word
+
+
+def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of a repeated block's forward(), by the buffers of its pattern; its weights left out.
+
+    Args:
+        loop: The layers.
+        words: The graph's.
+        fields: Of a backward pass: by placeholder the word of what the layer saved, after which its gradient is called.
+    """
+    fields = fields or {}
+    record = {SAVED} if loop.record is not None else set()
+    scope = Scope(RESERVED_IN_MODULE | record | TAKEN - {"block", "layer"})
+    made = {
+        buffer for step in steps_of(loop) for plain in plain_steps(step) for buffer in buffers_made(plain)
+    }
+    names = {
+        gradient: scope.take(f"d_{fields[value]}")
+        for gradient, value in words.differentiated.items()
+        if value in fields and gradient in made
+    }
+    layer = f"{loop.repeat.paths[loop.pattern]}."
+    given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared)
+    _name_weights_inside(loop, words, names, scope, made.union(given))
+    for buffer in given:
+        if buffer in names:
+            continue
+        names[buffer] = scope.pick(words.variables(buffer, layer))
+    for buffer, path in loop.previous.items():
+        names[buffer] = scope.take(f"previous_{identifier('_'.join(path.split('.')[-2:]))}")
+    # Of steps that only some layers do, each takes words of its own.
+    steps: list[ModelStep] = []
+    apart: set[str] = set()
+    for step in steps_of(loop):
+        steps += step.steps if isinstance(step, Choice) else [step]
+        if isinstance(step, Choice):
+            apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
+    StepNamer(words, names, scope, (*loop.outputs, *loop.saved), apart, layer).name(steps)
+    return names
+
+
+def _name_weights_inside(
+    loop: Loop, words: BufferWords, names: dict[str, str], scope: Scope, inside: Collection[str]
+) -> None:
+    """Names a layer's weights and their gradients after what they are in the layer."""
+    paths = {
+        buffer: inside_layer(path, loop.owner, loop.positions) or path
+        for buffer, path in words.weights.items()
+        if buffer in inside and buffer not in names
+    }
+    if not paths:
+        return
+    found = name_weights(paths.values(), (), scope.is_free)
+    for buffer, path in paths.items():
+        names[buffer] = scope.take(found[path] if buffer in words.inputs else f"d_{found[path]}")
