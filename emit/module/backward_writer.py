@@ -7,7 +7,7 @@ own layer's weights and what the forward pass saved for it, and returns what it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
@@ -272,8 +272,9 @@ class BackwardWriter(ModelWriter):
         """The gradients; those of all layers of a loop together."""
         words: list[str] = []
         ordered = [texts[place] for place in self._order]
+        n_each = _numbers_of_gradients(ordered)
         while ordered:
-            n_together, together = _all_of_loop(ordered)
+            n_together, together = _all_of_loop(ordered, n_each)
             words.append(together or ordered[0])
             ordered = ordered[max(1, n_together) :]
         return f"{', '.join(words)}{',' * (len(words) == 1)}"
@@ -304,18 +305,25 @@ def _backwards(positions: Sequence[int]) -> str:
     return f"({', '.join(map(str, positions))})"
 
 
-def _all_of_loop(texts: Sequence[str]) -> tuple[int, str]:
+def _numbers_of_gradients(texts: Sequence[str]) -> dict[tuple[str, int], int]:
+    """By dictionary and layer: how many gradients it returned. Layers in turn have different numbers of weights."""
+    n_each: dict[tuple[str, int], int] = {}
+    for word, layer, place in filter(None, map(_of_layer, texts)):
+        n_each[word, layer] = max(place + 1, n_each.get((word, layer), 0))
+    return n_each
+
+
+def _all_of_loop(texts: Sequence[str], n_each: Mapping[tuple[str, int], int]) -> tuple[int, str]:
     """How many of the first texts are all gradients of consecutive layers, in order, and how to write them."""
     found = [_of_layer(text) for text in texts]
     if found[0] is None:
         return 0, ""
     word, first, _ = found[0]
     entries = [(layer, place) for of, layer, place in filter(None, found) if of == word]
-    n_each: dict[int, int] = {}  # layers in turn have different numbers of weights
-    for layer, place in entries:
-        n_each[layer] = max(place + 1, n_each.get(layer, 0))
-    last = max(n_each)
-    expected = [(layer, place) for layer in range(first, last + 1) for place in range(n_each.get(layer, 0))]
+    last = max(layer for layer, _ in entries)
+    expected = [
+        (layer, place) for layer in range(first, last + 1) for place in range(n_each.get((word, layer), 0))
+    ]
     if entries != expected or any(one is None or one[0] != word for one in found[: len(expected)]):
         return 0, ""
     layers = f"range(len({word}))" if first == 0 else f"range({first}, {last + 1})"

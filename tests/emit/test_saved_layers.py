@@ -268,3 +268,37 @@ def test_gradients_in_a_layer_are_named_after_what_the_layer_saved(device: str, 
         ("saved.x", ["d_x"]),
         ("saved.residual", ["d_x", "d_residual"]),
     ]
+
+
+class Scaled(nn.Module):
+    """A layer whose own parameter is used last: a unit lists it before its layers, capture after them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(16))
+        self.up = nn.Linear(16, 32)
+        self.down = nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(nn.functional.gelu(self.up(x))) * self.scale
+
+
+class ScaledStack(Stack):
+    """Layers with scales."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Scaled() for _ in range(4))
+
+
+def test_gradients_in_another_order_than_the_layers_return_them() -> None:
+    """ConvNeXt's training step raised: one layer's gradients were returned twice in part."""
+    torch.manual_seed(0)
+    model = ScaledStack()
+    x = torch.randn(5, 16)
+    model(x).square().sum().backward()
+    expected = {name: one.grad for name, one in model.named_parameters()}
+    model.zero_grad(set_to_none=True)
+    longhand.compile(model)(x).square().sum().backward()
+    for name, one in model.named_parameters():
+        torch.testing.assert_close(one.grad, expected[name], msg=name)
