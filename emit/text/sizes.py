@@ -359,15 +359,15 @@ def _read_from(
 ) -> list[SizeText]:
     """The sizes of a group of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
 
-    Small numbers stay, and those of a tensor that has several dimensions so large.
+    Small numbers stay, and those of a tensor that has several dimensions so large, or one that is a product of them.
     """
     shape = [str(size) for size in buffer.shape]
-    is_last = [bool(group) and str(size) == shape[-1] for size, _ in group]
     found = []
-    for (size, _), text, last in zip(group, texts, is_last, strict=True):
-        is_told = is_path(variable) and shape.count(str(size)) == 1
-        place = -1 if last else shape.index(str(size))
-        found.append(SizeText(f"{variable}.shape[{place}]") if is_bare(text.text) and is_told else text)
+    for (size, _), text in zip(group, texts, strict=True):
+        if is_path(variable) and is_bare(text.text) and shape.count(str(size)) == 1:
+            place = -1 if str(size) == shape[-1] else shape.index(str(size))
+            text = SizeText(f"{variable}.shape[{place}]")
+        found.append(text)
     return found
 
 
