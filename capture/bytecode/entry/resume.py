@@ -283,7 +283,7 @@ def _jump_part(row: Any, step: Any, position: ResumePoint, depth: int, at: Any) 
     if step.name in ("JUMP_FORWARD", "JUMP_BACKWARD", "SEND", "JUMP_BACKWARD_NO_INTERRUPT"):
         raise SkipFrame(f"a break at {step.name}")
     label = bc.Label()
-    row.arg = label
+    row.set(row.name.replace("BACKWARD", "FORWARD"), label)  # what continues a loop stands behind it here
     target = step.target
     effect = dis.stack_effect(dis.opmap[step.name], step.arg, jump=True)
     rows: list[Any] = [label]
