@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
-from torch import fx
+from torch import fx, nn
 
 from longhand.capture.bytecode.entry.breaks import BreakRecord
 from longhand.capture.bytecode.entry.captured import Captured
@@ -29,6 +29,8 @@ __all__ = ["Backend", "Capture", "Event", "EventKind", "forget_all"]
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 _MOST_ENTRIES = 8
+# Of the modules that share a code: a function that breaks calls its layers one by one, and each has entries of its own.
+_MOST_MODULES = 8
 
 
 class EventKind(enum.Enum):
@@ -93,6 +95,7 @@ class CodeEntries:
         self.sizes = DynamicSizes(owner.dynamic)
         self.entries: list[Callable[..., Any]] = []
         self.captured: list[Captured] = []
+        self.modules: list[weakref.ref[nn.Module] | None] = []  # whose call each entry was made for
         self.is_full = False  # no more is compiled
         self.given_up = ""  # why this code and all that it calls run in eager for good
         n = len(flat_parameters(code))
@@ -127,7 +130,7 @@ class CodeEntries:
         if self.owner.strict:
             raise CaptureError(f"{self.title()}: the graph raised {raised}, which eager does not.")
         self._give_up(f"its graph raised {raised}, which eager does not; LONGHAND_STRICT=1 raises instead")
-        self.entries = []
+        self.entries, self.modules = [], []
         frame_hook().mark(self.code, self.miss)
         return result
 
@@ -171,7 +174,7 @@ class CodeEntries:
         owner, hook = self.owner, frame_hook()
         if self.captured:
             owner.tell(Event(EventKind.RECOMPILE, f"{self.title()}: {self._first_failure(function, args)}"))
-        if len(self.entries) >= owner.most_entries:
+        if self._has_most(args):
             if owner.strict:
                 raise CaptureError(
                     f"{self.title()} was compiled {len(self.entries)} times, and this call needs another.",
@@ -210,15 +213,28 @@ class CodeEntries:
             )
         self.entries.append(captured.entry)
         self.captured.append(captured)
+        module = _module_of(args)
+        self.modules.append(None if module is None else weakref.ref(module))
         hook.mark(self.code, captured.entry)
         _MARKED.append(self.code)
         return captured.entry
+
+    def _has_most(self, args: tuple[Any, ...]) -> bool:
+        """Whether no more is compiled: for the module whose call this is, or for all that share the code."""
+        most, module = self.owner.most_entries, _module_of(args)
+        n_own = sum(module is None or (one is not None and one() is module) for one in self.modules)
+        return n_own >= most or len(self.entries) >= most * _MOST_MODULES
 
     def _first_failure(self, function: Any, args: tuple[Any, ...]) -> str:
         return self.captured[-1].first_failure(function, args)
 
     def title(self) -> str:
         return f"{self.code.co_qualname} ({self.code.co_filename}:{self.code.co_firstlineno})"
+
+
+def _module_of(args: tuple[Any, ...]) -> nn.Module | None:
+    """The module whose method is called."""
+    return args[0] if args and isinstance(args[0], nn.Module) else None
 
 
 # Codes that captures left to CPython, and codes that have entries.

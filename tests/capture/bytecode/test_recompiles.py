@@ -149,3 +149,42 @@ def told_of_recompiling(function, *calls):
 )
 def test_a_recompilation_names_what_changed_and_the_remedy(hook, calls, told):
     assert told_of_recompiling(halved, *calls) == [told]
+
+
+class Affine(torch.nn.Linear):
+    """A layer of the user's own, with a number of its own."""
+
+    def __init__(self, factor):
+        super().__init__(3, 3)
+        self.factor = factor
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, self.weight, self.bias) * self.factor
+
+
+class Tenfold(torch.nn.Module):
+    """Layers that CPython calls one by one, since the loop breaks: as many modules of one code."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Affine(1 + place / 8) for place in range(10))
+
+    def forward(self, x):
+        out, kind = torch.zeros_like(x), torch.arange(len(x)) % len(self.layers)
+        for place, (layer, bias) in enumerate(zip(self.layers, range(10), strict=True)):
+            rows = (kind == place).nonzero().view(-1)
+            out.index_copy_(0, rows, layer(x.index_select(0, rows)) + bias)
+        return out
+
+
+def test_modules_that_share_a_code_have_a_limit_each(hook):
+    """torch_geometric's MFConv: a Linear for each degree ran in eager after eight compilations."""
+    model = Tenfold()
+    captured = running.Captured(model.forward)
+    with warnings.catch_warnings(record=True) as told, torch.no_grad():
+        warnings.simplefilter("always")
+        for rows in (20, 20, 50):
+            x = of_rows(rows)
+            running.assert_same(captured(x), model(x))
+    assert not [str(one.message) for one in told if "compiled 8 times" in str(one.message)]
+    assert captured.count("graph") >= len(model.layers)
