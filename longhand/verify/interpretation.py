@@ -76,6 +76,7 @@ def mend_interpreter() -> None:
     _mend_bounds(interpreter)
     _mend_extremes(interpreter)
     _mend_bfloat16(interpreter)
+    _mend_sums(interpreter)
 
 
 def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -175,3 +176,20 @@ def _rounded_to_bfloat16(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     is_last_odd = (bits >> 16) & 1
     rounded = (bits + (0x7FFF + is_last_odd)) >> 16
     return np.where(np.isnan(values), (bits >> 16) | 0x40, rounded).astype(np.uint16)
+
+
+def _mend_sums(interpreter: Any) -> None:
+    """Triton's interpreter adds up along any side but the last one by one, which errs more the more there are.
+
+    The compiler adds them in pairs, as numpy does along the last side.
+    """
+    original = interpreter.ReduceOps.sum
+
+    def add_up(self: Any, block: Any) -> Any:
+        values = block.handle.data
+        if self.axis is None or not np.issubdtype(values.dtype, np.floating):
+            return original(self, block)
+        total = np.ascontiguousarray(np.moveaxis(values, self.axis, -1)).sum(-1)
+        return self.to_tensor(np.expand_dims(total, self.axis) if self.keep_dims else total, block.dtype)
+
+    interpreter.ReduceOps.sum = add_up

@@ -9,6 +9,10 @@ from longhand.schedule.layers.divergent_runs import Alternative
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.plan import PlanStep, Repeat, UnitStep
 
+LoopKey = tuple[
+    str, tuple[int, ...], tuple[str, ...]
+]  # whose layers, which of them, what the first one hands on
+
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
@@ -63,6 +67,11 @@ class Loop:
     def inputs(self) -> tuple[str, ...]:
         """What the pattern takes from the run before."""
         return self.repeat.inputs[self.pattern]
+
+    @property
+    def key(self) -> LoopKey:
+        """What tells loops apart: the same layers may run in several."""
+        return self.owner, self.positions, self.repeat.outputs[0]
 
     @property
     def outputs(self) -> tuple[str, ...]:

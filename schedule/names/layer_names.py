@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from longhand.schedule.layers.loops import record_of
-from longhand.schedule.layers.model_steps import Choice, Loop, ModelStep, loops_of, plain_steps, steps_of
+from longhand.schedule.layers.model_steps import (
+    Choice,
+    Loop,
+    LoopKey,
+    ModelStep,
+    loops_of,
+    plain_steps,
+    steps_of,
+)
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.reached import list_holding
@@ -29,8 +37,8 @@ def name_layers(
     words: BufferWords,
     buffers: Mapping[str, str],
     records: Sequence[SavedLayers] = (),
-) -> dict[tuple[str, tuple[int, ...]], LayerNames]:
-    """The words of each of a function's loops, by its owner and positions.
+) -> dict[LoopKey, LayerNames]:
+    """The words of each of a function's loops.
 
     Args:
         steps: The function's.
@@ -45,9 +53,8 @@ def name_layers(
         nodes = record.nodes[loop.positions[0]] if record is not None else ()
         fields = dict(zip(nodes, record.fields, strict=True)) if record is not None else {}
         reached = {node: f"{SAVED}.{field}" for node, field in fields.items()}
-        key = loop.owner, loop.positions
-        found[key] = LayerNames(
-            word=lists[key],
+        found[loop.key] = LayerNames(
+            word=lists[loop.owner, loop.positions],
             gradients=gradients_word(loop, steps),
             variables=name_block(loop, words, fields) | reached,
             record=record,

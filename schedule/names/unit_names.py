@@ -13,7 +13,7 @@ from typing import Any
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Load, arguments
-from longhand.schedule.layers.model_steps import Loop, ModelStep
+from longhand.schedule.layers.model_steps import Loop, LoopKey, ModelStep
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimension_names import DimWords
@@ -110,18 +110,18 @@ class UnitNames:
         buffers: The Python variable that holds each buffer in model.py: ``scores``, ``self.W_q.weight``.
         sizes: Python expressions for symbolic sizes and words for numbers: ``batch``.
         steps: The steps of model.py that `buffers` are the variables of, repeats arranged as loops.
-        layers: By owner and positions of each loop among the steps.
+        layers: By the key of each loop among the steps.
     """
 
     kernels: Mapping[str, KernelNames]
     buffers: Mapping[str, str]
     sizes: Mapping[str, str]
     steps: tuple[ModelStep, ...]
-    layers: Mapping[tuple[str, tuple[int, ...]], LayerNames] = dataclasses.field(default_factory=dict)
+    layers: Mapping[LoopKey, LayerNames] = dataclasses.field(default_factory=dict)
 
     def of_layers(self, loop: Loop) -> LayerNames:
         """The words of a loop's layers."""
-        return self.layers[loop.owner, loop.positions]
+        return self.layers[loop.key]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -277,7 +277,7 @@ def dropout_of_attention(wrap):
     return {"y": y, **gradients(q=q, k=k, v=v)}
 
 
-@case(refused="rrelu_with_noise")
+@case()
 def random_slopes(wrap):
     x = leaf(4, 8)
     compiled = wrap(lambda x: F.rrelu(x, training=True))

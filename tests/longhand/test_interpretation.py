@@ -79,3 +79,39 @@ def test_a_bfloat16_is_the_nearest(tmp_path):
     environment = dict(os.environ, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
     done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+SUMS = """
+import torch
+import triton
+import triton.language as tl
+
+from longhand.verify.interpretation import mend_interpreter
+
+mend_interpreter()
+
+
+@triton.jit
+def sum_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLS: tl.constexpr):
+    rows, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, COLS)[None, :]
+    x = tl.load(x_ptr + rows * COLS + columns)
+    tl.store(out_ptr + columns, tl.sum(x, axis=0, keep_dims=True))
+    tl.store(out_ptr + COLS + tl.arange(0, COLS), tl.sum(x, axis=0))
+
+
+x = torch.rand(4096, 4, generator=torch.Generator().manual_seed(0))
+out = torch.empty(2, 4)
+sum_kernel[(1,)](x, out, 4096, 4)
+exact = x.double().sum(0)
+error = ((out - exact).abs() / exact).max().item()
+assert error < 4 * torch.finfo(torch.float32).eps, error
+"""
+
+
+def test_sums_are_added_in_pairs(tmp_path):
+    """One by one, 4096 numbers down a column are off by many times the last place."""
+    file = tmp_path / "sums.py"
+    file.write_text(SUMS)
+    environment = dict(os.environ, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+    done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
