@@ -41,9 +41,8 @@ def _named_numbers(file: str, statement: str) -> dict[float, str]:
     bound = _bound_numbers(file) if file else {}
     found: dict[float, str] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.expr) and (written := _written_out(node)) is not None:
+        for written in _written_out(node):
             found.setdefault(written.value, written.name)
-            found.setdefault(1 / written.value, _capital(f"1_OVER_{written.word}"))
         match node:
             case ast.Name(id=name) if name in bound:
                 found[bound[name]] = name
@@ -58,53 +57,56 @@ class _SpelledNumber:
 
     Attributes:
         word: ``SQRT_2_OVER_PI``, to be part of a longer name; of a digit the digit.
-        is_plain: Whether it is a digit alone, which needs no name.
+        is_telling: Whether a function of the mathematics, or pi, is part of it: a digit needs no name.
+        is_simple: Whether it may stand at the left of a quotient, whose word then means nothing else.
     """
 
     value: float
     word: str
-    is_plain: bool = False
+    is_telling: bool = True
+    is_simple: bool = False
 
     @property
     def name(self) -> str:
-        """The word as a name of its own."""
-        return _capital(self.word)
+        """The word as a name of its own: ``TWO_PI`` for ``2_PI``, since a name begins with a letter."""
+        first, joint, rest = self.word.partition("_")
+        return f"{_DIGITS[int(first)]}{joint}{rest}" if first.isdigit() else self.word
 
 
 _DIGITS = ("ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "NINE")
 _FUNCTIONS = {"sqrt": math.sqrt, "log": math.log, "exp": math.exp}
 
 
-def _capital(word: str) -> str:
-    """``TWO_PI`` for ``2_PI``: a name begins with a letter."""
-    first, joint, rest = word.partition("_")
-    return f"{_DIGITS[int(first)]}{joint}{rest}" if first.isdigit() and len(first) == 1 else word
+def _written_out(node: ast.AST) -> Iterator[_SpelledNumber]:
+    """A number that needs a name, and its reciprocal, by which a division may multiply; none of any other node."""
+    try:
+        found = _spelled(node)
+    except (ArithmeticError, ValueError):  # exp(exp(9)), 2 / log(1), sqrt(log(1) - 1)
+        return
+    if found is not None and found.is_telling and found.value > 0 and not is_macro(found.name):
+        yield found
+        yield _SpelledNumber(1 / found.value, f"1_OVER_{found.word}")
 
 
-def _written_out(node: ast.expr) -> _SpelledNumber | None:
-    """A number that a function of the mathematics, or pi, is part of; None of any other expression."""
-    found = _part(node)
-    is_named = found is not None and not found.is_plain and math.isfinite(found.value) and found.value > 0
-    return found if is_named and found is not None and not is_macro(found.name) else None
-
-
-def _part(node: ast.expr) -> _SpelledNumber | None:
+def _spelled(node: ast.AST) -> _SpelledNumber | None:
     match node:
-        case ast.Constant(int() | float() as value) if 0 < value < 10 and value == int(value):
-            return _SpelledNumber(float(value), str(int(value)), is_plain=True)
+        case ast.Constant(int() | float() as value) if value in range(1, 10):
+            return _SpelledNumber(float(value), str(int(value)), is_telling=False, is_simple=True)
         case ast.Attribute(attr="pi"):
-            return _SpelledNumber(math.pi, "PI")
+            return _SpelledNumber(math.pi, "PI", is_simple=True)
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[of], keywords=[]):
-            inner = _part(of) if name in _FUNCTIONS else None
+            inner = _spelled(of) if name in _FUNCTIONS else None
             return inner and _SpelledNumber(_FUNCTIONS[name](inner.value), f"{name.upper()}_{inner.word}")
-        case ast.BinOp(left, ast.Div() | ast.Mult() as op, right):
-            one, other = _part(left), _part(right)
-            if one is None or other is None or (one.is_plain and other.is_plain and isinstance(op, ast.Mult)):
+        case ast.BinOp(left, ast.Div() | ast.Mult() as op, right) if not isinstance(right, ast.BinOp):
+            one, other = _spelled(left), _spelled(right)
+            if one is None or other is None or not one.is_simple:
                 return None
-            is_quotient = isinstance(op, ast.Div)
-            value = one.value / other.value if is_quotient else one.value * other.value
-            word = f"{one.word}{'_OVER_' if is_quotient else '_'}{other.word}"
-            return _SpelledNumber(value, word, one.is_plain and other.is_plain)
+            is_telling = one.is_telling or other.is_telling
+            if isinstance(op, ast.Div):
+                return _SpelledNumber(one.value / other.value, f"{one.word}_OVER_{other.word}", is_telling)
+            # 2 * 3 is no 2_3.
+            word = f"{one.word}_{other.word}"
+            return _SpelledNumber(one.value * other.value, word) if is_telling else None
     return None
 
 

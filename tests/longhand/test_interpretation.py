@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 LOOP = """
 import types
 
@@ -44,7 +46,7 @@ def test_a_loop_over_a_bound_known_when_it_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-ROUNDING = """
+MENDED = """
 import torch
 import triton
 import triton.language as tl
@@ -52,7 +54,8 @@ import triton.language as tl
 from longhand.verify.interpretation import mend_interpreter
 
 mend_interpreter()
-
+"""
+ROUNDING = """
 
 @triton.jit
 def round_kernel(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
@@ -70,26 +73,7 @@ for values in (x, x.double(), torch.arange(-300, 300)):
     round_kernel[(1,)](values, out, len(values), 1024)
     torch.testing.assert_close(out, values.float().bfloat16(), rtol=0, atol=0, equal_nan=True)
 """
-
-
-def test_a_bfloat16_is_the_nearest(tmp_path):
-    """The interpreter as it comes cuts digits off."""
-    file = tmp_path / "rounding.py"
-    file.write_text(ROUNDING)
-    environment = dict(os.environ, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
-    done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 SUMS = """
-import torch
-import triton
-import triton.language as tl
-
-from longhand.verify.interpretation import mend_interpreter
-
-mend_interpreter()
-
 
 @triton.jit
 def sum_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLS: tl.constexpr):
@@ -108,10 +92,13 @@ assert error < 4 * torch.finfo(torch.float32).eps, error
 """
 
 
-def test_sums_are_added_in_pairs(tmp_path):
-    """One by one, 4096 numbers down a column are off by many times the last place."""
-    file = tmp_path / "sums.py"
-    file.write_text(SUMS)
+@pytest.mark.parametrize(
+    "program", [ROUNDING, SUMS], ids=["a bfloat16 is the nearest", "sums are added in pairs"]
+)
+def test_it_computes_what_the_compiler_does(program, tmp_path):
+    """As it comes it cuts digits off, and 4096 numbers down a column, one by one, are off by many last places."""
+    file = tmp_path / "program.py"
+    file.write_text(MENDED + program)
     environment = dict(os.environ, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
     done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

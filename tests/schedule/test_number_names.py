@@ -32,3 +32,24 @@ def test_its_reciprocal_is_what_is_multiplied_by() -> None:
 )
 def test_a_plain_number_or_a_value_has_none(statement: str) -> None:
     assert _named_numbers("", statement) == {}
+
+
+def test_what_is_no_number_is_passed_over() -> None:
+    found = _named_numbers(
+        "", "y = x if math.exp(math.exp(9)) else 2 / math.log(1) + math.sqrt(math.log(1) - 1)"
+    )
+    assert set(found.values()) == {"EXP_9", "ONE_OVER_EXP_9"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("math.sqrt(2 / math.pi)", "math.sqrt(2) / math.pi"),
+        ("2 / (3 * math.pi)", "2 / 3 * math.pi"),
+        ("1 / math.sqrt(2) / math.pi", "1 / math.sqrt(2 / math.pi)"),
+    ],
+)
+def test_no_word_stands_for_two_numbers(one: str, other: str) -> None:
+    values = {word: value for value, word in _named_numbers("", f"y = x * ({one})").items()}
+    others = {word: value for value, word in _named_numbers("", f"y = x * ({other})").items()}
+    assert all(values[word] == others[word] for word in values.keys() & others.keys())

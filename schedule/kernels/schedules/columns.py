@@ -32,8 +32,8 @@ def _loops(candidate: Candidate) -> Loops | None:
 
 
 _TALL, _MANY_COLS = 256, 64 * 1024
-# A second launch costs the host 6 us, and the GPU more than it saves (bf16, H100, us, in one launch or two: 512 x 768
-# 2.3 and 3.6, 1024 x 3072 3.5 and 6.0, 2048 x 768 4.7 and 4.5, 4096 x 768 8.0 and 5.0).
+# A second launch costs the host its time, and the GPU more than it saves (bf16, H100, us, in one launch or two: 512 x
+# 768 2.3 and 3.6, 1024 x 3072 3.5 and 6.0, 2048 x 768 4.7 and 4.5, 4096 x 768 8.0 and 5.0).
 _MOST_UNSPLIT = 2048
 
 
