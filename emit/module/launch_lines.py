@@ -105,10 +105,9 @@ class AllocationWriter:
         """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""
         if self.plan.options.target.device is Device.CPU:
             return f"empty(({', '.join(dims)}{',' * (len(dims) == 1)}), {buffer.dtype})"
-        sizes = ", ".join(dims) or "()"
-        if sibling is not None:
-            return f"{sibling}.new_empty({sizes})"
-        return f"torch.empty({sizes}, dtype={buffer.dtype}, device={self.device})"
+        if sibling is not None and dims:
+            return f"{sibling}.new_empty({', '.join(dims)})"
+        return f"torch.empty({', '.join(dims) or '()'}, dtype={buffer.dtype}, device={self.device})"
 
     def write_list(self, one: MadeList) -> str:
         """``denominators = [empty(param.shape, torch.float32) for param in params]``"""

@@ -194,7 +194,7 @@ class LanguageModel(nn.Module):
         logits = F.linear(ln_f, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        n_counted = targets.new_empty(())
+        n_counted = torch.empty((), dtype=torch.int64, device=tokens.device)
         kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
         losses = torch.empty(batch * seq, dtype=torch.float32, device=tokens.device)
         unscaled_d_logits = logits.new_empty(batch * seq, 50264)
