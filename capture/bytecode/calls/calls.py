@@ -16,6 +16,7 @@ import torch
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls import (
     asserted,
+    class_definitions,
     construction,
     functions,
     legacy_tensors,
@@ -73,6 +74,7 @@ _RULES: dict[Any, Rule] = {
     **copies.RULES,
     **torch_rules.RULES,
     **asserted.RULES,
+    **class_definitions.RULES,
     **legacy_tensors.RULES,
     **library.RULES,
     **module_rules.RULES,
