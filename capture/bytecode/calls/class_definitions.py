@@ -40,6 +40,9 @@ def _build_class(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> V
     kinds = [base.value for base in bases if isinstance(base, Const) and isinstance(base.value, type)]
     if kwargs or len(kinds) < len(bases) or not isinstance(body, Func) or not isinstance(name, Const):
         raise Unsupported("a class is defined")
+    if not trace.may_delay:
+        raise Unsupported("a class is defined, and used")
+    trace.has_delayed = True
     if not _only_defines(body) or not all(map(_is_plain, kinds)):
         raise Unsupported("a class is defined whose body runs code")
     return ClassDefinition(body, str(name.value), bases)
