@@ -287,14 +287,14 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
     is_plain = order == list(range(len(order)))
 
     def look(parent: fx.Node) -> fx.Node:
-        if parent.op != "placeholder" or owner.fake.storage_offset() != 0:
+        if parent.op != "placeholder":
             return rewriter.emit(aten.as_strided.default, (laid_out(parent), *layout), value=eager)
         if offset is None:  # a later argument may begin elsewhere in its memory, so where it does is not said
             return rewriter.emit(
                 aten.as_strided.default, (_taken(source, parent), sizes, strides), value=eager
             )
         flat = parent if is_plain else rewriter.emit(aten.permute.default, (parent, order))
-        return rewriter.emit(aten.as_strided.default, (flat, *layout), value=eager)
+        return rewriter.emit(aten.as_strided.default, (flat, sizes, strides, offset), value=eager)
 
     def laid_out(parent: fx.Node) -> fx.Node:
         flat = parent if is_plain else rewriter.emit(aten.permute.default, (parent, order))
