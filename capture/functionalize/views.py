@@ -80,13 +80,13 @@ def _view_dtype(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
 def _transpose(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     source: Proxy = args[0]
     name = target._schema.name.split("::")[1]
-    if name in ("mH", "adjoint") and source.fake.is_complex():
-        return NotImplemented
+    if name in ("mH", "adjoint", "matrix_H") and source.fake.is_complex():
+        return NotImplemented if name != "matrix_H" else rewriter.call(aten.mH.default, args, kwargs, eager)
     if source.fake.dim() < 2:
         return rewriter.same(source, eager)
     if name == "t":
         first, second = 0, 1
-    elif name in ("mT", "mH", "adjoint"):
+    elif name in ("mT", "mH", "adjoint", "matrix_H"):
         first, second = -2, -1
     else:
         first, second = tuple(bound(target, args, kwargs).values())[1:3]
@@ -364,7 +364,7 @@ def _are_ints(sizes: tuple[Any, ...]) -> bool:
 # By packet name.
 VIEW_RULES: dict[str, Rule] = {
     **dict.fromkeys(RESHAPES, _reshape),
-    **dict.fromkeys(["t", "mT", "mH", "adjoint", "transpose", "swapaxes", "swapdims"], _transpose),
+    **dict.fromkeys(["t", "mT", "mH", "adjoint", "matrix_H", "transpose", "swapaxes", "swapdims"], _transpose),
     "permute": _permute,
     "expand": _expand,
     "squeeze": _squeeze,
