@@ -26,6 +26,7 @@ from longhand.capture.bytecode.values.tracked import (
     Value,
     kind_word,
 )
+from longhand.capture.frontends.written_out import WrittenOut
 
 __all__ = ["has_tensor", "operate", "tensor_attribute", "tensor_method", "torch_call"]
 
@@ -215,7 +216,7 @@ def _record(
         raise Unsupported(f"{name} writes into out=")
     run = target if op == "call_function" else getattr(fake_args[0], name)
     try:
-        with trace.mode, torch_private.quiet_fakes(), torch_private.symbolic_rules():
+        with trace.mode, torch_private.quiet_fakes(), torch_private.symbolic_rules(), WrittenOut():
             fake = (
                 run(*fake_args, **fake_kwargs)
                 if op == "call_function"
