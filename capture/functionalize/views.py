@@ -364,7 +364,9 @@ def _are_ints(sizes: tuple[Any, ...]) -> bool:
 # By packet name.
 VIEW_RULES: dict[str, Rule] = {
     **dict.fromkeys(RESHAPES, _reshape),
-    **dict.fromkeys(["t", "mT", "mH", "adjoint", "matrix_H", "transpose", "swapaxes", "swapdims"], _transpose),
+    **dict.fromkeys(
+        ["t", "mT", "mH", "adjoint", "matrix_H", "transpose", "swapaxes", "swapdims"], _transpose
+    ),
     "permute": _permute,
     "expand": _expand,
     "squeeze": _squeeze,
