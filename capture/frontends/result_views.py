@@ -122,9 +122,10 @@ def _chain(node: fx.Node) -> list[fx.Node]:
 
 
 def _is_view(node: fx.Node) -> bool:
-    if not node.op.startswith("call_") or not node.args or not isinstance(node.args[0], fx.Node):
+    if not node.op.startswith("call_"):
         return False
-    if not set(_storages(node)) & set(_storages(node.args[0])):
+    given = {storage for source in node.all_input_nodes for storage in _storages(source)}
+    if not given & set(_storages(node)):
         return False
     if node.target is getattr:
         return node.args[1] in _VIEW_ATTRIBUTES

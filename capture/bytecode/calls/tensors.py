@@ -14,10 +14,15 @@ from longhand.capture.bytecode.entry.call_effects import statistics_written
 from longhand.capture.bytecode.entry.raising import check_order
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import (
+    BoundMethod,
     Const,
     Dict,
+    Func,
     IntRange,
     Lazy,
+    New,
+    Obj,
+    PartialCall,
     Seq,
     SetOf,
     Slice,
@@ -28,7 +33,7 @@ from longhand.capture.bytecode.values.tracked import (
 )
 from longhand.capture.frontends.written_out import WrittenOut
 
-__all__ = ["has_tensor", "operate", "tensor_attribute", "tensor_method", "torch_call"]
+__all__ = ["has_tensor", "operate", "takes_code", "tensor_attribute", "tensor_method", "torch_call"]
 
 # Leave the graph, change what a tensor is, or attach something to it.
 _REFUSED = frozenset(
@@ -116,7 +121,6 @@ _CONSTANTS = frozenset(
         "is_nested",
         "is_leaf",
         "is_mkldnn",
-        "is_complex",
     ]
 )
 # Eager refuses operands of different types, fakes do not: CPython is to raise, before what the graph writes later.
@@ -179,6 +183,12 @@ def has_tensor(trace: Trace, *values: Value) -> bool:
         if isinstance(value, SetOf):
             continue
     return False
+
+
+def takes_code(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:
+    """Whether a torch function is given what no graph can be given: its Python is read then, as a user's is."""
+    given = [trace.force(value) for value in (*args, *kwargs.values())] if hasattr(function, "__code__") else []
+    return any(isinstance(value, BoundMethod | Func | New | Obj | PartialCall) for value in given)
 
 
 def torch_call(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
