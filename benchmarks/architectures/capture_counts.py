@@ -1,9 +1,18 @@
-"""Graphs and breaks of one call: of longhand's own capture (graphs run by PyTorch), and of torch's Dynamo."""
+"""Graphs and breaks of one call: of longhand's own capture (graphs run by PyTorch), and of torch's Dynamo.
+
+Both count the same: graphs with at least one operation, and the distinct lines of the user's code that break one or
+leave a whole function to CPython. Dynamo's are those that it logs: `torch._dynamo.explain` leaves out a break before
+the first operation and each function that is skipped.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 import torch._dynamo
@@ -12,6 +21,9 @@ from benchmarks.architectures.calls import agree, tensors
 from benchmarks.architectures.example import Example
 from benchmarks.architectures.rows import Result, Verdict
 from longhand.capture.bytecode.entry.entries import Capture, Event, EventKind, forget_all
+
+_DYNAMO_LOGS = ("torch._dynamo.symbolic_convert.__graph_breaks", "torch._dynamo.convert_frame.__graph_breaks")
+_DYNAMO_BREAK = re.compile(r"in user code at (.+:\d+)\nGraph Break Reason: (.*)", re.DOTALL)
 
 
 def longhand_counts(example: Example, *, train: bool) -> Result:
@@ -32,9 +44,8 @@ def longhand_counts(example: Example, *, train: bool) -> Result:
             n_events.append(len(events))
     forget_all()
     first = events[: n_events[0]]
-    breaks = _causes((event.record.where, event.record.reason) for event in first if event.record)
     n_graphs = sum(event.kind is EventKind.GRAPH for event in first)
-    numbers = {"graphs": n_graphs, "breaks": breaks}
+    numbers = {"graphs": n_graphs, "breaks": _by_place(_breaks(first))}
     for found in actual:
         if note := agree(found, expected):
             return Result(Verdict.WRONG, note, numbers)
@@ -43,30 +54,64 @@ def longhand_counts(example: Example, *, train: bool) -> Result:
     return Result(Verdict.RIGHT, "", numbers)
 
 
+def _breaks(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
+    """Places and reasons; a function that is skipped because of a break, which is told just before, is that break."""
+    before: EventKind | None = None
+    for event in events:
+        if event.record and not (event.record.skipped and before is EventKind.BREAK):
+            yield event.record.where, event.record.reason
+        before = event.kind
+
+
 def dynamo_counts(example: Example, *, train: bool) -> Result:
-    """torch._dynamo.explain of the same call."""
+    """The same call through torch.compile, with a backend that counts."""
     module, args, kwargs = example
+    n_graphs = 0
+
+    def counting(graph: torch.fx.GraphModule, _: list[Any]) -> Any:
+        nonlocal n_graphs
+        n_graphs += any(node.op.startswith("call") for node in graph.graph.nodes)
+        return graph.forward
+
     torch.compiler.reset()
     torch.manual_seed(0)
-    with torch.set_grad_enabled(train):
-        found = torch._dynamo.explain(module)(*args, **kwargs)
+    with torch.set_grad_enabled(train), _dynamo_breaks() as breaks:
+        torch.compile(module, backend=counting)(*args, **kwargs)
     torch.compiler.reset()
-    places = [
-        (
-            f"{one.user_stack[-1].filename}:{one.user_stack[-1].lineno}" if one.user_stack else "",
-            str(one.reason),
-        )
-        for one in found.break_reasons
-        if one.graph_break
-    ]
-    return Result(Verdict.RIGHT, "", {"graphs": found.graph_count, "breaks": _causes(places)})
+    return Result(Verdict.RIGHT, "", {"graphs": n_graphs, "breaks": _by_place(breaks)})
 
 
-def _causes(places: Iterable[tuple[str, str]]) -> list[str]:
-    """``modeling_x.py: reason``, each once, without lines and messages that differ between runs."""
-    found: dict[str, None] = {}
-    for where, reason in places:
-        first = next((line.strip() for line in reason.splitlines() if line.strip()), "")
-        file = os.path.basename(where.rpartition(":")[0])
-        found[f"{file}: {first}" if file else first] = None
-    return list(found)
+@contextlib.contextmanager
+def _dynamo_breaks() -> Iterator[list[tuple[str, str]]]:
+    """Places and reasons of what Dynamo logs while inside."""
+    found: list[tuple[str, str]] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if match := _DYNAMO_BREAK.search(record.getMessage()):
+                found.append((match[1], match[2]))
+
+    handler = Handler(logging.DEBUG)
+    logs = [logging.getLogger(name) for name in _DYNAMO_LOGS]
+    before = [(log.level, log.propagate) for log in logs]
+    for log in logs:
+        log.addHandler(handler)
+        log.setLevel(logging.DEBUG)
+        log.propagate = False
+    try:
+        yield found
+    finally:
+        for log, (level, propagate) in zip(logs, before, strict=True):
+            log.removeHandler(handler)
+            log.setLevel(level)
+            log.propagate = propagate
+
+
+def _by_place(breaks: Iterable[tuple[str, str]]) -> list[str]:
+    """``modeling_x.py:12: reason``, each place once, with the first reason's first line that is no heading."""
+    found: dict[str, str] = {}
+    for where, reason in breaks:
+        lines = [line.strip() for line in reason.splitlines() if line.strip()]
+        first = next((line for line in lines if not line.endswith(":")), reason.strip())
+        found.setdefault(where, f"{os.path.basename(where)}: {first}" if where else first)
+    return list(found.values())

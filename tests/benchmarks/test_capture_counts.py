@@ -1,0 +1,75 @@
+"""The counts of docs/architectures.md: longhand's and Dynamo's are of the same things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.architectures.capture_counts import dynamo_counts, longhand_counts
+
+
+def helper(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    print(end="")
+    return y * 3
+
+
+class Called(nn.Module):
+    """The line breaks in what is called and, because of it, in the caller: one place."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return helper(helper(x + 1)) - 2
+
+
+class First(nn.Module):
+    """It breaks before the first operation."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print(end="")
+        return x + 1
+
+
+class Branches(nn.Module):
+    """Two lines with one reason are two."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            x = x * 2
+        if x.sum() > 1:
+            x = x * 3
+        return x + 1
+
+
+class Refused(nn.Module):
+    """What breaks where no graph can go on: Dynamo leaves the function to CPython."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = x + 1
+            print(end="")
+        return x * 2
+
+
+class Whole(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize(
+    ("module", "lines", "ours", "theirs"),
+    [(Called, 1, 4, 4), (First, 1, 1, 1), (Branches, 2, 3, 3), (Refused, 1, 4, 0), (Whole, 0, 1, 1)],
+)
+def test_both_count_the_same_places(
+    module: Callable[[], nn.Module], lines: int, ours: int, theirs: int, train: bool
+) -> None:
+    example = (module(), (torch.ones(3),), {})
+    found = longhand_counts(example, train=train).numbers
+    dynamo = dynamo_counts(example, train=train).numbers
+    assert (found["graphs"], len(found["breaks"])) == (ours, lines), found
+    assert (dynamo["graphs"], len(dynamo["breaks"])) == (theirs, lines), dynamo
+    places = [[one.split(": ")[0] for one in numbers["breaks"]] for numbers in (found, dynamo)]
+    assert places[0] == places[1]
