@@ -20,7 +20,14 @@ __all__ = ["whole"]
 
 aten = torch.ops.aten
 _PLACES = ("", "linalg_", "special_", "fft_")  # what ATen puts before a function's name
-_WHOLE_NUMBERS = (0, 1, 2, 1)  # what tables, lengths and weights hold in each trial
+_WHOLE_NUMBERS = (0, 1, 2, 1, 0)  # what tables, lengths and weights hold in each trial
+_FLOATS: tuple[Callable[..., torch.Tensor], ...] = (
+    torch.rand,
+    lambda shape: 5 * torch.rand(shape) * (torch.rand(shape) > 0.5),
+    lambda shape: 3 * torch.randn(shape),
+    lambda shape: torch.full(shape, 0.5),
+    torch.zeros,
+)
 Looks = tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
 
 
@@ -114,30 +121,43 @@ def _is_whole(value: Any) -> bool:
 
 
 def _tried(op: torch._ops.OpOverload, leaves: list[Any], spec: Any, number: int) -> Looks | None:
-    """What the results look like for one content of the arguments; None where it raises or lacks a gradient."""
+    """What the results look like for one content; None where it raises, () where no op can say what they look like."""
     torch.manual_seed(number)
     given = [_content(leaf, number) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     args, kwargs = pytree.tree_unflatten(given, spec)
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), _Sizes() as sizes:
             made = op(*args, **kwargs)
     except Exception:
         return None
+    if sizes.depend_on_data:
+        return ()
     results = list(made) if isinstance(made, list | tuple) else [made]
     is_wanted = any(isinstance(one, torch.Tensor) and one.requires_grad for one in given)
     if any(not _is_whole(one) and is_wanted != one.requires_grad for one in results):
-        return ()  # no looks that an op can have
+        return ()
     return tuple((tuple(one.shape), one.stride(), one.dtype) for one in results)
 
 
 def _content(like: torch.Tensor, number: int) -> torch.Tensor:
-    """Numbers between 0 and 1; in the last trial all are the same."""
     made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
     if _is_whole(like):
         return made.fill_(_WHOLE_NUMBERS[number])
-    is_last = number == len(_WHOLE_NUMBERS) - 1
-    made.copy_(torch.full(like.shape, 0.5) if is_last else torch.rand(like.shape))
-    return made.requires_grad_()
+    return made.copy_(_FLOATS[number](like.shape)).requires_grad_()
+
+
+class _Sizes(torch_tracing.TorchDispatchMode):
+    """While on, looks whether any call makes a tensor of a size that the data tell."""
+
+    depend_on_data = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Calls the op."""
+        if func is not aten._ctc_loss.Tensor:  # of such a size it makes only what its derivative reads
+            self.depend_on_data |= torch.Tag.dynamic_output_shape in func.tags
+        return func(*args, **(kwargs or {}))
 
 
 @functools.cache

@@ -8,6 +8,7 @@ variance below zero, there is NaN.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -133,6 +134,7 @@ _WRITTEN_OUT: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.Tensor.narrow: whole_calls.narrow,
     torch.linalg.lstsq: whole_calls.least_squares,
     torch.nn.functional.ctc_loss: _ctc_loss,
+    torch.ctc_loss: functools.partial(_whole, torch.ctc_loss),
 }
 
 

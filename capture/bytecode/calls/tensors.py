@@ -187,7 +187,9 @@ def has_tensor(trace: Trace, *values: Value) -> bool:
 
 def takes_code(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether a torch function is given what no graph can be given: its Python is read then, as a user's is."""
-    given = [trace.force(value) for value in (*args, *kwargs.values())] if hasattr(function, "__code__") else []
+    given = (
+        [trace.force(value) for value in (*args, *kwargs.values())] if hasattr(function, "__code__") else []
+    )
     return any(isinstance(value, BoundMethod | Func | New | Obj | PartialCall) for value in given)
 
 
