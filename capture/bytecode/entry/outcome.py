@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import functools
 import itertools
@@ -19,6 +20,7 @@ from longhand.capture.bytecode.values.tracked import (
     Bound,
     BoundMethod,
     Cell,
+    ClassDefinition,
     Const,
     Dict,
     DictView,
@@ -152,6 +154,9 @@ class OutcomeWriter:
             return self.let(f"{self.constant(types.MethodType)}({pair})")
         if isinstance(value, Bound) and not isinstance(value.owner, Super):
             return self.let(f"getattr({self.expression(value.owner)}, {value.name!r})")
+        if isinstance(value, ClassDefinition):
+            given = f"{self.expression(value.body)}, {value.name!r}, {self.texts_of(value.bases)}"
+            return self.let(f"{self.constant(builtins.__build_class__)}({given})")
         if isinstance(value, PartialCall):
             named = "".join(f"{key}={self.expression(part)}, " for key, part in value.keywords.items())
             given = f"{self.expression(value.function)}, {self.texts_of(value.args)}{named}"
