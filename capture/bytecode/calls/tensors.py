@@ -211,8 +211,8 @@ def _record(
     keyword_pairs = {key: to_graph(trace, argument) for key, argument in kwargs.items()}
     fake_args = [pair[1] for pair in pairs]
     fake_kwargs = {key: pair[1] for key, pair in keyword_pairs.items()}
-    if kwargs.get("out") is not None and not (isinstance(kwargs["out"], Const)):
-        raise Unsupported(f"{name} writes into out=")
+    outs = _outs(fake_kwargs.get("out"))
+    sizes = [out.shape for out in outs]
     run = target if op == "call_function" else getattr(fake_args[0], name)
     try:
         with trace.mode, torch_private.quiet_fakes(), torch_private.symbolic_rules():
@@ -225,6 +225,8 @@ def _record(
         first = (str(error).strip().splitlines() or [""])[0]
         kind = NeedsData if type(error).__name__ in _ASKS_FOR_DATA else Unsupported
         raise kind(f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})") from None
+    if [out.shape for out in outs] != sizes:
+        raise Unsupported(f"{name} gives what it writes into other sizes")
     for written in statistics_written(target, tuple(fake_args), fake_kwargs):
         if not written.is_inference():
             torch_private.set_version(written, torch_private.version(written) + 1)
@@ -241,6 +243,11 @@ def _record(
     )
     check_order(trace, target, [*fake_args, *fake_kwargs.values()])
     return trace.result(node, fake)
+
+
+def _outs(given: Any) -> list[torch.Tensor]:
+    """The tensors of an argument ``out``."""
+    return [part for part in (given if isinstance(given, tuple | list) else [given]) if part is not None]
 
 
 def _depends_on_data(fake: Any) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.capture.bytecode.behaviours import Behaviours, X
+from tests.capture.bytecode.behaviours import Behaviours, X, Y
 
 BEHAVIOURS = Behaviours()
 behaviour = BEHAVIOURS.behaviour
@@ -81,11 +81,46 @@ def views_and_writes(x):
     return x, a, b, c, d.sum(), e, x.unflatten(1, (2, 2))[:, 1]
 
 
-@behaviour((X,), breaks=None)
+@behaviour((X,))
 def out_argument(x):
     y = torch.empty_like(x)
     torch.add(x, 1, out=y)
     return y, torch.mul(x, 2, out=y) is y
+
+
+@behaviour((X, Y))
+def out_is_an_argument_or_a_view(x, y):
+    torch.maximum(x, y, out=y)
+    wide = torch.zeros(2, *x.shape, dtype=torch.float64)
+    before = wide[1]
+    torch.add(x, y, out=wide[1])
+    values, places = torch.empty(x.shape[1]), torch.empty(x.shape[1], dtype=torch.long)
+    found = torch.max(x, 0, out=(values.to(x.dtype), places))
+    return wide, before * 2, found.values, places, torch.sum(x, 0, out=None)
+
+
+@behaviour((X,), breaks=None)
+def out_of_other_sizes(x):
+    y = torch.empty(0)
+    torch.add(x.float(), 1, out=y)
+    return y.shape, y * 2
+
+
+@behaviour((X.clone().requires_grad_(),), breaks=None)
+def out_with_gradients(x):
+    y = torch.empty_like(x)
+    try:
+        torch.mul(x, 2, out=y)
+    except RuntimeError as error:
+        return str(error)
+    return y
+
+
+@behaviour((X.clone().requires_grad_(), X * 0), breaks=None)
+def out_without_gradients(x, y):
+    with torch.no_grad():
+        torch.mul(x, 2, out=y)
+    return y, y.requires_grad
 
 
 @behaviour((X,), breaks=None)
