@@ -44,6 +44,7 @@ from longhand.capture.bytecode.values.constants import describe, fold_call, from
 from longhand.capture.bytecode.values.operators import is_python, kind_of
 from longhand.capture.bytecode.values.sources import attribute
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     BoundMethod,
     Cell,
@@ -140,6 +141,8 @@ def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[
         return construction.construct(trace, function, args, kwargs)
     if functions.is_pure(function):
         return fold_call(trace, function, args, kwargs)
+    if library.is_numpy_function(function):
+        return library.call_numpy(trace, function, args, kwargs)
     if isinstance(function, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
         return methods.call_method(trace, Bound(args[0], function.__name__), args[1:], kwargs)
     owner = getattr(function, "__self__", None)
@@ -333,8 +336,8 @@ def iterate(trace: Trace, value: Value) -> Value:
         return dicts.iterate(trace, value)
     if isinstance(value, SetOf):
         return Iter(iter(sets.set_items(trace, value)), is_fixed=True)
-    if isinstance(value, IntRange):
-        return Iter(map(Const, iter(value.value)), is_fixed=True)
+    if isinstance(value, IntRange | Array):
+        return Iter(map(from_python, iter(value.value)), is_fixed=True)
     if isinstance(value, Const) and isinstance(value.value, str | bytes | type | types.MappingProxyType):
         return Iter(iter([from_python(part) for part in value.value]), is_fixed=True)  # type: ignore[union-attr]
     if isinstance(value, Tensor):

@@ -104,9 +104,11 @@ def is_torch_leaf(value: Any) -> bool:
 
 
 def is_numpy_scalar(value: Any) -> bool:
-    """A number of numpy's own, which is immutable. numpy need not be there."""
+    """A number or truth value of numpy's own, which is immutable. numpy need not be there."""
     kind = type(value)
-    return kind.__module__ == "numpy" and isinstance(value, numbers.Number)
+    return kind.__module__ == "numpy" and (
+        isinstance(value, numbers.Number) or kind.__name__ in ("bool", "bool_")
+    )
 
 
 def is_constant_object(value: Any) -> bool:

@@ -6,6 +6,7 @@ import collections
 import inspect
 import logging
 import operator
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from longhand.capture.bytecode.values.constants import as_key, as_python, descri
 from longhand.capture.bytecode.values.operators import binary
 from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     BoundMethod,
     Const,
     Dict,
@@ -133,24 +135,39 @@ def _argument_names(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -
     return fold(inspect.getfullargspec, function.real)
 
 
+_NUMPY_KINDS = ("ufunc", "_ArrayFunctionDispatcher")
+_MAKES_ARRAYS = frozenset(["array", "asarray", "arange", "zeros", "ones", "full", "linspace", "eye"])
+_WRITES = re.compile(r"save\w*|put\w*|copyto|place|fill_diagonal|set_\w+|seterr\w*")
+
+
 def is_numpy_function(value: Any) -> bool:
-    """Whether it is one of numpy's, which give numbers of numbers."""
-    return type(value).__module__ == "numpy" and type(value).__name__ in ("ufunc", "_ArrayFunctionDispatcher")
+    """Whether it is one of numpy's, which give numbers and arrays of those they are given."""
+    kind = type(value)
+    if kind.__module__ == "numpy":
+        return kind.__name__ in _NUMPY_KINDS
+    is_plain = isinstance(value, types.BuiltinFunctionType) and value.__module__ == "numpy"
+    return is_plain and value.__name__ in _MAKES_ARRAYS
 
 
 def call_numpy(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A function of numpy on known numbers, where it gives a number.
+    """A function of numpy on known numbers and arrays of such.
 
     Raises:
-        Unsupported: It gives an array.
+        Unsupported: It does more than compute, or gives something else.
     """
     if getattr(function, "__module__", "").startswith("numpy.random"):
         raise Unsupported("numpy draws random numbers")
+    if (
+        "out" in kwargs
+        or len(args) > getattr(function, "nin", len(args))
+        or _WRITES.fullmatch(function.__name__)
+    ):
+        raise Unsupported(f"{function.__name__} of numpy writes")
     given = [as_python(trace, value) for value in args]
     result = fold(function, *given, **{key: as_python(trace, value) for key, value in kwargs.items()})
     is_number = isinstance(result, Const) and (
         is_numpy_scalar(result.value) or isinstance(result.value, int | float | bool | torch.dtype)
     )
-    if not is_number:
-        raise Unsupported(f"{function.__name__} of numpy gives an array")
+    if not is_number and not isinstance(result, Array):
+        raise Unsupported(f"{function.__name__} of numpy gives neither a number nor an array")
     return result

@@ -48,7 +48,9 @@ def _are_transforms_active(trace: Trace, args: list[Value], kwargs: dict[str, Va
     if torch_transforms.are_transforms_active():
         return Const(True)
     asked = f"{trace.guards.constant(torch_transforms.are_transforms_active)}()"
-    trace.guards.add(root(asked, "transforms of torch.func"), "not {}", "no transform of torch.func is running")
+    trace.guards.add(
+        root(asked, "transforms of torch.func"), "not {}", "no transform of torch.func is running"
+    )
     return Const(False)
 
 

@@ -13,6 +13,7 @@ from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.constants import describe
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Const,
     Dict,
     Func,
@@ -41,6 +42,8 @@ def _copy(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return SetOf(value.kind, members(value).copy())
     if isinstance(value, Const | IntRange):
         return value
+    if isinstance(value, Array):
+        return Array(value.value)
     raise Unsupported(f"copy() of a {describe(value)}")
 
 
@@ -57,6 +60,9 @@ def _deep(trace: Trace, value: Value, memo: dict[Value, Value]) -> Value:
         return memo[value]
     if isinstance(value, Const | IntRange | Func):
         return value
+    if isinstance(value, Array):
+        memo[value] = Array(value.value)
+        return memo[value]
     if isinstance(value, Seq) and (value.kind in (list, tuple, torch.Size) or hasattr(value.kind, "_fields")):
         listed = Seq(value.kind, [])
         memo[value] = listed

@@ -16,6 +16,7 @@ from longhand.capture.bytecode.entry.shapes import size_text
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.sources import Source
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     BoundMethod,
     Cell,
@@ -145,6 +146,8 @@ class OutcomeWriter:
     def _small(self, value: Value) -> str:
         if isinstance(value, IntRange):
             return self.constant(value.value)
+        if isinstance(value, Array):
+            return self.let(f"{self.constant(value.value)}.copy(order='K')")
         if isinstance(value, Slice):
             return f"slice({self.texts_of(value.parts)})"
         if isinstance(value, BoundMethod):

@@ -11,6 +11,7 @@ import torch
 
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     BoundMethod,
     Const,
@@ -49,7 +50,7 @@ def type_of(value: Value) -> type:
     """``type(value)``."""
     if isinstance(value, Seq | Dict | SetOf | New | Error | Tensor):
         return value.kind
-    if isinstance(value, Const | Obj):
+    if isinstance(value, Const | Obj | Array):
         return type(value.value)
     if isinstance(value, Sym):
         return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(value.fake)]

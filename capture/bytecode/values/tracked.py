@@ -14,6 +14,7 @@ from longhand.capture.bytecode.values.sources import Source
 
 __all__ = [
     "NULL",
+    "Array",
     "Bound",
     "BoundMethod",
     "Cell",
@@ -71,6 +72,13 @@ class Lazy(Value):
 @dataclasses.dataclass(eq=False)
 class Const(Value):
     """A known immutable value, or a function, class or module that is known by identity."""
+
+    value: Any
+
+
+@dataclasses.dataclass(eq=False)
+class Array(Value):
+    """An array of numpy's that the captured code made of known numbers; `value` cannot be written to."""
 
     value: Any
 

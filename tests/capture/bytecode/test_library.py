@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import copy
 import functools
 import inspect
 import itertools
@@ -211,6 +212,49 @@ def parts_of_a_sequential(x):
 def numbers_of_numpy(x):
     n = np.prod([2, 3])
     return x + n + np.sqrt(4.0) + np.log2(8) + int(np.ceil(2.2)), float(n)
+
+
+@behaviour((X,))
+def arrays_of_numpy(x):
+    sizes = np.array((4, 6))
+    rest = (sizes % np.power((2, 2), 2)) > 0
+    if rest.any() and len(sizes) == 2 and isinstance(sizes, np.ndarray):
+        x = x + sizes[0] + int(sizes.sum())
+    halves = [int(n) for n in sizes // 2]
+    grown = np.ceil(sizes * 1.5).astype(int).tolist()
+    return x * 2, halves, grown, rest, sizes, (sizes, copy.copy(sizes)), sizes.shape, sizes.dtype == np.int64
+
+
+@behaviour((X,), breaks=None)
+def arrays_of_numpy_that_are_written_to(x):
+    given = np.array([1.0, 2.0, 3.0])
+    same, part = given, given[1:]
+    also = np.asarray(given)
+    given += 1
+    part[0] = 7
+    np.multiply(given, 2, out=also)
+    np.copyto(part, 9)
+    total = np.zeros(())
+    np.sum(given, None, None, total)
+    np.ones(3).sum(out=total)
+    return (
+        x + float(given.sum()),
+        same,
+        part,
+        also is given,
+        total,
+        np.save,
+        given.T,
+        np.array([x, None], dtype=object).size,
+    )
+
+
+@behaviour((X,), breaks=None)
+def an_array_of_numpy_that_has_no_truth(x):
+    try:
+        return x + 1 if np.array([1, 2]) else x
+    except ValueError as error:
+        return str(error)
 
 
 class Owner(torch.nn.Module):
