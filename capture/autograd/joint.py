@@ -25,11 +25,11 @@ from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
 from longhand.capture.autograd.rules import Pullback, Setting
 from longhand.capture.autograd.shared_results import is_shared
+from longhand.capture.autograd.undefined import Undefined, tensor_arguments
 from longhand.capture.devices import host_nodes, on_cpu
 from longhand.capture.functionalize.canonicalize import RULES
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize
-from longhand.capture.autograd.undefined import Undefined, tensor_arguments
 from longhand.capture.functionalize.functional_proxies import Memory, Number, Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.writes import bound, rule_for_write

@@ -206,6 +206,15 @@ class Trace(Wrapping):
             self.refuse_deferred(value, source.name)
         return super().wrap(value, source)
 
+    def wrap_fixed(self, value: Any, source: Source) -> Value:
+        """The tracked value of what is the same whenever it is read."""
+        return super().wrap(value, source)
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether eager runs later what is interpreted now."""
+        return self._deferred is not None
+
     def refuse_deferred(self, value: Any, name: str) -> None:
         """Raises where code that runs later reads anything but a function, class, module or dtype."""
         if self._deferred is not None and not (isinstance(value, _FIXED) or is_torch_leaf(value)):

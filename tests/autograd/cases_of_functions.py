@@ -348,6 +348,32 @@ def that_reads_a_global(wrap):
     return {"y": y, **gradients(x=x)}
 
 
+OFFSET = 0.5
+LIMITS: tuple[float, float] = (1.0, 2.0)
+
+
+class ReadsConstant(TimesFive):
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * OFFSET
+
+
+@case()
+def that_reads_a_global_that_nothing_sets(wrap):
+    return trained(wrap, lambda x: ReadsConstant.apply(x * 2) + 1, leaf(4, 8))
+
+
+class ReadsTuple(TimesFive):
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * LIMITS[1]
+
+
+@case(breaks="the backward of ReadsTuple reads G['LIMITS'], which may be another by then")
+def that_reads_a_global_with_parts(wrap):
+    return trained(wrap, lambda x: ReadsTuple.apply(x * 2) + 1, leaf(4, 8))
+
+
 class KeepsList(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, scales):
