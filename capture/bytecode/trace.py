@@ -23,12 +23,14 @@ from longhand.capture.bytecode.values.tracked import (
     Const,
     Dict,
     Func,
+    New,
     Obj,
     Seq,
     SetOf,
     Sym,
     Tensor,
     Value,
+    WeakReference,
 )
 from longhand.capture.bytecode.values.wrapping import Wrapping
 
@@ -73,6 +75,7 @@ class Trace(Wrapping):
         self.codes: dict[types.FunctionType, types.CodeType] = {}
         self.autocast = torch_private.autocast_settings()
         self.attributes: dict[Value, dict[str, Value]] = {}
+        self.references: dict[New, WeakReference] = {}
         self.globals_written: dict[int, tuple[dict[str, Any], dict[str, Value]]] = {}
         self.generators: list[Any] = []
         self.stack: list[Any] = []

@@ -9,6 +9,7 @@ import operator
 import re
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,7 @@ from longhand.capture.bytecode.values.tracked import (
     PartialCall,
     Seq,
     Value,
+    WeakReference,
 )
 
 __all__ = ["RULES", "call_numpy", "is_numpy_function"]
@@ -138,6 +140,23 @@ def _argument_names(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -
 _NUMPY_KINDS = ("ufunc", "_ArrayFunctionDispatcher")
 _MAKES_ARRAYS = frozenset(["array", "asarray", "arange", "zeros", "ones", "full", "linspace", "eye"])
 _WRITES = re.compile(r"save\w*|put\w*|copyto|place|fill_diagonal|set_\w+|seterr\w*")
+
+
+def _referent(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What a weak reference gives, called."""
+    return args[0]
+
+
+RULES[_referent] = _referent
+
+
+@RULES.of(weakref.ref)
+def _weak_reference(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Of an object, there is one; in captured code that object lives as long as it."""
+    owner = trace.force(args[0])
+    if len(args) != 1 or kwargs or not isinstance(owner, New):
+        raise Unsupported(f"a weak reference to a {describe(owner)}, or one that tells, is made")
+    return trace.references.setdefault(owner, WeakReference(Const(_referent), [owner], {}))
 
 
 def is_numpy_function(value: Any) -> bool:

@@ -6,6 +6,7 @@ import collections
 import functools
 import itertools
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ from longhand.capture.bytecode.values.tracked import (
     TextPart,
     UnreadText,
     Value,
+    WeakReference,
     kind_word,
 )
 
@@ -155,6 +157,8 @@ class OutcomeWriter:
             return self.let(f"{self.constant(types.MethodType)}({pair})")
         if isinstance(value, Bound) and not isinstance(value.owner, Super):
             return self.let(f"getattr({self.expression(value.owner)}, {value.name!r})")
+        if isinstance(value, WeakReference):
+            return self.let(f"{self.constant(weakref.ref)}({self.texts_of(value.args)})")
         if isinstance(value, PartialCall):
             named = "".join(f"{key}={self.expression(part)}, " for key, part in value.keywords.items())
             given = f"{self.expression(value.function)}, {self.texts_of(value.args)}{named}"

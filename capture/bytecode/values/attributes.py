@@ -113,7 +113,7 @@ def get(trace: Trace, owner: Value, name: str) -> Value:
         return get(trace, owner.function, name)
     if isinstance(owner, Error):
         return _of_error(trace, owner, name)
-    if isinstance(owner, PartialCall):
+    if type(owner) is PartialCall:
         parts = {
             "func": owner.function,
             "args": Seq(tuple, owner.args),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from longhand.capture.bytecode.values.tracked import (
     Tensor,
     UnreadText,
     Value,
+    WeakReference,
     kind_word,
 )
 
@@ -43,6 +45,7 @@ _FIXED: dict[type, type] = {
     Slice: slice,
     PartialCall: functools.partial,
     UnreadText: str,
+    WeakReference: weakref.ref,
 }
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "TextPart",
     "UnreadText",
     "Value",
+    "WeakReference",
     "kind_word",
 ]
 
@@ -310,6 +311,11 @@ class PartialCall(Value):
 
 
 @dataclasses.dataclass(eq=False)
+class WeakReference(PartialCall):
+    """weakref.ref of an object that the captured code made: called, it gives the one of its `args`."""
+
+
+@dataclasses.dataclass(eq=False)
 class Super(Value):
     """``super()``: attributes of `owner` that come after `kind` in the order of its class."""
 
@@ -347,6 +353,7 @@ _WORDS: dict[type[Value], str] = {
     IntRange: "range",
     PartialCall: "partial",
     UnreadText: "text",
+    WeakReference: "weak reference",
 }
 
 

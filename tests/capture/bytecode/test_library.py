@@ -257,6 +257,37 @@ def an_array_of_numpy_that_has_no_truth(x):
         return str(error)
 
 
+class Paired:
+    def __init__(self, n):
+        self.n, self._pair = n, None
+
+    @property
+    def pair(self):
+        pair = self._pair() if self._pair is not None else None
+        if pair is None:
+            pair = Paired(-self.n)
+            self._pair = weakref.ref(pair)
+        return pair
+
+
+@behaviour((X,))
+def weak_references_to_what_is_made(x):
+    one = Paired(3)
+    pair = one.pair
+    again = one.pair
+    refs = weakref.ref(pair) is one._pair, isinstance(one._pair, weakref.ref), bool(one._pair)
+    return x * pair.n + one.n, again is pair, refs, one._pair() is pair, type(one._pair) is weakref.ref, pair
+
+
+@behaviour((X,), breaks=None)
+def a_weak_reference_that_is_a_result(x):
+    one = Paired(3)
+    pair = one.pair
+    x = x + 1
+    print("", end="")
+    return x * 2, one._pair() is pair, pair.n
+
+
 class Owner(torch.nn.Module):
     def __init__(self):
         super().__init__()
