@@ -230,9 +230,7 @@ class _Walk:
         )
 
     def _arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        def known(leaf: fx.Node) -> Any:
-            return self.known[leaf]
-
+        known = self.known.__getitem__
         return fx.node.map_arg(node.args, known), dict(fx.node.map_arg(node.kwargs, known))
 
     def _mark(self, node: fx.Node, made: Any) -> None:

@@ -75,6 +75,7 @@ class Trace(Wrapping):
         self.codes: dict[types.FunctionType, types.CodeType] = {}
         self.autocast = torch_private.autocast_settings()
         self.attributes: dict[Value, dict[str, Value]] = {}
+        self.array_tensors: dict[Obj, Value] = {}  # what torch.from_numpy gave
         self.references: dict[New, WeakReference] = {}
         self.globals_written: dict[int, tuple[dict[str, Any], dict[str, Value]]] = {}
         self.generators: list[Any] = []

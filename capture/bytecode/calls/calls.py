@@ -128,12 +128,15 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
     raise Unsupported(f"a {describe(function)} is called")
 
 
-def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _rule_of(function: Any) -> Rule | None:
     try:
-        rule = _RULES.get(function)
+        return _RULES.get(function)
     except TypeError:
-        rule = None
-    if rule is not None:
+        return None
+
+
+def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if (rule := _rule_of(function)) is not None:
         return rule(trace, args, kwargs)
     if is_torch_leaf(function):
         return torch_call(trace, function, args, kwargs)
@@ -208,11 +211,7 @@ def _call_module(trace: Trace, module: Obj, args: list[Value], kwargs: dict[str,
 def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict[str, Value]) -> Value:
     real = function.real
     if real is not None:
-        try:
-            rule = _RULES.get(real)
-        except TypeError:
-            rule = None
-        if rule is not None:
+        if (rule := _rule_of(real)) is not None:
             return rule(trace, args, kwargs)
         if is_torch_leaf(real):
             return torch_call(trace, real, args, kwargs)
@@ -238,6 +237,8 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
             return call_logger(trace, real, args)
         if functions.is_pure(real):
             return fold_call(trace, real, args, kwargs)
+        if library.is_numpy_function(real):
+            return library.call_numpy(trace, real, args, kwargs)
     flags = function.code.co_flags
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported("a coroutine function is called")

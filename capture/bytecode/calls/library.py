@@ -1,4 +1,4 @@
-"""What the symbolic interpreter knows of the standard library's classes written in C, and of numpy's numbers."""
+"""What the symbolic interpreter knows of the standard library's classes written in C, and of numpy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ import torch
 
 from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
 from longhand.capture.bytecode.calls.rules import Rule, Rules
+from longhand.capture.bytecode.calls.tensors import tensor_method, torch_call
 from longhand.capture.bytecode.containers.items import get_item
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
-from longhand.capture.bytecode.values.constants import as_key, as_python, describe, fold
+from longhand.capture.bytecode.values.arrays import is_array
+from longhand.capture.bytecode.values.constants import as_key, as_python, describe, fold, from_python
 from longhand.capture.bytecode.values.operators import binary
 from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import (
@@ -164,6 +166,8 @@ def is_numpy_function(value: Any) -> bool:
     kind = type(value)
     if kind.__module__ == "numpy":
         return kind.__name__ in _NUMPY_KINDS
+    if isinstance(value, types.FunctionType):
+        return (value.__module__ or "").partition(".")[0] == "numpy"
     is_plain = isinstance(value, types.BuiltinFunctionType) and value.__module__ == "numpy"
     return is_plain and value.__name__ in _MAKES_ARRAYS
 
@@ -190,3 +194,37 @@ def call_numpy(trace: Trace, function: Any, args: list[Value], kwargs: dict[str,
     if not is_number and not isinstance(result, Array):
         raise Unsupported(f"{function.__name__} of numpy gives neither a number nor an array")
     return result
+
+
+@RULES.of(torch.from_numpy)
+def _from_numpy(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The tensor that shares an outside array's memory: an input of the graph, made anew in each call."""
+    value = trace.force(args[0])
+    if not isinstance(value, Obj) or value.source is None or not is_array(value.value):
+        raise Unsupported(f"torch.from_numpy of a {describe(value)}")
+    if not value.value.flags.writeable:
+        raise Unsupported("torch.from_numpy of an array that cannot be written to")
+    made = trace.array_tensors.get(value)
+    if made is None:
+        place = value.source.then(trace.guards.constant(torch.from_numpy) + "({})", "from_numpy({})")
+        try:
+            tensor = torch.from_numpy(value.value)
+        except (TypeError, ValueError) as error:
+            raise Unsupported(f"torch.from_numpy: {error}") from None
+        trace.array_tensors[value] = made = trace.wrap(tensor, place)
+    return made
+
+
+@RULES.of(torch.tensor)
+def _tensor(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Of an array: its values, with its type where none is asked for."""
+    value = trace.force(args[0]) if args else None
+    if isinstance(value, Array):
+        dtype = torch.from_numpy(value.value.copy()).dtype
+        return torch_call(
+            trace, torch.tensor, [from_python(value.value.tolist())], {"dtype": Const(dtype), **kwargs}
+        )
+    if isinstance(value, Obj) and is_array(value.value) and set(kwargs) <= {"dtype", "device"}:
+        made = _from_numpy(trace, [value], {})
+        return tensor_method(trace, "to", [made], {"copy": Const(True), **kwargs})
+    return torch_call(trace, torch.tensor, args, kwargs)

@@ -257,6 +257,19 @@ def an_array_of_numpy_that_has_no_truth(x):
         return str(error)
 
 
+@behaviour((X, np.arange(4.0), np.array([[True, False]])))
+def tensors_of_arrays_from_outside(x, a, b):
+    c = torch.from_numpy(a)
+    c += 1
+    return x + c.to(x.dtype), torch.tensor(a), torch.tensor(b), torch.tensor(a, dtype=torch.int32), c
+
+
+@behaviour((X,))
+def tensors_of_arrays_that_are_made(x):
+    a = np.ones((2, 2)) * 3
+    return x.sum() + torch.tensor(a), torch.tensor(np.array([1, 2])), torch.tensor(a, dtype=torch.float16)
+
+
 class Paired:
     def __init__(self, n):
         self.n, self._pair = n, None
@@ -344,6 +357,33 @@ def refused_by_distributions(x):
         return broadcast_all(x, "2")
     except ValueError as error:
         return x + 1, str(error)
+
+
+def span(n, data):
+    scale = np.random.rand(1).item()
+    found = np.zeros((n, 2))
+    for i in range(n):
+        found[i] = np.random.choice(3, 2)
+        found[i] += len(data) * scale
+    return found
+
+
+def what_is_left_without_tensors(x, data):
+    found = span(3, data)
+    return x * 2 + torch.tensor(found, dtype=x.dtype).sum()
+
+
+def test_what_is_left_without_tensors_is_no_break(hook):
+    """Numbers are drawn at two lines: what follows on the second one, in a loop, has nothing for a graph."""
+    np.random.seed(3)
+    expected = [what_is_left_without_tensors(X, [1]) for _ in range(2)]
+    captured = Captured(what_is_left_without_tensors)
+    np.random.seed(3)
+    for wanted in expected:
+        assert torch.equal(captured(X, [1]), wanted)
+    lines = [event.text.rpartition("`")[0].rpartition("`")[2] for event in captured.events if event.record]
+    assert sorted(set(lines)) == ["found[i] = np.random.choice(3, 2)", "scale = np.random.rand(1).item()"]
+    assert captured.count("graph") == 1
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
