@@ -270,6 +270,41 @@ def tensors_of_arrays_that_are_made(x):
     return x.sum() + torch.tensor(a), torch.tensor(np.array([1, 2])), torch.tensor(a, dtype=torch.float16)
 
 
+class Settings:
+    def __init__(self, n):
+        self.n, self.names = n, ["a"]
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value * 2 if name == "n" else value)
+
+
+class Slotted:
+    __slots__ = ("n",)
+
+
+class CopiesItself(Settings):
+    def __copy__(self):
+        return CopiesItself(7)
+
+
+SLOTTED = Slotted()
+SLOTTED.n = 4
+
+
+@behaviour((X, Settings(3)))
+def copies_of_what_comes_from_outside(x, settings):
+    made = copy.copy(settings)
+    made.n = 5
+    made.names.append("b")
+    made.__dict__.pop("names")
+    return x * made.n + settings.n, settings.names, made, type(made) is Settings, made is settings
+
+
+@behaviour((X, CopiesItself(3)), breaks=None)
+def copies_in_ways_of_their_own(x, settings):
+    return x * copy.copy(settings).n, copy.copy(SLOTTED).n
+
+
 class Paired:
     def __init__(self, n):
         self.n, self._pair = n, None
