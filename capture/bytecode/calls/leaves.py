@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional
 
+from longhand.capture import torch_private
+
 __all__ = ["is_constant_object", "is_numpy_scalar", "is_torch_leaf"]
 
 _BUILTIN = (
@@ -99,7 +101,8 @@ def is_torch_leaf(value: Any) -> bool:
     if isinstance(value, types.MethodDescriptorType | types.WrapperDescriptorType):
         return issubclass(torch.Tensor, value.__objclass__) and value.__objclass__ is not object
     if isinstance(value, types.FunctionType):
-        return value.__module__ in _MODULES and not name.startswith("is_")
+        is_of_torch = value.__module__ in _MODULES and not name.startswith("is_")
+        return is_of_torch or torch_private.is_allowed_in_graph(value)
     return False
 
 
