@@ -18,6 +18,7 @@ from longhand.capture.bytecode.entry.call_effects import mutates
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.classes import ClassFacts
 from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
+from longhand.capture.bytecode.values.known_tensors import KnownTensors
 from longhand.capture.bytecode.values.sources import Source, is_default
 from longhand.capture.bytecode.values.tracked import (
     Const,
@@ -75,6 +76,7 @@ class Trace(Wrapping):
         self.codes: dict[types.FunctionType, types.CodeType] = {}
         self.autocast = torch_private.autocast_settings()
         self.attributes: dict[Value, dict[str, Value]] = {}
+        self.values = KnownTensors()
         self.array_tensors: dict[Obj, Value] = {}  # what torch.from_numpy gave
         self.references: dict[New, WeakReference] = {}
         self.globals_written: dict[int, tuple[dict[str, Any], dict[str, Value]]] = {}

@@ -132,6 +132,8 @@ def truth(trace: Trace, value: Value) -> bool:
     if isinstance(value, Sym):
         return bool(value.fake)
     if isinstance(value, Tensor):
+        if (number := trace.values.number(value.fake)) is not None:
+            return bool(number)
         raise NeedsData("a branch depends on a tensor's values", _hint(trace))
     if isinstance(value, Func | BoundMethod | Bound | PartialCall | Cell | Iter | Slice | Error):
         return True

@@ -123,6 +123,55 @@ def out_without_gradients(x, y):
     return y, y.requires_grad
 
 
+@behaviour((X,))
+def tensors_that_are_made_of_known_numbers(x):
+    """As a model's that keep sizes in tensors: their values are known, so they are sizes again."""
+    shape = torch.cat([torch.as_tensor([-1]), torch.as_tensor([1, 2])])
+    sizes = torch.tensor([[2, 3], [4, 5]])
+    total = sizes.prod(1).sum()
+    if total > 3:
+        x = x + 1
+    rows = [torch.arange(0, height) * width for height, width in sizes]
+    kept = sizes[0]
+    parts = x.repeat(kept.tolist()), x[: sizes[0, 0]], torch.zeros(total), torch.full((kept[1],), 2.0)
+    return (
+        x.reshape(shape.tolist()),
+        rows,
+        parts,
+        int(total),
+        float(total),
+        kept[0].item(),
+        bool(kept[0] == 2),
+    )
+
+
+@behaviour((X,), breaks=None)
+def known_numbers_that_are_written_to(x):
+    sizes = torch.tensor([1, 2, 3])
+    first, doubled = sizes[0], sizes * 2
+    sizes.add_(1)
+    sizes[2] += 5
+    second = sizes.clone()
+    second += 1
+    torch.add(sizes, 1, out=second[:3])
+    more = torch.ones(2, dtype=torch.long)
+    more.copy_(x.long()[0, :2].abs() + 1)
+    return x.repeat(first, 1), doubled.tolist(), sizes.tolist(), second.tolist(), more.sum().item()
+
+
+@behaviour((X,), breaks=None)
+def numbers_that_are_not_known(x):
+    torch.manual_seed(3)
+    drawn = torch.randint_like(torch.tensor([5, 5]), 9)
+    wide = torch.tensor([x.shape[0], 2])
+    return (
+        drawn.tolist(),
+        wide.tolist(),
+        torch.tensor([0.5, 2.0]).sum().item(),
+        torch.tensor(list(range(300))).sum().item(),
+    )
+
+
 @behaviour((X,), breaks=None)
 def metadata_changes(x):
     y = x.clone()
