@@ -60,6 +60,7 @@ class Outcome(enum.Enum):
     REFUSED = "refused, with a reason"
     RAISES = "eager raises, and so do we"
     MORE = "eager lacks the derivative, and we give it"
+    NOTHING = "eager has nothing to differentiate, and we say so"
     WRONG = "wrong"
     CRASH = "crash"
 
@@ -130,6 +131,8 @@ def _outcome(case: Case, folder: Path) -> tuple[Outcome, str]:
             return Outcome.RAISES, str(raised)
         words = f"{type(error).__name__}: {error}"
         is_refused = isinstance(error, CaptureError) and case.door is Door.GENERATE
+        if is_refused and train and not any(expected["carrying"]):
+            return Outcome.NOTHING, words
         return (Outcome.REFUSED if is_refused else Outcome.CRASH), words
     if isinstance(raised, NotImplementedError):
         return Outcome.MORE, str(raised)
