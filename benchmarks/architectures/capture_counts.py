@@ -8,14 +8,19 @@ the first operation and each function that is skipped.
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import logging
 import os
+import random
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy
 import torch
 import torch._dynamo
+from torch import nn
 
 from benchmarks.architectures.calls import agree, tensors
 from benchmarks.architectures.example import Example
@@ -28,30 +33,62 @@ _DYNAMO_BREAK = re.compile(r"in user code at (.+:\d+)\nGraph Break Reason: (.*)"
 
 def longhand_counts(example: Example, *, train: bool) -> Result:
     """Two calls through longhand's capture, against eager; with gradients where they are trained. As of Dynamo's, the
-    graphs of the first are counted: what draws from Python's random meets other sizes in the second."""
+    graphs of the first are counted: what draws from Python's random meets other sizes in the second.
+
+    A model may ask whether it is compiled, and compute something else then: what torch.compile gives is right, too.
+    """
     module, args, kwargs = example
     events: list[Event] = []
     capture = Capture(lambda graph, _: graph.forward, listener=events.append)
     forget_all()
     with torch.set_grad_enabled(train):
-        torch.manual_seed(0)
-        expected = tensors(module(*args, **kwargs))
-        actual = []
-        n_events = []
-        for _ in range(2):
-            torch.manual_seed(0)
-            actual.append(tensors(capture.call(module, args, kwargs)))
-            n_events.append(len(events))
+        expected = _two_calls(_copy(module), args, kwargs)
+        n_before = len(events)
+        compiled = functools.partial(_call_captured, capture, _copy(module))
+        actual = [_seeded(compiled, args, kwargs)]
+        first = events[n_before:]
+        actual.append(_seeded(compiled, args, kwargs))
     forget_all()
-    first = events[: n_events[0]]
     n_graphs = sum(event.kind is EventKind.GRAPH for event in first)
     numbers = {"graphs": n_graphs, "breaks": _by_place(_breaks(first))}
-    for found in actual:
-        if note := agree(found, expected):
+    if note := _difference(actual, expected):
+        torch.compiler.reset()
+        with torch.set_grad_enabled(train):
+            theirs = _two_calls(torch.compile(_copy(module), backend="eager"), args, kwargs)
+        torch.compiler.reset()
+        if _difference(actual, theirs):
             return Result(Verdict.WRONG, note, numbers)
     if not n_graphs:
         return Result(Verdict.EAGER, "no graph", numbers)
     return Result(Verdict.RIGHT, "", numbers)
+
+
+def _call_captured(capture: Capture, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    return capture.call(module, args, kwargs)
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    """A copy, where there can be one: a call may change what the next one gives."""
+    try:
+        return copy.deepcopy(module)
+    except Exception:  # it keeps results of an earlier call
+        return module
+
+
+def _two_calls(call: Any, args: Any, kwargs: Any) -> list[list[torch.Tensor]]:
+    return [_seeded(call, args, kwargs) for _ in range(2)]
+
+
+def _seeded(call: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors of a call, with every generator that a model may draw from in one state."""
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)
+    return tensors(call(*args, **kwargs))
+
+
+def _difference(found: list[list[torch.Tensor]], expected: list[list[torch.Tensor]]) -> str:
+    return next((note for pair in zip(found, expected, strict=True) if (note := agree(*pair))), "")
 
 
 def _breaks(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
