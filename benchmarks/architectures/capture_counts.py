@@ -7,6 +7,7 @@ the first operation and each function that is skipped.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import functools
@@ -15,6 +16,7 @@ import os
 import random
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -28,6 +30,14 @@ from benchmarks.architectures.rows import Result, Verdict
 from longhand.capture.bytecode.entry.entries import Capture, Event, EventKind, forget_all
 
 _DYNAMO_LOGS = ("torch._dynamo.symbolic_convert.__graph_breaks", "torch._dynamo.convert_frame.__graph_breaks")
+_DYNAMO_LEAVES = "torch._dynamo.symbolic_convert"
+_DYNAMO_LEFT = (  # what 2.12 and later tell with the break, and what earlier ones tell of the frame
+    re.compile(r"frame skipped: (?P<name>\S+) \((?P<file>.+?)(?: line |:)\d+"),
+    re.compile(
+        r"Skipping frame because there is a graph break .*<FrameSummary file (?P<file>.+), line \d+ in (?P<name>\S+)>",
+        re.DOTALL,
+    ),
+)
 _DYNAMO_BREAK = re.compile(r"in user code at (.+:\d+)\nGraph Break Reason: (.*)", re.DOTALL)
 
 
@@ -112,31 +122,36 @@ def dynamo_counts(example: Example, *, train: bool) -> Result:
 
     torch.compiler.reset()
     torch.manual_seed(0)
-    with torch.set_grad_enabled(train), _dynamo_breaks() as breaks:
+    with torch.set_grad_enabled(train), _dynamo_breaks() as (breaks, left):
         torch.compile(module, backend=counting)(*args, **kwargs)
     torch.compiler.reset()
-    return Result(Verdict.RIGHT, "", {"graphs": n_graphs, "breaks": _by_place(breaks)})
+    numbers = {"graphs": n_graphs, "breaks": _by_place(breaks), "left": sorted(set(left))}
+    return Result(Verdict.RIGHT, "", numbers)
 
 
 @contextlib.contextmanager
-def _dynamo_breaks() -> Iterator[list[tuple[str, str]]]:
-    """Places and reasons of what Dynamo logs while inside."""
+def _dynamo_breaks() -> Iterator[tuple[list[tuple[str, str]], list[str]]]:
+    """Places and reasons of the breaks that Dynamo logs while inside, and the functions that it leaves to CPython."""
     found: list[tuple[str, str]] = []
+    left: list[str] = []
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if match := _DYNAMO_BREAK.search(record.getMessage()):
+            text = record.getMessage()
+            if match := _DYNAMO_BREAK.search(text):
                 found.append((match[1], match[2]))
+            for pattern in _DYNAMO_LEFT:
+                left.extend(_left(one["file"], one["name"]) for one in pattern.finditer(text))
 
     handler = Handler(logging.DEBUG)
-    logs = [logging.getLogger(name) for name in _DYNAMO_LOGS]
+    logs = [logging.getLogger(name) for name in (*_DYNAMO_LOGS, _DYNAMO_LEAVES)]
     before = [(log.level, log.propagate) for log in logs]
     for log in logs:
         log.addHandler(handler)
-        log.setLevel(logging.DEBUG)
+        log.setLevel(logging.INFO if log.name == _DYNAMO_LEAVES else logging.DEBUG)
         log.propagate = False
     try:
-        yield found
+        yield found, left
     finally:
         for log, (level, propagate) in zip(logs, before, strict=True):
             log.removeHandler(handler)
@@ -144,11 +159,34 @@ def _dynamo_breaks() -> Iterator[list[tuple[str, str]]]:
             log.propagate = propagate
 
 
+def _left(file: str, name: str) -> str:
+    """``modeling_x.py:forward``, of what Dynamo calls a function's rest, too."""
+    rest = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_\d+", name)
+    return f"{os.path.basename(file)}:{rest[1] if rest else name}"
+
+
 def _by_place(breaks: Iterable[tuple[str, str]]) -> list[str]:
-    """``modeling_x.py:12: reason``, each place once, with the first reason's first line that is no heading."""
+    """``modeling_x.py:12 in forward: reason``, each place once, with the first line of a reason that is no heading."""
     found: dict[str, str] = {}
     for where, reason in breaks:
         lines = [line.strip() for line in reason.splitlines() if line.strip()]
         first = next((line for line in lines if not line.endswith(":")), reason.strip())
-        found.setdefault(where, f"{os.path.basename(where)}: {first}" if where else first)
+        found.setdefault(
+            where, f"{os.path.basename(where)} in {_function_at(where)}: {first}" if where else first
+        )
     return list(found.values())
+
+
+def _function_at(where: str) -> str:
+    """The innermost function that a line lies in."""
+    file, _, line = where.rpartition(":")
+    try:
+        tree = ast.parse(Path(file).read_text())
+    except (OSError, SyntaxError):
+        return "?"
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.lineno <= int(line) <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno).name if around else "?"

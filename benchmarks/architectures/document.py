@@ -18,7 +18,7 @@ a model that eager runs there; what each column says:
 
 - *graphs (breaks)*: of longhand's own capture and of torch's Dynamo on the same call: graphs with an operation, and
   distinct lines that break one or leave a function to CPython. Dynamo leaves a function with a loop around a break to
-  CPython, which makes fewer graphs; *more breaks* counts lines. In italics: counted while another part was measured.
+  CPython, which makes fewer graphs and hides what breaks behind it. In italics: counted while another part ran.
 - *inference*, *training*: `longhand.compile`, against eager and float64: right if no result (gradient, buffer) is
   farther from float64 than 3 times eager's own distance, and every later call runs in generated kernels.
 - *cubins*: every kernel of the CUDA unit compiles to a binary. *interpreter*: the unit is right in Triton's.
@@ -94,19 +94,36 @@ def _breaks_of(results: dict[Key, Result], rows: list[str], setting: str) -> lis
     if not found:
         return ["", "", ""]
     whole = [sum(pair[side] == (1, 0) for pair in found) for side in (0, 1)]
-    more = sum(_has_more(pair) for pair in found)
+    named = [row for row, pair in zip(rows, both, strict=True) if _has_more(pair)]
+    more = sum(not _is_left_by_dynamo(results, row, setting) for row in named)
     return [f"{whole[0]} of {len(found)}", f"{whole[1]} of {len(found)}", str(more)]
 
 
 def _all_breaks(results: dict[Key, Result], rows: list[str], setting: str) -> str:
     """On which rows longhand breaks at more lines than Dynamo does."""
     found = {row: pair for row in rows if None not in (pair := _both(results, row, setting))}
-    more = ", ".join(row for row, pair in found.items() if _has_more(pair)) or "none"
+    with_more = [row for row, pair in found.items() if _has_more(pair)]
+    inside = [row for row in with_more if _is_left_by_dynamo(results, row, setting)]
+    more = ", ".join(row for row in with_more if row not in inside) or "none"
     only = [row for row in rows if _both(results, row, setting)[0] is not None and row not in found]
     without = f" Dynamo fails on {', '.join(only)}." if only else ""
-    return (
+    text = (
         f"More breaks than Dynamo, {setting}: {more}, of {len(found)} rows where both were counted.{without}"
     )
+    return text + (
+        f" More only in functions that Dynamo leaves to CPython: {', '.join(inside)}." if inside else ""
+    )
+
+
+def _is_left_by_dynamo(results: dict[Key, Result], row: str, setting: str) -> bool:
+    """Whether Dynamo has as many breaks if those count once that lie in a function whose rest it leaves to CPython."""
+    ours, theirs = (results[row, setting, part].numbers for part in (_OURS, _THEIRS))
+    left, places = set(theirs.get("left", ())), set()
+    for one in ours["breaks"]:
+        match = re.match(r"(.+?):(\d+) in (\S+):", one)
+        file, line, function = match.groups() if match else (one, "", "")
+        places.add((file, function) if f"{file}:{function}" in left else (file, line))
+    return bool(left) and len(places) <= _n_breaks(results[row, setting, _THEIRS])
 
 
 _Counted = tuple[int, int] | None

@@ -75,6 +75,8 @@ def test_both_count_the_same_places(
     dynamo = dynamo_counts(example, train=train).numbers
     assert (found["graphs"], len(found["breaks"])) == (ours, lines), found
     assert (dynamo["graphs"], len(dynamo["breaks"])) == (theirs, lines), dynamo
+    assert bool(dynamo["left"]) == (module is Refused), dynamo
+    assert all(left.endswith("py:forward") for left in dynamo["left"])
     places = [[one.split(": ")[0] for one in numbers["breaks"]] for numbers in (found, dynamo)]
     assert places[0] == places[1]
 
