@@ -14,6 +14,7 @@ from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
     NeedsData,
     NeedsFixedSizes,
+    NothingLeft,
     SkipFrame,
     Unsupported,
     release,
@@ -76,6 +77,9 @@ def capture_frame(
                 records = [*records, record] if record else []
             torch_private.set_grad_enabled(grad_enabled)
             torch_private.set_autocast(*autocast)
+    except NothingLeft as left:
+        release(left)
+        return Captured(None, tuple(records[:-1]))
     except SkipFrame as skip:
         release(skip)
         records.append(BreakRecord(str(skip), where, skipped=True))
