@@ -40,7 +40,12 @@ def whole(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
         kwargs: Likewise.
     """
     target = _op(getattr(function, "__name__", ""), args, kwargs)
-    if target is None or not _has_plain_sizes((args, kwargs)) or _looks(target, args, kwargs) is None:
+    if target is None or not _has_plain_sizes((args, kwargs)):
+        return NotImplemented
+    looks = _looks(target, args, kwargs)
+    if looks is None or looks != _looks(
+        function, args, kwargs
+    ):  # torch.ctc_loss has other defaults than ATen's
         return NotImplemented
     return _defined(target)(*args, **kwargs)
 
@@ -95,7 +100,7 @@ def _has_plain_sizes(tree: Any) -> bool:
 _known: dict[Any, Looks | None] = {}
 
 
-def _looks(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Looks | None:
+def _looks(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Looks | None:
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     facts = tuple(
         (tuple(leaf.shape), leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else repr(leaf)
@@ -120,7 +125,7 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
 
 
-def _tried(op: torch._ops.OpOverload, leaves: list[Any], spec: Any, number: int) -> Looks | None:
+def _tried(op: Callable[..., Any], leaves: list[Any], spec: Any, number: int) -> Looks | None:
     """What the results look like for one content; None where it raises, () where no op can say what they look like."""
     torch.manual_seed(number)
     given = [_content(leaf, number) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]

@@ -130,7 +130,9 @@ def _is_view(node: fx.Node) -> bool:
     if node.target is getattr:
         return node.args[1] in _VIEW_ATTRIBUTES
     is_torch = node.op == "call_method" or is_torch_leaf(node.target) or node.target is operator.getitem
-    return is_torch and _writes_nothing(node)
+    name = str(getattr(node.target, "__name__", node.target))
+    changes = name.endswith("_") and not name.endswith("__")  # maybe only what the tensor says of itself: t_
+    return is_torch and not changes and _writes_nothing(node)
 
 
 def _writes_nothing(node: fx.Node) -> bool:

@@ -47,6 +47,7 @@ def test_results_look_like_eagers(function, args):
         (torch.nn.functional.relu_, (X,)),  # it writes
         (torch.ravel, (X,)),  # a view
         (len, (X,)),
+        (torch.ctc_loss, (torch.rand(4, 1, 3), *(torch.tensor([1]),) * 3)),  # its defaults are not ATen's
     ],
 )
 def test_what_the_data_tell_is_not_taken(function, args):
@@ -70,7 +71,7 @@ def test_a_loss_of_lengths_is_one_call(tmp_path: Path) -> None:
     targets, given, wanted = torch.tensor([[1, 2]]), torch.tensor([4]), torch.tensor([2])
 
     def loss(x, given):
-        return torch.ctc_loss(x.log_softmax(2) * 2, targets, given, wanted)
+        return torch.ctc_loss(x.log_softmax(2) * 2, targets, given, wanted, 0, 1)
 
     x = torch.randn(4, 1, 3, requires_grad=True)
     longhand.generate(loss, (x, given), out=tmp_path / "unit", train=True)
