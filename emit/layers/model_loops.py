@@ -36,6 +36,7 @@ from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import Launch, Release, buffers_made
 
 _WIDEST = 98
+_APART = "What the layers do alike. Where one ends and the next begins is a kernel of both, beside the calls."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +111,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     saved = ""
     if loop.record is not None:
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
-    pending = remark_on_pending_sum(loop, outer.words, variables)
+    pending = _APART if loop.is_apart else remark_on_pending_sum(loop, outer.words, variables)
     methods: tuple[Method, ...]
     device = device_inside((*inputs, *loop.own_weights), outer, variables)
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""

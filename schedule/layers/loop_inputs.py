@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Iterable, Sequence
+from typing import Any
 
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.schedule.layers.divergent_layers import without_first
@@ -19,6 +20,22 @@ def distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
     rest = without_first(repeat, n_first)
     return dataclasses.replace(
         rest, inputs=tuple(tuple(run[place] for place in places) for run in rest.inputs)
+    )
+
+
+def joined(repeats: Sequence[Repeat]) -> Repeat:
+    """The runs of several repeats as those of one."""
+
+    def all_of(columns: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        return tuple(entry for column in columns for entry in column)
+
+    return Repeat(
+        all_of(one.runs for one in repeats),
+        all_of(one.paths for one in repeats),
+        all_of(one.inputs for one in repeats),
+        all_of(one.outputs for one in repeats),
+        all_of(one.own for one in repeats),
+        all_of(one.previous for one in repeats),
     )
 
 

@@ -17,6 +17,7 @@ from longhand.schedule.layers.loop_inputs import (
     carried_places,
     class_of,
     distinct_inputs,
+    joined,
     own_weights,
     previous_weights,
 )
@@ -67,9 +68,15 @@ def _arranged(
     arranged: list[ModelStep] = []
     repeats = any(isinstance(step, Repeat) for step in plan.steps)
     steps = join_odd_layers(plan) if repeats else tuple(plan.steps)
+    apart = _layers_apart(plan, steps, words, records)
     for place, step in enumerate(steps):
         if not isinstance(step, Repeat):
             arranged.append(step)
+            continue
+        if step.family is not None:
+            loop, number = apart[place]
+            is_called = loop is not None and loop.owner not in unrolled
+            arranged += [LayerCall(loop, number)] if loop is not None and is_called else step.runs[0]
             continue
         if step.kinds:
             arranged = _with_layers_in_turn(
@@ -94,6 +101,22 @@ def _arranged(
         else:
             arranged += [inner for run in rest.runs for inner in run]
     return tuple(arranged)
+
+
+def _layers_apart(
+    plan: UnitPlan, steps: Sequence[UnitStep], words: BufferWords, records: Sequence[SavedLayers]
+) -> dict[int, tuple[Loop | None, int]]:
+    """By the place of each layer that has other steps around it: the function that it is, and which of its calls."""
+    found: dict[int, tuple[Loop | None, int]] = {}
+    repeats = {place: step for place, step in enumerate(steps) if isinstance(step, Repeat)}
+    for family in dict.fromkeys(step.family for step in repeats.values() if step.family is not None):
+        places = [place for place, step in repeats.items() if step.family == family]
+        loop = _as_loop(plan, joined([repeats[place] for place in places]), (), words, is_apart=True)
+        record = record_of(records, loop) if loop is not None else None
+        if loop is not None and record is not None:
+            loop = _with_record(plan, loop, record, steps[places[0] + 1 :])
+        found |= {place: (loop, number) for number, place in enumerate(places)}
+    return found
 
 
 def record_of(records: Sequence[SavedLayers], loop: Loop) -> SavedLayers | None:
@@ -257,12 +280,14 @@ def _as_loop(
     later: Sequence[UnitStep],
     words: BufferWords,
     handed_on: tuple[int, ...] | None = None,
+    is_apart: bool = False,
 ) -> Loop | None:
     """The runs as one function; None if they are none.
 
-    Layers in turn are given what they hand on to each other, whichever kind they are: each is called by itself.
+    Layers in turn are given what they hand on to each other, whichever kind they are: each is called by itself. So are
+    layers that have other steps between them: all that these hand on has a variable.
     """
-    is_in_turn = handed_on is not None
+    is_in_turn = handed_on is not None or is_apart
     graph = plan.program.graph
     owners = {path.rpartition(".")[0] for path in repeat.paths}
     lasts = [path.rpartition(".")[2] for path in repeat.paths]
@@ -276,12 +301,14 @@ def _as_loop(
     pattern, alternatives = 0, tuple[Alternative, ...]()
     if isinstance(repeat, UnevenRepeat):
         pattern, alternatives = repeat.pattern, repeat.alternatives
+    if is_apart and not is_backward:
+        pattern = len(repeat.runs) - 1  # the first one may be given what is called after what comes before all layers
     odd = {run for one in alternatives for run in one.runs}
     if not is_backward and not all(
         hold_the_same(graph, repeat.paths[pattern], path) for path in repeat.paths
     ):
         return None
-    carried = carried_places(repeat) if handed_on is None else handed_on
+    carried = () if is_apart else carried_places(repeat) if handed_on is None else handed_on
     if carried is None:
         return None
     reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
@@ -298,6 +325,34 @@ def _as_loop(
     shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
     if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
         return None
+    lists = ((), ()) if is_apart else _in_lists(plan, repeat, later, carried, is_in_turn)
+    if lists is None:
+        return None
+    collected, gathered = lists
+    return Loop(
+        repeat,
+        owners.pop(),
+        tuple(int(last) for last in lasts),
+        class_of(graph, repeat.paths[0], words),
+        carried,
+        shared,
+        weights,
+        collected,
+        own=own,
+        pattern=pattern,
+        alternatives=alternatives,
+        previous=previous,
+        gathered=gathered,
+        is_in_turn=is_in_turn,
+        is_apart=is_apart,
+    )
+
+
+def _in_lists(
+    plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], carried: tuple[int, ...], is_in_turn: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """What of all runs is read after them: `Loop.collected` and `Loop.gathered`; None if a backward pass mixes both."""
+    is_backward = bool(plan.program.graph.paths)
     results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
     read_later = results | {name for step in later for name in buffers_read(step)}
     collected = tuple(
@@ -320,19 +375,4 @@ def _as_loop(
         if {*collected, *gathered} & set(carried) or not returned <= set(order) or parts & set(order):
             return None
         collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
-    return Loop(
-        repeat,
-        owners.pop(),
-        tuple(int(last) for last in lasts),
-        class_of(graph, repeat.paths[0], words),
-        carried,
-        shared,
-        weights,
-        collected,
-        own=own,
-        pattern=pattern,
-        alternatives=alternatives,
-        previous=previous,
-        gathered=gathered,
-        is_in_turn=is_in_turn,
-    )
+    return collected, gathered

@@ -30,6 +30,7 @@ class Loop:
         collected: Positions of outputs of all runs that are read after the loop; in a backward pass the gradients.
         gathered: In a backward pass: positions of outputs of all runs that later steps read, and nothing else.
         is_in_turn: Whether the layers are of one of several kinds in turn: each is called by itself.
+        is_apart: Whether other steps stand between the layers: so is each of those, and all that it hands on has a name.
         first: The position of the layer before, whose end is the layers' second function; None if there is none.
         n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
         rest_inputs: What the shared steps of the pattern take, its own weights left out.
@@ -56,6 +57,7 @@ class Loop:
     previous: Mapping[str, str] = dataclasses.field(default_factory=dict)
     gathered: tuple[int, ...] = ()
     is_in_turn: bool = False
+    is_apart: bool = False
     first: int | None = None
 
     @property

@@ -16,7 +16,9 @@ from itertools import pairwise
 from typing import Any
 
 from longhand.lower.ir import Buffer, Extern, Program, View
+from longhand.schedule.layers.divergent_runs import hold_the_same
 from longhand.schedule.layers.kinds import Stretch, layers_in_turn
+from longhand.schedule.layers.layers_apart import fold_layers_apart
 from longhand.schedule.layers.outside import Outside, made_inside, positions_in_lists, references
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
 
@@ -42,8 +44,15 @@ def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[st
         frozenset(graph.given),
         positions_in_lists(read),
     )
-    folded = _fold(list(steps), program.buffers, outside, kept)
-    return [step for part in folded for step in part]
+    folded = [step for part in _fold(list(steps), program.buffers, outside, kept) for step in part]
+
+    def numbers(plain: Sequence[PlanStep]) -> list[int]:
+        return _token_numbers(plain, program.buffers)
+
+    def is_one_class(path: str, other: str) -> bool:
+        return bool(graph.paths) or (graph.is_module and hold_the_same(graph, path, other))
+
+    return fold_layers_apart(folded, numbers, outside, kept, is_one_class)
 
 
 def _fold(

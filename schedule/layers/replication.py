@@ -84,7 +84,7 @@ class _Chain:
         kept = chain.names[: chain.n_kept]
         self._layer_of = {name: number for number, names in enumerate(kept) for name in names}
         for place, step in enumerate(plan.steps):
-            if isinstance(step, Repeat) and not step.kinds:
+            if isinstance(step, Repeat) and not step.kinds and step.family is None:
                 for run in range(len(step.runs) - 1, 0, -1):
                     if self._is_certain(place, step, run):
                         self._place, self._repeat, self._run = place, step, run
