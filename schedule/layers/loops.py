@@ -8,7 +8,7 @@ to a repeat although they do a few steps otherwise, schedule/layers/divergent_la
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, View
 from longhand.schedule.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
@@ -92,7 +92,7 @@ def _arranged(
         if loop is not None and loop.owner not in unrolled:
             record = record_of(records, loop)
             if record is not None:
-                loop = _with_record(plan, loop, record, steps[place + 1 :])
+                loop = _with_record(plan, loop, record, _read(steps[place + 1 :]))
             call = None if loop.own else _as_first_call(plan, arranged, loop, steps[place + 1 :])
             if call is not None:
                 n_before, first, loop = call
@@ -111,12 +111,28 @@ def _layers_apart(
     repeats = {place: step for place, step in enumerate(steps) if isinstance(step, Repeat)}
     for family in dict.fromkeys(step.family for step in repeats.values() if step.family is not None):
         places = [place for place, step in repeats.items() if step.family == family]
-        loop = _as_loop(plan, joined([repeats[place] for place in places]), (), words, is_apart=True)
+        repeat = _gradients_last(plan, joined([repeats[place] for place in places]))
+        loop = _as_loop(plan, repeat, (), words, is_apart=True)
         record = record_of(records, loop) if loop is not None else None
         if loop is not None and record is not None:
-            loop = _with_record(plan, loop, record, steps[places[0] + 1 :])
+            loop = _with_record(plan, loop, record, _between(steps, places))
         found |= {place: (loop, number) for number, place in enumerate(places)}
     return found
+
+
+def _gradients_last(plan: UnitPlan, repeat: Repeat) -> Repeat:
+    """The runs of a backward pass hand on first what others take, then gradients in the order of the weights."""
+    if not plan.program.graph.paths:
+        return repeat
+    order = {view.buffer: place for place, view in enumerate(plan.results) if isinstance(view, View)}
+
+    def rank(place: int) -> tuple[int, ...]:
+        returned = [order.get(run[place], -1) for run in repeat.outputs]
+        return (0, place) if -1 in returned else (1, *returned)
+
+    places = sorted(range(len(repeat.outputs[0])), key=rank)
+    outputs = tuple(tuple(run[place] for place in places) for run in repeat.outputs)
+    return dataclasses.replace(repeat, outputs=outputs)
 
 
 def record_of(records: Sequence[SavedLayers], loop: Loop) -> SavedLayers | None:
@@ -141,7 +157,7 @@ def _with_layers_in_turn(
         if loop is None or loop.owner in unrolled:
             return [*before, *(inner for run in repeat.runs for inner in run)]
         record = record_of(records, loop)
-        loops[kind] = loop if record is None else _with_record(plan, loop, record, later)
+        loops[kind] = loop if record is None else _with_record(plan, loop, record, _read(later))
     found = list(before)
     position = min(loops[repeat.kinds[0]].positions) - 1
     calls = [
@@ -246,9 +262,20 @@ def results_apart(plan: UnitPlan, record: SavedLayers | None) -> set[str]:
     }
 
 
-def _with_record(plan: UnitPlan, loop: Loop, record: SavedLayers, later: Sequence[UnitStep]) -> Loop:
+def _read(steps: Iterable[UnitStep]) -> set[str]:
+    return {name for step in steps for name in buffers_read(step)}
+
+
+def _between(steps: Sequence[UnitStep], places: Sequence[int]) -> set[str]:
+    """What is read after the first of some layers, but not what each makes and reads itself."""
+    layers = [step for place in places[1:] if isinstance(step := steps[place], Repeat)]
+    others = (step for place, step in enumerate(steps) if place > places[0] and place not in places)
+    return _read(others).union(*(step.inputs[0] for step in layers))
+
+
+def _with_record(plan: UnitPlan, loop: Loop, record: SavedLayers, later: Collection[str]) -> Loop:
     """The loop whose runs hand on a record, and by themselves only what it does not hold for them alone."""
-    read_later = results_apart(plan, record).union(*(buffers_read(step) for step in later))
+    read_later = results_apart(plan, record).union(later)
     runs = loop.repeat.outputs
     collected = [p for p in range(len(runs[0])) if any(run[p] in read_later for run in runs[:-1])]
     in_lists = [] if loop.is_in_turn else collected
