@@ -104,7 +104,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     first = f"{loop.owner}.{loop.positions[0]}"
     branch = tree.root.at(first)
     variables = dict(outer.names.of_layers(loop).variables)
-    for buffer, path in loop.own_weights.items():
+    for buffer, path in {**_weights_saved(loop, outer), **loop.own_weights}.items():
         variables[buffer] = member(expression(branch, path))
     inputs = (*loop.inputs, *loop.previous, *loop.shared)
     results = [variables[buffer] for buffer in loop.outputs]
@@ -155,6 +155,14 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         numbers,
         made.uses_nn,
     )
+
+
+def _weights_saved(loop: Loop, outer: BodyWriter) -> dict[str, str]:
+    """The weights that a layer saves for its backward pass, by the path below it: it need not read them itself."""
+    head = f"{loop.repeat.paths[loop.pattern]}."
+    targets = {entry.node: entry.target for entry in outer.plan.program.graph.inputs}
+    paths = {buffer: targets.get(buffer, "") for buffer in loop.saved}
+    return {buffer: path[len(head) :] for buffer, path in paths.items() if path.startswith(head)}
 
 
 def write_method(
