@@ -216,9 +216,7 @@ class _Places:
                     continue
             begin += 1
 
-    def _repeats(
-        self, begins: Sequence[int], paths: Sequence[str], length: int, family: int
-    ) -> list[Repeat]:
+    def _repeats(self, begins: Sequence[int], paths: Sequence[str], length: int, family: int) -> list[Repeat]:
         plain = [
             tuple(step for step in self._steps[begin : begin + length] if not isinstance(step, Repeat))
             for begin in begins

@@ -329,7 +329,9 @@ def _as_loop(
     if isinstance(repeat, UnevenRepeat):
         pattern, alternatives = repeat.pattern, repeat.alternatives
     if is_apart and not is_backward:
-        pattern = len(repeat.runs) - 1  # the first one may be given what is called after what comes before all layers
+        pattern = (
+            len(repeat.runs) - 1
+        )  # the first one may be given what is called after what comes before all layers
     odd = {run for one in alternatives for run in one.runs}
     if not is_backward and not all(
         hold_the_same(graph, repeat.paths[pattern], path) for path in repeat.paths

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
+from longhand.schedule.names.module_words import Alike, alike, short_words
 from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
 from longhand.schedule.names.value_origins import (
     NOTHING_RENAMED,
@@ -125,10 +127,19 @@ class BufferWords:
         fillers = set(self._fillers(node)) if node is not None else set()
         plain = [word for word in told if word not in fillers] or told[:1]
         yield from plain
-        yield from words_in_module(self.module_of(buffer), plain, layer)
+        module = self.module_of(buffer)
+        if node is not None:
+            yield from short_words(
+                module[len(layer) :] if f"{module}.".startswith(layer) else module, plain, self._modules_alike
+            )
+        yield from words_in_module(module, plain, layer)
         if is_of_all:
             yield from words_in_module(re.sub(r"\.\d+", "", self.module_of(buffer)), plain)
         yield from told
+
+    @functools.cached_property
+    def _modules_alike(self) -> Alike:
+        return alike(self.provenance(name).module for name in self.nodes)
 
     def module_of(self, buffer: str) -> str:
         """The module whose function names a value, of a call of another module too; else the one that makes it."""
