@@ -124,14 +124,27 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
             second += "_"
         remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
         after_device = device_inside((*loop.rest_inputs, *loop.own_weights), outer, variables)
+        made = [variables[buffer] for buffer in loop.rest_outputs]
         after = write_method(
-            second, remark, loop.rest_inputs, _own(rest), results, outer, variables, after_device, word, saved
+            second, remark, loop.rest_inputs, _own(rest), made, outer, variables, after_device, word, saved
         )
         sizes = sizes_inside(inputs, outer, variables)
         given = [*(variables[buffer] for buffer in loop.rest_inputs), *map(sizes.word_of, after.needed)]
         call = f"self.{second}({', '.join(given)})"
+        kept = [SAVED] if saved else []
+        is_all = made == results
         forward = write_method(
-            "forward", pending, inputs, head, [call], outer, variables, device, word, sizes=sizes
+            "forward",
+            pending,
+            inputs,
+            head,
+            [call] if is_all else [*results, *kept],
+            outer,
+            variables,
+            device,
+            word,
+            sizes=sizes,
+            last="" if is_all else f"{', '.join([*made, *kept])} = {call}",
         )
         methods = (forward, after)
     else:
@@ -178,6 +191,7 @@ def write_method(
     saved: str = "",
     sizes: SizeWriter | None = None,
     numbers: LayerNumbers = NO_NUMBERS,
+    last: str = "",
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -194,6 +208,7 @@ def write_method(
         saved: What it returns last for its backward pass, or empty.
         sizes: The sizes inside, if some are used already.
         numbers: What it is given of the numbers that layers differ in.
+        last: A line after the steps, or empty.
     """
     parameters = [variables[buffer] for buffer in inputs]
     sizes = sizes or sizes_inside(inputs, outer, variables)
@@ -209,6 +224,8 @@ def write_method(
         numbers=numbers.at,
     )
     paragraphs = body.write(steps, {})
+    if last:
+        paragraphs.append(Paragraph((), [last]))
     if saved:
         paragraphs.append(Paragraph((), [f"{SAVED} = {saved}"]))
         results = [*results, SAVED]

@@ -8,7 +8,7 @@ inside each is the same all the same: one function, called where the layer is.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 from longhand.lower.ir import Extern
@@ -185,7 +185,7 @@ class _Places:
         return end
 
     def _is_most_of_its_layer(self, stretch: _Stretch) -> bool:
-        """Whether it reads most of the weights that the layer's steps read."""
+        """Whether it reads half of the weights or more that the layer's steps read."""
         head = f"{stretch.paths[0]}."
         weights = self._outside.weights
 
@@ -193,7 +193,7 @@ class _Places:
             names = (name for named in self._named[start:end] for name in named)
             return {name for name in names if weights.get(name, "").startswith(head)}
 
-        return 2 * len(read(stretch.start, stretch.end)) > len(read(0, len(self._steps)))
+        return 2 * len(read(stretch.start, stretch.end)) >= len(read(0, len(self._steps)))
 
     def _twins(self, stretch: _Stretch) -> Iterator[tuple[int, str]]:
         """(first step, path) of each other layer that does the same."""
@@ -208,13 +208,12 @@ class _Places:
                 for place in range(stretch.start, stretch.end)
             )
             path = pair.paths[1] if is_twin and pair.paths is not None else ""
-            if path and pair.paths == (stretch.paths[0], path) and path not in seen:
-                if self._is_one_class(stretch.paths[0], path):
-                    seen.add(path)
-                    yield begin, path
-                    begin += length
-                    continue
-            begin += 1
+            is_new = bool(path) and path not in seen and pair.paths == (stretch.paths[0], path)
+            is_new = is_new and self._is_one_class(stretch.paths[0], path)
+            if is_new:
+                seen.add(path)
+                yield begin, path
+            begin += length if is_new else 1
 
     def _repeats(self, begins: Sequence[int], paths: Sequence[str], length: int, family: int) -> list[Repeat]:
         plain = [

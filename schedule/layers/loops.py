@@ -30,7 +30,12 @@ from longhand.schedule.layers.model_steps import (
     layers_called,
     loops_of,
 )
-from longhand.schedule.layers.peeled_first import find_first_run, matching_buffers, read_from_outside
+from longhand.schedule.layers.peeled_first import (
+    FirstRun,
+    find_first_run,
+    matching_buffers,
+    read_from_outside,
+)
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.plan import Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
@@ -204,7 +209,14 @@ def _as_first_call(
     }
     is_alone = position < 0 or bool(loop.repeat.numbers)
     found = find_first_run(plain, run, stands_for, plan.buffers) if not is_alone else None
-    if found is None or not all(name in found.buffers for name in loop.outputs):
+    if found is None:
+        return None
+    # What the shared steps do not touch, the loop's first run takes from where the layer before got it.
+    carried = {
+        loop.outputs[place]: name for place, name in zip(loop.carried, loop.repeat.inputs[0], strict=True)
+    }
+    found = dataclasses.replace(found, buffers={**carried, **found.buffers})
+    if not all(name in found.buffers for name in loop.outputs):
         return None
     path = f"{loop.owner}.{position}"
     if not hold_the_same(plan.program.graph, loop.repeat.paths[loop.pattern], path):
@@ -216,18 +228,29 @@ def _as_first_call(
         saved = tuple(found.buffers.get(name) or twins_of.get(name) for name in loop.saved)
         if saved != loop.record.buffers.get(position):
             return None
-    outputs = tuple(found.buffers[name] for name in loop.outputs)
     made = {name for step in found.rest for name in buffers_made(step)}
+    # What the layer before made before the shared steps is at hand where it calls them.
+    rest_outputs = tuple(name for name in loop.outputs if found.buffers[name] in made)
+    outputs = tuple(found.buffers[name] for name in rest_outputs)
     read = results_apart(plan, loop.record).union(*(buffers_read(step) for step in (loop.repeat, *later)))
-    if (made & read) - set(outputs) or not set(outputs) <= made:
+    if (made & read) - set(outputs) or (len(outputs) < len(loop.outputs) and not _is_at_hand(loop, found)):
         return None
     order = dict.fromkeys((*loop.inputs, *(b for step in run[: found.n_head] for b in buffers_made(step))))
     taken = read_from_outside(run[found.n_head :], frozenset(loop.own_weights))
     rest_inputs = (*(b for b in order if b in taken), *(b for b in taken if b not in order))
     arguments = tuple(found.buffers[name] for name in rest_inputs)
     repeat = Repeat((found.rest,), (path,), (arguments,), (outputs,))
-    told = dataclasses.replace(loop, n_head=found.n_head, rest_inputs=rest_inputs, first=position)
+    told = dataclasses.replace(
+        loop, n_head=found.n_head, rest_inputs=rest_inputs, rest_outputs=rest_outputs, first=position
+    )
     return n_fixed + found.n_before, FirstCall(repeat, position), told
+
+
+def _is_at_hand(loop: Loop, first: FirstRun) -> bool:
+    """Whether all that the shared steps do not make of a layer's outputs was made before them, in both."""
+    rest = {name for step in loop.run[first.n_head :] for name in buffers_made(step)}
+    made = {name for step in first.rest for name in buffers_made(step)}
+    return all((name in rest) == (first.buffers[name] in made) for name in loop.outputs)
 
 
 def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> bool:

@@ -117,7 +117,7 @@ def _best_repeat(
     kept: frozenset[str],
 ) -> tuple[int, int, Repeat] | None:
     """(start, end, repeat): the beginning with the most runs that hand on the least."""
-    best: tuple[tuple[int, int, int, int], tuple[int, int, Repeat]] | None = None
+    best: tuple[tuple[int, ...], tuple[int, int, Repeat]] | None = None
     period = stretch.period
     for phase in range(stretch.start, stretch.start + min(period + 1, stretch.length - 2 * period + 1)):
         n_runs = (stretch.start + stretch.length - phase) // period
@@ -131,11 +131,26 @@ def _best_repeat(
                 count = len(repeat.runs)
                 n_previous = len(repeat.previous[0])
                 n_handed = len(repeat.inputs[0]) + len(repeat.outputs[0])
-                # One run less is no reason to reach into another module.
-                cost = (min(n_previous, 1) - count, n_previous, n_handed, begin)
+                # One run less is no reason to reach into another module. The first layer may stand before the loop and
+                # call what it has in common with it; the last one would be written out.
+                cost = (
+                    min(n_previous, 1) - count,
+                    _leaves_last_out(repeat, outside),
+                    n_previous,
+                    n_handed,
+                    begin,
+                )
                 if best is None or cost < best[0]:
                     best = (cost, (begin, begin + count * period, repeat))
     return None if best is None else best[1]
+
+
+def _leaves_last_out(repeat: Repeat, outside: Outside) -> bool:
+    """Whether just the last layer of a forward pass's list is no run."""
+    owner, _, last = repeat.paths[-1].rpartition(".")
+    positions = outside.positions.get(owner, ())
+    is_all_but_one = len(repeat.runs) == len(positions) - 1
+    return not outside.given and is_all_but_one and last.isdigit() and int(last) != positions[-1]
 
 
 def _longest_repeat(
