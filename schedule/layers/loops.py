@@ -31,7 +31,6 @@ from longhand.schedule.layers.model_steps import (
     loops_of,
 )
 from longhand.schedule.layers.peeled_first import (
-    FirstRun,
     find_first_run,
     matching_buffers,
     read_from_outside,
@@ -211,13 +210,6 @@ def _as_first_call(
     found = find_first_run(plain, run, stands_for, plan.buffers) if not is_alone else None
     if found is None:
         return None
-    # What the shared steps do not touch, the loop's first run takes from where the layer before got it.
-    carried = {
-        loop.outputs[place]: name for place, name in zip(loop.carried, loop.repeat.inputs[0], strict=True)
-    }
-    found = dataclasses.replace(found, buffers={**carried, **found.buffers})
-    if not all(name in found.buffers for name in loop.outputs):
-        return None
     path = f"{loop.owner}.{position}"
     if not hold_the_same(plan.program.graph, loop.repeat.paths[loop.pattern], path):
         return None
@@ -229,11 +221,12 @@ def _as_first_call(
         if saved != loop.record.buffers.get(position):
             return None
     made = {name for step in found.rest for name in buffers_made(step)}
+    shared = {name for step in run[found.n_head :] for name in buffers_made(step)}
     # What the layer before made before the shared steps is at hand where it calls them.
-    rest_outputs = tuple(name for name in loop.outputs if found.buffers[name] in made)
-    outputs = tuple(found.buffers[name] for name in rest_outputs)
+    rest_outputs = tuple(name for name in loop.outputs if name in shared)
+    outputs = tuple(found.buffers.get(name, "") for name in rest_outputs)
     read = results_apart(plan, loop.record).union(*(buffers_read(step) for step in (loop.repeat, *later)))
-    if (made & read) - set(outputs) or (len(outputs) < len(loop.outputs) and not _is_at_hand(loop, found)):
+    if (made & read) - set(outputs) or not set(outputs) <= made:
         return None
     order = dict.fromkeys((*loop.inputs, *(b for step in run[: found.n_head] for b in buffers_made(step))))
     taken = read_from_outside(run[found.n_head :], frozenset(loop.own_weights))
@@ -244,13 +237,6 @@ def _as_first_call(
         loop, n_head=found.n_head, rest_inputs=rest_inputs, rest_outputs=rest_outputs, first=position
     )
     return n_fixed + found.n_before, FirstCall(repeat, position), told
-
-
-def _is_at_hand(loop: Loop, first: FirstRun) -> bool:
-    """Whether all that the shared steps do not make of a layer's outputs was made before them, in both."""
-    rest = {name for step in loop.run[first.n_head :] for name in buffers_made(step)}
-    made = {name for step in first.rest for name in buffers_made(step)}
-    return all((name in rest) == (first.buffers[name] in made) for name in loop.outputs)
 
 
 def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> bool:
