@@ -198,8 +198,9 @@ class Repeat:
         def of(columns: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(columns[run] for run in chosen) if columns else ()
 
-        columns = map(of, (self.runs, self.paths, self.inputs, self.outputs, self.own, self.previous))
-        return Repeat(*columns)
+        columns = (self.runs, self.paths, self.inputs, self.outputs, self.own, self.previous)
+        runs, paths, inputs, outputs, own, previous = map(of, columns)
+        return Repeat(runs, paths, inputs, outputs, own, previous)
 
     @property
     def numbers(self) -> dict[tuple[int, int], tuple[float, ...]]:

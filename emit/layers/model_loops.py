@@ -124,15 +124,24 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
             second += "_"
         remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
         after_device = device_inside((*loop.rest_inputs, *loop.own_weights), outer, variables)
-        made = [variables[buffer] for buffer in loop.rest_outputs]
+        returned = [variables[buffer] for buffer in loop.rest_outputs]
         after = write_method(
-            second, remark, loop.rest_inputs, _own(rest), made, outer, variables, after_device, word, saved
+            second,
+            remark,
+            loop.rest_inputs,
+            _own(rest),
+            returned,
+            outer,
+            variables,
+            after_device,
+            word,
+            saved,
         )
         sizes = sizes_inside(inputs, outer, variables)
         given = [*(variables[buffer] for buffer in loop.rest_inputs), *map(sizes.word_of, after.needed)]
         call = f"self.{second}({', '.join(given)})"
         kept = [SAVED] if saved else []
-        is_all = made == results
+        is_all = returned == results
         forward = write_method(
             "forward",
             pending,
@@ -144,7 +153,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
             device,
             word,
             sizes=sizes,
-            last="" if is_all else f"{', '.join([*made, *kept])} = {call}",
+            last="" if is_all else f"{', '.join([*returned, *kept])} = {call}",
         )
         methods = (forward, after)
     else:

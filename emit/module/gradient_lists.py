@@ -1,4 +1,4 @@
-"""The gradients that a backward pass returns, of layers together: ``*(g for layer in range(12) for g in d_h[layer])``."""
+"""The gradients that a backward pass returns; those of layers are told together, in a loop over the layers."""
 
 from __future__ import annotations
 

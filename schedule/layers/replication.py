@@ -111,7 +111,9 @@ class _Chain:
         _add_renamed(buffers, later)
         first_runs = [self._renamed_run(n, {}) for n in range(run + 1)]
         last_runs = [self._renamed_run(n, later) for n in range(run + 1, len(repeat.runs))]
-        whole = Repeat(*zip(*first_runs, *inserted, *last_runs, strict=True))
+        columns = zip(*first_runs, *inserted, *last_runs, strict=True)
+        runs, paths, inputs, outputs, its_own, previous = columns
+        whole = Repeat(runs, paths, inputs, outputs, its_own, previous)
         before, after = self._plan.steps[: self._place], self._plan.steps[self._place + 1 :]
         done = (*_flat(before), *(step for one in repeat.runs[: run + 1] for step in one))
         launched = {step.kernel for step in done if isinstance(step, Launch)}
