@@ -102,9 +102,11 @@ def previous_weights(graph: CapturedGraph, repeat: Repeat, pattern: int) -> dict
 
 
 def class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
-    """The class of the module at `path`, from a node of its own; ``Layer`` where none tells."""
+    """The class of the module at `path`, from a node that stands in it; ``Layer`` where none tells."""
+    inside = ""
     for node in graph.graph.nodes:
         origin = words.provenance(node.name)
         if origin.module == path and origin.module_class:
             return identifier(origin.module_class)
-    return "Layer"
+        inside = inside or dict(origin.around).get(path, "")
+    return identifier(inside) if inside else "Layer"
