@@ -7,33 +7,29 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
-
-from torch import fx
+from collections.abc import Sequence
 
 from longhand.emit.layers.class_names import free_name
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_numbers
+from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
-from longhand.lower.ir import Extern
 from longhand.schedule.named_plan import (
     SAVED,
-    BufferWords,
     FirstCall,
     Loop,
     ModelStep,
     SavedLayers,
     list_holding,
-    op_word,
     plain_steps,
     steps_of,
 )
 from longhand.schedule.names.words import own_name
-from longhand.schedule.plan import Launch, Release, buffers_made
+from longhand.schedule.plan import Release, buffers_made
 
 _WIDEST = 98
 _APART = "What the layers do alike. Where one ends and the next begins is a kernel of both, beside the calls."
@@ -377,37 +373,3 @@ def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
         span = f"{positions[-1]}, " if positions[-1] else ""
         return f"reversed(range({span}{f'len({owner})' if begin + 1 == n_layers else begin + 1}))"
     return f"({', '.join(map(str, positions))})"
-
-
-_WIDEST_REMARK = 96
-
-
-def remark_on_pending_sum(loop: Loop, words: BufferWords, variables: Mapping[str, str]) -> str:
-    """What a layer's function says of a sum of two of its arguments; empty where it begins with no such sum."""
-    first = next((step for step in loop.run if isinstance(step, Launch | Extern)), None)
-    if not isinstance(first, Launch):
-        return ""
-    for origin in first.origins:
-        node = words.nodes.get(origin)
-        summands = _summands(node) if node is not None else ()
-        if len(summands) == 2 and set(summands) <= set(loop.inputs):
-            total = " + ".join(variables[summand] for summand in summands)
-            remark = (
-                f"The layer's input is {total}: the layer before leaves that sum to the first kernel here."
-            )
-            return remark if len(remark) <= _WIDEST_REMARK else "The first kernel adds up the layer's input."
-    return ""
-
-
-def _summands(node: fx.Node) -> tuple[str, ...]:
-    """The two values that a node adds, as they were before they were only seen otherwise."""
-    if op_word(node).word != "add" or len(node.args) < 2:
-        return ()
-    sides = [_behind_views(side) for side in node.args[:2] if isinstance(side, fx.Node)]
-    return tuple(dict.fromkeys(side.name for side in sides))
-
-
-def _behind_views(node: fx.Node) -> fx.Node:
-    while node.op == "call_function" and op_word(node).silent and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    return node

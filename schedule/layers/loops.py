@@ -17,6 +17,8 @@ from longhand.schedule.layers.loop_inputs import (
     carried_places,
     class_of,
     distinct_inputs,
+    gradients_last,
+    in_lists,
     joined,
     own_weights,
     previous_weights,
@@ -115,28 +117,13 @@ def _layers_apart(
     repeats = {place: step for place, step in enumerate(steps) if isinstance(step, Repeat)}
     for family in dict.fromkeys(step.family for step in repeats.values() if step.family is not None):
         places = [place for place, step in repeats.items() if step.family == family]
-        repeat = _gradients_last(plan, joined([repeats[place] for place in places]))
+        repeat = gradients_last(plan, joined([repeats[place] for place in places]))
         loop = _as_loop(plan, repeat, (), words, is_apart=True)
         record = record_of(records, loop) if loop is not None else None
         if loop is not None and record is not None:
             loop = _with_record(plan, loop, record, _between(steps, places))
         found |= {place: (loop, number) for number, place in enumerate(places)}
     return found
-
-
-def _gradients_last(plan: UnitPlan, repeat: Repeat) -> Repeat:
-    """The runs of a backward pass hand on first what others take, then gradients in the order of the weights."""
-    if not plan.program.graph.paths:
-        return repeat
-    order = {view.buffer: place for place, view in enumerate(plan.results) if isinstance(view, View)}
-
-    def rank(place: int) -> tuple[int, ...]:
-        returned = [order.get(run[place], -1) for run in repeat.outputs]
-        return (0, place) if -1 in returned else (1, *returned)
-
-    places = sorted(range(len(repeat.outputs[0])), key=rank)
-    outputs = tuple(tuple(run[place] for place in places) for run in repeat.outputs)
-    return dataclasses.replace(repeat, outputs=outputs)
 
 
 def record_of(records: Sequence[SavedLayers], loop: Loop) -> SavedLayers | None:
@@ -363,7 +350,7 @@ def _as_loop(
     shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
     if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
         return None
-    lists = ((), ()) if is_apart else _in_lists(plan, repeat, later, carried, is_in_turn)
+    lists = ((), ()) if is_apart else in_lists(plan, repeat, later, carried, is_in_turn)
     if lists is None:
         return None
     collected, gathered = lists
@@ -384,33 +371,3 @@ def _as_loop(
         is_in_turn=is_in_turn,
         is_apart=is_apart,
     )
-
-
-def _in_lists(
-    plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], carried: tuple[int, ...], is_in_turn: bool
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """What of all runs is read after them: `Loop.collected` and `Loop.gathered`; None if a backward pass mixes both."""
-    is_backward = bool(plan.program.graph.paths)
-    results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
-    read_later = results | {name for step in later for name in buffers_read(step)}
-    collected = tuple(
-        place
-        for place in range(len(repeat.outputs[0]))
-        if any(run[place] in read_later for run in repeat.outputs[:-1])
-        or (is_backward and place not in carried and repeat.outputs[-1][place] in results)
-    )
-    if is_in_turn and not is_backward:
-        collected = ()
-    gathered: tuple[int, ...] = ()
-    if is_backward:
-        order = [getattr(result, "buffer", "") for result in plan.results]
-        gathered = tuple(place for place in collected if repeat.outputs[0][place] not in order)
-        collected = tuple(place for place in collected if place not in gathered)
-        gathered = () if is_in_turn else gathered
-        returned = {name for place in collected for name in (run[place] for run in repeat.outputs)}
-        parts = {name for place in gathered for name in (run[place] for run in repeat.outputs)}
-        # Beside gradients that are returned, layers may hand on parts of one: each kind from all of them.
-        if {*collected, *gathered} & set(carried) or not returned <= set(order) or parts & set(order):
-            return None
-        collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
-    return collected, gathered

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,7 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
-from longhand.schedule.names.module_words import Alike, alike, short_words
+from longhand.schedule.names.module_words import alike, short_words
 from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
 from longhand.schedule.names.value_origins import (
     NOTHING_RENAMED,
@@ -71,6 +70,7 @@ class BufferWords:
         self.weights = weights or {}
         self._modules = modules or {}
         self.origins = ValueOrigins(graph, buffers, renamed)
+        self._modules_alike = alike(self.provenance(name).module for name in self.nodes)
         self._given = given or {}
         self.paths = graph.paths
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
@@ -129,17 +129,11 @@ class BufferWords:
         yield from plain
         module = self.module_of(buffer)
         if node is not None:
-            yield from short_words(
-                module[len(layer) :] if f"{module}.".startswith(layer) else module, plain, self._modules_alike
-            )
+            yield from short_words(module, plain, layer, self._modules_alike)
         yield from words_in_module(module, plain, layer)
         if is_of_all:
             yield from words_in_module(re.sub(r"\.\d+", "", self.module_of(buffer)), plain)
         yield from told
-
-    @functools.cached_property
-    def _modules_alike(self) -> Alike:
-        return alike(self.provenance(name).module for name in self.nodes)
 
     def module_of(self, buffer: str) -> str:
         """The module whose function names a value, of a call of another module too; else the one that makes it."""

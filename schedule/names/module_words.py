@@ -20,14 +20,16 @@ def alike(paths: Iterable[str]) -> Alike:
     return found
 
 
-def short_words(module: str, words: Iterable[str], among: Alike) -> Iterator[str]:
+def short_words(module: str, words: Iterable[str], layer: str, among: Alike) -> Iterator[str]:
     """The words with the module that makes the value, then also with the numbers that tell it from others like it.
 
     Args:
         module: Its path.
         words: Words for a value that is made there.
+        layer: The path of the layer in whose function they are used, with a dot behind it: it is left out.
         among: The graph's modules.
     """
+    module = module[len(layer) :] if layer and f"{module}.".startswith(layer) else module
     last = last_word(without_positions(module))
     if last is None:
         return
