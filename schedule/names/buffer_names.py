@@ -18,6 +18,7 @@ from longhand.schedule.names.value_origins import (
     RenamedLocals,
     ValueOrigins,
     comparison_word,
+    copied_words,
     has_result_word,
     is_call_of,
     last_word,
@@ -205,6 +206,7 @@ class BufferWords:
         yield from self._returned(node, origin)
         yield from words_of_module(origin)
         yield from self._of_stream(node)
+        yield from copied_words(self.origins, node)
         if phrase := self._phrase(node):
             yield phrase
         if local:
