@@ -124,14 +124,10 @@ class Block:
         return number_operand(literal)
 
     def _position(self, position: int) -> Text:
-        text = self.address(position).whole or "0"
+        address = self.address(position)
+        text = address.whole or "0"
         is_wide = self.plan.has_wide_index(axis for axis, _ in self.plan.addresses[position].axes)
-        precedence = (
-            Precedence.SUM
-            if " + " in text or " - " in text
-            else Precedence.PRODUCT if " * " in text else Precedence.ATOM
-        )
-        plain = Text(text, precedence)
+        plain = Text(text, address.precedence)
         if text.isdigit() or is_wide or is_narrow(self.plan, position):
             return plain
         return Text(f"{plain.within(Precedence.ATOM)}.to(tl.int64)")
@@ -161,7 +157,9 @@ class Block:
         if address in self.addresses:
             return f"{pointer} + {self.addresses[address]}"
         if address.base in self.bases:
-            address = dataclasses.replace(address, base=self.bases[address.base])
+            address = dataclasses.replace(
+                address, base=self.bases[address.base], base_precedence=Precedence.ATOM
+            )
         return " + ".join(part for part in (pointer, address.whole) if part).replace("+ -", "- ")
 
     def mask(self, position: int) -> str | None:
@@ -269,7 +267,7 @@ class Block:
             for p in named
             if is_plain_load(self.body, p) and (not reduces or self.space.sides(self.domains[p]) == whole)
         ]
-        found: list[Line] = [Line(StatementKind.LOAD, self._assignment(p)) for p in first]
+        found = [self._line(p) for p in first]
         done = set(first)
         for position in named:
             if is_plain_load(self.body, position) or position in done:
@@ -277,22 +275,17 @@ class Block:
             for load in self._loads_below(position, named):
                 if load not in done:
                     done.add(load)
-                    found.append(Line(StatementKind.LOAD, self._assignment(load)))
+                    found.append(self._line(load))
             done.add(position)
             found += self._mask_lines(position)
-            kind = StatementKind.LOAD if isinstance(self.body[position], Load) else StatementKind.COMPUTE
-            found.append(Line(kind, self._assignment(position)))
+            found.append(self._line(position))
         for position in stores:
             for load in self._loads_below(position, named):
                 if load not in done:
                     done.add(load)
-                    found.append(Line(StatementKind.LOAD, self._assignment(load)))
+                    found.append(self._line(load))
         # What only a later loop, or the end of this one, reads.
-        found += [
-            Line(StatementKind.LOAD, self._assignment(p))
-            for p in named
-            if is_plain_load(self.body, p) and p not in done
-        ]
+        found += [self._line(p) for p in named if is_plain_load(self.body, p) and p not in done]
         for position in stores:
             found += [*self._mask_lines(position), Line(StatementKind.STORE, self.store(position))]
         return found
@@ -312,7 +305,7 @@ class Block:
         verb = "reads" if isinstance(value, Load) else "writes"
         self._masks[position] = self.scope.name(("mask", position), f"{verb}_{word}")
         kind = StatementKind.LOAD if isinstance(value, Load) else StatementKind.COMPUTE
-        return [Line(kind, f"{self._masks[position]} = {mask}")]
+        return [Line(kind, f"{self._masks[position]} = {mask}", self._masks[position])]
 
     def _fits(self, position: int) -> bool:
         """Whether the statement of a load or store fits a line with its mask written out, or does not even without."""
@@ -321,6 +314,11 @@ class Block:
         self.asked, self.asked_by = asked, asked_by
         mask = self.mask(position) or ""
         return not _WIDEST < len(text) <= _WIDEST + len(mask)
+
+    def _line(self, position: int) -> Line:
+        """The statement that gives a value its name."""
+        kind = StatementKind.LOAD if isinstance(self.body[position], Load) else StatementKind.COMPUTE
+        return Line(kind, self._assignment(position), self.names.values[position])
 
     def _assignment(self, position: int) -> str:
         text = self.expression(position).text

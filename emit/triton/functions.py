@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
-import re
+import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from longhand.emit.text.expression import Precedence
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Flat, Line, Space, StatementKind, unflatten
@@ -26,8 +28,8 @@ class Axes:
         keys: The axes' keys, outermost first.
         index: The variable that walks the side: the axis's own, or one that flattens several.
         size: How many there are: the axis's own size argument, or a product's name.
-        size_lines: The line that computes the product, if it is one, in the host function.
-        split_lines: The lines that split the flattened variable into its axes.
+        size_lines: The (name, value) that computes the product, if it is one, in the host function.
+        split_lines: What splits the flattened variable into its axes, likewise.
         is_wide: Whether the index must be int64 before it is multiplied.
         is_long: Whether the size may pass 32 bits itself.
         kernel_lines: What `size_lines` are in a kernel, where whole numbers have 32 bits if they fit.
@@ -36,11 +38,11 @@ class Axes:
     keys: tuple[str, ...]
     index: str
     size: str
-    size_lines: tuple[str, ...] = ()
-    split_lines: tuple[str, ...] = ()
+    size_lines: tuple[tuple[str, str], ...] = ()
+    split_lines: tuple[tuple[str, str], ...] = ()
     is_wide: bool = False
     is_long: bool = False
-    kernel_lines: tuple[str, ...] = ()
+    kernel_lines: tuple[tuple[str, str], ...] = ()
 
     @property
     def flat(self) -> Flat:
@@ -79,18 +81,17 @@ def side_words(
         words = names.axes[keys[0]]
         end = axes[0].end
         until = words.size if end is None else names.scalars[end]
-        lines = (f"{until} = tl.cast({until}, tl.int64)",) if is_long and is_divided else ()
+        lines = ((until, f"tl.cast({until}, tl.int64)"),) if is_long and is_divided else ()
         return Axes(keys, words.index, until, is_wide=is_wide, is_long=is_long, kernel_lines=lines)
     if not keys:
         return Axes(keys, index, "1")
     index = scope.name(("index", keys), index, f"flat_{index}")
     size = scope.name(("size", keys), size, size.replace("n_", "n_flat_", 1))
     sizes = [names.axes[key].size for key in keys]
-    product = f"{size} = {' * '.join(sizes)}"
-    wide_product = f"{size} = {' * '.join([f'tl.cast({sizes[0]}, tl.int64)', *sizes[1:]])}"
-    splits = tuple(f"{axis} = {text}" for axis, text in unflatten(Flat(index, keys), names, is_long))
-    in_kernel = wide_product if is_long else product
-    return Axes(keys, index, size, (product,), splits, is_wide, is_long, (in_kernel,))
+    product = " * ".join(sizes)
+    in_kernel = " * ".join([f"tl.cast({sizes[0]}, tl.int64)", *sizes[1:]]) if is_long else product
+    splits = tuple(unflatten(Flat(index, keys), names, is_long))
+    return Axes(keys, index, size, ((size, product),), splits, is_wide, is_long, ((size, in_kernel),))
 
 
 class FunctionRole(enum.Enum):
@@ -148,50 +149,52 @@ class Body:
 
 def paragraphs(lines: Iterable[Line]) -> list[list[str]]:
     """Statements in paragraphs: one for each run of loads, computations or stores; short ones join their neighbour."""
-    groups: list[tuple[StatementKind, list[str]]] = []
+    groups: list[list[Line]] = []
     for line in lines:
-        if groups and groups[-1][0] is line.kind:
-            groups[-1][1].append(line.text)
+        if groups and groups[-1][-1].kind is line.kind:
+            groups[-1].append(line)
         else:
-            groups.append((line.kind, [line.text]))
-    joined: list[list[str]] = []
-    for kind, texts in groups:
-        if joined and _belongs_to(joined[-1], kind, texts):
-            joined[-1] += texts
+            groups.append([line])
+    joined: list[list[Line]] = []
+    for group in groups:
+        if joined and _belongs_to(joined[-1], group):
+            joined[-1] += group
         else:
-            joined.append(texts)
-    return joined
+            joined.append(list(group))
+    return [[line.text for line in paragraph] for paragraph in joined]
 
 
-def _belongs_to(before: Sequence[str], kind: StatementKind, texts: Sequence[str]) -> bool:
-    """Whether a run of statements goes on with the short paragraph before it."""
-    match kind:
+def _belongs_to(before: Sequence[Line], group: Sequence[Line]) -> bool:
+    """Whether statements of one kind go on with the short paragraph before them."""
+    match group[0].kind:
         case StatementKind.LOAD:  # under a condition that was just computed
-            return len(before) == 1 and mentions(texts[:1], before[0].partition(" = ")[0])
+            return len(before) == 1 and before[0].target in names_in(group[0].text)
         case StatementKind.COMPUTE:  # on the one value that was just loaded
-            is_one = len(texts) == 1 or len(before) == 1
-            return is_one and len(before) <= _SHORT and len(texts) <= _SHORT
+            is_one = len(group) == 1 or len(before) == 1
+            return is_one and len(before) <= _SHORT and len(group) <= _SHORT
         case StatementKind.STORE:
-            return len(texts) == 1 and len(before) <= _SHORT
+            return len(group) == 1 and len(before) <= _SHORT
 
 
-def share_addresses(draft: Block, block: Block) -> list[str]:
+def share_addresses(draft: Block, block: Block) -> list[tuple[str, str]]:
     """Names the address that several statements of `draft` use, and the bases that the others share.
 
     Returns:
-        The lines: ``at = row * n_cols + col``.
+        What to bind: (``at``, ``row * n_cols + col``).
     """
     scope = block.scope
     lines = []
     if draft.space.is_tile or not draft.space.rows.axes:
         alike = Counter(a.base for a in draft.asked)  # those that share their base get a name for that
-        repeated = [a for a, count in draft.asked.items() if count > 1 and " " in a.whole]
+        repeated = [
+            a for a, count in draft.asked.items() if count > 1 and a.precedence is not Precedence.ATOM
+        ]
         if repeated:
             address = max(repeated, key=lambda a: (draft.asked[a], -alike[a.base], a.whole))
-            whole = address.whole
             block.addresses[address] = scope.name("address", "at", "element")
-            lines.append(f"{block.addresses[address]} = {whole}")
-    bases = Counter(a.base for a in draft.asked if a not in block.addresses and a.rest and " " in a.base)
+            lines.append((block.addresses[address], address.whole))
+    others = [a for a in draft.asked if a not in block.addresses]
+    bases = Counter(a.base for a in others if a.rest and a.base_precedence is not Precedence.ATOM)
     shared = [
         base
         for base, count in bases.items()
@@ -201,14 +204,14 @@ def share_addresses(draft: Block, block: Block) -> list[str]:
         pointer = draft.asked_by[base]
         whose = (f"{pointer}_start", f"{pointer}_row_start", f"{pointer}_base")
         block.bases[base] = scope.name(("base", base), *("row_start",) * (len(shared) == 1), *whose)
-        lines.append(f"{block.bases[base]} = {base}")
-    long = [(count, a) for a, count in draft.asked.items() if a not in block.addresses and " * " in a.rest]
+        lines.append((block.bases[base], base))
+    long = [(draft.asked[a], a) for a in others if a.rest_multiplies]
     often = [a for count, a in long if count > 1 and count == max(count for count, _ in long)]
     if often and not block.addresses:
         address = often[0]
         base = block.bases.get(address.base, address.base)
         block.addresses[address] = scope.name("address", "at", "element")
-        lines.append(f"{block.addresses[address]} = {dataclasses.replace(address, base=base).whole}")
+        lines.append((block.addresses[address], dataclasses.replace(address, base=base).whole))
     return lines
 
 
@@ -220,24 +223,34 @@ def block_body(
     draft = Block(plan, names, scope, space)
     draft.lines(listed)
     block = Block(plan, names, scope, space)
-    shared = share_addresses(draft, block)
+    shared = [f"{name} = {value}" for name, value in share_addresses(draft, block)]
     return Body(paragraphs(block.lines(listed)), shared, block.functions), block
 
 
-def mentions(texts: Iterable[str], word: str) -> bool:
-    """Whether an identifier occurs."""
-    pattern = re.compile(rf"(?<![\w.]){re.escape(word)}\b")
-    return any(pattern.search(text) for text in texts)
+def names_in(*texts: str) -> frozenset[str]:
+    """The names that a piece of code reads and binds, as Python takes it: no attributes, no words of comments."""
+    return _names_in("\n".join(texts))
 
 
-def needed(lines: Sequence[str], texts: Iterable[str]) -> list[str]:
-    """Those ``name = value`` lines whose name the texts, or a needed line, mention."""
+@functools.lru_cache(maxsize=256)
+def _names_in(text: str) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name))
+
+
+def needed(lines: Sequence[tuple[str, str]], texts: Iterable[str]) -> list[str]:
+    """``name = value`` for those whose name the texts, or a value that is needed, read."""
     kept: list[str] = []
-    later = list(texts)
-    for line in reversed(lines):
-        if mentions([*later, *kept], line.split(" = ")[0]):
-            kept.insert(0, line)
+    wanted = names_in(*texts)
+    for name, value in reversed(lines):
+        if name in wanted:
+            kept.insert(0, f"{name} = {value}")
+            wanted |= names_in(value)
     return kept
+
+
+def masks_in(texts: Iterable[str]) -> frozenset[str]:
+    """The masks of sides that the statements name."""
+    return frozenset({"in_rows", "in_cols", "in_range"} & names_in(*texts))
 
 
 def paragraph_context(
@@ -251,7 +264,7 @@ def paragraph_context(
         "cols": cols if cols.keys else None,
         "batch": batch if batch is not None and batch.keys else None,
         "splits": [line for side in sides for line in needed(side.split_lines, texts)],
-        "masks": {name for name in ("in_rows", "in_cols", "in_range") if mentions(texts, name)},
+        "masks": masks_in(texts),
         "shared": body.shared,
         "paragraphs": body.paragraphs,
         "flat_grid": plan.widths.flat_grid,

@@ -25,7 +25,7 @@ from longhand.emit.triton.functions import (
     KernelText,
     constexpr_sizes,
     lists,
-    mentions,
+    names_in,
     needed,
     table_arguments,
     table_parameters,
@@ -124,8 +124,8 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         kernel=names.kernel,
         head=_head(names),
         is_large=plan.widths.large,
-        needs_torch=mentions([reference, host], "torch"),
-        needs_functional=mentions([reference], "F"),
+        needs_torch="torch" in names_in(reference, host),
+        needs_functional="F" in names_in(reference),
         runtime=_runtime_names(host, bodies, ordered),
         constants=(*text.constants, *_constant_lines(printed, scope)),
         tunables=plan.tunables,
@@ -148,15 +148,12 @@ def _printer(schedule: KernelSchedule) -> Callable[[KernelPlan, KernelNames, Fil
 
 def _runtime_names(host: str, bodies: list[str], device_functions: tuple[str, ...]) -> tuple[str, ...]:
     """What the file imports from the unit's runtime.py, in order."""
-    names = [name for name in ("ceil_div", "fast_launch") if name == "fast_launch" or mentions([host], name)]
+    of_host = {"ceil_div", "next_power_of_2", "tensor_table"} & names_in(host)
     # libdevice comes from there too: Triton's interpreter has none.
-    if mentions(bodies, "libdevice") or any(name.endswith("_float") for name in device_functions):
-        names.append("libdevice")
-    if mentions([host], "next_power_of_2"):
-        names.append("next_power_of_2")
-    if mentions([host], "tensor_table"):
-        names.append("tensor_table")
-    return tuple(names)
+    calls_libdevice = "libdevice" in names_in(*bodies) or any(
+        name.endswith("_float") for name in device_functions
+    )
+    return tuple(sorted({"fast_launch", *of_host, *["libdevice"] * calls_libdevice}))
 
 
 def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
@@ -212,7 +209,7 @@ def _host(
     return _with_sizes(lines, template.host({**functions[0].context, **calls}))
 
 
-def _with_sizes(lines: Sequence[str], text: str) -> str:
+def _with_sizes(lines: Sequence[tuple[str, str]], text: str) -> str:
     """The text below those lines, of products of sizes, that it needs."""
     text = text.strip("\n")
     return "\n".join([*needed(lines, [text]), text])
@@ -222,7 +219,7 @@ def _parameters(
     plan: KernelPlan, names: KernelNames, function: FunctionText, body: str
 ) -> tuple[KernelParameter, ...]:
     """Pointers, sizes and strides, scalars, constexprs: those that the body names."""
-    texts = [body]
+    named = names_in(body)
     found = [
         KernelParameter(pointer_word(names.lists[pointer.name]), _list_comment(pointer, plan, names))
         for pointer in lists(plan)
@@ -241,22 +238,22 @@ def _parameters(
             names.pointers[pointer.name],
         )
         for pointer in pointers
-        if not pointer.many and mentions(texts, pointer_word(names.pointers[pointer.name]))
+        if not pointer.many and pointer_word(names.pointers[pointer.name]) in named
     ]
     constant = constexpr_sizes(plan, names)
     for axis in plan.axes:
         size = names.axes[axis.name].size
-        if not plan.schedule.is_over_lists and mentions(texts, size):
+        if not plan.schedule.is_over_lists and size in named:
             found.append(KernelParameter(size, is_constant=size in constant))
-    if mentions(texts, "n_splits"):
+    if "n_splits" in named:
         found.append(KernelParameter("n_splits"))
     for argument in plan.ints:
-        if mentions(texts, names.ints[argument.name]):
+        if names.ints[argument.name] in named:
             found.append(KernelParameter(names.ints[argument.name]))
     # A float is a constant of the compiled kernel: float32 where it meets float32, and free.
     for scalar in sorted(plan.scalars, key=lambda scalar: scalar.dtype.is_floating_point):
         word = names.scalars[scalar.position]
-        if not mentions(texts, word):
+        if word not in named:
             continue
         found.append(KernelParameter(word, is_constant=scalar.dtype.is_floating_point))
     found += [KernelParameter(name, comment, is_constant=True) for name, comment in function.constants]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.triton.block import Block
-from longhand.emit.triton.functions import mentions, needed, paragraphs, share_addresses
+from longhand.emit.triton.functions import masks_in, needed, paragraphs, share_addresses
 from longhand.emit.triton.operators import combine_function, reduce_identity
 from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Line, Space, StatementKind
@@ -96,8 +96,8 @@ class LoopPrinter:
         lines = share_addresses(draft, block) if is_loop else []
         found = block.lines(listed)
         self.functions |= block.functions
-        named = [f"{name} = {base}" for base, name in self.bases.items()]
-        shared = [line for line in lines if line not in named]
+        named = [(name, base) for base, name in self.bases.items()]
+        shared = [f"{name} = {value}" for name, value in lines if (name, value) not in named]
         # Also those that an earlier loop has named: where rows are walked they change from one step to the next.
         return found, shared, needed(named, [*shared, *(line.text for line in found)]) if is_loop else []
 
@@ -114,7 +114,7 @@ class LoopPrinter:
         ]
         initial = [line for accumulator in accumulators for line in self._initial(accumulator)]
         texts = [line.text for line in body]
-        masks = frozenset(name for name in ("in_rows", "in_cols", "in_range") if mentions(texts, name))
+        masks = masks_in(texts)
         final = [line for accumulator in accumulators for line in self.final(accumulator)]
         after, _, _ = self.lines(one.then, is_loop=False)
         groups = paragraphs([*(Line(StatementKind.COMPUTE, line) for line in final), *after])

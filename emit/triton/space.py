@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
@@ -61,16 +61,44 @@ def unflatten(flat: Flat, names: KernelNames, is_long: bool = False) -> list[tup
 
 
 @dataclasses.dataclass(frozen=True)
+class Term:
+    """A part of a sum.
+
+    Attributes:
+        text: Without its sign.
+        is_minus: Whether it is taken off.
+        precedence: Of the text.
+        multiplies: Whether there is a product in it.
+    """
+
+    text: str
+    is_minus: bool
+    precedence: Precedence
+    multiplies: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class AddressText:
     """An address in two parts, either of which may be empty.
 
     Attributes:
         base: What the rows contribute: ``row * n_cols``.
         rest: What gathered values, the cols and the offset add: ``token * n_cols + col``.
+        base_precedence: Of the base.
+        rest_precedence: Of the rest.
+        rest_multiplies: Whether the rest has a product in it.
     """
 
     base: str
     rest: str
+    base_precedence: Precedence
+    rest_precedence: Precedence
+    rest_multiplies: bool
+
+    @classmethod
+    def of(cls, base: Sequence[Term], rest: Sequence[Term]) -> AddressText:
+        """Sums of terms."""
+        return cls(_sum(base), _sum(rest), _binds(base), _binds(rest), any(term.multiplies for term in rest))
 
     @property
     def whole(self) -> str:
@@ -78,6 +106,13 @@ class AddressText:
         if not self.base or not self.rest:
             return self.base or self.rest
         return self.base + (f" {self.rest}" if self.rest.startswith("- ") else f" + {self.rest}")
+
+    @property
+    def precedence(self) -> Precedence:
+        """Of the whole."""
+        if self.base and self.rest:
+            return Precedence.SUM
+        return self.base_precedence if self.base else self.rest_precedence
 
 
 def address_text(
@@ -108,8 +143,8 @@ def address_text(
         for axis, words in names.axes.items()
     }
     if len(flats) > 2 and not address.values and not offset and all(len(f.axes) == 1 for f in flats):
-        return AddressText("", _sum(_nested(remaining, names, index_of)))  # a tile of a batch: one nested sum
-    base: list[str] = []
+        return AddressText.of((), _nested(remaining, names, index_of))  # a tile of a batch: one nested sum
+    base: list[Term] = []
     rest = [_scaled(value_text(position), product, names) for position, product in address.values]
     for flat in flats:
         terms = base if flat == rows else rest
@@ -122,20 +157,26 @@ def address_text(
             terms += _nested(steps, names, index_of)
     rest += _nested(remaining, names, index_of)
     rest += [_scaled(None, product, names) for product in offset]
-    return AddressText(_sum(base), _sum(rest))
+    return AddressText.of(base, rest)
 
 
-def _sum(terms: list[str]) -> str:
-    """Terms added up; those that begin with a minus come last."""
-    plus = [term for term in terms if not term.startswith("-")]
-    minus = [f"- {term.removeprefix('-')}" for term in terms if term.startswith("-")]
-    text = " + ".join(plus)
-    for term in minus:
-        text = f"{text} {term}" if text else f"-{term.removeprefix('- ')}"
+def _sum(terms: Sequence[Term]) -> str:
+    """Terms added up; those that are taken off come last."""
+    text = " + ".join(term.text for term in terms if not term.is_minus)
+    for term in terms:
+        if term.is_minus:
+            text = f"{text} - {term.text}" if text else f"-{term.text}"
     return text
 
 
-def _scaled(index: Text | None, product: Product, names: KernelNames) -> str:
+def _binds(terms: Sequence[Term]) -> Precedence:
+    """How closely a sum binds."""
+    if len(terms) > 1:
+        return Precedence.SUM
+    return terms[0].precedence if terms else Precedence.ATOM
+
+
+def _scaled(index: Text | None, product: Product, names: KernelNames) -> Term:
     """index * product, with the sign of its number in front."""
     number = math.prod(factor for factor in product if isinstance(factor, int))
     factors = [factor_text(factor, names) for factor in product if not isinstance(factor, int)]
@@ -143,10 +184,12 @@ def _scaled(index: Text | None, product: Product, names: KernelNames) -> str:
         factors.append(str(abs(number)))
     if index is not None:
         factors.insert(0, index.within(Precedence.PRODUCT if factors or number < 0 else Precedence.SUM))
-    return ("-" if number < 0 else "") + " * ".join(factors)
+    alone = index.precedence if index is not None else Precedence.ATOM
+    precedence = Precedence.PRODUCT if len(factors) > 1 else alone
+    return Term(" * ".join(factors), number < 0, precedence, precedence is Precedence.PRODUCT)
 
 
-def _nested(steps: Mapping[str, Product], names: KernelNames, index_of: Mapping[str, Text]) -> list[str]:
+def _nested(steps: Mapping[str, Product], names: KernelNames, index_of: Mapping[str, Text]) -> list[Term]:
     """Terms for axes; those that lie one inside the other are nested: ``(batch * n_seqs + seq) * stride``."""
     terms = []
     remaining = dict(steps)
@@ -171,7 +214,8 @@ def _nested(steps: Mapping[str, Product], names: KernelNames, index_of: Mapping[
             size = names.axes[axis].size
             text = f"{index.within(Precedence.PRODUCT)} * {size} + {index_of[axis].text}"
             index = Text(text, Precedence.SUM)
-        terms.append(_scaled(index, innermost, names))
+        term = _scaled(index, innermost, names)
+        terms.append(dataclasses.replace(term, multiplies=term.multiplies or len(chain) > 1))
     return terms
 
 
@@ -203,10 +247,17 @@ class StatementKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One statement."""
+    """One statement.
+
+    Attributes:
+        kind: What it does.
+        text: The whole.
+        target: The variable that it binds; empty where it binds none, or another than values and masks have.
+    """
 
     kind: StatementKind
     text: str
+    target: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
