@@ -18,17 +18,20 @@ from longhand.capture.bytecode.entry.call_effects import mutates
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.classes import ClassFacts
 from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
+from longhand.capture.bytecode.values.known_tensors import KnownTensors
 from longhand.capture.bytecode.values.sources import Source, is_default
 from longhand.capture.bytecode.values.tracked import (
     Const,
     Dict,
     Func,
+    New,
     Obj,
     Seq,
     SetOf,
     Sym,
     Tensor,
     Value,
+    WeakReference,
 )
 from longhand.capture.bytecode.values.wrapping import Wrapping
 
@@ -73,6 +76,9 @@ class Trace(Wrapping):
         self.codes: dict[types.FunctionType, types.CodeType] = {}
         self.autocast = torch_private.autocast_settings()
         self.attributes: dict[Value, dict[str, Value]] = {}
+        self.values = KnownTensors()
+        self.array_tensors: dict[Obj, Value] = {}  # what torch.from_numpy gave
+        self.references: dict[New, WeakReference] = {}
         self.globals_written: dict[int, tuple[dict[str, Any], dict[str, Value]]] = {}
         self.generators: list[Any] = []
         self.stack: list[Any] = []
@@ -91,8 +97,8 @@ class Trace(Wrapping):
         self.may_raise = (
             ""  # a call that may raise where the user's code handles it, or a check that may fail
         )
-        self.delays_texts = True  # whether a text of a tensor is made where something reads it
-        self.has_texts = False
+        self.may_delay = True  # texts of tensors and classes are made where something reads them
+        self.has_delayed = False
         self.assumes = False  # whether what a check of values finds is looked at after the graph
         self.assumed: list[tuple[Tensor, bool]] = []
         self.inner: dict[fx.Node, str] = {}  # what must not leave the graph, and why
@@ -205,6 +211,15 @@ class Trace(Wrapping):
         if not (is_default(source) and type(value) in CONSTANT_TYPES):  # as fixed as its function's code
             self.refuse_deferred(value, source.name)
         return super().wrap(value, source)
+
+    def wrap_fixed(self, value: Any, source: Source) -> Value:
+        """The tracked value of what is the same whenever it is read."""
+        return super().wrap(value, source)
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether eager runs later what is interpreted now."""
+        return self._deferred is not None
 
     def refuse_deferred(self, value: Any, name: str) -> None:
         """Raises where code that runs later reads anything but a function, class, module or dtype."""

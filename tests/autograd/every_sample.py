@@ -4,8 +4,9 @@ Each is generated and compiled: in inference and, where there are gradients, in 
 compared. ``python -m tests.autograd.every_sample -j 16 --book build/samples.jsonl`` goes on where the book ends, and
 can be ended at any moment; ``--budget 480`` ends it after eight minutes, with the summary of the book. Ops and dtypes
 come in an order drawn by ``--seed``, so that any part of them is a fair sample; ``--most 2`` draws two samples of each;
-``--share 2/8`` takes the second of eight parts; ``--only "generate training"`` takes one door and step; ``--table``
-only prints what the book tells.
+``--share 2/8`` takes the second of eight parts; ``--only "generate training"`` takes one door and step; ``--plain``
+leaves black and clang-format out, which are a sixth of the time and change no value; ``--table`` only prints what the
+book tells. What eager itself refuses, or has nothing to differentiate in, is no case that counts.
 """
 
 from __future__ import annotations
@@ -31,19 +32,47 @@ from typing import Any
 import torch
 
 import longhand
+from longhand.emit.unit import files
 from tests.autograd import refusals
 from tests.autograd.op_programs import Program, every_program, op_names
 from tests.autograd.op_sweep import BAD, Case, Door, Outcome, outcome
 
-LIMIT = 240.0  # seconds for one sample
+LIMIT = 240.0  # seconds for one sample; `--limit` sets another
 DTYPES = (
     *("float32", "bfloat16", "float64", "int64", "bool", "float16", "complex64"),
     *("int32", "uint8", "int8", "int16", "complex128"),
 )
-GOOD = (Outcome.RIGHT, Outcome.NEAR, Outcome.EAGER, Outcome.RAISES, Outcome.MORE)
+GOOD = (Outcome.RIGHT, Outcome.NEAR, Outcome.EAGER, Outcome.MORE)
+NO_CASE = (Outcome.RAISES, Outcome.NOTHING)  # there is nothing to be right in
 
 Job = tuple[str, str]  # an op and a dtype
 Key = tuple[str, str, int, str, bool]  # with the sample's number, the door, and whether it trains
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is drawn, and how it is run.
+
+    Attributes:
+        most: Samples of an op in a dtype.
+        seed: Draws them.
+        only: A door and step, or all.
+        plain: Generated text stays as it is printed.
+        limit: Seconds for a sample.
+        kernels: Where built C++ is kept, for all processes together.
+    """
+
+    most: int | None
+    seed: int
+    only: str = ""
+    plain: bool = False
+    limit: float = LIMIT
+    kernels: str = ""
+
+    @property
+    def drawn(self) -> list[Any]:
+        """What says which samples there are."""
+        return [self.most, self.seed, *([self.only] if self.only else [])]
 
 
 class Book:
@@ -52,13 +81,16 @@ class Book:
     Attributes:
         rows: By op, dtype, sample, door and training.
         finished: Ops and dtypes with nothing left.
+        runs: What it was found with: a line for each run that went into it.
     """
 
-    def __init__(self, path: Path, most: int | None, seed: int, only: str = "") -> None:
+    def __init__(self, path: Path, drawn: list[Any]) -> None:
         self.path = path
-        self._drawn = _drawn(most, seed, only)
+        self._drawn = drawn
         self.rows: dict[Key, dict[str, Any]] = {}
         self.finished: set[Job] = set()
+        self.runs: list[dict[str, Any]] = []
+        self._known: dict[Job, list[tuple[int, str, bool]]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         for line in path.read_text().splitlines() if path.exists() else ():
             try:
@@ -72,13 +104,36 @@ class Book:
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
+    def begin(self, pairs: int) -> None:
+        """Says what the rows that follow were found with."""
+        run = {
+            "date": time.strftime("%Y-%m-%d"),
+            "torch": torch.__version__,
+            "python": sys.version.split()[0],
+            "pairs": pairs,
+            "drawn": self._drawn,
+        }
+        self.runs.append(run)
+        with self.path.open("a") as file:
+            file.write(json.dumps({"run": run}) + "\n")
+
     def known(self, job: Job) -> list[tuple[int, str, bool]]:
         """The samples, doors and steps of a job that there are rows of."""
-        return [key[2:] for key in self.rows if key[:2] == job]
+        return self._known.get(job, [])
+
+    def forget(self, key: Key) -> None:
+        """As if there were no such row."""
+        del self.rows[key]
+        self._known[key[:2]] = [at for at in self._known[key[:2]] if at != key[2:]]
 
     def _take(self, row: dict[str, Any]) -> None:
+        if "run" in row:
+            self.runs.append(row["run"])
+            return
         if "finished" not in row:
-            self.rows[row["op"], row["dtype"], row["sample"], row["door"], row["train"]] = row
+            at = (row["sample"], row["door"], row["train"])
+            self.rows[row["op"], row["dtype"], *at] = row
+            self._known.setdefault((row["op"], row["dtype"]), []).append(at)
         elif "drawn" in row and row["drawn"] in (
             self._drawn,
             [None, *self._drawn[1:]],
@@ -87,18 +142,15 @@ class Book:
             self.finished.add((row["op"], row["dtype"]))
 
 
-def _drawn(most: int | None, seed: int, only: str) -> list[Any]:
-    return [most, seed, *([only] if only else [])]
-
-
-def work(
-    connection: multiprocessing.connection.Connection, most: int | None, seed: int, only: str = ""
-) -> None:
+def work(connection: multiprocessing.connection.Connection, settings: Settings) -> None:
     """A process of its own: takes jobs with what is known of them, and answers with rows."""
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
+    if settings.plain:
+        files.format_files = dict
     with tempfile.TemporaryDirectory() as cache, open(os.devnull, "w") as nothing:
-        os.environ["XDG_CACHE_HOME"] = os.environ["LONGHAND_CACHE_DIR"] = cache
+        os.environ["LONGHAND_CACHE_DIR"] = cache
+        os.environ["XDG_CACHE_HOME"] = settings.kernels or cache
         os.dup2(nothing.fileno(), 1)
         os.dup2(nothing.fileno(), 2)
         while (given := connection.recv()) is not None:
@@ -109,13 +161,14 @@ def work(
                 made = []
                 words = f"no samples: {type(error).__name__}: {error}"[:500]
                 connection.send(_row(name, dtype, -1, Door.COMPILE, False, Outcome.RAISES, words))
-            if most is not None and len(made) > most:
-                made = random.Random(f"{seed} {name} {dtype}").sample(made, most)
+            if settings.most is not None and len(made) > settings.most:
+                made = random.Random(f"{settings.seed} {name} {dtype}").sample(made, settings.most)
             for case in (case for program in made for case in _cases(program)):
                 at = (case.program.number, case.door.name, case.train)
-                if at in known or only not in ("", _step(case.door, case.train)):
+                if at in known or settings.only not in ("", _step(case.door, case.train)):
                     continue
                 connection.send(at)
+                started = time.monotonic()
                 torch.compiler.reset()
                 longhand.reset()
                 try:
@@ -123,10 +176,9 @@ def work(
                 except Exception as error:
                     kind, words = Outcome.CRASH, f"sweep: {type(error).__name__}: {error}"
                 row = _row(name, dtype, case.program.number, case.door, case.train, kind, words)
+                row["seconds"] = round(time.monotonic() - started, 2)
                 connection.send(row | ({"text": case.program.text} if kind in BAD else {}))
-            connection.send(
-                {"op": name, "dtype": dtype, "finished": len(made), "drawn": _drawn(most, seed, only)}
-            )
+            connection.send({"op": name, "dtype": dtype, "finished": len(made), "drawn": settings.drawn})
 
 
 def _step(door: Door, train: bool) -> str:
@@ -159,11 +211,11 @@ class Worker:
     since: float = 0.0
 
     @classmethod
-    def start(cls, most: int | None, seed: int, only: str = "") -> Worker:
+    def start(cls, settings: Settings) -> Worker:
         """An idle one."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(theirs, most, seed, only), daemon=True)
+        process = context.Process(target=work, args=(theirs, settings), daemon=True)
         process.start()
         theirs.close()
         return cls(process, ours, since=time.monotonic())
@@ -173,7 +225,7 @@ class Worker:
         self.job, self.at, self.since = job, None, time.monotonic()
         self.ours.send((job, known))
 
-    def answers(self, book: Book) -> bool:
+    def answers(self, book: Book, limit: float) -> bool:
         """Takes what it says; False if it died, or says nothing for too long: that is a row, too."""
         words = "the process died"
         try:
@@ -190,10 +242,10 @@ class Worker:
                     print(f"{said['outcome']}: {where}: {said['words'][:300]}", flush=True)
                 if "finished" in said:
                     self.job = None
-            if time.monotonic() < self.since + LIMIT and self.process.is_alive():
+            if time.monotonic() < self.since + limit and self.process.is_alive():
                 return True
             if self.process.is_alive():
-                words = f"no answer within {LIMIT:.0f} seconds"
+                words = f"no answer within {limit:.0f} seconds"
         except EOFError:
             pass
         self.process.kill()
@@ -210,23 +262,21 @@ def sweep(
     book: Book,
     *,
     n_processes: int,
-    most: int | None,
-    seed: int,
+    settings: Settings,
     deadline: float,
-    only: str = "",
 ) -> int:
     """Does the jobs until the deadline; how many are left."""
     left = [job for job in reversed(jobs) if job not in book.finished]
-    workers = [Worker.start(most, seed, only) for _ in range(min(n_processes, len(left)))]
+    workers = [Worker.start(settings) for _ in range(min(n_processes, len(left)))]
     tries: collections.Counter[Job] = collections.Counter()
     try:
         while time.monotonic() < deadline and (left or any(worker.job for worker in workers)):
             for place, worker in enumerate(workers):
-                if not worker.answers(book):
+                if not worker.answers(book, settings.limit):
                     tries[worker.job or ("", "")] += 1
                     if worker.job is not None and worker.at is not None and tries[worker.job] < 50:
                         left.append(worker.job)  # the other samples
-                    worker = workers[place] = Worker.start(most, seed, only)
+                    worker = workers[place] = Worker.start(settings)
                 if worker.job is None and left:
                     job = left.pop()
                     worker.give(job, book.known(job))
@@ -247,12 +297,11 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
         mode = [row for row in found if row["door"] == door.name and row["train"] is train]
         step = "training" if train else "inference"
         for dtype in ("all", *DTYPES):
-            own = [row for row in mode if dtype in ("all", row["dtype"])]
-            counts = collections.Counter(row["outcome"] for row in own)
-            if own:
-                good = sum(counts[kind.name] for kind in GOOD) / len(own)
+            counts = collections.Counter(row["outcome"] for row in mode if dtype in ("all", row["dtype"]))
+            if n_cases := counts.total() - sum(counts[kind.name] for kind in NO_CASE):
+                good = sum(counts[kind.name] for kind in GOOD) / n_cases
                 numbers = " | ".join(str(counts[kind.name]) for kind in Outcome)
-                lines.append(f"| {door.value} | {step} | {dtype} | {len(own)} | {good:.2%} | {numbers} |")
+                lines.append(f"| {door.value} | {step} | {dtype} | {n_cases} | {good:.2%} | {numbers} |")
     for kind in (Outcome.REFUSED, Outcome.EAGER, Outcome.WRONG, Outcome.CRASH):
         reasons: dict[str, collections.Counter[str]] = {}
         for row in found:
@@ -277,10 +326,11 @@ def brief(rows: Iterable[dict[str, Any]]) -> str:
         own = [row for row in found if row["door"] == door.name and row["train"] is train]
         counts = collections.Counter(row["outcome"] for row in own if row["sample"] >= 0)
         n_right = sum(counts[kind.name] for kind in GOOD)
+        n_cases = counts.total() - sum(counts[kind.name] for kind in NO_CASE)
         bad = ", ".join(f"{counts[kind.name]} {kind.name.lower()}" for kind in (Outcome.REFUSED, *BAD))
-        share = f" ({n_right / counts.total():.2%})" if counts else ""
+        share = f" ({n_right / n_cases:.2%})" if n_cases else ""
         lines.append(
-            f"{_step(door, train)}: {counts.total()} cases, {n_right} right{share}"
+            f"{_step(door, train)}: {n_cases} cases, {n_right} right{share}"
             f" ({counts['EAGER']} of them in eager), {bad}"
         )
     return "\n".join(lines)
@@ -307,6 +357,8 @@ def main() -> int:
     parser.add_argument("--most", type=int, help="samples of an op in a dtype")
     steps = [_step(door, train) for door in Door for train in (True, False)]
     parser.add_argument("--only", choices=steps, default="", help="one door and step")
+    parser.add_argument("--plain", action="store_true", help="without black and clang-format")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for one sample")
     parser.add_argument("--book", type=Path, default=Path("build/samples.jsonl"))
     parser.add_argument("--again", action="store_true", help="what was wrong or crashed once more")
     parser.add_argument("--table", action="store_true", help="only what the book tells")
@@ -315,11 +367,13 @@ def main() -> int:
     )
     options = parser.parse_args()
     deadline = time.monotonic() + options.budget
-    book = Book(options.book, options.most, options.seed, options.only)
+    settings = Settings(options.most, options.seed, options.only, options.plain, options.limit)
+    book = Book(options.book, settings.drawn)
     if options.again:
         bad = {key for key, row in book.rows.items() if row["outcome"] in {kind.name for kind in BAD}}
         book.finished -= {key[:2] for key in bad}
-        book.rows = {key: row for key, row in book.rows.items() if key not in bad}
+        for key in bad:
+            book.forget(key)
     if not options.table:
         first, step = map(int, options.share.split("/"))
         wanted = options.dtypes.split(",")
@@ -328,15 +382,15 @@ def main() -> int:
             for op, dtype in all_jobs(options.seed)
             if dtype in wanted and op in (options.ops or [op])
         ]
-        left = sweep(
-            jobs[first - 1 :: step],
-            book,
-            n_processes=options.j,
-            most=options.most,
-            seed=options.seed,
-            deadline=deadline,
-            only=options.only,
-        )
+        book.begin(len(jobs))
+        with tempfile.TemporaryDirectory() as kernels:
+            left = sweep(
+                jobs[first - 1 :: step],
+                book,
+                n_processes=options.j,
+                settings=dataclasses.replace(settings, kernels=kernels),
+                deadline=deadline,
+            )
         print(
             f"{left} ops left of {len(jobs[first - 1 :: step])}, each in one dtype"
             if left
@@ -344,7 +398,7 @@ def main() -> int:
         )
     print(table(book.rows.values()))
     if options.refusals:
-        refusals.write(book.rows.values(), options.refusals)
+        refusals.write(book.rows.values(), book.runs, options.refusals)
     print(f"\n{brief(book.rows.values())}")
     return int(any(row["outcome"] in {kind.name for kind in BAD} for row in book.rows.values()))
 

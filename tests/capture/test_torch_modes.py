@@ -83,6 +83,11 @@ def test_what_vmap_is_made_of():
     (begin, end), (wrap, unwrap) = torch_transforms.vmap_levels(), torch_transforms.vmap_wrappers()
     called = {value for name, value in vars(predispatch).items() if name.endswith("_impl")}
     assert {begin, end, wrap, unwrap} <= called
+    assert torch_transforms.are_transforms_active() is False
+    assert torch.vmap(lambda x: x + torch_transforms.are_transforms_active())(torch.zeros(2)).tolist() == [
+        1,
+        1,
+    ]
     assert torch_transforms.load_vmap_rules is predispatch.lazy_load_decompositions
     assert torch_transforms.opens_transform(torch.fx.Graph().call_function(begin, (2, "error")))
     torch_transforms.load_vmap_rules()

@@ -16,6 +16,7 @@ import torch
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls import (
     asserted,
+    class_definitions,
     construction,
     functions,
     legacy_tensors,
@@ -31,7 +32,7 @@ from longhand.capture.bytecode.calls.contexts import ForwardContext
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 from longhand.capture.bytecode.calls.messages import call_logger
 from longhand.capture.bytecode.calls.rules import Rule
-from longhand.capture.bytecode.calls.tensors import torch_call
+from longhand.capture.bytecode.calls.tensors import takes_code, torch_call
 from longhand.capture.bytecode.containers import copies, dicts, iterators, methods, sets
 from longhand.capture.bytecode.containers.items import SequentialSlice
 from longhand.capture.bytecode.entry.breaks import NeedsData, Raised, Unsupported
@@ -44,6 +45,7 @@ from longhand.capture.bytecode.values.constants import describe, fold_call, from
 from longhand.capture.bytecode.values.operators import is_python, kind_of
 from longhand.capture.bytecode.values.sources import attribute
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     BoundMethod,
     Cell,
@@ -73,6 +75,7 @@ _RULES: dict[Any, Rule] = {
     **copies.RULES,
     **torch_rules.RULES,
     **asserted.RULES,
+    **class_definitions.RULES,
     **legacy_tensors.RULES,
     **library.RULES,
     **module_rules.RULES,
@@ -127,19 +130,26 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
     raise Unsupported(f"a {describe(function)} is called")
 
 
-def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _rule_of(function: Any) -> Rule | None:
     try:
-        rule = _RULES.get(function)
+        return _RULES.get(function)
     except TypeError:
-        rule = None
-    if rule is not None:
+        return None
+
+
+def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if (rule := _rule_of(function)) is not None:
         return rule(trace, args, kwargs)
     if is_torch_leaf(function):
+        if takes_code(trace, function, args, kwargs):
+            return _call_function(trace, trace.function(function, None), args, kwargs)
         return torch_call(trace, function, args, kwargs)
     if isinstance(function, type):
         return construction.construct(trace, function, args, kwargs)
     if functions.is_pure(function):
         return fold_call(trace, function, args, kwargs)
+    if library.is_numpy_function(function):
+        return library.call_numpy(trace, function, args, kwargs)
     if isinstance(function, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
         return methods.call_method(trace, Bound(args[0], function.__name__), args[1:], kwargs)
     owner = getattr(function, "__self__", None)
@@ -205,13 +215,9 @@ def _call_module(trace: Trace, module: Obj, args: list[Value], kwargs: dict[str,
 def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict[str, Value]) -> Value:
     real = function.real
     if real is not None:
-        try:
-            rule = _RULES.get(real)
-        except TypeError:
-            rule = None
-        if rule is not None:
+        if (rule := _rule_of(real)) is not None:
             return rule(trace, args, kwargs)
-        if is_torch_leaf(real):
+        if is_torch_leaf(real) and not takes_code(trace, real, args, kwargs):
             return torch_call(trace, real, args, kwargs)
         module = real.__module__ or ""
         if torch_private.is_autograd_apply(real):
@@ -235,6 +241,8 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
             return call_logger(trace, real, args)
         if functions.is_pure(real):
             return fold_call(trace, real, args, kwargs)
+        if library.is_numpy_function(real):
+            return library.call_numpy(trace, real, args, kwargs)
     flags = function.code.co_flags
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported("a coroutine function is called")
@@ -333,8 +341,8 @@ def iterate(trace: Trace, value: Value) -> Value:
         return dicts.iterate(trace, value)
     if isinstance(value, SetOf):
         return Iter(iter(sets.set_items(trace, value)), is_fixed=True)
-    if isinstance(value, IntRange):
-        return Iter(map(Const, iter(value.value)), is_fixed=True)
+    if isinstance(value, IntRange | Array):
+        return Iter(map(from_python, iter(value.value)), is_fixed=True)
     if isinstance(value, Const) and isinstance(value.value, str | bytes | type | types.MappingProxyType):
         return Iter(iter([from_python(part) for part in value.value]), is_fixed=True)  # type: ignore[union-attr]
     if isinstance(value, Tensor):

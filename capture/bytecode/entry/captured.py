@@ -15,12 +15,14 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
+    NothingLeft,
     Raised,
     SkipFrame,
     Unsupported,
 )
 from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
 from longhand.capture.bytecode.entry.held_paths import same_objects
+from longhand.capture.bytecode.entry.leftovers import may_have_tensor
 from longhand.capture.bytecode.entry.loops import loop_around, loop_code
 from longhand.capture.bytecode.entry.outcome import OutcomeWriter, is_null
 from longhand.capture.bytecode.entry.recompiles import failure_told
@@ -104,13 +106,13 @@ class Ways:
         sizes: Which sizes are symbolic.
         break_at: The number of the step that is left to CPython; None at first.
         takes_loops: Whether that step is all that is left of the loop in which it lies.
-        delays_texts: Whether a text that names a tensor's values is made where something reads it.
+        may_delay: Whether a text that names a tensor's values, and a class, is made where something reads it.
     """
 
     sizes: DynamicSizes
     break_at: int | None = None
     takes_loops: bool = False
-    delays_texts: bool = True
+    may_delay: bool = True
 
 
 class Attempt:
@@ -129,7 +131,7 @@ class Attempt:
         self.state = torch_private.global_state()
         self.function, self.code, self.names, self.args = function, code, names, args
         self.trace = Trace(ways.sizes)
-        self.trace.delays_texts = ways.delays_texts
+        self.trace.may_delay = ways.may_delay
         self.interpreter = Interpreter(self.trace, ways.break_at)
         self.frame = self._frame()
         self.has_raised = False
@@ -231,17 +233,23 @@ class Attempt:
         if first is not None and first not in given:
             raise SkipFrame("a method deletes its instance")
         names = tuple(sorted(name for name in given if name in live or name == first))
+        values = given | {f"stack{depth}_": value for depth, value in enumerate(stack)}
+        alive = [*(given[name] for name in given if name in live), *stack, *frame.cells.values()]
+        if is_continuation(self.code) and not self._n_ops() and not may_have_tensor(alive):
+            raise NothingLeft
         position = ResumePoint(code, index, tuple(is_null(value) for value in stack), names)
         loop = loop_around(position, self.code, frame.loops)
         step = loop_code(position, loop) if loop and self.ways.takes_loops else step_code(position)
         frame_hook().mark(step, frame_hook().SKIP)
-        values = given | {f"stack{depth}_": value for depth, value in enumerate(stack)}
         arguments = [outcome.expression(values[name]) for name in parameters(position)]
         closure = [outcome.expression(frame.cells[name]) for name in code.co_freevars]
         cells = f"({', '.join(closure)},)" if closure else "None"
         function = f"{outcome.constant(types.FunctionType)}({outcome.constant(step)}, f.__globals__, f.__name__, None"
         parts = "".join(f"{part}, " for part in arguments)
         return f"[({parts}), {function}, {cells})]", LEAVE
+
+    def _n_ops(self) -> int:
+        return sum(node.op.startswith("call") for node in self.trace.graph.nodes)
 
     def _entry(
         self,
@@ -252,7 +260,7 @@ class Attempt:
         records: tuple[BreakRecord, ...],
     ) -> Captured:
         trace = self.trace
-        n_ops = sum(node.op.startswith("call") for node in trace.graph.nodes)
+        n_ops = self._n_ops()
         if not n_ops and not records:
             return Captured(None)
         namespace: dict[str, Any] = {}

@@ -14,9 +14,11 @@ from longhand.capture.bytecode.values.sources import Source
 
 __all__ = [
     "NULL",
+    "Array",
     "Bound",
     "BoundMethod",
     "Cell",
+    "ClassDefinition",
     "Const",
     "Dict",
     "DictView",
@@ -38,6 +40,7 @@ __all__ = [
     "TextPart",
     "UnreadText",
     "Value",
+    "WeakReference",
     "kind_word",
 ]
 
@@ -71,6 +74,13 @@ class Lazy(Value):
 @dataclasses.dataclass(eq=False)
 class Const(Value):
     """A known immutable value, or a function, class or module that is known by identity."""
+
+    value: Any
+
+
+@dataclasses.dataclass(eq=False)
+class Array(Value):
+    """An array of numpy's that the captured code made of known numbers; `value` cannot be written to."""
 
     value: Any
 
@@ -277,6 +287,15 @@ class Func(Value):
 
 
 @dataclasses.dataclass(eq=False)
+class ClassDefinition(Value):
+    """A class that the captured code defines, and that nobody has looked into."""
+
+    body: Func
+    name: str
+    bases: list[Value]
+
+
+@dataclasses.dataclass(eq=False)
 class BoundMethod(Value):
     """A function bound to an object."""
 
@@ -299,6 +318,11 @@ class PartialCall(Value):
     function: Value
     args: list[Value]
     keywords: dict[str, Value]
+
+
+@dataclasses.dataclass(eq=False)
+class WeakReference(PartialCall):
+    """weakref.ref of an object that the captured code made: called, it gives the one of its `args`."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -335,10 +359,12 @@ class Iter(Value):
 
 _WORDS: dict[type[Value], str] = {
     BoundMethod: "method",
+    ClassDefinition: "class of this call",
     DictView: "view",
     IntRange: "range",
     PartialCall: "partial",
     UnreadText: "text",
+    WeakReference: "weak reference",
 }
 
 
