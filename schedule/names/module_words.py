@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from longhand.schedule.names.value_origins import last_word, without_positions
 from longhand.schedule.names.words import identifier, singular
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
@@ -30,9 +29,10 @@ def short_words(module: str, words: Iterable[str], layer: str, among: Alike) -> 
         among: The graph's modules.
     """
     module = module[len(layer) :] if layer and f"{module}.".startswith(layer) else module
-    last = last_word(without_positions(module))
-    if last is None:
+    named = [part for part in module.split(".") if not part.isdigit() and part != "self"]
+    if not named or not named[-1]:
         return
+    last = identifier(named[-1])
     numbers = list(_telling_numbers(module, among))
     for before in ([], numbers) if numbers else ([],):
         for word in words:
