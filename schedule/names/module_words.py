@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from longhand.schedule.names.value_origins import last_word, without_positions
 from longhand.schedule.names.words import identifier, singular
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
@@ -30,24 +29,28 @@ def short_words(module: str, words: Iterable[str], layer: str, among: Alike) -> 
         among: The graph's modules.
     """
     module = module[len(layer) :] if layer and f"{module}.".startswith(layer) else module
-    last = last_word(without_positions(module))
-    if last is None:
+    named = [part for part in module.split(".") if not part.isdigit() and part != "self"]
+    if not named or not named[-1]:
         return
+    last = identifier(named[-1])
     numbers = list(_telling_numbers(module, among))
     for before in ([], numbers) if numbers else ([],):
         for word in words:
             plain = word.removeprefix("d_")
             rest = [] if plain == last else [plain.removeprefix(f"{last}_")]
-            ends_with_it = bool(before) and re.sub(r"_\d+$", "", before[-1]) == singular(last)
+            ends_with_it = bool(before) and re.sub(r"(_\d+)+$", "", before[-1]) == singular(last)
             parts = [*before, *([] if ends_with_it else [last]), *rest]
             yield f"{word[: len(word) - len(plain)]}{identifier('_'.join(parts))}"
 
 
 def _telling_numbers(module: str, among: Alike) -> Iterator[str]:
-    """``stage_1``, ``layer_0``: which of its list, where others like it are elsewhere in that list."""
+    """``stage_1``, ``layer_0``, ``conv_1_0``: which of its list, where others like it are elsewhere in that list."""
     parts = module.split(".")
     others = among.get(_NUMBER.sub("*", module), ())
+    numbers: dict[str, list[str]] = {}
     for place, part in enumerate(parts):
         if part.isdigit() and len({other[place] for other in others}) > 1:
-            of = next((word for word in reversed(parts[:place]) if not word.isdigit()), "")
-            yield f"{singular(of)}_{part}" if of else part
+            end = next((n for n in range(place, 0, -1) if not parts[n - 1].isdigit()), 0)
+            numbers.setdefault(".".join(parts[:end]), []).append(part)
+    for path, found in numbers.items():
+        yield "_".join([singular(path.rpartition(".")[2]), *found]) if path else "_".join(found)

@@ -1,0 +1,48 @@
+"""Values are told from others like them by their module, and by the numbers that differ."""
+
+from __future__ import annotations
+
+from longhand.schedule.names.module_words import alike, short_words
+
+STAGES = alike(
+    [
+        "encoder.stages.0.layers.0.pwconv1",
+        "encoder.stages.1.layers.0.pwconv1",
+        "encoder.stages.1.layers.1.pwconv1",
+        "encoder.stages.0.down.1",
+        "encoder.stages.1.down.1",
+        "features.1.conv.0.1",
+        "features.1.conv.1.1",
+        "features.2.conv.1.1",
+        "attention.self",
+    ]
+)
+
+
+def test_the_module_comes_first_then_the_numbers_that_differ() -> None:
+    words = short_words("encoder.stages.1.layers.0.pwconv1", ["features", "pwconv1"], "", STAGES)
+    assert list(words) == [
+        "pwconv1_features",
+        "pwconv1",
+        "stage_1_layer_0_pwconv1_features",
+        "stage_1_layer_0_pwconv1",
+    ]
+
+
+def test_a_number_that_all_have_is_left_out() -> None:
+    assert list(short_words("encoder.stages.1.down.1", ["x"], "", STAGES)) == ["down_x", "stage_1_down_x"]
+
+
+def test_numbers_of_lists_in_lists_stand_together() -> None:
+    found = list(short_words("features.1.conv.0.1", ["mean"], "", STAGES))
+    assert found == ["conv_mean", "feature_1_conv_0_mean"]
+
+
+def test_a_gradient_keeps_its_d_in_front() -> None:
+    assert list(short_words("attention.self", ["d_query"], "", STAGES)) == ["d_attention_query"]
+
+
+def test_inside_a_layers_function_the_layer_is_left_out() -> None:
+    layer = "encoder.stages.1.layers.0."
+    assert list(short_words(f"{layer}pwconv1", ["out"], layer, STAGES)) == ["pwconv1_out"]
+    assert not list(short_words("", ["out"], "", STAGES))
