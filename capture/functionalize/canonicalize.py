@@ -264,7 +264,7 @@ def _drawn(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) 
 
 
 # What they are made of has another derivative than they have where a function is cut: at 0, or at an end of its range.
-_CUT = ("logit", "sinc", "special_entr", "special_xlog1py", "xlogy")
+_CUT = ("logit", "renorm", "sinc", "special_entr", "special_xlog1py", "xlogy")
 
 
 def _cut(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
