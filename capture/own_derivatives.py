@@ -39,11 +39,13 @@ class GivenDerivative:
         name: The Function's, as the user wrote it.
         module: From the tensors that it reads, then a gradient for each result, to one for each argument (or None).
         fakes: Fake values of its placeholders.
+        takes_none: Whether it is called with None, not with zeros, where there is no gradient.
     """
 
     name: str
     module: fx.GraphModule
     fakes: tuple[torch.Tensor, ...]
+    takes_none: bool = False
 
 
 class _Applied(torch.autograd.Function):

@@ -18,6 +18,9 @@ def is_inside_transform() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+are_transforms_active = torch._C._are_functorch_transforms_active
+
+
 TRANSFORMS = (
     "_grad_increment_nesting",
     "_vmap_increment_nesting",

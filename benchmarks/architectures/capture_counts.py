@@ -7,15 +7,22 @@ the first operation and each function that is skipped.
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import copy
+import functools
 import logging
 import os
+import random
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 import torch._dynamo
+from torch import nn
 
 from benchmarks.architectures.calls import agree, tensors
 from benchmarks.architectures.example import Example
@@ -23,35 +30,75 @@ from benchmarks.architectures.rows import Result, Verdict
 from longhand.capture.bytecode.entry.entries import Capture, Event, EventKind, forget_all
 
 _DYNAMO_LOGS = ("torch._dynamo.symbolic_convert.__graph_breaks", "torch._dynamo.convert_frame.__graph_breaks")
+_DYNAMO_LEAVES = "torch._dynamo.symbolic_convert"
+_DYNAMO_LEFT = (  # what 2.12 and later tell with the break, and what earlier ones tell of the frame
+    re.compile(r"frame skipped: (?P<name>\S+) \((?P<file>.+?)(?: line |:)\d+"),
+    re.compile(
+        r"Skipping frame because there is a graph break .*<FrameSummary file (?P<file>.+), line \d+ in (?P<name>\S+)>",
+        re.DOTALL,
+    ),
+)
 _DYNAMO_BREAK = re.compile(r"in user code at (.+:\d+)\nGraph Break Reason: (.*)", re.DOTALL)
 
 
 def longhand_counts(example: Example, *, train: bool) -> Result:
     """Two calls through longhand's capture, against eager; with gradients where they are trained. As of Dynamo's, the
-    graphs of the first are counted: what draws from Python's random meets other sizes in the second."""
+    graphs of the first are counted: what draws from Python's random meets other sizes in the second.
+
+    A model may ask whether it is compiled, and compute something else then: what torch.compile gives is right, too.
+    """
     module, args, kwargs = example
     events: list[Event] = []
     capture = Capture(lambda graph, _: graph.forward, listener=events.append)
     forget_all()
     with torch.set_grad_enabled(train):
-        torch.manual_seed(0)
-        expected = tensors(module(*args, **kwargs))
-        actual = []
-        n_events = []
-        for _ in range(2):
-            torch.manual_seed(0)
-            actual.append(tensors(capture.call(module, args, kwargs)))
-            n_events.append(len(events))
+        expected = _two_calls(_copy(module), args, kwargs)
+        n_before = len(events)
+        compiled = functools.partial(_call_captured, capture, _copy(module))
+        actual = [_seeded(compiled, args, kwargs)]
+        first = events[n_before:]
+        actual.append(_seeded(compiled, args, kwargs))
     forget_all()
-    first = events[: n_events[0]]
     n_graphs = sum(event.kind is EventKind.GRAPH for event in first)
     numbers = {"graphs": n_graphs, "breaks": _by_place(_breaks(first))}
-    for found in actual:
-        if note := agree(found, expected):
+    if note := _difference(actual, expected):
+        torch.compiler.reset()
+        with torch.set_grad_enabled(train):
+            theirs = _two_calls(torch.compile(_copy(module), backend="eager"), args, kwargs)
+        torch.compiler.reset()
+        if _difference(actual, theirs):
             return Result(Verdict.WRONG, note, numbers)
     if not n_graphs:
         return Result(Verdict.EAGER, "no graph", numbers)
     return Result(Verdict.RIGHT, "", numbers)
+
+
+def _call_captured(capture: Capture, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    return capture.call(module, args, kwargs)
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    """A copy, where there can be one: a call may change what the next one gives."""
+    try:
+        return copy.deepcopy(module)
+    except Exception:  # it keeps results of an earlier call
+        return module
+
+
+def _two_calls(call: Any, args: Any, kwargs: Any) -> list[list[torch.Tensor]]:
+    return [_seeded(call, args, kwargs) for _ in range(2)]
+
+
+def _seeded(call: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors of a call, with every generator that a model may draw from in one state."""
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)
+    return tensors(call(*args, **kwargs))
+
+
+def _difference(found: list[list[torch.Tensor]], expected: list[list[torch.Tensor]]) -> str:
+    return next((note for pair in zip(found, expected, strict=True) if (note := agree(*pair))), "")
 
 
 def _breaks(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
@@ -75,31 +122,36 @@ def dynamo_counts(example: Example, *, train: bool) -> Result:
 
     torch.compiler.reset()
     torch.manual_seed(0)
-    with torch.set_grad_enabled(train), _dynamo_breaks() as breaks:
+    with torch.set_grad_enabled(train), _dynamo_breaks() as (breaks, left):
         torch.compile(module, backend=counting)(*args, **kwargs)
     torch.compiler.reset()
-    return Result(Verdict.RIGHT, "", {"graphs": n_graphs, "breaks": _by_place(breaks)})
+    numbers = {"graphs": n_graphs, "breaks": _by_place(breaks), "left": sorted(set(left))}
+    return Result(Verdict.RIGHT, "", numbers)
 
 
 @contextlib.contextmanager
-def _dynamo_breaks() -> Iterator[list[tuple[str, str]]]:
-    """Places and reasons of what Dynamo logs while inside."""
+def _dynamo_breaks() -> Iterator[tuple[list[tuple[str, str]], list[str]]]:
+    """Places and reasons of the breaks that Dynamo logs while inside, and the functions that it leaves to CPython."""
     found: list[tuple[str, str]] = []
+    left: list[str] = []
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if match := _DYNAMO_BREAK.search(record.getMessage()):
+            text = record.getMessage()
+            if match := _DYNAMO_BREAK.search(text):
                 found.append((match[1], match[2]))
+            for pattern in _DYNAMO_LEFT:
+                left.extend(_left(one["file"], one["name"]) for one in pattern.finditer(text))
 
     handler = Handler(logging.DEBUG)
-    logs = [logging.getLogger(name) for name in _DYNAMO_LOGS]
+    logs = [logging.getLogger(name) for name in (*_DYNAMO_LOGS, _DYNAMO_LEAVES)]
     before = [(log.level, log.propagate) for log in logs]
     for log in logs:
         log.addHandler(handler)
-        log.setLevel(logging.DEBUG)
+        log.setLevel(logging.INFO if log.name == _DYNAMO_LEAVES else logging.DEBUG)
         log.propagate = False
     try:
-        yield found
+        yield found, left
     finally:
         for log, (level, propagate) in zip(logs, before, strict=True):
             log.removeHandler(handler)
@@ -107,11 +159,34 @@ def _dynamo_breaks() -> Iterator[list[tuple[str, str]]]:
             log.propagate = propagate
 
 
+def _left(file: str, name: str) -> str:
+    """``modeling_x.py:forward``, of what Dynamo calls a function's rest, too."""
+    rest = re.fullmatch(r"torch_dynamo_resume_in_(.+)_at_\d+", name)
+    return f"{os.path.basename(file)}:{rest[1] if rest else name}"
+
+
 def _by_place(breaks: Iterable[tuple[str, str]]) -> list[str]:
-    """``modeling_x.py:12: reason``, each place once, with the first reason's first line that is no heading."""
+    """``modeling_x.py:12 in forward: reason``, each place once, with the first line of a reason that is no heading."""
     found: dict[str, str] = {}
     for where, reason in breaks:
         lines = [line.strip() for line in reason.splitlines() if line.strip()]
         first = next((line for line in lines if not line.endswith(":")), reason.strip())
-        found.setdefault(where, f"{os.path.basename(where)}: {first}" if where else first)
+        found.setdefault(
+            where, f"{os.path.basename(where)} in {_function_at(where)}: {first}" if where else first
+        )
     return list(found.values())
+
+
+def _function_at(where: str) -> str:
+    """The innermost function that a line lies in."""
+    file, _, line = where.rpartition(":")
+    try:
+        tree = ast.parse(Path(file).read_text())
+    except (OSError, SyntaxError):
+        return "?"
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.lineno <= int(line) <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno).name if around else "?"

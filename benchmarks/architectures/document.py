@@ -8,20 +8,24 @@ from pathlib import Path
 
 from benchmarks.architectures.rows import Book, Key, Part, Result, Verdict
 
+_OURS, _THEIRS = Part.CAPTURE.value, Part.DYNAMO.value
+_COUNTS = {_OURS: "graphs (breaks)", _THEIRS: "Dynamo's"}
 _PARTS = (Part.INFERENCE, Part.TRAINING, Part.CUBINS, Part.INTERPRETER)
 _HEAD = """# Architectures
 
 Made by `python -m benchmarks.architectures --json FILE --write-docs`: small configurations, random weights. A row is
 a model that eager runs there; what each column says:
 
-- *graphs (breaks)*: of longhand's own capture (of a call for inference), and of torch's Dynamo on the same call.
+- *graphs (breaks)*: of longhand's own capture and of torch's Dynamo on the same call: graphs with an operation, and
+  distinct lines that break one or leave a function to CPython. Dynamo leaves a function with a loop around a break to
+  CPython, which makes fewer graphs and hides what breaks behind it. In italics: counted while another part ran.
 - *inference*, *training*: `longhand.compile`, against eager and float64: right if no result (gradient, buffer) is
   farther from float64 than 3 times eager's own distance, and every later call runs in generated kernels.
 - *cubins*: every kernel of the CUDA unit compiles to a binary. *interpreter*: the unit is right in Triton's.
 
 {measured}
 
-More breaks than Dynamo on the same call: {more} of the {n_counted} rows where both were counted.
+{breaks}
 
 {counts}
 """
@@ -43,19 +47,24 @@ def document(results: dict[Key, Result], measured_with: dict[Key, str]) -> str:
         for part in _PARTS
         if any(key[1:] == (setting, part.value) for key in results)
     ]
-    heads = ["family", "rows", "one graph", *(f"{part.value}, {setting}" for setting, part in columns)]
+    counted = [setting for setting in settings if any(key[1:] == (setting, _OURS) for key in results)]
+    heads = ["family", "rows"]
+    for setting in counted:
+        heads += [f"one graph, {setting}", f"Dynamo's, {setting}", f"more breaks, {setting}"]
+    heads += [f"{part.value}, {setting}" for setting, part in columns]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for family in families:
         rows = [row for row in made if row.startswith(f"{family}/")]
-        cells = [family, str(len(rows)), _whole(results, rows), *_counts(results, rows, columns)]
+        cells = [family, str(len(rows))]
+        for setting in counted:
+            cells += _breaks_of(results, rows, setting)
+        cells += _counts(results, rows, columns)
         lines.append("| " + " | ".join(cells) + " |")
-    more = ", ".join(row for row in made if _breaks_more(results, row)) or "none"
     measured = "\n".join(_measured(settings, measured_with))
-    n_counted = sum(
-        None not in (_counted(results, row, Part.CAPTURE), _counted(results, row, Part.DYNAMO))
-        for row in made
+    breaks = "\n".join(_all_breaks(results, made, setting) for setting in counted)
+    text = _HEAD.format(
+        measured=measured, counts="\n".join(lines), breaks=breaks or "No breaks were counted."
     )
-    text = _HEAD.format(measured=measured, counts="\n".join(lines), more=more, n_counted=n_counted)
     for family in families:
         rows = [row for row in made if row.startswith(f"{family}/")]
         text += f"\n## {family}\n\n" + _table(results, rows, settings) + "\n"
@@ -78,18 +87,59 @@ def _counts(results: dict[Key, Result], rows: list[str], columns: list[tuple[str
         yield f"{right} of {len(found)}" if found else ""
 
 
-def _whole(results: dict[Key, Result], rows: list[str]) -> str:
-    """How many calls our capture makes one graph of."""
-    found = [counted for row in rows if (counted := _counted(results, row, Part.CAPTURE)) is not None]
-    return f"{sum(counted == (1, 0) for counted in found)} of {len(found)}" if found else ""
+def _breaks_of(results: dict[Key, Result], rows: list[str], setting: str) -> list[str]:
+    """How many calls longhand's capture and Dynamo make one graph of, and on how many ours has more breaks."""
+    both = [_both(results, row, setting) for row in rows]
+    found = [pair for pair in both if None not in pair]
+    if not found:
+        return ["", "", ""]
+    whole = [sum(pair[side] == (1, 0) for pair in found) for side in (0, 1)]
+    named = [row for row, pair in zip(rows, both, strict=True) if _has_more(pair)]
+    more = sum(not _is_left_by_dynamo(results, row, setting) for row in named)
+    return [f"{whole[0]} of {len(found)}", f"{whole[1]} of {len(found)}", str(more)]
 
 
-def _counted(results: dict[Key, Result], row: str, part: Part) -> tuple[int, int] | None:
-    """Graphs and breaks of one call."""
-    for key, result in results.items():
-        if key[0] == row and key[2] == part.value and "graphs" in result.numbers:
-            return result.numbers["graphs"], _n_breaks(result)
-    return None
+def _all_breaks(results: dict[Key, Result], rows: list[str], setting: str) -> str:
+    """On which rows longhand breaks at more lines than Dynamo does."""
+    found = {row: pair for row in rows if None not in (pair := _both(results, row, setting))}
+    with_more = [row for row, pair in found.items() if _has_more(pair)]
+    inside = [row for row in with_more if _is_left_by_dynamo(results, row, setting)]
+    more = ", ".join(row for row in with_more if row not in inside) or "none"
+    only = [row for row in rows if _both(results, row, setting)[0] is not None and row not in found]
+    without = f" Dynamo fails on {', '.join(only)}." if only else ""
+    text = (
+        f"More breaks than Dynamo, {setting}: {more}, of {len(found)} rows where both were counted.{without}"
+    )
+    return text + (
+        f" More only in functions that Dynamo leaves to CPython: {', '.join(inside)}." if inside else ""
+    )
+
+
+def _is_left_by_dynamo(results: dict[Key, Result], row: str, setting: str) -> bool:
+    """Whether Dynamo has as many breaks if those count once that lie in a function whose rest it leaves to CPython."""
+    ours, theirs = (results[row, setting, part].numbers for part in (_OURS, _THEIRS))
+    left, places = set(theirs.get("left", ())), set()
+    for one in ours["breaks"]:
+        match = re.match(r"(.+?):(\d+) in (\S+):", one)
+        file, line, function = match.groups() if match else (one, "", "")
+        places.add((file, function) if f"{file}:{function}" in left else (file, line))
+    return bool(left) and len(places) <= _n_breaks(results[row, setting, _THEIRS])
+
+
+_Counted = tuple[int, int] | None
+
+
+def _both(results: dict[Key, Result], row: str, setting: str) -> tuple[_Counted, _Counted]:
+    """Graphs and breaks of one call, of longhand and of Dynamo."""
+    ours, theirs = (
+        (
+            (result.numbers["graphs"], _n_breaks(result))
+            if (result := results.get((row, setting, part))) is not None and "graphs" in result.numbers
+            else None
+        )
+        for part in (_OURS, _THEIRS)
+    )
+    return ours, theirs
 
 
 def _n_breaks(result: Result) -> int:
@@ -97,8 +147,8 @@ def _n_breaks(result: Result) -> int:
     return breaks if isinstance(breaks, int) else len(breaks)
 
 
-def _breaks_more(results: dict[Key, Result], row: str) -> bool:
-    ours, theirs = _counted(results, row, Part.CAPTURE), _counted(results, row, Part.DYNAMO)
+def _has_more(pair: tuple[_Counted, _Counted]) -> bool:
+    ours, theirs = pair
     return ours is not None and theirs is not None and ours[1] > theirs[1]
 
 
@@ -109,34 +159,36 @@ def _table(results: dict[Key, Result], rows: list[str], settings: list[str]) -> 
         for part in (*_PARTS, Part.SPEED)
         if any((row, setting, part.value) in results for row in rows)
     ]
-    heads = [
-        "model",
-        "graphs (breaks)",
-        "Dynamo's",
-        *(f"{part.value}, {setting}" for setting, part in columns),
+    counting = [
+        (setting, part)
+        for setting in settings
+        for part in (_OURS, _THEIRS)
+        if any((row, setting, part) in results for row in rows)
     ]
+    heads = ["model", *(f"{_COUNTS[part]}, {setting}" for setting, part in counting)]
+    heads += [f"{part.value}, {setting}" for setting, part in columns]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for row in rows:
-        cells = [
-            row.partition("/")[2],
-            _graphs(results, row, Part.CAPTURE, Part.INFERENCE),
-            _graphs(results, row, Part.DYNAMO),
-        ]
+        cells = [row.partition("/")[2]]
+        cells += [_graphs(results, row, setting, part) for setting, part in counting]
         cells += [_cell(results.get((row, setting, part.value)), part) for setting, part in columns]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _graphs(results: dict[Key, Result], row: str, *parts: Part) -> str:
-    """Of the first of these parts that was tried."""
-    for part in parts:
-        for key, result in results.items():
-            if key[0] == row and key[2] == part.value:
-                if "graphs" not in result.numbers:
-                    return result.verdict.value
-                wrong = " **wrong**" if result.verdict is Verdict.WRONG else ""
-                return f"{result.numbers['graphs']} ({_n_breaks(result)}){wrong}"
-    return ""
+def _graphs(results: dict[Key, Result], row: str, setting: str, part: str) -> str:
+    """Graphs and breaks, or why there are none; of longhand, where they were not counted, those of an inference."""
+    result = results.get((row, setting, part))
+    if result is not None and "graphs" not in result.numbers:
+        return result.verdict.value
+    if result is not None:
+        wrong = " **wrong**" if result.verdict is Verdict.WRONG else ""
+        return f"{result.numbers['graphs']} ({_n_breaks(result)}){wrong}"
+    if part != _OURS or "train" in setting:
+        return ""
+    others = [found for key, found in results.items() if (key[0], key[2]) == (row, Part.INFERENCE.value)]
+    other = next((found for found in others if "graphs" in found.numbers), None)
+    return "" if other is None else f"*{other.numbers['graphs']} ({_n_breaks(other)})*"
 
 
 def _cell(result: Result | None, part: Part) -> str:
@@ -157,8 +209,8 @@ def _notes(results: dict[Key, Result], rows: list[str]) -> Iterable[str]:
     for (row, setting, part), result in sorted(results.items()):
         if row in rows and result.note and result.verdict is not Verdict.NOT_MADE:
             yield f"- {row.partition('/')[2]}, {part}, {setting}: {_plain(result.note)}"
-        elif row in rows and part == Part.CAPTURE.value and result.numbers.get("breaks"):
-            yield f"- {row.partition('/')[2]}, breaks: {_plain('; '.join(result.numbers['breaks']))}"
+        elif row in rows and part == _OURS and result.numbers.get("breaks"):
+            yield f"- {row.partition('/')[2]}, breaks, {setting}: {_plain('; '.join(result.numbers['breaks']))}"
 
 
 def _plain(text: str) -> str:

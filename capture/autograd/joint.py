@@ -25,6 +25,7 @@ from longhand.capture.autograd.marks import Mark, has_mark
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
 from longhand.capture.autograd.rules import Pullback, Setting
 from longhand.capture.autograd.shared_results import is_shared
+from longhand.capture.autograd.undefined import Undefined, tensor_arguments
 from longhand.capture.devices import host_nodes, on_cpu
 from longhand.capture.functionalize.canonicalize import RULES
 from longhand.capture.functionalize.decompositions import packet_name
@@ -87,6 +88,7 @@ class _Walk:
         self.relevant = relevant(captured)
         self.host = host_nodes(captured.graph)
         self.pullbacks: dict[fx.Node, Pullback] = {}
+        self.undefined = Undefined()
         self.gradients: dict[fx.Node, Proxy] = {}  # by node of the joint graph
 
     def run(self) -> Joint:
@@ -165,7 +167,7 @@ class _Walk:
 
     def _differentiated(self, node: fx.Node, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
         """The op's results, with its pullback noted."""
-        sources = _tensor_arguments(node)
+        sources = tensor_arguments(node)
         nodes = frozenset(self.known[one].node for one in sources if one in self.relevant)
         made = rewritten(self.rewriter, target, args, kwargs, value, Setting(self.target, nodes))
         if made is not None:
@@ -206,7 +208,7 @@ class _Walk:
             list(bound(target, *call).values()) for call in ((args, kwargs), (node.args, node.kwargs))
         )
         wanted = tuple(place for place, source in enumerate(sources) if source in self.relevant)
-        n_tensors = sum(source in self.relevant for source in _tensor_arguments(node))
+        n_tensors = sum(source in self.relevant for source in tensor_arguments(node))
         op = gradient_op(target, wanted, given) if len(wanted) == n_tensors else None
         if op is None:
             return False
@@ -228,9 +230,7 @@ class _Walk:
         )
 
     def _arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        def known(leaf: fx.Node) -> Any:
-            return self.known[leaf]
-
+        known = self.known.__getitem__
         return fx.node.map_arg(node.args, known), dict(fx.node.map_arg(node.kwargs, known))
 
     def _mark(self, node: fx.Node, made: Any) -> None:
@@ -293,7 +293,8 @@ class _Walk:
         made = self.known[node]
         results: Sequence[Any] = made if isinstance(made, list) else [made]
         grads = [self.gradients.get(result.node) if isinstance(result, Proxy) else None for result in results]
-        if not any(grads):
+        sources = (self.known[one] for one in tensor_arguments(node) if one in self.relevant)
+        if not any(grads) and not self.undefined.calls(node, results, sources):
             return
         for result, grad in zip(results, grads, strict=True):
             if grad is not None:
@@ -308,6 +309,7 @@ class _Walk:
             raise CaptureError(f"{error}.", where=_where(node), hint=error.hint) from None
         self._mark_backward(node)
         # Where a call turned out to change nothing, its result is its argument, and has the gradient already.
+        self.undefined.note(node, pairs)
         made_nodes = {result.node for result in results if isinstance(result, Proxy)}
         for source, gradient in pairs:
             if gradient is not None and source.node not in made_nodes:
@@ -378,12 +380,6 @@ class _Walk:
 
 def _is_reshape(node: fx.Node) -> bool:
     return node.target in (aten.reshape.default, aten.transpose.int, aten.permute.default)
-
-
-def _tensor_arguments(node: fx.Node) -> list[fx.Node]:
-    """The nodes among a call's arguments whose values are tensors, in order, each as often as it is given."""
-    leaves = pytree.tree_leaves((list(node.args), dict(node.kwargs)))
-    return [one for one in leaves if isinstance(one, fx.Node) and isinstance(one.meta["val"], torch.Tensor)]
 
 
 def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:

@@ -26,7 +26,10 @@ _DYNAMO = os.path.join(_TORCH, "_dynamo") + os.sep
 _DOORS = os.sep + os.path.join("longhand", "deploy", "operator.py")  # what load() puts around a unit
 _MODULES = (os.path.join(_TORCH, "nn", "modules") + os.sep,)
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
-_PACKAGES = tuple({sysconfig.get_path("purelib") + os.sep, sysconfig.get_path("platlib") + os.sep})
+_BESIDE_TORCH = os.path.dirname(os.path.dirname(_TORCH)) + os.sep
+_PACKAGES = tuple(
+    {sysconfig.get_path("purelib") + os.sep, sysconfig.get_path("platlib") + os.sep, _BESIDE_TORCH}
+)
 _OTHERS = ("sympy", "numpy", "pytest", "_pytest", "pluggy", "triton", "networkx", "bytecode")
 
 

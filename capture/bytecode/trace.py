@@ -12,23 +12,27 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.autocast_state import autocast_settings
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 from longhand.capture.bytecode.entry.breaks import SkipFrame, Unsupported
 from longhand.capture.bytecode.entry.call_effects import mutates
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.classes import ClassFacts
 from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
+from longhand.capture.bytecode.values.known_tensors import KnownTensors
 from longhand.capture.bytecode.values.sources import Source, is_default
 from longhand.capture.bytecode.values.tracked import (
     Const,
     Dict,
     Func,
+    New,
     Obj,
     Seq,
     SetOf,
     Sym,
     Tensor,
     Value,
+    WeakReference,
 )
 from longhand.capture.bytecode.values.wrapping import Wrapping
 
@@ -71,8 +75,11 @@ class Trace(Wrapping):
         super().__init__(sizes)
         self.classes = ClassFacts()
         self.codes: dict[types.FunctionType, types.CodeType] = {}
-        self.autocast = torch_private.autocast_settings()
+        self.autocast = autocast_settings()
         self.attributes: dict[Value, dict[str, Value]] = {}
+        self.values = KnownTensors()
+        self.array_tensors: dict[Obj, Value] = {}  # what torch.from_numpy gave
+        self.references: dict[New, WeakReference] = {}
         self.globals_written: dict[int, tuple[dict[str, Any], dict[str, Value]]] = {}
         self.generators: list[Any] = []
         self.stack: list[Any] = []
@@ -205,6 +212,15 @@ class Trace(Wrapping):
         if not (is_default(source) and type(value) in CONSTANT_TYPES):  # as fixed as its function's code
             self.refuse_deferred(value, source.name)
         return super().wrap(value, source)
+
+    def wrap_fixed(self, value: Any, source: Source) -> Value:
+        """The tracked value of what is the same whenever it is read."""
+        return super().wrap(value, source)
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether eager runs later what is interpreted now."""
+        return self._deferred is not None
 
     def refuse_deferred(self, value: Any, name: str) -> None:
         """Raises where code that runs later reads anything but a function, class, module or dtype."""

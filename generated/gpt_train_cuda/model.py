@@ -197,7 +197,7 @@ class LanguageModel(nn.Module):
         n_counted = torch.empty((), dtype=torch.int64, device=tokens.device)
         kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
         losses = torch.empty(batch * seq, dtype=torch.float32, device=tokens.device)
-        unscaled_d_logits = logits.new_empty(batch * seq, 50264)
+        unscaled_d_logits = logits.new_empty(batch * seq, padded_vocab_size)
         kernels.cross_entropy_and_d_cross_entropy(
             logits,
             targets,
@@ -207,18 +207,18 @@ class LanguageModel(nn.Module):
             n_rows=batch * seq,
             n_cols=vocab_size,
             logits_stride=padded_vocab_size,
-            unscaled_d_logits_stride=unscaled_d_logits.stride(0),
+            unscaled_d_logits_stride=padded_vocab_size,
         )
         loss = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy(losses, targets, loss, batch * seq)
         kernels.fill_padding(
             unscaled_d_logits,
-            n_rows=8192,
-            n_cols=7,
-            unscaled_d_logits_stride=unscaled_d_logits.stride(0),
-            unscaled_d_logits_offset=50257,
+            n_rows=batch * seq,
+            n_cols=padded_vocab_size - vocab_size,
+            unscaled_d_logits_stride=padded_vocab_size,
+            unscaled_d_logits_offset=vocab_size,
         )
 
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, padded_weight)
         unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
-        return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding[:50257], saved_blocks
+        return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding[:vocab_size], saved_blocks

@@ -11,7 +11,6 @@ import functools
 import os
 import re
 import sys
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import fx
 
 from longhand.cache.folder import cached_unit
 from longhand.capture import torch_private, torch_transforms
@@ -27,10 +26,9 @@ from longhand.capture.bytecode.entry.graph_call import devices_drawn_on
 from longhand.capture.frontends.dynamo import is_under_autocast
 from longhand.capture.frontends.dynamo_run import eager_function, records_gradients
 from longhand.capture.frontends.held_inputs import lift_written
-from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.graph import CapturedGraph
 from longhand.compiled.call_state import (
     GraphFunction,
-    arguments_of,
     counting_writes,
     needs_gradients,
     unless_gradients,
@@ -43,11 +41,11 @@ from longhand.compiled.call_state import (
 )
 from longhand.compiled.captured_call import captured_call
 from longhand.compiled.concrete_sizes import can_be_fixed, for_each_set_of_sizes
+from longhand.compiled.unit_binding import bind_unit
 from longhand.compiled.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
 from longhand.emit.unit.loading import load_unit
 from longhand.emit.unit.threeway import Outcome
 from longhand.errors import CaptureError, EagerWarning, LonghandError, OptionError, UnitError
-from longhand.lower.layouts import input_strides
 from longhand.options import Device, Options
 from longhand.pipeline import compile_unit
 from longhand.proof.fallbacks import refuse_torch_kernels
@@ -58,7 +56,6 @@ from longhand.telling.summary import Summary
 from longhand.telling.tally import EagerGraph, GraphCalls, counted, counts_calls
 
 _KNOWN_OPTIONS = {"strict", "out"}
-_ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
 _UNRECORDED = (
     "its training steps are not recorded as CUDA graphs: the host reads, or takes part in, what it computes."
 )
@@ -250,7 +247,7 @@ def _callable(
     eager: EagerGraph,
 ) -> GraphFunction:
     """The unit as a function of Dynamo's inputs, right for every call that Dynamo's guards let through."""
-    function = _bind(unit, graph, options.target.device)
+    function = bind_unit(unit, graph, options.target.device, is_recorded=_asks_to_record(options))
     if options.train:
         if not torch.is_grad_enabled():
             function = with_gradients(function)
@@ -286,42 +283,6 @@ def _unit_folder(out: Path, name: str) -> Path:
     return out / (word if number == 1 else f"{word}_{number}")
 
 
-def _bind(unit: Any, graph: CapturedGraph, device: Device) -> GraphFunction:
-    """The unit as a function of Dynamo's inputs."""
-    given = [entry for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
-    arguments = [i for i, entry in enumerate(given) if entry.kind in _ARGUMENTS]
-    if not graph.is_module:
-        take = arguments_of(graph)
-        return lambda *inputs: unit(*take(inputs))
-    weights = [(i, entry.target) for i, entry in enumerate(given) if entry.kind not in _ARGUMENTS]
-    threads = _ModuleOfThread(unit, weights, device)
-    spread = _spread_out(graph)
-
-    def run(*inputs: Any) -> Any:
-        for slots, name, i in threads.weights:
-            slots[name] = inputs[i].contiguous() if i in spread else inputs[i]
-        return threads.module(*(inputs[i] for i in arguments))
-
-    return run
-
-
-def _spread_out(graph: CapturedGraph) -> frozenset[int]:
-    """Weights that do not lie in memory as the unit holds them (rows of a larger table, one row repeated).
-
-    What the call writes into is not among them: the unit refuses it.
-    """
-    values = {node.name: node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"}
-    written = {mutation.input_node for mutation in graph.mutations}
-    given = [entry for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
-    return frozenset(
-        i
-        for i, entry in enumerate(given)
-        if entry.kind not in _ARGUMENTS
-        and entry.node not in written
-        and input_strides(entry, values[entry.node]) != values[entry.node].stride()
-    )
-
-
 _hidden: weakref.WeakSet[type] = weakref.WeakSet()
 
 
@@ -333,28 +294,6 @@ def _hide_backward(unit: Any, health: UnitHealth) -> None:
             hidden = torch.compiler.disable(watch_backward(found, health))
             found.backward = staticmethod(hidden)  # type: ignore[method-assign]
             _hidden.add(found)
-
-
-class _ModuleOfThread(threading.local):
-    """A unit's module for each thread, and where each of Dynamo's weight inputs belongs in it.
-
-    Dynamo passes the weights with every call, and the same graph may serve many layers: each call puts the user's own
-    tensors in their places. No other thread may see that.
-    """
-
-    def __init__(self, unit: Callable[[], nn.Module], weights: list[tuple[int, str]], device: Device) -> None:
-        self.module = unit()
-        self.weights: list[tuple[dict[str, Any], str, int]] = []
-        for i, path in weights:
-            holder_path, _, name = path.rpartition(".")
-            holder = self.module.get_submodule(holder_path)
-            slots = holder._parameters if name in holder._parameters else holder._buffers
-            self.weights.append((slots, name, i))
-        given = {(id(slots), name) for slots, name, _ in self.weights}
-        for part in self.module.modules():  # what comes with no call lies where the unit runs
-            for name, value in part._buffers.items():
-                if value is not None and (id(part._buffers), name) not in given:
-                    part._buffers[name] = value.to(device.value)
 
 
 def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> str | None:

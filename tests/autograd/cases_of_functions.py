@@ -348,6 +348,32 @@ def that_reads_a_global(wrap):
     return {"y": y, **gradients(x=x)}
 
 
+OFFSET = 0.5
+LIMITS: tuple[float, float] = (1.0, 2.0)
+
+
+class ReadsConstant(TimesFive):
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * OFFSET
+
+
+@case()
+def that_reads_a_global_that_nothing_sets(wrap):
+    return trained(wrap, lambda x: ReadsConstant.apply(x * 2) + 1, leaf(4, 8))
+
+
+class ReadsTuple(TimesFive):
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * LIMITS[1]
+
+
+@case(breaks="the backward of ReadsTuple reads G['LIMITS'], which may be another by then")
+def that_reads_a_global_with_parts(wrap):
+    return trained(wrap, lambda x: ReadsTuple.apply(x * 2) + 1, leaf(4, 8))
+
+
 class KeepsList(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, scales):
@@ -446,10 +472,41 @@ class Nothing(TimesFive):
         return None
 
 
-@case(breaks="a gradient of another shape, or none")
+@case()
 def behind_one_without_gradient(wrap):
-    """Autograd calls what is behind it with zeros."""
-    return trained(wrap, lambda x, w: Nothing.apply(Constant.apply(x)) + w, leaf(4, 8), leaf(4, 8, seed=2))
+    """Autograd calls what is behind it with zeros, and hands on through its own ops that there is none."""
+
+    def function(x, y, w):
+        return Nothing.apply(Constant.apply(x)) + Nothing.apply(Constant.apply(y * 0).sqrt()) + w
+
+    return trained(wrap, function, leaf(4, 8), leaf(4, 8, seed=1), leaf(4, 8, seed=2))
+
+
+@case()
+def without_one_of_its_gradients(wrap):
+    """What it gives none to has one from elsewhere."""
+
+    def function(x):
+        y = x * 2
+        return Nothing.apply(y) + y.sin()
+
+    return trained(wrap, function, leaf(4, 8))
+
+
+class TakesNone(TimesFive):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 5
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad if grad is None else grad * 5
+
+
+@case(breaks="a gradient of another shape, or none")
+def without_gradient_for_one_that_takes_none(wrap):
+    return trained(wrap, lambda x: Nothing.apply(TakesNone.apply(x).sin()) + x, leaf(4, 8))
 
 
 class Dirty(torch.autograd.Function):

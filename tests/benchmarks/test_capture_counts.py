@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from benchmarks.architectures import capture_counts
 from benchmarks.architectures.capture_counts import dynamo_counts, longhand_counts
+from benchmarks.architectures.rows import Verdict
 
 
 def helper(x: torch.Tensor) -> torch.Tensor:
@@ -71,5 +75,35 @@ def test_both_count_the_same_places(
     dynamo = dynamo_counts(example, train=train).numbers
     assert (found["graphs"], len(found["breaks"])) == (ours, lines), found
     assert (dynamo["graphs"], len(dynamo["breaks"])) == (theirs, lines), dynamo
+    assert bool(dynamo["left"]) == (module is Refused), dynamo
+    assert all(left.endswith("py:forward") for left in dynamo["left"])
     places = [[one.split(": ")[0] for one in numbers["breaks"]] for numbers in (found, dynamo)]
     assert places[0] == places[1]
+
+
+class AsksWhetherCompiled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if torch.compiler.is_compiling() else x * 3
+
+
+class Draws(nn.Module):
+    """From numpy's generator and Python's, and what it gives depends on how often it was called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("n", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.n.add_(1)
+        return x * np.random.rand() + random.random() + self.n
+
+
+@pytest.mark.parametrize("module", [AsksWhetherCompiled, Draws])
+def test_what_differs_from_eager_for_a_reason_is_right(module: Callable[[], nn.Module]) -> None:
+    assert longhand_counts((module(), (torch.ones(3),), {}), train=False).verdict is Verdict.RIGHT
+
+
+def test_what_differs_from_eager_and_from_torch_compile_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_counts, "_call_captured", lambda capture, module, *args: module(*args) + 1)
+    found = longhand_counts((Whole(), (torch.ones(3),), {}), train=False)
+    assert found.verdict is Verdict.WRONG and "error" in found.note

@@ -237,6 +237,17 @@ def test_writes_to_a_tensor_are_counted():
     assert torch_private.version(x) == before
 
 
+def test_functions_that_are_allowed_in_a_graph():
+    def allowed(x):
+        return x
+
+    def other(x):
+        return x
+
+    torch.compiler.allow_in_graph(allowed)
+    assert torch_private.is_allowed_in_graph(allowed) and not torch_private.is_allowed_in_graph(other)
+
+
 def test_make_fx_records_calls():
     graph = torch_private.make_fx(lambda x: torch.sin(x) + 1)(torch.randn(3)).graph
     assert [node.target for node in graph.nodes if node.op == "call_function"] == [

@@ -136,8 +136,40 @@ def test_results_are_kept_and_found_again(tmp_path):
     text = document(again.results, again.measured_with)
     today = datetime.date.today().isoformat()
     assert f"Measured, cpu fp32: {versions()}, {today}." in text and "| family | 1 |" in text
-    assert "More breaks than Dynamo on the same call: none of the 0 rows where both were counted." in text
+    assert "No breaks were counted." in text
     assert not again.knows("family/a", "cpu bf16", Part.INFERENCE)
+
+
+def test_the_page_tells_where_more_breaks_than_dynamo():
+    """In inference and in training apart; what was not counted is told in italics, and Dynamo's failures by name."""
+    counted = {
+        ("family/a", "cpu fp32", "capture"): (3, ["a.py:1: print"]),
+        ("family/a", "cpu fp32", "dynamo"): (1, []),
+        ("family/b", "cpu fp32", "capture"): (2, ["b.py:1: print"]),
+        ("family/b", "cpu fp32", "dynamo"): (1, ["b.py:2: print"]),
+        ("family/c", "cpu fp32", "capture"): (1, []),
+        ("family/d", "cuda fp32", "inference"): (4, 5),
+        ("family/b", "cpu fp32 train", "capture"): (1, []),
+        ("family/b", "cpu fp32 train", "dynamo"): (1, []),
+    }
+    results = {
+        key: Result(Verdict.RIGHT, "", {"graphs": graphs, "breaks": breaks})
+        for key, (graphs, breaks) in counted.items()
+    }
+    left = {"graphs": 1, "breaks": ["e.py:5 in f: print"], "left": ["e.py:f"]}
+    seen = {"graphs": 3, "breaks": ["e.py:5 in f: print", "e.py:6 in f: print"]}
+    results["family/e", "cpu fp32", "capture"] = Result(Verdict.RIGHT, "", seen)
+    results["family/e", "cpu fp32", "dynamo"] = Result(Verdict.RIGHT, "", left)
+    results["family/c", "cpu fp32", "dynamo"] = Result(Verdict.FAILED, "InternalTorchDynamoError")
+    text = document(results, dict.fromkeys(results, "torch"))
+    assert (
+        "More breaks than Dynamo, cpu fp32: family/a, of 3 rows where both were counted. Dynamo fails on family/c. "
+        "More only in functions that Dynamo leaves to CPython: family/e."
+    ) in text
+    assert "More breaks than Dynamo, cpu fp32 train: none, of 1 rows where both were counted." in text
+    assert "| family | 5 | 0 of 3 | 1 of 3 | 1 | 1 of 1 | 1 of 1 | 0 | 1 of 1 |" in text
+    assert "| b | 2 (1) | 1 (1) | 1 (0) | 1 (0) |  |" in text and "| d | *4 (5)* |  |  |  | right |" in text
+    assert "- a, breaks, cpu fp32: a.py:1: print" in text
 
 
 def test_shares_are_apart_and_whole():

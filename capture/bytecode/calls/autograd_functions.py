@@ -34,7 +34,7 @@ from longhand.capture.bytecode.values.tracked import (
     kind_word,
 )
 from longhand.capture.functionalize.gradient_tracking import can_carry
-from longhand.capture.own_derivatives import GivenDerivative, with_derivative
+from longhand.capture.own_derivatives import GivenDerivative, derivative_of, with_derivative
 
 __all__ = ["call_autograd_function"]
 
@@ -227,7 +227,7 @@ def _backward(
         torch_private.version(tensor.fake) for tensor in known
     ] != n_written or trace.n_effects() != n_effects:
         raise Unsupported(f"the backward of {applied.name} writes into what was there before")
-    return _cut(trace, applied, last, tangents, gradients)
+    return _cut(trace, applied, last, tangents, gradients, takes_none=not materialized)
 
 
 def _record_silently(mode: bool) -> None:
@@ -277,11 +277,24 @@ def _checked(trace: Trace, applied: _FunctionCall, returned: Value) -> list[Tens
             continue
         if isinstance(value, Tensor) and value.fake.shape == argument.fake.shape:
             gradients.append(_of_type(trace, value, argument))
-        elif _is_none(value) and argument.node.op == "placeholder":
-            gradients.append(None)  # of a leaf; what is behind another value would be called with zeros
+        elif _is_none(value) and not _is_behind_one_that_takes_none(argument.node):
+            gradients.append(None)
         else:
             raise Unsupported(f"the backward of {applied.name} returns a gradient of another shape, or none")
     return gradients
+
+
+def _is_behind_one_that_takes_none(node: fx.Node) -> bool:
+    """Whether a value comes from a Function whose backward would be called with None: set_materialize_grads(False)."""
+    found, waiting = set(), [node]
+    while waiting:
+        one = waiting.pop()
+        derivative = derivative_of(one.target)
+        if derivative is not None and derivative.takes_none:
+            return True
+        waiting += [source for source in one.all_input_nodes if source not in found]
+        found.update(one.all_input_nodes)
+    return False
 
 
 def _of_type(trace: Trace, value: Tensor, argument: Tensor) -> Tensor:
@@ -338,6 +351,8 @@ def _cut(
     last: fx.Node,
     tangents: list[Tensor],
     gradients: list[Tensor | None],
+    *,
+    takes_none: bool,
 ) -> tuple[GivenDerivative, list[Tensor]]:
     """Takes the calls after `last` out of the trace's graph, as a graph from what they read to the gradients."""
     nodes: list[fx.Node] = []
@@ -368,4 +383,4 @@ def _cut(
     for node in reversed(nodes):
         trace.graph.erase_node(node)
     fakes = tuple(tensor.fake.detach() for tensor in (*kept, *tangents))
-    return GivenDerivative(applied.name, fx.GraphModule(torch.nn.Module(), graph), fakes), kept
+    return GivenDerivative(applied.name, fx.GraphModule(torch.nn.Module(), graph), fakes, takes_none), kept

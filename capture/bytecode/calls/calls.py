@@ -45,6 +45,7 @@ from longhand.capture.bytecode.values.constants import describe, fold_call, from
 from longhand.capture.bytecode.values.operators import is_python, kind_of
 from longhand.capture.bytecode.values.sources import attribute
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     BoundMethod,
     Cell,
@@ -129,12 +130,15 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
     raise Unsupported(f"a {describe(function)} is called")
 
 
-def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _rule_of(function: Any) -> Rule | None:
     try:
-        rule = _RULES.get(function)
+        return _RULES.get(function)
     except TypeError:
-        rule = None
-    if rule is not None:
+        return None
+
+
+def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if (rule := _rule_of(function)) is not None:
         return rule(trace, args, kwargs)
     if is_torch_leaf(function):
         if takes_code(trace, function, args, kwargs):
@@ -144,6 +148,8 @@ def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[
         return construction.construct(trace, function, args, kwargs)
     if functions.is_pure(function):
         return fold_call(trace, function, args, kwargs)
+    if library.is_numpy_function(function):
+        return library.call_numpy(trace, function, args, kwargs)
     if isinstance(function, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
         return methods.call_method(trace, Bound(args[0], function.__name__), args[1:], kwargs)
     owner = getattr(function, "__self__", None)
@@ -209,11 +215,7 @@ def _call_module(trace: Trace, module: Obj, args: list[Value], kwargs: dict[str,
 def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict[str, Value]) -> Value:
     real = function.real
     if real is not None:
-        try:
-            rule = _RULES.get(real)
-        except TypeError:
-            rule = None
-        if rule is not None:
+        if (rule := _rule_of(real)) is not None:
             return rule(trace, args, kwargs)
         if is_torch_leaf(real) and not takes_code(trace, real, args, kwargs):
             return torch_call(trace, real, args, kwargs)
@@ -239,6 +241,8 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
             return call_logger(trace, real, args)
         if functions.is_pure(real):
             return fold_call(trace, real, args, kwargs)
+        if library.is_numpy_function(real):
+            return library.call_numpy(trace, real, args, kwargs)
     flags = function.code.co_flags
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported("a coroutine function is called")
@@ -337,8 +341,8 @@ def iterate(trace: Trace, value: Value) -> Value:
         return dicts.iterate(trace, value)
     if isinstance(value, SetOf):
         return Iter(iter(sets.set_items(trace, value)), is_fixed=True)
-    if isinstance(value, IntRange):
-        return Iter(map(Const, iter(value.value)), is_fixed=True)
+    if isinstance(value, IntRange | Array):
+        return Iter(map(from_python, iter(value.value)), is_fixed=True)
     if isinstance(value, Const) and isinstance(value.value, str | bytes | type | types.MappingProxyType):
         return Iter(iter([from_python(part) for part in value.value]), is_fixed=True)  # type: ignore[union-attr]
     if isinstance(value, Tensor):
@@ -387,14 +391,8 @@ def all_items(trace: Trace, value: Value) -> list[Value]:
     if isinstance(value, Seq):
         return [trace.force(part) for part in value.items]
     iterator = iterate(trace, value)
-    if isinstance(iterator, Iter):
-        items = list(itertools.islice(iterator.items, 20_000))
-        if len(items) == 20_000:
-            raise Unsupported("an iterator does not end")
-        return items
-    items = []
-    while (part := advance(trace, iterator)) is not None:
-        items.append(part)
-        if len(items) > 20_000:
-            raise Unsupported("an iterator does not end")
+    parts = iterator.items if isinstance(iterator, Iter) else iter(lambda: advance(trace, iterator), None)
+    items = list(itertools.islice(parts, 20_000))
+    if len(items) == 20_000:
+        raise Unsupported("an iterator does not end")
     return items

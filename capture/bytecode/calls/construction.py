@@ -106,6 +106,9 @@ def _fold(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Value])
             if kind is int and isinstance(first.fake, torch.SymInt)
             else operate(trace, _SYMBOLIC[kind], [first])
         )
+    number = trace.values.number(first.fake) if isinstance(first, Tensor) else None
+    if number is not None and kind in (int, float) and len(args) == 1:
+        return Const(kind(number))
     if isinstance(first, Tensor):
         raise Unsupported(
             f"{kind.__name__}() needs a tensor's value", "Keep it a tensor, or compute it outside."

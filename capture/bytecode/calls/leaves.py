@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional
 
+from longhand.capture import torch_private
+
 __all__ = ["is_constant_object", "is_numpy_scalar", "is_torch_leaf"]
 
 _BUILTIN = (
@@ -99,14 +101,17 @@ def is_torch_leaf(value: Any) -> bool:
     if isinstance(value, types.MethodDescriptorType | types.WrapperDescriptorType):
         return issubclass(torch.Tensor, value.__objclass__) and value.__objclass__ is not object
     if isinstance(value, types.FunctionType):
-        return value.__module__ in _MODULES and not name.startswith("is_")
+        is_of_torch = value.__module__ in _MODULES and not name.startswith("is_")
+        return is_of_torch or torch_private.is_allowed_in_graph(value)
     return False
 
 
 def is_numpy_scalar(value: Any) -> bool:
-    """A number of numpy's own, which is immutable. numpy need not be there."""
+    """A number or truth value of numpy's own, which is immutable. numpy need not be there."""
     kind = type(value)
-    return kind.__module__ == "numpy" and isinstance(value, numbers.Number)
+    return kind.__module__ == "numpy" and (
+        isinstance(value, numbers.Number) or kind.__name__ in ("bool", "bool_")
+    )
 
 
 def is_constant_object(value: Any) -> bool:

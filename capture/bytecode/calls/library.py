@@ -1,4 +1,4 @@
-"""What the symbolic interpreter knows of the standard library's classes written in C, and of numpy's numbers."""
+"""What the symbolic interpreter knows of the standard library's classes written in C, and of numpy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import collections
 import inspect
 import logging
 import operator
+import re
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +17,17 @@ import torch
 
 from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
 from longhand.capture.bytecode.calls.rules import Rule, Rules
+from longhand.capture.bytecode.calls.tensors import tensor_method, torch_call
 from longhand.capture.bytecode.containers.items import get_item
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
-from longhand.capture.bytecode.values.constants import as_key, as_python, describe, fold
+from longhand.capture.bytecode.values.arrays import is_array
+from longhand.capture.bytecode.values.constants import as_key, as_python, describe, fold, from_python
 from longhand.capture.bytecode.values.operators import binary
 from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     BoundMethod,
     Const,
     Dict,
@@ -32,6 +37,7 @@ from longhand.capture.bytecode.values.tracked import (
     PartialCall,
     Seq,
     Value,
+    WeakReference,
 )
 
 __all__ = ["RULES", "call_numpy", "is_numpy_function"]
@@ -133,24 +139,92 @@ def _argument_names(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -
     return fold(inspect.getfullargspec, function.real)
 
 
+_NUMPY_KINDS = ("ufunc", "_ArrayFunctionDispatcher")
+_MAKES_ARRAYS = frozenset(["array", "asarray", "arange", "zeros", "ones", "full", "linspace", "eye"])
+_WRITES = re.compile(r"save\w*|put\w*|copyto|place|fill_diagonal|set_\w+|seterr\w*")
+
+
+def _referent(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What a weak reference gives, called."""
+    return args[0]
+
+
+RULES[_referent] = _referent
+
+
+@RULES.of(weakref.ref)
+def _weak_reference(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Of an object, there is one; in captured code that object lives as long as it."""
+    owner = trace.force(args[0])
+    if len(args) != 1 or kwargs or not isinstance(owner, New):
+        raise Unsupported(f"a weak reference to a {describe(owner)}, or one that tells, is made")
+    return trace.references.setdefault(owner, WeakReference(Const(_referent), [owner], {}))
+
+
 def is_numpy_function(value: Any) -> bool:
-    """Whether it is one of numpy's, which give numbers of numbers."""
-    return type(value).__module__ == "numpy" and type(value).__name__ in ("ufunc", "_ArrayFunctionDispatcher")
+    """Whether it is one of numpy's, which give numbers and arrays of those they are given."""
+    kind = type(value)
+    if kind.__module__ == "numpy":
+        return kind.__name__ in _NUMPY_KINDS
+    if isinstance(value, types.FunctionType):
+        return (value.__module__ or "").partition(".")[0] == "numpy"
+    is_plain = isinstance(value, types.BuiltinFunctionType) and value.__module__ == "numpy"
+    return is_plain and value.__name__ in _MAKES_ARRAYS
 
 
 def call_numpy(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A function of numpy on known numbers, where it gives a number.
+    """A function of numpy on known numbers and arrays of such.
 
     Raises:
-        Unsupported: It gives an array.
+        Unsupported: It does more than compute, or gives something else.
     """
     if getattr(function, "__module__", "").startswith("numpy.random"):
         raise Unsupported("numpy draws random numbers")
+    if (
+        "out" in kwargs
+        or len(args) > getattr(function, "nin", len(args))
+        or _WRITES.fullmatch(function.__name__)
+    ):
+        raise Unsupported(f"{function.__name__} of numpy writes")
     given = [as_python(trace, value) for value in args]
     result = fold(function, *given, **{key: as_python(trace, value) for key, value in kwargs.items()})
     is_number = isinstance(result, Const) and (
         is_numpy_scalar(result.value) or isinstance(result.value, int | float | bool | torch.dtype)
     )
-    if not is_number:
-        raise Unsupported(f"{function.__name__} of numpy gives an array")
+    if not is_number and not isinstance(result, Array):
+        raise Unsupported(f"{function.__name__} of numpy gives neither a number nor an array")
     return result
+
+
+@RULES.of(torch.from_numpy)
+def _from_numpy(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The tensor that shares an outside array's memory: an input of the graph, made anew in each call."""
+    value = trace.force(args[0])
+    if not isinstance(value, Obj) or value.source is None or not is_array(value.value):
+        raise Unsupported(f"torch.from_numpy of a {describe(value)}")
+    if not value.value.flags.writeable:
+        raise Unsupported("torch.from_numpy of an array that cannot be written to")
+    made = trace.array_tensors.get(value)
+    if made is None:
+        place = value.source.then(trace.guards.constant(torch.from_numpy) + "({})", "from_numpy({})")
+        try:
+            tensor = torch.from_numpy(value.value)
+        except (TypeError, ValueError) as error:
+            raise Unsupported(f"torch.from_numpy: {error}") from None
+        trace.array_tensors[value] = made = trace.wrap(tensor, place)
+    return made
+
+
+@RULES.of(torch.tensor)
+def _tensor(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Of an array: its values, with its type where none is asked for."""
+    value = trace.force(args[0]) if args else None
+    if isinstance(value, Array):
+        dtype = torch.from_numpy(value.value.copy()).dtype
+        return torch_call(
+            trace, torch.tensor, [from_python(value.value.tolist())], {"dtype": Const(dtype), **kwargs}
+        )
+    if isinstance(value, Obj) and is_array(value.value) and set(kwargs) <= {"dtype", "device"}:
+        made = _from_numpy(trace, [value], {})
+        return tensor_method(trace, "to", [made], {"copy": Const(True), **kwargs})
+    return torch_call(trace, torch.tensor, args, kwargs)

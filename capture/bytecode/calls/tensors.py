@@ -148,7 +148,7 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
             raise Unsupported(f"a {value.kind.__qualname__} is an argument of a torch function")
         return kind(pair[0] for pair in pairs), kind(pair[1] for pair in pairs)
     if isinstance(value, Slice):
-        pairs = [_bound(to_graph(trace, part)) for part in value.parts]
+        pairs = [_bound(trace, to_graph(trace, part)) for part in value.parts]
         return slice(*(pair[0] for pair in pairs)), slice(*(pair[1] for pair in pairs))
     if isinstance(value, IntRange):
         return list(value.value), list(value.value)
@@ -162,9 +162,11 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
     raise Unsupported(f"a torch function is called with a {kind_word(value)} value")
 
 
-def _bound(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+def _bound(trace: Trace, pair: tuple[Any, Any]) -> tuple[Any, Any]:
     """The end of a slice: of a tensor that is made of constants, its number."""
     known: torch.Tensor | None = getattr(pair[1], "constant", None)  # what fake tensors know
+    if known is None and isinstance(pair[1], torch.Tensor):
+        known = trace.values.value(pair[1])
     if known is None or known.dim() or known.dtype.is_floating_point or known.dtype is torch.bool:
         return pair
     return int(known), int(known)
@@ -198,23 +200,60 @@ def torch_call(trace: Trace, function: Any, args: list[Value], kwargs: dict[str,
     name = getattr(function, "__name__", str(function))
     if name in _REFUSED:
         raise Unsupported(f"Tensor.{name} leaves the graph")
-    return _record(trace, "call_function", function, name, args, kwargs)
+    return _record_with_numbers(trace, "call_function", function, name, args, kwargs)
 
 
 def tensor_method(trace: Trace, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``args[0].name(*args[1:])``."""
     if name in _READS:
+        known = trace.values.value(args[0].fake)  # type: ignore[attr-defined]
+        if (
+            known is not None
+            and len(args) == 1
+            and name != "numpy"
+            and (name == "tolist" or known.numel() == 1)
+        ):
+            return _plain(getattr(known, name)())
         raise NeedsData(f"Tensor.{name} leaves the graph")
     if name in _REFUSED or not hasattr(torch.Tensor, name):
         raise Unsupported(f"Tensor.{name} leaves the graph")
     if name in ("dim", "ndimension") and len(args) == 1:
         return Const(args[0].fake.dim())  # type: ignore[attr-defined]
-    return _record(trace, "call_method", name, name, args, kwargs)
+    return _record_with_numbers(trace, "call_method", name, name, args, kwargs)
+
+
+def _plain(value: Any) -> Value:
+    """A number, or lists of them."""
+    return Seq(list, [_plain(part) for part in value]) if isinstance(value, list) else Const(value)
 
 
 def operate(trace: Trace, function: Callable[..., Any], args: list[Value]) -> Value:
     """An operator, where a tensor or a symbolic size takes part."""
     return _record(trace, "call_function", function, function.__name__, args, {})
+
+
+def _record_with_numbers(
+    trace: Trace, op: str, target: Any, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    """Where a size is a tensor whose value is known, it is that number."""
+    try:
+        return _record(trace, op, target, name, args, kwargs)
+    except NeedsData:
+        numbered = [_numbered(trace, argument) for argument in args]
+        named = {key: _numbered(trace, argument) for key, argument in kwargs.items()}
+        if numbered == args and named == kwargs:
+            raise
+    return _record(trace, op, target, name, numbered, named)
+
+
+def _numbered(trace: Trace, value: Value) -> Value:
+    """The number that a tensor is, or a sequence of such."""
+    value = trace.force(value)
+    if isinstance(value, Seq):
+        parts = [_numbered(trace, part) for part in value.items]
+        return value if parts == [trace.force(part) for part in value.items] else Seq(value.kind, parts)
+    number = trace.values.number(value.fake) if isinstance(value, Tensor) else None
+    return value if number is None else Const(number)
 
 
 def _record(
@@ -224,8 +263,8 @@ def _record(
     keyword_pairs = {key: to_graph(trace, argument) for key, argument in kwargs.items()}
     fake_args = [pair[1] for pair in pairs]
     fake_kwargs = {key: pair[1] for key, pair in keyword_pairs.items()}
-    if kwargs.get("out") is not None and not (isinstance(kwargs["out"], Const)):
-        raise Unsupported(f"{name} writes into out=")
+    outs = _outs(fake_kwargs.get("out"))
+    sizes = [out.shape for out in outs]
     run = target if op == "call_function" else getattr(fake_args[0], name)
     try:
         with trace.mode, torch_private.quiet_fakes(), torch_private.symbolic_rules(), WrittenOut():
@@ -238,6 +277,8 @@ def _record(
         first = (str(error).strip().splitlines() or [""])[0]
         kind = NeedsData if type(error).__name__ in _ASKS_FOR_DATA else Unsupported
         raise kind(f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})") from None
+    if [out.shape for out in outs] != sizes:
+        raise Unsupported(f"{name} gives what it writes into other sizes")
     for written in statistics_written(target, tuple(fake_args), fake_kwargs):
         if not written.is_inference():
             torch_private.set_version(written, torch_private.version(written) + 1)
@@ -253,7 +294,13 @@ def _record(
         op, target, tuple(pair[0] for pair in pairs), {key: pair[0] for key, pair in keyword_pairs.items()}
     )
     check_order(trace, target, [*fake_args, *fake_kwargs.values()])
+    trace.values.follow(target, fake_args, fake_kwargs, fake)
     return trace.result(node, fake)
+
+
+def _outs(given: Any) -> list[torch.Tensor]:
+    """The tensors of an argument ``out``."""
+    return [part for part in (given if isinstance(given, tuple | list) else [given]) if part is not None]
 
 
 def _depends_on_data(fake: Any) -> bool:

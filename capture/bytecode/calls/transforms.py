@@ -15,6 +15,7 @@ from longhand.capture.bytecode.calls.tensors import to_graph, torch_call
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.operators import kind_of
+from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import Const, New, Obj, Seq, Tensor, Value
 
 __all__ = ["RULES", "index", "indexes_by_tensors"]
@@ -39,6 +40,18 @@ def _unpack_dual(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> V
     if kwargs or len(args) != 1 or torch_private.takes_forward_derivatives():
         raise Unsupported("the tangent of a tensor is taken")
     return Seq(torch.autograd.forward_ad.UnpackedDualTensor, [args[0], Const(None)])
+
+
+@RULES.of(torch_transforms.are_transforms_active)
+def _are_transforms_active(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Those that the captured code itself began; there is none around it, which is asked again in each call."""
+    if torch_transforms.are_transforms_active():
+        return Const(True)
+    asked = f"{trace.guards.constant(torch_transforms.are_transforms_active)}()"
+    trace.guards.add(
+        root(asked, "transforms of torch.func"), "not {}", "no transform of torch.func is running"
+    )
+    return Const(False)
 
 
 def _wrapping(function: Any) -> Rule:

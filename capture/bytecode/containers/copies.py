@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 
 import torch
 
@@ -11,8 +12,10 @@ from longhand.capture.bytecode.containers.sets import members
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
+from longhand.capture.bytecode.values.classes import MISSING
 from longhand.capture.bytecode.values.constants import describe
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Const,
     Dict,
     Func,
@@ -41,7 +44,26 @@ def _copy(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return SetOf(value.kind, members(value).copy())
     if isinstance(value, Const | IntRange):
         return value
+    if isinstance(value, Array):
+        return Array(value.value)
+    if isinstance(value, Obj) and _is_copied_by_attributes(trace, type(value.value)):
+        held = trace.force(attributes.get(trace, value, "__dict__"))
+        assert isinstance(held, Dict)
+        trace.guard_keys(held)
+        return New(type(value.value), dict(held.items))
     raise Unsupported(f"copy() of a {describe(value)}")
+
+
+def _is_copied_by_attributes(trace: Trace, kind: type) -> bool:
+    """Whether copy() makes an instance without `__init__` and gives it the same attributes: nothing says otherwise."""
+    own = ("__copy__", "__setstate__")
+    plain = ("__reduce__", "__reduce_ex__", "__getstate__", "__new__")
+    return (
+        kind not in copyreg.dispatch_table
+        and all(trace.classes.lookup(kind, name) is MISSING for name in own)
+        and all(trace.classes.lookup(kind, name) is vars(object)[name] for name in plain)
+        and all("__slots__" not in vars(base) for base in kind.__mro__[:-1])
+    )
 
 
 @RULES.of(copy.deepcopy)
@@ -57,6 +79,9 @@ def _deep(trace: Trace, value: Value, memo: dict[Value, Value]) -> Value:
         return memo[value]
     if isinstance(value, Const | IntRange | Func):
         return value
+    if isinstance(value, Array):
+        memo[value] = Array(value.value)
+        return memo[value]
     if isinstance(value, Seq) and (value.kind in (list, tuple, torch.Size) or hasattr(value.kind, "_fields")):
         listed = Seq(value.kind, [])
         memo[value] = listed

@@ -14,6 +14,7 @@ from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.constants import NotConstant, as_key, as_python, describe, fold
 from longhand.capture.bytecode.values.operators import is_none
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     Const,
     Dict,
@@ -79,7 +80,7 @@ def get_item(trace: Trace, owner: Value, key: Value) -> Value:
             raise Raised(Error(KeyError, [key], is_exact=True))
         owner.items[python] = trace.force(owner.items[python])
         return owner.items[python]
-    if isinstance(owner, IntRange):
+    if isinstance(owner, IntRange | Array):
         return fold(operator.getitem, owner.value, as_python(trace, key))
     if isinstance(owner, Const) and isinstance(owner.value, str | bytes | type | enum.EnumMeta):
         return fold(operator.getitem, owner.value, as_python(trace, key))

@@ -16,10 +16,19 @@ from longhand.capture.bytecode.containers.items import delete_item, get_item, se
 from longhand.capture.bytecode.entry.breaks import Raised, Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
+from longhand.capture.bytecode.values.arrays import METHODS
 from longhand.capture.bytecode.values.attribute_writes import put
-from longhand.capture.bytecode.values.constants import as_key, as_python, describe, from_key, from_python
+from longhand.capture.bytecode.values.constants import (
+    as_key,
+    as_python,
+    describe,
+    fold,
+    from_key,
+    from_python,
+)
 from longhand.capture.bytecode.values.operators import compare, contains, is_found, is_none, truth
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     BoundMethod,
     Const,
@@ -68,7 +77,7 @@ def call_method(trace: Trace, bound: Bound, args: list[Value], kwargs: dict[str,
         return _of_iterator(trace, owner, name, args)
     if isinstance(owner, Func) and name == "__get__":
         return BoundMethod(owner, args[0]) if not is_none(trace, args[0]) else owner
-    if isinstance(owner, Const | IntRange):
+    if isinstance(owner, Const | IntRange | Array):
         return _of_constant(trace, owner, name, args, kwargs)
     if isinstance(owner, Error) and name in ("__init__", "with_traceback", "add_note"):
         if name == "__init__":
@@ -81,9 +90,11 @@ def call_method(trace: Trace, bound: Bound, args: list[Value], kwargs: dict[str,
 
 
 def _of_constant(
-    trace: Trace, owner: Const | IntRange, name: str, args: list[Value], kwargs: dict[str, Value]
+    trace: Trace, owner: Const | IntRange | Array, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     value = owner.value
+    if isinstance(owner, Array) and name not in METHODS:
+        raise Unsupported(f"the method {name} of an array of numpy's")
     if isinstance(value, type):
         if name == "__new__":
             return empty_instance(as_python(trace, args[0]))
@@ -102,6 +113,8 @@ def _of_constant(
             raise Unsupported(f"the method {name} of a {describe(owner)}")
     given = [as_python(trace, part) for part in args]
     named = {key: as_python(trace, part) for key, part in kwargs.items()}
+    if isinstance(owner, Array):
+        return fold(getattr(type(value), name), value, *given, **named)
     try:
         result = getattr(value, name)(*given, **named)
     except Exception as error:

@@ -6,7 +6,16 @@ import dataclasses
 import traceback
 from typing import Any
 
-__all__ = ["BreakRecord", "NeedsData", "NeedsFixedSizes", "Raised", "SkipFrame", "Unsupported", "release"]
+__all__ = [
+    "BreakRecord",
+    "NeedsData",
+    "NeedsFixedSizes",
+    "NothingLeft",
+    "Raised",
+    "SkipFrame",
+    "Unsupported",
+    "release",
+]
 
 
 class Unsupported(Exception):
@@ -31,6 +40,10 @@ class NeedsData(Unsupported):
 
 class SkipFrame(Exception):
     """The whole frame is CPython's; functions that it calls are still captured."""
+
+
+class NothingLeft(Exception):
+    """What is left of a function after a break has no tensor, and breaks again: it is CPython's, and no break."""
 
 
 class NeedsFixedSizes(Exception):

@@ -28,7 +28,7 @@ def mutates(node: fx.Node) -> bool:
     if schema is not None:
         return bool(schema.is_mutable)
     name = name_of(node.target)
-    if statistics_written(node.target, node.args, node.kwargs):
+    if node.kwargs.get("out") is not None or statistics_written(node.target, node.args, node.kwargs):
         return True
     is_operator = getattr(node.target, "__module__", "") == "_operator" and name.startswith("i")
     return is_operator or name in ("setitem", "__setitem__") or (name.endswith("_") and name[-2:] != "__")

@@ -13,14 +13,17 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.autocast_state import autocast_nesting, autocast_settings, set_autocast
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
+    NothingLeft,
     Raised,
     SkipFrame,
     Unsupported,
 )
 from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
 from longhand.capture.bytecode.entry.held_paths import same_objects
+from longhand.capture.bytecode.entry.leftovers import may_have_tensor
 from longhand.capture.bytecode.entry.loops import loop_around, loop_code
 from longhand.capture.bytecode.entry.outcome import OutcomeWriter, is_null
 from longhand.capture.bytecode.entry.recompiles import failure_told
@@ -191,11 +194,11 @@ class Attempt:
             outcome.effects.append(f"set_grad_enabled({torch.is_grad_enabled()})")
             self.trace.call("call_function", torch_private.set_grad_enabled, (grad_enabled,), {})
             torch_private.set_grad_enabled(grad_enabled)  # the backend asks for it
-        now = torch_private.autocast_settings(), torch_private.autocast_nesting()
+        now = autocast_settings(), autocast_nesting()
         if now != autocast:
             outcome.effects.append(f"set_autocast(*{outcome.constant(now)})")
-            self.trace.call("call_function", torch_private.set_autocast, autocast, {})
-            torch_private.set_autocast(*autocast)
+            self.trace.call("call_function", set_autocast, autocast, {})
+            set_autocast(*autocast)
         return self._entry(outcome, ending, backend, others, records)
 
     def _require_balance(self) -> None:
@@ -231,17 +234,23 @@ class Attempt:
         if first is not None and first not in given:
             raise SkipFrame("a method deletes its instance")
         names = tuple(sorted(name for name in given if name in live or name == first))
+        values = given | {f"stack{depth}_": value for depth, value in enumerate(stack)}
+        alive = [*(given[name] for name in given if name in live), *stack, *frame.cells.values()]
+        if is_continuation(self.code) and not self._n_ops() and not may_have_tensor(alive):
+            raise NothingLeft
         position = ResumePoint(code, index, tuple(is_null(value) for value in stack), names)
         loop = loop_around(position, self.code, frame.loops)
         step = loop_code(position, loop) if loop and self.ways.takes_loops else step_code(position)
         frame_hook().mark(step, frame_hook().SKIP)
-        values = given | {f"stack{depth}_": value for depth, value in enumerate(stack)}
         arguments = [outcome.expression(values[name]) for name in parameters(position)]
         closure = [outcome.expression(frame.cells[name]) for name in code.co_freevars]
         cells = f"({', '.join(closure)},)" if closure else "None"
         function = f"{outcome.constant(types.FunctionType)}({outcome.constant(step)}, f.__globals__, f.__name__, None"
         parts = "".join(f"{part}, " for part in arguments)
         return f"[({parts}), {function}, {cells})]", LEAVE
+
+    def _n_ops(self) -> int:
+        return sum(node.op.startswith("call") for node in self.trace.graph.nodes)
 
     def _entry(
         self,
@@ -252,7 +261,7 @@ class Attempt:
         records: tuple[BreakRecord, ...],
     ) -> Captured:
         trace = self.trace
-        n_ops = sum(node.op.startswith("call") for node in trace.graph.nodes)
+        n_ops = self._n_ops()
         if not n_ops and not records:
             return Captured(None)
         namespace: dict[str, Any] = {}
@@ -303,8 +312,8 @@ class Attempt:
                 "resume": hook.resume,
                 "dispatch_keys": torch_private.dispatch_keys,
                 "set_grad_enabled": torch_private.set_grad_enabled,
-                "set_autocast": torch_private.set_autocast,
-                "autocast_settings": torch_private.autocast_settings,
+                "set_autocast": set_autocast,
+                "autocast_settings": autocast_settings,
                 "same_code": hook.same_code,
                 "FUNCTIONS": tuple(trace.codes),
                 "CODES": tuple(trace.codes.values()),

@@ -7,6 +7,7 @@ import collections
 import functools
 import itertools
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from longhand.capture.bytecode.entry.shapes import size_text
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.sources import Source
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     BoundMethod,
     Cell,
@@ -42,6 +44,7 @@ from longhand.capture.bytecode.values.tracked import (
     TextPart,
     UnreadText,
     Value,
+    WeakReference,
     kind_word,
 )
 
@@ -147,6 +150,8 @@ class OutcomeWriter:
     def _small(self, value: Value) -> str:
         if isinstance(value, IntRange):
             return self.constant(value.value)
+        if isinstance(value, Array):
+            return self.let(f"{self.constant(value.value)}.copy(order='K')")
         if isinstance(value, Slice):
             return f"slice({self.texts_of(value.parts)})"
         if isinstance(value, BoundMethod):
@@ -157,6 +162,8 @@ class OutcomeWriter:
         if isinstance(value, ClassDefinition):
             given = f"{self.expression(value.body)}, {value.name!r}, {self.texts_of(value.bases)}"
             return self.let(f"{self.constant(builtins.__build_class__)}({given})")
+        if isinstance(value, WeakReference):
+            return self.let(f"{self.constant(weakref.ref)}({self.texts_of(value.args)})")
         if isinstance(value, PartialCall):
             named = "".join(f"{key}={self.expression(part)}, " for key, part in value.keywords.items())
             given = f"{self.expression(value.function)}, {self.texts_of(value.args)}{named}"

@@ -14,6 +14,7 @@ from longhand.capture.bytecode.trace import DELETED, Trace
 from longhand.capture.bytecode.values import attributes, operators
 from longhand.capture.bytecode.values.attribute_writes import put
 from longhand.capture.bytecode.values.constants import from_python
+from longhand.capture.bytecode.values.settled import is_settled
 from longhand.capture.bytecode.values.sources import item, root
 from longhand.capture.bytecode.values.tracked import (
     NULL,
@@ -192,7 +193,8 @@ def _global(trace: Trace, frame: Frame, name: str) -> Value:
         return written[name]
     source = root(frame.globals_name, "G")
     if name in frame.globals:
-        return trace.wrap(frame.globals[name], item(source, name))
+        fixed = trace.is_deferred and is_settled(frame.globals, name)
+        return (trace.wrap_fixed if fixed else trace.wrap)(frame.globals[name], item(source, name))
     if name in frame.builtins:
         trace.guards.add(source, f"{name!r} not in {{}}", f"{name} is the built-in")
         return from_python(frame.builtins[name])

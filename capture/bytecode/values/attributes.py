@@ -13,12 +13,14 @@ from longhand.capture.bytecode.calls.leaves import is_constant_object, is_torch_
 from longhand.capture.bytecode.calls.tensors import tensor_attribute
 from longhand.capture.bytecode.entry.breaks import Raised, Unsupported
 from longhand.capture.bytecode.trace import DELETED, Trace
+from longhand.capture.bytecode.values.arrays import ATTRIBUTES, METHODS
 from longhand.capture.bytecode.values.class_attributes import constant_attribute, of_constant
 from longhand.capture.bytecode.values.classes import MISSING
-from longhand.capture.bytecode.values.constants import describe
+from longhand.capture.bytecode.values.constants import describe, from_python
 from longhand.capture.bytecode.values.function_attributes import get_of_function, missing
 from longhand.capture.bytecode.values.sources import Source, attribute, item
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     BoundMethod,
     Const,
@@ -111,7 +113,7 @@ def get(trace: Trace, owner: Value, name: str) -> Value:
         return get(trace, owner.function, name)
     if isinstance(owner, Error):
         return _of_error(trace, owner, name)
-    if isinstance(owner, PartialCall):
+    if type(owner) is PartialCall:
         parts = {
             "func": owner.function,
             "args": Seq(tuple, owner.args),
@@ -147,8 +149,10 @@ def _of_container(trace: Trace, owner: Value, name: str) -> Value:
         fields: tuple[str, ...] = getattr(owner.kind, "__match_args__", ())
         if name in fields:
             return trace.force(owner.items[fields.index(name)])
-    if isinstance(owner, Iter):
+    if isinstance(owner, Iter) or (isinstance(owner, Array) and name in METHODS):
         return Bound(owner, name)
+    if isinstance(owner, Array) and name in ATTRIBUTES:
+        return from_python(getattr(owner.value, name))
     if kind is None:
         raise Unsupported(f"an attribute, {name}, of a {describe(owner)}")
     if name == "__class__":

@@ -11,7 +11,9 @@ import torch
 
 from longhand.capture.bytecode.entry.breaks import NeedsData, Raised, Unsupported
 from longhand.capture.bytecode.trace import Trace
+from longhand.capture.bytecode.values.arrays import array_of, is_array
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Const,
     Dict,
     Error,
@@ -64,6 +66,8 @@ def from_python(value: Any) -> Value:
         return Dict(kind, {key: from_python(part) for key, part in value.items()})
     if kind in (set, frozenset):
         return SetOf(kind, value if kind is frozenset else value.copy())
+    if is_array(value):
+        return array_of(value)
     if kind is range:
         return IntRange(value)
     if kind is slice:
@@ -78,7 +82,7 @@ def as_python(trace: Trace, value: Value) -> Any:
         NotConstant: It is not known, or it is an object with an identity.
     """
     value = trace.force(value)
-    if isinstance(value, Const | IntRange):
+    if isinstance(value, Const | IntRange | Array):
         return value.value
     if isinstance(value, Seq):
         parts = [as_python(trace, part) for part in value.items]
@@ -173,7 +177,11 @@ def fold(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value:
     """What a function of known values gives; what it raises, the user's program raises."""
     try:
         return from_python(function(*args, **kwargs))
+    except Unsupported:
+        raise
     except Exception as error:
+        if any(map(is_array, (*args, *kwargs.values()))) and "read-only" in str(error):
+            raise Unsupported("an array of numpy's is written to") from None
         raise Raised(Error(type(error), [from_python(part) for part in error.args], is_exact=True)) from None
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import abc
 import functools
 import types
+import weakref
 from typing import Any
 
 import torch
 
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     BoundMethod,
     Const,
@@ -29,6 +31,7 @@ from longhand.capture.bytecode.values.tracked import (
     Tensor,
     UnreadText,
     Value,
+    WeakReference,
     kind_word,
 )
 
@@ -42,6 +45,7 @@ _FIXED: dict[type, type] = {
     Slice: slice,
     PartialCall: functools.partial,
     UnreadText: str,
+    WeakReference: weakref.ref,
 }
 
 
@@ -49,7 +53,7 @@ def type_of(value: Value) -> type:
     """``type(value)``."""
     if isinstance(value, Seq | Dict | SetOf | New | Error | Tensor):
         return value.kind
-    if isinstance(value, Const | Obj):
+    if isinstance(value, Const | Obj | Array):
         return type(value.value)
     if isinstance(value, Sym):
         return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(value.fake)]

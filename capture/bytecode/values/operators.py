@@ -17,6 +17,7 @@ from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.classes import MISSING
 from longhand.capture.bytecode.values.constants import as_key, as_python, describe, fold, hold_if_nan
 from longhand.capture.bytecode.values.tracked import (
+    Array,
     Bound,
     BoundMethod,
     Cell,
@@ -126,9 +127,13 @@ def truth(trace: Trace, value: Value) -> bool:
         return bool(value.items)
     if isinstance(value, IntRange):
         return bool(value.value)
+    if isinstance(value, Array):
+        return truth(trace, fold(bool, value.value))
     if isinstance(value, Sym):
         return bool(value.fake)
     if isinstance(value, Tensor):
+        if (number := trace.values.number(value.fake)) is not None:
+            return bool(number)
         raise NeedsData("a branch depends on a tensor's values", _hint(trace))
     if isinstance(value, Func | BoundMethod | Bound | PartialCall | Cell | Iter | Slice | Error):
         return True
@@ -284,6 +289,8 @@ def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
         return combined(trace, plain, left, right, in_place)
     if isinstance(left, New | Obj) or isinstance(right, New | Obj):
         return _user_binary(trace, plain, left, right, in_place)
+    if isinstance(left, Array) and in_place:
+        raise Unsupported("an array of numpy's is written to")
     return fold(_BINARY[plain], as_python(trace, left), as_python(trace, right))
 
 

@@ -14,6 +14,7 @@ from longhand.capture.bytecode.values.sources import Source
 
 __all__ = [
     "NULL",
+    "Array",
     "Bound",
     "BoundMethod",
     "Cell",
@@ -39,6 +40,7 @@ __all__ = [
     "TextPart",
     "UnreadText",
     "Value",
+    "WeakReference",
     "kind_word",
 ]
 
@@ -72,6 +74,13 @@ class Lazy(Value):
 @dataclasses.dataclass(eq=False)
 class Const(Value):
     """A known immutable value, or a function, class or module that is known by identity."""
+
+    value: Any
+
+
+@dataclasses.dataclass(eq=False)
+class Array(Value):
+    """An array of numpy's that the captured code made of known numbers; `value` cannot be written to."""
 
     value: Any
 
@@ -312,6 +321,11 @@ class PartialCall(Value):
 
 
 @dataclasses.dataclass(eq=False)
+class WeakReference(PartialCall):
+    """weakref.ref of an object that the captured code made: called, it gives the one of its `args`."""
+
+
+@dataclasses.dataclass(eq=False)
 class Super(Value):
     """``super()``: attributes of `owner` that come after `kind` in the order of its class."""
 
@@ -350,6 +364,7 @@ _WORDS: dict[type[Value], str] = {
     IntRange: "range",
     PartialCall: "partial",
     UnreadText: "text",
+    WeakReference: "weak reference",
 }
 
 

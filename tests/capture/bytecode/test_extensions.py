@@ -16,6 +16,28 @@ BEHAVIOURS = Behaviours()
 behaviour = BEHAVIOURS.behaviour
 
 
+KNOWN = {}
+
+
+@torch.compiler.allow_in_graph
+def looked_up(pattern, x, *, scale=1, parts=()):
+    """What it does beside computing is its own: no line of it is gone into."""
+    print(end="")
+    KNOWN.setdefault(f"{pattern}", len(KNOWN))
+    return {"a": x.T, "b": x + 1}[pattern] * scale + len(parts), x.sum()
+
+
+@behaviour((X,))
+def calls_that_are_allowed_in_a_graph(x):
+    one, total = looked_up("a", x, scale=2)
+    return one, total + looked_up("b", x, parts=(1, 2))[0]
+
+
+@behaviour((X.clone().requires_grad_(),))
+def gradients_through_what_is_allowed_in_a_graph(x):
+    return looked_up("a", x * 2)[0].sum()
+
+
 @behaviour((X,), breaks=None)
 def numpy_on_tensors(x):
     a = x.numpy()

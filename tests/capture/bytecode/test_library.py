@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import copy
 import functools
 import inspect
 import itertools
@@ -213,6 +214,128 @@ def numbers_of_numpy(x):
     return x + n + np.sqrt(4.0) + np.log2(8) + int(np.ceil(2.2)), float(n)
 
 
+@behaviour((X,))
+def arrays_of_numpy(x):
+    sizes = np.array((4, 6))
+    rest = (sizes % np.power((2, 2), 2)) > 0
+    if rest.any() and len(sizes) == 2 and isinstance(sizes, np.ndarray):
+        x = x + sizes[0] + int(sizes.sum())
+    halves = [int(n) for n in sizes // 2]
+    grown = np.ceil(sizes * 1.5).astype(int).tolist()
+    return x * 2, halves, grown, rest, sizes, (sizes, copy.copy(sizes)), sizes.shape, sizes.dtype == np.int64
+
+
+@behaviour((X,), breaks=None)
+def arrays_of_numpy_that_are_written_to(x):
+    given = np.array([1.0, 2.0, 3.0])
+    same, part = given, given[1:]
+    also = np.asarray(given)
+    given += 1
+    part[0] = 7
+    np.multiply(given, 2, out=also)
+    np.copyto(part, 9)
+    total = np.zeros(())
+    np.sum(given, None, None, total)
+    np.ones(3).sum(out=total)
+    return (
+        x + float(given.sum()),
+        same,
+        part,
+        also is given,
+        total,
+        np.save,
+        given.T,
+        np.array([x, None], dtype=object).size,
+    )
+
+
+@behaviour((X,), breaks=None)
+def an_array_of_numpy_that_has_no_truth(x):
+    try:
+        return x + 1 if np.array([1, 2]) else x
+    except ValueError as error:
+        return str(error)
+
+
+@behaviour((X, np.arange(4.0), np.array([[True, False]])))
+def tensors_of_arrays_from_outside(x, a, b):
+    c = torch.from_numpy(a)
+    c += 1
+    return x + c.to(x.dtype), torch.tensor(a), torch.tensor(b), torch.tensor(a, dtype=torch.int32), c
+
+
+@behaviour((X,))
+def tensors_of_arrays_that_are_made(x):
+    a = np.ones((2, 2)) * 3
+    return x.sum() + torch.tensor(a), torch.tensor(np.array([1, 2])), torch.tensor(a, dtype=torch.float16)
+
+
+class Settings:
+    def __init__(self, n):
+        self.n, self.names = n, ["a"]
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value * 2 if name == "n" else value)
+
+
+class Slotted:
+    __slots__ = ("n",)
+
+
+class CopiesItself(Settings):
+    def __copy__(self):
+        return CopiesItself(7)
+
+
+SLOTTED = Slotted()
+SLOTTED.n = 4
+
+
+@behaviour((X, Settings(3)))
+def copies_of_what_comes_from_outside(x, settings):
+    made = copy.copy(settings)
+    made.n = 5
+    made.names.append("b")
+    made.__dict__.pop("names")
+    return x * made.n + settings.n, settings.names, made, type(made) is Settings, made is settings
+
+
+@behaviour((X, CopiesItself(3)), breaks=None)
+def copies_in_ways_of_their_own(x, settings):
+    return x * copy.copy(settings).n, copy.copy(SLOTTED).n
+
+
+class Paired:
+    def __init__(self, n):
+        self.n, self._pair = n, None
+
+    @property
+    def pair(self):
+        pair = self._pair() if self._pair is not None else None
+        if pair is None:
+            pair = Paired(-self.n)
+            self._pair = weakref.ref(pair)
+        return pair
+
+
+@behaviour((X,))
+def weak_references_to_what_is_made(x):
+    one = Paired(3)
+    pair = one.pair
+    again = one.pair
+    refs = weakref.ref(pair) is one._pair, isinstance(one._pair, weakref.ref), bool(one._pair)
+    return x * pair.n + one.n, again is pair, refs, one._pair() is pair, type(one._pair) is weakref.ref, pair
+
+
+@behaviour((X,), breaks=None)
+def a_weak_reference_that_is_a_result(x):
+    one = Paired(3)
+    pair = one.pair
+    x = x + 1
+    print("", end="")
+    return x * 2, one._pair() is pair, pair.n
+
+
 class Owner(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -269,6 +392,33 @@ def refused_by_distributions(x):
         return broadcast_all(x, "2")
     except ValueError as error:
         return x + 1, str(error)
+
+
+def span(n, data):
+    scale = np.random.rand(1).item()
+    found = np.zeros((n, 2))
+    for i in range(n):
+        found[i] = np.random.choice(3, 2)
+        found[i] += len(data) * scale
+    return found
+
+
+def what_is_left_without_tensors(x, data):
+    found = span(3, data)
+    return x * 2 + torch.tensor(found, dtype=x.dtype).sum()
+
+
+def test_what_is_left_without_tensors_is_no_break(hook):
+    """Numbers are drawn at two lines: what follows on the second one, in a loop, has nothing for a graph."""
+    np.random.seed(3)
+    expected = [what_is_left_without_tensors(X, [1]) for _ in range(2)]
+    captured = Captured(what_is_left_without_tensors)
+    np.random.seed(3)
+    for wanted in expected:
+        assert torch.equal(captured(X, [1]), wanted)
+    lines = [event.text.rpartition("`")[0].rpartition("`")[2] for event in captured.events if event.record]
+    assert sorted(set(lines)) == ["found[i] = np.random.choice(3, 2)", "scale = np.random.rand(1).item()"]
+    assert captured.count("graph") == 1
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)

@@ -382,6 +382,16 @@ def transforms_of_functions(run):
     return g(X), g(Y)
 
 
+@ALL.scenario
+def a_function_that_asks_for_transforms(run):
+    def f(x):
+        inner = torch.vmap(lambda row: row + torch._C._are_functorch_transforms_active())(x)
+        return inner * 2 if torch._C._are_functorch_transforms_active() else inner + 1
+
+    g = run(f)
+    return g(X), torch.vmap(g)(X[None]), g(Y)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_odd_tensors(hook, name):
     ALL.check(name)

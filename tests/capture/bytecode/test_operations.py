@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.capture.bytecode.behaviours import Behaviours, X
+from tests.capture.bytecode.behaviours import Behaviours, X, Y
 
 BEHAVIOURS = Behaviours()
 behaviour = BEHAVIOURS.behaviour
@@ -81,11 +81,95 @@ def views_and_writes(x):
     return x, a, b, c, d.sum(), e, x.unflatten(1, (2, 2))[:, 1]
 
 
-@behaviour((X,), breaks=None)
+@behaviour((X,))
 def out_argument(x):
     y = torch.empty_like(x)
     torch.add(x, 1, out=y)
     return y, torch.mul(x, 2, out=y) is y
+
+
+@behaviour((X, Y))
+def out_is_an_argument_or_a_view(x, y):
+    torch.maximum(x, y, out=y)
+    wide = torch.zeros(2, *x.shape, dtype=torch.float64)
+    before = wide[1]
+    torch.add(x, y, out=wide[1])
+    values, places = torch.empty(x.shape[1]), torch.empty(x.shape[1], dtype=torch.long)
+    found = torch.max(x, 0, out=(values.to(x.dtype), places))
+    return wide, before * 2, found.values, places, torch.sum(x, 0, out=None)
+
+
+@behaviour((X,), breaks=None)
+def out_of_other_sizes(x):
+    y = torch.empty(0)
+    torch.add(x.float(), 1, out=y)
+    return y.shape, y * 2
+
+
+@behaviour((X.clone().requires_grad_(),), breaks=None)
+def out_with_gradients(x):
+    y = torch.empty_like(x)
+    try:
+        torch.mul(x, 2, out=y)
+    except RuntimeError as error:
+        return str(error)
+    return y
+
+
+@behaviour((X.clone().requires_grad_(), X * 0), breaks=None)
+def out_without_gradients(x, y):
+    with torch.no_grad():
+        torch.mul(x, 2, out=y)
+    return y, y.requires_grad
+
+
+@behaviour((X,))
+def tensors_that_are_made_of_known_numbers(x):
+    """As a model's that keep sizes in tensors: their values are known, so they are sizes again."""
+    shape = torch.cat([torch.as_tensor([-1]), torch.as_tensor([1, 2])])
+    sizes = torch.tensor([[2, 3], [4, 5]])
+    total = sizes.prod(1).sum()
+    if total > 3:
+        x = x + 1
+    rows = [torch.arange(0, height) * width for height, width in sizes]
+    kept = sizes[0]
+    parts = x.repeat(kept.tolist()), x[: sizes[0, 0]], torch.zeros(total), torch.full((kept[1],), 2.0)
+    return (
+        x.reshape(shape.tolist()),
+        rows,
+        parts,
+        int(total),
+        float(total),
+        kept[0].item(),
+        bool(kept[0] == 2),
+    )
+
+
+@behaviour((X,), breaks=None)
+def known_numbers_that_are_written_to(x):
+    sizes = torch.tensor([1, 2, 3])
+    first, doubled = sizes[0], sizes * 2
+    sizes.add_(1)
+    sizes[2] += 5
+    second = sizes.clone()
+    second += 1
+    torch.add(sizes, 1, out=second[:3])
+    more = torch.ones(2, dtype=torch.long)
+    more.copy_(x.long()[0, :2].abs() + 1)
+    return x.repeat(first, 1), doubled.tolist(), sizes.tolist(), second.tolist(), more.sum().item()
+
+
+@behaviour((X,), breaks=None)
+def numbers_that_are_not_known(x):
+    torch.manual_seed(3)
+    drawn = torch.randint_like(torch.tensor([5, 5]), 9)
+    wide = torch.tensor([x.shape[0], 2])
+    return (
+        drawn.tolist(),
+        wide.tolist(),
+        torch.tensor([0.5, 2.0]).sum().item(),
+        torch.tensor(list(range(300))).sum().item(),
+    )
 
 
 @behaviour((X,), breaks=None)

@@ -1,0 +1,45 @@
+"""Where a derivative of the user's returns None, autograd hands on that there is no gradient.
+
+Its own ops pass that on; another derivative of the user's, which it reaches so, is called with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+from longhand.capture.functionalize.functional_proxies import Proxy
+from longhand.capture.own_derivatives import given_op
+
+__all__ = ["Undefined", "tensor_arguments"]
+
+
+class Undefined:
+    """The values that the backward pass reaches without a gradient."""
+
+    def __init__(self) -> None:
+        self._nodes: set[fx.Node] = set()
+
+    def note(self, node: fx.Node, pairs: Iterable[tuple[Proxy, Proxy | None]]) -> None:
+        """What a call's derivative gives None as the gradient of."""
+        if node.target is given_op:
+            self._nodes |= {source.node for source, gradient in pairs if gradient is None}
+
+    def calls(self, node: fx.Node, results: Sequence[Any], sources: Iterable[Any]) -> bool:
+        """Whether a call none of whose results has a gradient is differentiated all the same, with zeros."""
+        if not any(isinstance(result, Proxy) and result.node in self._nodes for result in results):
+            return False
+        if node.target is given_op:
+            return True
+        self._nodes |= {source.node for source in sources if isinstance(source, Proxy)}
+        return False
+
+
+def tensor_arguments(node: fx.Node) -> list[fx.Node]:
+    """The nodes among a call's arguments whose values are tensors, in order, each as often as it is given."""
+    leaves = pytree.tree_leaves((list(node.args), dict(node.kwargs)))
+    return [one for one in leaves if isinstance(one, fx.Node) and isinstance(one.meta["val"], torch.Tensor)]
