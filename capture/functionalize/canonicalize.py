@@ -269,9 +269,11 @@ _CUT = ("logit", "renorm", "sinc", "special_entr", "special_xlog1py", "xlogy")
 
 def _cut(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """Whole where gradients flow through it: the op's own derivative is the right one."""
-    carries = rewriter.gradients is not None and not rewriter.gradients.is_stopped
+    gradients = rewriter.gradients
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Proxy)]
-    if carries and any(rewriter.read(leaf) in rewriter.gradients for leaf in leaves):
+    if gradients is None or gradients.is_stopped:
+        return NotImplemented
+    if any(rewriter.read(leaf) in gradients for leaf in leaves):
         return rewriter.keep(target, args, kwargs, eager)
     return NotImplemented
 
