@@ -20,13 +20,14 @@ __all__ = ["whole"]
 
 aten = torch.ops.aten
 _PLACES = ("", "linalg_", "special_", "fft_")  # what ATen puts before a function's name
-_WHOLE_NUMBERS = (0, 1, 2, 1, 0)  # what tables, lengths and weights hold in each trial
+_WHOLE_NUMBERS = (0, 1, 2, 1, 0, 2)  # what tables, lengths and weights hold in each trial
 _FLOATS: tuple[Callable[..., torch.Tensor], ...] = (
     torch.rand,
     lambda shape: 5 * torch.rand(shape) * (torch.rand(shape) > 0.5),
     lambda shape: 3 * torch.randn(shape),
     lambda shape: torch.full(shape, 0.5),
     torch.zeros,
+    torch.rand,
 )
 Looks = tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
 

@@ -179,7 +179,8 @@ class Derivatives:
 
         # Anomaly detection would look for NaN in values that there are none of.
         name = target._schema.name
-        if name == "aten::linalg_eig" or (name in _LOOKING and any(one.is_complex() for one in tensors)):
+        is_complex = any(one.is_complex() for one in tensors)
+        if name == "aten::linalg_eig" or (name in _LOOKING and is_complex):
             raise OnlyAutograd(
                 f"the derivative of {target} raises where the values of a gradient are unsound"
             )

@@ -132,11 +132,11 @@ def _is_view(node: fx.Node) -> bool:
     is_torch = node.op == "call_method" or is_torch_leaf(node.target) or node.target is operator.getitem
     name = str(getattr(node.target, "__name__", node.target))
     changes = name.endswith("_") and not name.endswith("__")  # maybe only what the tensor says of itself: t_
-    return is_torch and not changes and _writes_nothing(node)
+    return is_torch and not changes and _only_looks(node)
 
 
-def _writes_nothing(node: fx.Node) -> bool:
-    """Whether a call leaves its arguments as they are: it is made once more, of tensors that nobody has."""
+def _only_looks(node: fx.Node) -> bool:
+    """Whether a call gives its arguments' memory, and leaves it as it is: it is made again, of tensors of nobody's."""
     made: list[torch.Tensor] = []
 
     def fresh(value: Any) -> Any:
@@ -152,10 +152,13 @@ def _writes_nothing(node: fx.Node) -> bool:
     call = getattr(args[0], node.target) if isinstance(node.target, str) else node.target
     try:
         with torch.no_grad():
-            call(*args[1:] if isinstance(node.target, str) else args, **kwargs)
+            results = call(*args[1:] if isinstance(node.target, str) else args, **kwargs)
     except Exception:  # a list that has no value of its own is no argument
         return node.target is operator.getitem
-    return not any(map(torch_private.version, made))
+    tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+    memory = {torch_private.storage_key(one) for one in made}
+    is_theirs = all(torch_private.storage_key(one) in memory for one in tensors)
+    return is_theirs and not any(map(torch_private.version, made))
 
 
 def _storages(node: fx.Node) -> list[int]:

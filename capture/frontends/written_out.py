@@ -119,6 +119,18 @@ def _ctc_loss(
     return _whole(torch.ctc_loss, log_probs, targets, *lengths, blank, which, zero_infinity)
 
 
+def _with_places(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Places and counts are whole numbers; torch before 2.12 gives fake ones the type of the values."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        made = function(*args, **kwargs)
+        if not isinstance(made, tuple):
+            return made
+        return (made[0], *(one if one.dtype is torch.int64 else one.to(torch.int64) for one in made[1:]))
+
+    return call
+
+
 _WRITTEN_OUT: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
@@ -134,6 +146,10 @@ _WRITTEN_OUT: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.Tensor.narrow: whole_calls.narrow,
     torch.linalg.lstsq: whole_calls.least_squares,
     torch.nn.functional.ctc_loss: _ctc_loss,
+    torch.unique: _with_places(torch.unique),
+    torch.unique_consecutive: _with_places(torch.unique_consecutive),
+    torch.Tensor.unique: _with_places(torch.Tensor.unique),
+    torch.Tensor.unique_consecutive: _with_places(torch.Tensor.unique_consecutive),
     torch.ctc_loss: functools.partial(_whole, torch.ctc_loss),
 }
 

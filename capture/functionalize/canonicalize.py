@@ -10,6 +10,7 @@ import contextlib
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 
 from longhand.capture.functionalize import foreach
 from longhand.capture.functionalize.decompositions import ALIAS_IDENTITIES, CASTS, DROPOUTS, FRESH_IDENTITIES
@@ -262,9 +263,25 @@ def _drawn(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) 
     return rewriter.keep(target, args, kwargs, eager)
 
 
+# What they are made of has another derivative than they have where a function is cut: at 0, or at an end of its range.
+_CUT = ("logit", "renorm", "sinc", "special_entr", "special_xlog1py", "xlogy")
+
+
+def _cut(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """Whole where gradients flow through it: the op's own derivative is the right one."""
+    gradients = rewriter.gradients
+    leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Proxy)]
+    if gradients is None or gradients.is_stopped:
+        return NotImplemented
+    if any(rewriter.read(leaf) in gradients for leaf in leaves):
+        return rewriter.keep(target, args, kwargs, eager)
+    return NotImplemented
+
+
 # In a graph that is to be differentiated.
 TRAINING_RULES: dict[str, Rule] = {
     **dict.fromkeys(["detach", "detach_copy"], _detach),
     "bernoulli": _drawn,
+    **dict.fromkeys(_CUT, _cut),
     "convert_element_type": _converted,
 }

@@ -100,7 +100,10 @@ class Rewriter(FunctionalGraph):
         if is_write:
             return self.rule_for_write(target)(self, target, args, kwargs, eager)
         if not is_kept(target) or is_composite_view(target, args):
-            result = self.inlined(target, args, kwargs, eager)
+            try:
+                result = self.inlined(target, args, kwargs, eager)
+            except torch_private.LOOKS_AT_DATA:  # what it is made of asks for a number: it stays one call
+                return self.keep(target, args, kwargs, eager)
             if result is not NotImplemented:
                 return result
         return self.keep(target, args, kwargs, eager)

@@ -50,7 +50,7 @@ REASONS = (
     (r"custom autograd\.Function|autograd\.Function", "it is a custom autograd.Function"),
     (r"does not know|with a obj value", "Python that capture does not read (Dynamo may)"),
     (r"[Qq]uantiz", "quantized tensors"),
-    (r"returns no tensor|no plain container|not a known type", "its result is no tensor"),
+    (r"returns (no tensor|a Size)|no plain container|not a known type", "its result is no tensor"),
 )
 
 
