@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import enum
 import json
+import math
 import textwrap
 from pathlib import Path
 
@@ -118,21 +119,62 @@ def page() -> str:
     return "\n".join([*lines, *_refused()]) + "\n"
 
 
+# What counts as right; where eager itself raises, or there is nothing to differentiate, there is no case.
+_RIGHT = ("RIGHT", "NEAR", "EAGER", "MORE")
+_NO_CASE = ("RAISES", "NOTHING")
+_CONFIDENCE = 1.96  # standard deviations: 95%
+
+
+def _least(n_right: int, n_cases: int) -> float:
+    """What share of all is right at least, by what is right in a sample (Wilson's interval)."""
+    share, z2 = n_right / n_cases, _CONFIDENCE**2
+    middle = share + z2 / (2 * n_cases)
+    half = _CONFIDENCE * math.sqrt(share * (1 - share) / n_cases + z2 / (4 * n_cases**2))
+    return (middle - half) / (1 + z2 / n_cases)
+
+
+def _counted(counts: dict[str, dict[str, int]]) -> list[str]:
+    """The table of what became of the cases of each door and step."""
+    lines = [
+        "| how | cases | right | of all, at least (95%) | of these in eager | refused | wrong | crash | no case |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
+    for mode, own in counts.items():
+        n_cases = sum(own.values()) - sum(own.get(kind, 0) for kind in _NO_CASE)
+        n_right = sum(own.get(kind, 0) for kind in _RIGHT)
+        parts = [own.get(kind, 0) for kind in ("EAGER", "REFUSED", "WRONG", "CRASH")]
+        parts.append(sum(own.get(kind, 0) for kind in _NO_CASE))
+        shares = f"{n_right:,} ({n_right / n_cases:.2%}) | {_least(n_right, n_cases):.2%}"
+        lines.append(f"| {mode} | {n_cases:,} | {shares} | {' | '.join(f'{part:,}' for part in parts)} |")
+    return lines
+
+
 def _refused() -> list[str]:
     """The part of the page on what a sweep found."""
     kept = json.loads(REFUSED.read_text())
     refused: dict[str, dict[str, dict[str, str]]] = kept["refused"]
     bad = ", ".join(f"`{op}`" for op in kept["bad"])
-    words = (
-        f"`python -m tests.autograd.every_sample` took {kept['cases']:,} samples of {kept['ops']} ops of PyTorch's "
-        f"operator database ({', '.join(kept['dtypes'])}); a sample through one door in one step is counted once. "
-        + (f"Wrong, or an error that nobody wrote for people: {bad}. " if bad else "None was wrong. ")
-        + "What is not in this table was right, in values and in gradients. An op in it may be refused for some of "
-        "its samples only: alone, its result is a view of its argument; between other arithmetic it is not. What "
-        "`generate` refuses it refuses with the line and the reason; what `compile` does not take runs in eager, and "
-        "says so."
+    run = kept["runs"][-1]
+    swept = (
+        f"`python -m tests.autograd.every_sample` ran {kept['pairs']:,} of the {run['pairs']:,} pairs of an op and a "
+        f"dtype in PyTorch's operator database ({', '.join(kept['dtypes'])}; {kept['ops']} ops), {run['date']}, with "
+        f"PyTorch {run['torch']} and Python {run['python']} on the CPU: samples drawn by a seed, one of each pair "
+        f"first, {kept['cases']:,} cases in all. A case is a sample through one door in one step, its values and "
+        "gradients compared with eager's and with float64's. Where eager itself raises, or finds nothing but zeros to "
+        "differentiate, there is no case to be right in. "
+        + (
+            f"Wrong, or an error that nobody wrote for people: {bad}."
+            if bad
+            else "None was wrong, none crashed."
+        )
     )
-    lines = ["", "## Refused, or run in eager", "", *textwrap.wrap(words, 118), ""]
+    words = (
+        "An op in this table may be refused, or run in eager, for some of its samples only; what is mended since that "
+        "run is not in it. What `generate` refuses it refuses with the line and the reason; what `compile` does not "
+        "take runs in eager, is right, and says so."
+    )
+    lines = ["", "## Every op, in every dtype", "", *textwrap.wrap(swept, 118), "", *_counted(kept["counts"])]
+    lines += ["", "## Refused, or run in eager", "", *textwrap.wrap(words, 118), ""]
     lines += ["| how | why | ops |", "|---|---|---|"]
     for mode, reasons in refused.items():
         lines += [

@@ -59,6 +59,7 @@ class Provenance:
             it (``return t.transpose(1, 2)``) the name that the caller's statement assigns it to.
         module: The path of the innermost user-visible nn.Module: ``blocks.0.attn``; empty for the root.
         module_class: That module's class name: ``Attention``, ``LayerNorm``; empty for a plain function.
+        around: (path, class name) of the modules that it stands in, outermost first.
         differentiates: In a backward pass: the node of the forward whose derivative the node is part of.
         differentiated: The op of that node: ``gelu``; empty for ops that only move data and where gradients are
             added up.
@@ -84,6 +85,7 @@ class Provenance:
     role: str = ""
     remark: str = ""
     checkpoint: int = 0
+    around: tuple[tuple[str, str], ...] = ()
 
 
 class InputKind(enum.Enum):

@@ -61,13 +61,14 @@ def assign_provenance(graph: fx.Graph, root_class: str) -> None:
     frames = {node: user_frames(node.meta.get("stack_trace") or "") for node in nodes}
     locals_ = _locals(nodes, frames)
     for node in graph.nodes:
-        module, module_class = _module(node)
+        around = _modules(node)
+        module, module_class = around[-1] if around else ("", "")
         if not module:
             module_class = root_class
         checkpoint = note_of(node.meta.get("traced")).checkpoint
         if not frames.get(node):
             node.meta["provenance"] = Provenance(
-                module=module, module_class=module_class, checkpoint=checkpoint
+                module=module, module_class=module_class, checkpoint=checkpoint, around=around
             )
             continue
         frame = frames[node][-1]
@@ -80,6 +81,7 @@ def assign_provenance(graph: fx.Graph, root_class: str) -> None:
             module=module,
             module_class=module_class,
             checkpoint=checkpoint,
+            around=around,
         )
 
 
@@ -98,14 +100,13 @@ def user_frames(stack_trace: str) -> tuple[StackLevel, ...]:
     return users or tuple(frame for frame in every if frame.file.startswith(_MODULES))
 
 
-def _module(node: fx.Node) -> tuple[str, str]:
-    """(dotted path, class name) of the innermost module."""
+def _modules(node: fx.Node) -> tuple[tuple[str, str], ...]:
+    """(dotted path, class name) of the modules that a node stands in, outermost first."""
     stack = node.meta.get("nn_module_stack") or {}
-    if not stack:
-        return "", ""
-    path, kind = list(stack.values())[-1]
-    name = kind.__name__ if isinstance(kind, type) else str(kind).rsplit(".", 1)[-1]
-    return dotted_path(path), name
+    return tuple(
+        (dotted_path(path), kind.__name__ if isinstance(kind, type) else str(kind).rsplit(".", 1)[-1])
+        for path, kind in stack.values()
+    )
 
 
 def as_attributes(path: str) -> str:

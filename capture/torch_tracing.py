@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as no_modes
 
-__all__ = ["n_listening", "n_transforms", "no_modes"]
+__all__ = ["TorchDispatchMode", "n_listening", "n_transforms", "no_modes"]
 
 # Tracers, FakeTensorMode and whatever else sees each operator of this thread.
 n_listening = torch._C._len_torch_dispatch_stack

@@ -13,27 +13,30 @@ import torch
 
 from longhand.capture import torch_private
 
-__all__ = [
-    "NAMESPACE",
-    "NARROW",
-    "correlation",
-    "covariance",
-    "ctc_loss",
-    "least_squares",
-    "narrow",
-    "original",
-]
+__all__ = ["NAMESPACE", "NARROW", "define", "least_squares", "narrow", "original"]
 
 NAMESPACE = "longhand_whole"
 _LIBRARY = torch.library.Library(NAMESPACE, "DEF")
 aten = torch.ops.aten
+_ORIGINAL: dict[Any, torch._ops.OpOverload] = {}
 
 
-def _defined(schema: str, looks: Callable[..., Any]) -> torch._ops.OpOverload:
+def define(
+    schema: str, looks: Callable[..., Any], stands_for: torch._ops.OpOverload | None = None
+) -> torch._ops.OpOverload:
+    """An op that a trace takes whole.
+
+    Args:
+        schema: Its name, arguments and results.
+        looks: What its results look like.
+        stands_for: torch's op; None where it stays what it is.
+    """
     name = schema.partition("(")[0]
     _LIBRARY.define(schema)
     _LIBRARY.impl(name, looks, "CompositeImplicitAutograd")
     found: torch._ops.OpOverload = getattr(getattr(torch.ops, NAMESPACE), name).default
+    if stands_for is not None:
+        _ORIGINAL[found] = stands_for
     return found
 
 
@@ -50,7 +53,7 @@ def _part(x: torch.Tensor, dim: int, positions: torch.Tensor) -> torch.Tensor:
 
 
 # A view of x, as the functional graph follows them: `capture.functionalize.views` knows how it is taken and written.
-NARROW = _defined("part_at(Tensor(a) x, int dim, Tensor positions) -> Tensor(a)", _part)
+NARROW = define("part_at(Tensor(a) x, int dim, Tensor positions) -> Tensor(a)", _part)
 
 
 def narrow(x: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor:
@@ -94,111 +97,13 @@ def _solved(
     return solution.squeeze(-1) if is_vector else solution, residuals, rank, values
 
 
-_LSTSQ = _defined(
+_LSTSQ = define(
     "linalg_lstsq(Tensor a, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor, Tensor, Tensor, Tensor)",
     _solved,
+    aten.linalg_lstsq.default,
 )
 
 
 def least_squares(a: torch.Tensor, b: torch.Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
     """``torch.linalg.lstsq``."""
     return torch.return_types.linalg_lstsq(_LSTSQ(a, b, rcond, driver=driver))  # type: ignore[attr-defined]
-
-
-# Losses and statistics that ask numbers
-
-
-def _of_pairs(x: torch.Tensor) -> torch.Tensor:
-    x = x / 1  # whole numbers become floats
-    return x.sum().clone() if x.dim() < 2 else (x.sum(1).unsqueeze(1) + x.sum(1)).clone()
-
-
-_CORRCOEF = _defined("corrcoef(Tensor x) -> Tensor", _of_pairs)
-
-
-def correlation(x: torch.Tensor) -> torch.Tensor:
-    """``torch.corrcoef``, with eager's own gradients: its clipping stops those of what is rounded beyond 1."""
-    made: torch.Tensor = _CORRCOEF(x)
-    return made
-
-
-def _of_weighted(
-    x: torch.Tensor,
-    *,
-    correction: int = 1,
-    fweights: torch.Tensor | None = None,
-    aweights: torch.Tensor | None = None,
-) -> torch.Tensor:
-    for weights in (fweights, aweights):
-        x = x if weights is None else x * weights
-    return _of_pairs(x).squeeze()
-
-
-_COV = _defined(
-    "cov(Tensor x, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor", _of_weighted
-)
-
-
-def covariance(
-    x: torch.Tensor, correction: int, fweights: torch.Tensor | None, aweights: torch.Tensor | None
-) -> torch.Tensor:
-    """``torch.cov``."""
-    made: torch.Tensor = _COV(x, correction=correction, fweights=fweights, aweights=aweights)
-    return made
-
-
-def _loss(
-    log_probs: torch.Tensor,
-    targets: torch.Tensor,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int = 0,
-    reduction: int = 1,
-    zero_infinity: bool = False,
-) -> torch.Tensor:
-    if reduction == 0 and log_probs.dim() == 3:
-        return log_probs.sum((0, 2))
-    return log_probs.sum()
-
-
-_CTC_LOSS = _defined(
-    "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, "
-    "int reduction=1, bool zero_infinity=False) -> Tensor",
-    _loss,
-)
-
-_CTC_LOSS_OF_LISTS = _defined(
-    "ctc_loss_of_lists(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, "
-    "int reduction=1, bool zero_infinity=False) -> Tensor",
-    _loss,
-)
-
-
-def ctc_loss(
-    log_probs: torch.Tensor,
-    targets: torch.Tensor,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int = 0,
-    reduction: str = "mean",
-    zero_infinity: bool = False,
-) -> torch.Tensor:
-    """``torch.nn.functional.ctc_loss``."""
-    which = {"none": 0, "mean": 1, "sum": 2}.get(reduction)
-    lengths = (input_lengths, target_lengths)
-    are_tensors = all(isinstance(one, torch.Tensor) for one in lengths)
-    are_lists = all(isinstance(one, list | tuple) for one in lengths)
-    if which is None or not (are_tensors or are_lists):
-        return torch.nn.functional.ctc_loss(log_probs, targets, *lengths, blank, reduction, zero_infinity)
-    op = _CTC_LOSS if are_tensors else _CTC_LOSS_OF_LISTS
-    made: torch.Tensor = op(log_probs, targets, *lengths, blank, which, zero_infinity)
-    return made
-
-
-_ORIGINAL: dict[Any, torch._ops.OpOverload] = {
-    _LSTSQ: aten.linalg_lstsq.default,
-    _CORRCOEF: aten.corrcoef.default,
-    _COV: aten.cov.default,
-    _CTC_LOSS_OF_LISTS: aten.ctc_loss.IntList,
-    _CTC_LOSS: aten.ctc_loss.Tensor,
-}

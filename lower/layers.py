@@ -25,7 +25,8 @@ from longhand.lower.sizes import as_size
 N_KEPT = 4  # one that differs at the beginning, two that are compared, one that ends otherwise
 FEWEST_LEFT_OUT = 2
 
-_WORDS = operator.attrgetter(*(f.name for f in dataclasses.fields(Provenance) if f.name != "module"))
+_PATHS = ("module", "around")  # have the number of the layer in them
+_WORDS = operator.attrgetter(*(f.name for f in dataclasses.fields(Provenance) if f.name not in _PATHS))
 
 _Place: TypeAlias = tuple[int, int]  # (layer, place in it)
 
@@ -236,7 +237,9 @@ class _Comparison:
         head, module = self._heads[number], f"{left.module}."
         if module.startswith(head):
             module = self._heads[number + 1] + module[len(head) :]
-        return module[:-1] == right.module and _WORDS(left) == _WORDS(right)
+        classes = ([kind for _, kind in origin.around] for origin in (left, right))
+        is_alike = module[:-1] == right.module and _WORDS(left) == _WORDS(right)
+        return is_alike and next(classes) == next(classes)
 
 
 def _provenance(node: fx.Node) -> Provenance:

@@ -179,6 +179,7 @@ class Repeat:
             layer's output, that became one kernel with how the next layer begins. The same length for each run.
         kinds: For each run which kind of layer it is, where there are several in turn; else empty. Runs of one kind are
             equal up to the buffers named, and each takes what the run right before it hands on, of whichever kind.
+        family: Of a single run: a number that it has in common with repeats of equal runs, other steps between them.
     """
 
     runs: tuple[tuple[PlanStep, ...], ...]
@@ -188,6 +189,7 @@ class Repeat:
     own: tuple[tuple[str, ...], ...] = ()
     previous: tuple[tuple[str, ...], ...] = ()
     kinds: tuple[int, ...] = ()
+    family: int | None = None
 
     def of_kind(self, kind: int) -> Repeat:
         """The runs of one kind alone."""
@@ -196,8 +198,9 @@ class Repeat:
         def of(columns: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(columns[run] for run in chosen) if columns else ()
 
-        columns = map(of, (self.runs, self.paths, self.inputs, self.outputs, self.own, self.previous))
-        return Repeat(*columns)
+        columns = (self.runs, self.paths, self.inputs, self.outputs, self.own, self.previous)
+        runs, paths, inputs, outputs, own, previous = map(of, columns)
+        return Repeat(runs, paths, inputs, outputs, own, previous)
 
     @property
     def numbers(self) -> dict[tuple[int, int], tuple[float, ...]]:

@@ -21,7 +21,7 @@ def renamed_step(step: UnitStep, names: Names) -> UnitStep:
 
     runs = tuple(tuple(renamed_plan_step(inner, names) for inner in run) for run in step.runs)
     inputs, outputs, own, previous = map(each, (step.inputs, step.outputs, step.own, step.previous))
-    return Repeat(runs, step.paths, inputs, outputs, own, previous, step.kinds)
+    return Repeat(runs, step.paths, inputs, outputs, own, previous, step.kinds, step.family)
 
 
 def renamed_kernel(kernel: KernelPlan, names: Names) -> KernelPlan:

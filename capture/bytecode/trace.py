@@ -97,8 +97,8 @@ class Trace(Wrapping):
         self.may_raise = (
             ""  # a call that may raise where the user's code handles it, or a check that may fail
         )
-        self.delays_texts = True  # whether a text of a tensor is made where something reads it
-        self.has_texts = False
+        self.may_delay = True  # texts of tensors and classes are made where something reads them
+        self.has_delayed = False
         self.assumes = False  # whether what a check of values finds is looked at after the graph
         self.assumed: list[tuple[Tensor, bool]] = []
         self.inner: dict[fx.Node, str] = {}  # what must not leave the graph, and why

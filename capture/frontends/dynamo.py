@@ -23,6 +23,7 @@ from longhand.capture.frontends.argument_lists import Element, arrange_arguments
 from longhand.capture.frontends.dynamo_run import DynamoRun
 from longhand.capture.frontends.failures import capture_error
 from longhand.capture.frontends.finalize import Traced, finish
+from longhand.capture.frontends.written_out import WrittenOut
 from longhand.capture.functionalize.composites import as_called
 from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.functionalize.decompositions import decomposition_table
@@ -160,6 +161,7 @@ def trace_graph(module: fx.GraphModule, values: list[Any], held: dict[str, torch
         torch.set_grad_enabled(records and takes_derivatives),  # a transform's own are part of the graph
         fx.traceback.preserve_node_meta(),
         torch_transforms.keeping_transforms(),
+        WrittenOut(),
     ):
         traced = torch_private.make_fx(run, decomposition_table=table, pre_dispatch=not below)(*fakes)
     if below:

@@ -18,44 +18,8 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 
-_VIEWS = frozenset(
-    [
-        "adjoint",
-        "chunk",
-        "contiguous",
-        "detach",
-        "diagonal",
-        "expand",
-        "expand_as",
-        "flatten",
-        "getitem",
-        "movedim",
-        "narrow",
-        "permute",
-        "real",
-        "imag",
-        "reshape",
-        "reshape_as",
-        "select",
-        "split",
-        "split_with_sizes",
-        "squeeze",
-        "swapaxes",
-        "swapdims",
-        "t",
-        "tensor_split",
-        "transpose",
-        "unbind",
-        "unflatten",
-        "unfold",
-        "unsqueeze",
-        "view",
-        "view_as",
-        "view_as_complex",
-        "view_as_real",
-    ]
-)
 _NONE: Mapping[fx.Node, fx.Node] = MappingProxyType({})
 _VIEW_ATTRIBUTES = frozenset(["H", "T", "mH", "mT", "imag", "real"])
 
@@ -158,13 +122,40 @@ def _chain(node: fx.Node) -> list[fx.Node]:
 
 
 def _is_view(node: fx.Node) -> bool:
-    if not node.op.startswith("call_") or not node.args or not isinstance(node.args[0], fx.Node):
+    if not node.op.startswith("call_"):
+        return False
+    given = {storage for source in node.all_input_nodes for storage in _storages(source)}
+    if not given & set(_storages(node)):
         return False
     if node.target is getattr:
-        is_known = node.args[1] in _VIEW_ATTRIBUTES
-    else:
-        is_known = getattr(node.target, "__name__", node.target) in _VIEWS
-    return is_known and bool(set(_storages(node)) & set(_storages(node.args[0])))
+        return node.args[1] in _VIEW_ATTRIBUTES
+    is_torch = node.op == "call_method" or is_torch_leaf(node.target) or node.target is operator.getitem
+    name = str(getattr(node.target, "__name__", node.target))
+    changes = name.endswith("_") and not name.endswith("__")  # maybe only what the tensor says of itself: t_
+    return is_torch and not changes and _writes_nothing(node)
+
+
+def _writes_nothing(node: fx.Node) -> bool:
+    """Whether a call leaves its arguments as they are: it is made once more, of tensors that nobody has."""
+    made: list[torch.Tensor] = []
+
+    def fresh(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        made.append(value.new_empty_strided(value.shape, value.stride()))
+        return made[-1]
+
+    def alike(source: fx.Node) -> Any:
+        return pytree.tree_map(fresh, source.meta.get("example_value"))
+
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), alike)
+    call = getattr(args[0], node.target) if isinstance(node.target, str) else node.target
+    try:
+        with torch.no_grad():
+            call(*args[1:] if isinstance(node.target, str) else args, **kwargs)
+    except Exception:  # a list that has no value of its own is no argument
+        return node.target is operator.getitem
+    return not any(map(torch_private.version, made))
 
 
 def _storages(node: fx.Node) -> list[int]:

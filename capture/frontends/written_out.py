@@ -2,11 +2,13 @@
 
 ``torch.equal`` and ``torch.allclose`` are reductions whose number is read; which elements ``torch.combinations`` takes
 follows from how many there are; ``torch.cov`` without weights only asks whether there are enough. What is not made of
-such calls stays whole: `capture.whole_calls`. Where eager raises for a variance below zero, there is NaN.
+such calls stays whole: `capture.whole_calls` and, by a rule, `capture.whole_by_rule`. Where eager raises for a
+variance below zero, there is NaN.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -15,8 +17,15 @@ from typing import Any
 import torch
 
 from longhand.capture import torch_private, whole_calls
+from longhand.capture.whole_by_rule import whole
 
 _MOST_COMBINATIONS = 100_000  # as many rows of a table
+
+
+def _whole(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The call as one op, where it can be."""
+    made = whole(function, args, kwargs)
+    return function(*args, **kwargs) if made is NotImplemented else made
 
 
 def _equal(left: torch.Tensor, right: torch.Tensor) -> Any:
@@ -47,7 +56,7 @@ def _cov(input: torch.Tensor, *, correction: int = 1, fweights: Any = None, awei
         return torch.cov(input, correction=correction, fweights=fweights, aweights=aweights)
     rows = input if input.dim() == 2 else input.reshape(1, -1)
     if not (fweights is aweights is None) or count <= correction:  # it may raise, or warn
-        return whole_calls.covariance(rows, correction, fweights, aweights)
+        return _whole(torch.cov, rows, correction=correction, fweights=fweights, aweights=aweights)
     centered = rows - (rows.sum(1) / count).unsqueeze(1)
     return ((centered @ centered.t().conj()) / (count - correction)).squeeze()
 
@@ -56,7 +65,7 @@ def _corrcoef(input: torch.Tensor) -> Any:
     if input.dim() > 2 or input.dtype is torch.bool:
         return torch.corrcoef(input)  # which raises
     if torch.is_grad_enabled():
-        return whole_calls.correlation(input)
+        return _whole(torch.corrcoef, input)  # its clipping stops the gradients of what is rounded beyond 1
     found = _cov(input)
     if found.dim() == 0:
         return found / found
@@ -94,6 +103,22 @@ def _gaussian_nll_loss(
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
+def _ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    lengths = (input_lengths, target_lengths)
+    which = {"none": 0, "mean": 1, "sum": 2}.get(reduction)
+    if which is None:
+        return torch.nn.functional.ctc_loss(log_probs, targets, *lengths, blank, reduction, zero_infinity)
+    return _whole(torch.ctc_loss, log_probs, targets, *lengths, blank, which, zero_infinity)
+
+
 _WRITTEN_OUT: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
@@ -108,7 +133,8 @@ _WRITTEN_OUT: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.narrow: whole_calls.narrow,
     torch.Tensor.narrow: whole_calls.narrow,
     torch.linalg.lstsq: whole_calls.least_squares,
-    torch.nn.functional.ctc_loss: whole_calls.ctc_loss,
+    torch.nn.functional.ctc_loss: _ctc_loss,
+    torch.ctc_loss: functools.partial(_whole, torch.ctc_loss),
 }
 
 
@@ -119,4 +145,11 @@ class WrittenOut(torch_private.TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Calls the function, or what it is made of."""
-        return _WRITTEN_OUT.get(func, func)(*args, **(kwargs or {}))
+        given = kwargs or {}
+        try:
+            return _WRITTEN_OUT.get(func, func)(*args, **given)
+        except torch_private.LOOKS_AT_DATA:
+            made = whole(func, args, given)
+            if made is NotImplemented:
+                raise
+            return made

@@ -214,6 +214,11 @@ def _lerp(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -
     return rewriter.call(aten.sub.Tensor, (end, rewriter.call(aten.mul.Tensor, (way, 1 - weight), {})), {})
 
 
+def _hardsigmoid_backward(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """Eager's sixth has 24 bits, in float64, too: there it is eager's own call."""
+    return rewriter.keep(target, args, kwargs, eager) if eager.dtype is torch.float64 else NotImplemented
+
+
 def _converted(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """What torch's decompositions say for a cast: as the cast that it is, it has a derivative."""
     return rewriter.call(aten._to_copy.default, (args[0],), {"dtype": args[1]})
@@ -239,6 +244,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(["_conj", "conj", "_conj_physical", "conj_physical"], _conjugate),
     **dict.fromkeys(["addcmul", "addcdiv"], _add_product),
     "lerp": _lerp,
+    "hardsigmoid_backward": _hardsigmoid_backward,
     "item": _item,
     "_local_scalar_dense": _item,
     **foreach.RULES,

@@ -48,6 +48,7 @@ _DIFFERENTIABLE: dict[str, tuple[int, ...]] = {
     "aten::_batch_norm_with_update_functional": (0,),
     "aten::rrelu_with_noise_functional": (0,),
     "aten::linalg_lu": (1, 2),
+    "aten::linalg_lstsq": (0, 1),
     "aten::lu_unpack": (1, 2),
 }
 

@@ -80,13 +80,13 @@ def _view_dtype(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
 def _transpose(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     source: Proxy = args[0]
     name = target._schema.name.split("::")[1]
-    if name in ("mH", "adjoint") and source.fake.is_complex():
-        return NotImplemented
+    if name in ("mH", "adjoint", "matrix_H") and source.fake.is_complex():
+        return NotImplemented if name != "matrix_H" else rewriter.call(aten.mH.default, args, kwargs, eager)
     if source.fake.dim() < 2:
         return rewriter.same(source, eager)
     if name == "t":
         first, second = 0, 1
-    elif name in ("mT", "mH", "adjoint"):
+    elif name in ("mT", "mH", "adjoint", "matrix_H"):
         first, second = -2, -1
     else:
         first, second = tuple(bound(target, args, kwargs).values())[1:3]
@@ -287,14 +287,14 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
     is_plain = order == list(range(len(order)))
 
     def look(parent: fx.Node) -> fx.Node:
-        if parent.op != "placeholder" or owner.fake.storage_offset() != 0:
+        if parent.op != "placeholder":
             return rewriter.emit(aten.as_strided.default, (laid_out(parent), *layout), value=eager)
         if offset is None:  # a later argument may begin elsewhere in its memory, so where it does is not said
             return rewriter.emit(
                 aten.as_strided.default, (_taken(source, parent), sizes, strides), value=eager
             )
         flat = parent if is_plain else rewriter.emit(aten.permute.default, (parent, order))
-        return rewriter.emit(aten.as_strided.default, (flat, *layout), value=eager)
+        return rewriter.emit(aten.as_strided.default, (flat, sizes, strides, offset), value=eager)
 
     def laid_out(parent: fx.Node) -> fx.Node:
         flat = parent if is_plain else rewriter.emit(aten.permute.default, (parent, order))
@@ -364,7 +364,9 @@ def _are_ints(sizes: tuple[Any, ...]) -> bool:
 # By packet name.
 VIEW_RULES: dict[str, Rule] = {
     **dict.fromkeys(RESHAPES, _reshape),
-    **dict.fromkeys(["t", "mT", "mH", "adjoint", "transpose", "swapaxes", "swapdims"], _transpose),
+    **dict.fromkeys(
+        ["t", "mT", "mH", "adjoint", "matrix_H", "transpose", "swapaxes", "swapdims"], _transpose
+    ),
     "permute": _permute,
     "expand": _expand,
     "squeeze": _squeeze,

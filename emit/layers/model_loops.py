@@ -7,35 +7,32 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
-
-from torch import fx
+from collections.abc import Sequence
 
 from longhand.emit.layers.class_names import free_name
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_numbers
+from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
-from longhand.lower.ir import Extern
 from longhand.schedule.named_plan import (
     SAVED,
-    BufferWords,
     FirstCall,
     Loop,
     ModelStep,
     SavedLayers,
     list_holding,
-    op_word,
     plain_steps,
     steps_of,
 )
 from longhand.schedule.names.words import own_name
-from longhand.schedule.plan import Launch, Release, buffers_made
+from longhand.schedule.plan import Release, buffers_made
 
 _WIDEST = 98
+_APART = "What the layers do alike. Where one ends and the next begins is a kernel of both, beside the calls."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,14 +100,14 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     first = f"{loop.owner}.{loop.positions[0]}"
     branch = tree.root.at(first)
     variables = dict(outer.names.of_layers(loop).variables)
-    for buffer, path in loop.own_weights.items():
+    for buffer, path in {**_weights_saved(loop, outer), **loop.own_weights}.items():
         variables[buffer] = member(expression(branch, path))
     inputs = (*loop.inputs, *loop.previous, *loop.shared)
     results = [variables[buffer] for buffer in loop.outputs]
     saved = ""
     if loop.record is not None:
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
-    pending = remark_on_pending_sum(loop, outer.words, variables)
+    pending = _APART if loop.is_apart else remark_on_pending_sum(loop, outer.words, variables)
     methods: tuple[Method, ...]
     device = device_inside((*inputs, *loop.own_weights), outer, variables)
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
@@ -123,14 +120,36 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
             second += "_"
         remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
         after_device = device_inside((*loop.rest_inputs, *loop.own_weights), outer, variables)
+        returned = [variables[buffer] for buffer in loop.rest_outputs]
         after = write_method(
-            second, remark, loop.rest_inputs, _own(rest), results, outer, variables, after_device, word, saved
+            second,
+            remark,
+            loop.rest_inputs,
+            _own(rest),
+            returned,
+            outer,
+            variables,
+            after_device,
+            word,
+            saved,
         )
         sizes = sizes_inside(inputs, outer, variables)
         given = [*(variables[buffer] for buffer in loop.rest_inputs), *map(sizes.word_of, after.needed)]
         call = f"self.{second}({', '.join(given)})"
+        kept = [SAVED] if saved else []
+        is_all = returned == results
         forward = write_method(
-            "forward", pending, inputs, head, [call], outer, variables, device, word, sizes=sizes
+            "forward",
+            pending,
+            inputs,
+            head,
+            [call] if is_all else [*results, *kept],
+            outer,
+            variables,
+            device,
+            word,
+            sizes=sizes,
+            last="" if is_all else f"{', '.join([*returned, *kept])} = {call}",
         )
         methods = (forward, after)
     else:
@@ -156,6 +175,14 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     )
 
 
+def _weights_saved(loop: Loop, outer: BodyWriter) -> dict[str, str]:
+    """The weights that a layer saves for its backward pass, by the path below it: it need not read them itself."""
+    head = f"{loop.repeat.paths[loop.pattern]}."
+    targets = {entry.node: entry.target for entry in outer.plan.program.graph.inputs}
+    paths = {buffer: targets.get(buffer, "") for buffer in loop.saved}
+    return {buffer: path[len(head) :] for buffer, path in paths.items() if path.startswith(head)}
+
+
 def write_method(
     name: str,
     remark: str,
@@ -169,6 +196,7 @@ def write_method(
     saved: str = "",
     sizes: SizeWriter | None = None,
     numbers: LayerNumbers = NO_NUMBERS,
+    last: str = "",
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -185,6 +213,7 @@ def write_method(
         saved: What it returns last for its backward pass, or empty.
         sizes: The sizes inside, if some are used already.
         numbers: What it is given of the numbers that layers differ in.
+        last: A line after the steps, or empty.
     """
     parameters = [variables[buffer] for buffer in inputs]
     sizes = sizes or sizes_inside(inputs, outer, variables)
@@ -200,6 +229,8 @@ def write_method(
         numbers=numbers.at,
     )
     paragraphs = body.write(steps, {})
+    if last:
+        paragraphs.append(Paragraph((), [last]))
     if saved:
         paragraphs.append(Paragraph((), [f"{SAVED} = {saved}"]))
         results = [*results, SAVED]
@@ -342,37 +373,3 @@ def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
         span = f"{positions[-1]}, " if positions[-1] else ""
         return f"reversed(range({span}{f'len({owner})' if begin + 1 == n_layers else begin + 1}))"
     return f"({', '.join(map(str, positions))})"
-
-
-_WIDEST_REMARK = 96
-
-
-def remark_on_pending_sum(loop: Loop, words: BufferWords, variables: Mapping[str, str]) -> str:
-    """What a layer's function says of a sum of two of its arguments; empty where it begins with no such sum."""
-    first = next((step for step in loop.run if isinstance(step, Launch | Extern)), None)
-    if not isinstance(first, Launch):
-        return ""
-    for origin in first.origins:
-        node = words.nodes.get(origin)
-        summands = _summands(node) if node is not None else ()
-        if len(summands) == 2 and set(summands) <= set(loop.inputs):
-            total = " + ".join(variables[summand] for summand in summands)
-            remark = (
-                f"The layer's input is {total}: the layer before leaves that sum to the first kernel here."
-            )
-            return remark if len(remark) <= _WIDEST_REMARK else "The first kernel adds up the layer's input."
-    return ""
-
-
-def _summands(node: fx.Node) -> tuple[str, ...]:
-    """The two values that a node adds, as they were before they were only seen otherwise."""
-    if op_word(node).word != "add" or len(node.args) < 2:
-        return ()
-    sides = [_behind_views(side) for side in node.args[:2] if isinstance(side, fx.Node)]
-    return tuple(dict.fromkeys(side.name for side in sides))
-
-
-def _behind_views(node: fx.Node) -> fx.Node:
-    while node.op == "call_function" and op_word(node).silent and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    return node

@@ -7,12 +7,13 @@ own layer's weights and what the forward pass saved for it, and returns what it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from longhand.capture.graph import TrainingGraphs
+from longhand.capture.graph import InputKind, TrainingGraphs
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, layer_at
 from longhand.emit.layers.model_loops import LayerClass, device_inside, sizes_inside, write_method
+from longhand.emit.module.gradient_lists import returned_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
 from longhand.emit.module.view_calls import write_view
@@ -25,7 +26,6 @@ from longhand.schedule.named_plan import (
     LayerCall,
     Loop,
     NamedPlan,
-    Reached,
     SavedLayers,
     list_holding,
     loops_of,
@@ -270,14 +270,17 @@ class BackwardWriter(ModelWriter):
 
     def _returned(self, texts: list[str]) -> str:
         """The gradients; those of all layers of a loop together."""
-        words: list[str] = []
-        ordered = [texts[place] for place in self._order]
-        n_each = _numbers_of_gradients(ordered)
-        while ordered:
-            n_together, together = _all_of_loop(ordered, n_each)
-            words.append(together or ordered[0])
-            ordered = ordered[max(1, n_together) :]
+        paths = self._paths_of_gradients()
+        words = returned_gradients(
+            [texts[place] for place in self._order], [paths[place] for place in self._order]
+        )
         return f"{', '.join(words)}{',' * (len(words) == 1)}"
+
+    def _paths_of_gradients(self) -> list[str]:
+        """Of each result: the path of the weight that it is the gradient of; empty for an argument's."""
+        inputs = {entry.node: entry for entry in self._training.forward.inputs}
+        gradients = (inputs[name] for name in self._training.gradients)
+        return [entry.target if entry.kind is InputKind.PARAMETER else "" for entry in gradients]
 
     def _parameter_texts(self) -> Iterator[str]:
         yield "saved"
@@ -303,36 +306,3 @@ def _backwards(positions: Sequence[int]) -> str:
     if list(positions) == list(range(last, first - 1, -1)):
         return f"reversed(range({last + 1}))" if first == 0 else f"reversed(range({first}, {last + 1}))"
     return f"({', '.join(map(str, positions))})"
-
-
-def _numbers_of_gradients(texts: Sequence[str]) -> dict[tuple[str, int], int]:
-    """By dictionary and layer: how many gradients it returned. Layers in turn have different numbers of weights."""
-    n_each: dict[tuple[str, int], int] = {}
-    for word, layer, place in filter(None, map(_of_layer, texts)):
-        n_each[word, layer] = max(place + 1, n_each.get((word, layer), 0))
-    return n_each
-
-
-def _all_of_loop(texts: Sequence[str], n_each: Mapping[tuple[str, int], int]) -> tuple[int, str]:
-    """How many of the first texts are all gradients of consecutive layers, in order, and how to write them."""
-    found = [_of_layer(text) for text in texts]
-    if found[0] is None:
-        return 0, ""
-    word, first, _ = found[0]
-    entries = [(layer, place) for of, layer, place in filter(None, found) if of == word]
-    last = max(layer for layer, _ in entries)
-    expected = [
-        (layer, place) for layer in range(first, last + 1) for place in range(n_each.get((word, layer), 0))
-    ]
-    if entries != expected or any(one is None or one[0] != word for one in found[: len(expected)]):
-        return 0, ""
-    layers = f"range(len({word}))" if first == 0 else f"range({first}, {last + 1})"
-    return len(expected), f"*(gradient for layer in {layers} for gradient in {word}[layer])"
-
-
-def _of_layer(text: str) -> tuple[str, int, int] | None:
-    """(dictionary, layer, place) of what a layer returned for one of its weights: ``d_blocks[3][0]``."""
-    match text.steps if isinstance(text, Reached) else ():
-        case (str(word), int(layer), int(place)):
-            return word, layer, place
-    return None

@@ -230,7 +230,8 @@ class SizeWriter:
         value = self._stated.get(plain, self._values.get(plain))
         if not isinstance(value, int) or not isinstance(last, int):
             return {}
-        if grouped(shape[:-1], words[:-1], [sizes[axis] for axis in axes[:-1]]) is None:
+        groups = grouped(shape[:-1], words[:-1], [sizes[axis] for axis in axes[:-1]])
+        if groups is None:
             return {}
         if str(size) not in (str(value), str(last - value)):
             return {}
@@ -238,9 +239,10 @@ class SizeWriter:
         if str(size) != str(value):
             whole = self.written(last, known)
             text = SizeText(f"{whole.text} - {text.text}", whole.words | text.words, is_factor=False)
-        rest = dict(zip(axes[:-1], shape[:-1], strict=True)) if len(axes) == len(shape) else {}
         heads = {
-            axis: self.written(size, word) for (axis, size), word in zip(rest.items(), words, strict=False)
+            axis: _product([self.written(size, word) for size, word in group])
+            for axis, group in zip(axes[:-1], groups, strict=True)
+            if group
         }
         return heads | {axes[-1]: text}
 

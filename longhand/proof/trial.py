@@ -188,26 +188,34 @@ def _forked(call: Call, *, is_interpreted: bool) -> tuple[int, int, int]:
 
 
 def _try_in_fork(folder: Path, call: Call, answers: int, is_interpreted: bool) -> None:
-    process = os.fork()
-    if process == 0:
-        try:
-            torch.set_num_threads(1)  # OpenMP's threads are not there after a fork
-            if is_interpreted:
-                _interpret_triton()
+    """Tries a unit in a process of its own, twice if that dies: a unit for one size may, on a part of its call."""
+    for may_cut in (True, False):
+        process = os.fork()
+        if process == 0:
             try:
-                found = _tried(
-                    folder, call, lambda name: os.write(answers, f"{name}\n".encode()), is_interpreted
-                )
-            except Exception as error:
-                found = _of_error(folder, error)
-            os.write(answers, _line(found))
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(process, 0)
-    code = os.waitstatus_to_exitcode(status)
+                _answer(folder, call, answers, is_interpreted, may_cut)
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(process, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if not code:
+            break
     if code:
         os.write(answers, _line(Trial(TrialVerdict.CRASHED, f"crashes the process (signal {-code})")))
     os.write(answers, b"\0")
+
+
+def _answer(folder: Path, call: Call, answers: int, is_interpreted: bool, may_cut: bool) -> None:
+    torch.set_num_threads(1)  # OpenMP's threads are not there after a fork
+    if is_interpreted:
+        _interpret_triton()
+    try:
+        found = _tried(
+            folder, call, lambda name: os.write(answers, f"{name}\n".encode()), is_interpreted, may_cut
+        )
+    except Exception as error:
+        found = _of_error(folder, error)
+    os.write(answers, _line(found))
 
 
 def _interpret_triton() -> None:
@@ -243,7 +251,9 @@ def _forget() -> None:
         del sys.modules[name]
 
 
-def _tried(folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted: bool) -> Trial:
+def _tried(
+    folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted: bool, may_cut: bool = True
+) -> Trial:
     if any(
         isinstance(leaf, torch.Tensor) and leaf.is_meta
         for leaf in tensors_of(call.model, call.args, call.kwargs)
@@ -258,7 +268,8 @@ def _tried(folder: Path, call: Call, enter: Callable[[str], Any], is_interpreted
     told_apart(call.model)
     _announce(package, enter)
     unit = getattr(package, package.__all__[0])
-    part = smaller(call) if is_interpreted and bytes_moved(folder) > INTERPRETED_WHOLE else None
+    is_large = may_cut and is_interpreted and bytes_moved(folder) > INTERPRETED_WHOLE
+    part = smaller(call) if is_large else None
     if part is not None:
         with contextlib.suppress(Exception):  # the unit may be for this size alone
             if not wrong_results(folder, unit, part.call):
@@ -278,7 +289,7 @@ def wrong_results(folder: Path, unit: object, call: Call) -> list[Comparison]:
     wrong = plainly_wrong(compare_whole(folder, unit, call))
     if all(row.note for row in wrong):
         return wrong
-    noise = eager_noise(folder, call)
+    noise = eager_noise(folder, call, {row.name: row.error / _PLAINLY for row in wrong if not row.note})
     return [row for row in wrong if row.note or not row.error <= _PLAINLY * noise.get(row.name, 0.0)]
 
 

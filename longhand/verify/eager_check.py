@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from longhand.verify.training_check import compare_training, step_of
 from longhand.verify.varied_sizes import SizeRules, Sizes, in_words, resized_call
 from longhand.verify.worker_progress import Tell, no_progress
 
-_DRAWS = 4  # of last bits
+_DRAWS = 16  # of last bits, at most
 
 
 def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
@@ -40,7 +40,8 @@ def compare_within_noise(folder: Path, unit: object, call: Call) -> tuple[Compar
     rows = compare_whole(folder, unit, call)
     if all(row.is_right or row.note for row in rows):
         return rows
-    noise = eager_noise(folder, call)
+    off = {row.name: row.error / EAGER_FACTOR for row in rows if not (row.is_right or row.note)}
+    noise = eager_noise(folder, call, off)
     return tuple(_within(row, EAGER_FACTOR * noise.get(row.name, 0.0)) for row in rows)
 
 
@@ -51,11 +52,16 @@ def _within(row: Comparison, bound: float) -> Comparison:
     return dataclasses.replace(row, bound=bound, mismatch=row.mismatch if row.error > bound else "")
 
 
-def eager_noise(folder: Path, call: Call) -> dict[str, float]:
+def eager_noise(folder: Path, call: Call, off: Mapping[str, float]) -> dict[str, float]:
     """How far eager itself moves, in each tensor that `compare_whole` names, where all that it is given moves by a bit.
 
     Sums that cancel, and gradients that are nothing but rounding, move by more than one call of eager happens to err.
-    One number that is nothing but rounding may stay where it is in one draw: it moves by the most of several.
+    One number that is nothing but rounding often stays where it is in a draw: it moves by the most of several.
+
+    Args:
+        folder: The unit's.
+        call: What both are given.
+        off: By how much at least a tensor must move, for its error to be explained. No more is drawn once all do.
     """
     call = told_apart(call)
     run = step_of if _trains(folder) else _results
@@ -67,6 +73,8 @@ def eager_noise(folder: Path, call: Call) -> dict[str, float]:
         for name, tensor in plain.items():
             if name in other and other[name].shape == tensor.shape:
                 noise[name] = max(noise.get(name, 0.0), distance(other[name], tensor))
+        if all(noise.get(name, 0.0) >= error for name, error in off.items()):
+            break
     return noise
 
 

@@ -172,12 +172,21 @@ def _as_strided(
     assert isinstance(base, torch.fx.Node)
     fake = base.meta["val"]
     strides = tuple(as_size(step) for step in fake.stride())
-    start = as_size(fake.storage_offset())
+    before = _before(base)
+    start = as_size(fake.storage_offset() - before)
     if start == 0:
         x = ctx.as_in_eager(x, fake)
     if x.strides() != strides or x.offset != start:
         raise Decline("as_strided of a tensor whose memory is laid out differently here.")
-    return as_strided(x, size, stride, start if offset is None else offset)
+    return as_strided(x, size, stride, start if offset is None else add(offset, -before))
+
+
+def _before(node: torch.fx.Node) -> int:
+    """How much of an argument's memory lies before it: offsets in eager count it, those of index maps do not."""
+    while node.op != "placeholder" and len(node.all_input_nodes) == 1:
+        node = node.all_input_nodes[0]
+    start = node.meta["val"].storage_offset() if node.op == "placeholder" else 0
+    return start if isinstance(start, int) else 0
 
 
 # --- several views at once ---

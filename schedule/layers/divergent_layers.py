@@ -71,7 +71,11 @@ def join_odd_layers(plan: UnitPlan) -> tuple[UnitStep, ...]:
     ):  # a backward pass: what the forward saved for a layer is not told by its path
         return steps
     while True:
-        repeats = [place for place, step in enumerate(steps) if type(step) is Repeat and not step.kinds]
+        repeats = [
+            place
+            for place, step in enumerate(steps)
+            if type(step) is Repeat and not step.kinds and step.family is None
+        ]
         joined = [found for place in repeats if (found := _Joint(plan, steps, place).joined()) is not None]
         if not joined:
             return steps

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Iterable, Sequence
+from typing import Any
 
 from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.lower.ir import View
 from longhand.schedule.layers.divergent_layers import without_first
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.words import identifier
-from longhand.schedule.plan import Repeat
+from longhand.schedule.plan import Repeat, UnitPlan, UnitStep, buffers_read
 
 
 def distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
@@ -19,6 +21,22 @@ def distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
     rest = without_first(repeat, n_first)
     return dataclasses.replace(
         rest, inputs=tuple(tuple(run[place] for place in places) for run in rest.inputs)
+    )
+
+
+def joined(repeats: Sequence[Repeat]) -> Repeat:
+    """The runs of several repeats as those of one."""
+
+    def all_of(columns: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        return tuple(entry for column in columns for entry in column)
+
+    return Repeat(
+        all_of(one.runs for one in repeats),
+        all_of(one.paths for one in repeats),
+        all_of(one.inputs for one in repeats),
+        all_of(one.outputs for one in repeats),
+        all_of(one.own for one in repeats),
+        all_of(one.previous for one in repeats),
     )
 
 
@@ -85,9 +103,56 @@ def previous_weights(graph: CapturedGraph, repeat: Repeat, pattern: int) -> dict
 
 
 def class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
-    """The class of the module at `path`, from a node of its own; ``Layer`` where none tells."""
+    """The class of the module at `path`, from a node that stands in it; ``Layer`` where none tells."""
+    inside = ""
     for node in graph.graph.nodes:
         origin = words.provenance(node.name)
         if origin.module == path and origin.module_class:
             return identifier(origin.module_class)
-    return "Layer"
+        inside = inside or dict(origin.around).get(path, "")
+    return identifier(inside) if inside else "Layer"
+
+
+def gradients_last(plan: UnitPlan, repeat: Repeat) -> Repeat:
+    """The runs of a backward pass hand on first what others take, then gradients in the order of the weights."""
+    if not plan.program.graph.paths:
+        return repeat
+    order = {view.buffer: place for place, view in enumerate(plan.results) if isinstance(view, View)}
+
+    def rank(place: int) -> tuple[int, ...]:
+        returned = [order.get(run[place], -1) for run in repeat.outputs]
+        return (0, place) if -1 in returned else (1, *returned)
+
+    places = sorted(range(len(repeat.outputs[0])), key=rank)
+    outputs = tuple(tuple(run[place] for place in places) for run in repeat.outputs)
+    return dataclasses.replace(repeat, outputs=outputs)
+
+
+def in_lists(
+    plan: UnitPlan, repeat: Repeat, later: Sequence[UnitStep], carried: tuple[int, ...], is_in_turn: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """What of all runs is read after them: `Loop.collected` and `Loop.gathered`; None if a backward pass mixes both."""
+    is_backward = bool(plan.program.graph.paths)
+    results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
+    read_later = results | {name for step in later for name in buffers_read(step)}
+    collected = tuple(
+        place
+        for place in range(len(repeat.outputs[0]))
+        if any(run[place] in read_later for run in repeat.outputs[:-1])
+        or (is_backward and place not in carried and repeat.outputs[-1][place] in results)
+    )
+    if is_in_turn and not is_backward:
+        collected = ()
+    gathered: tuple[int, ...] = ()
+    if is_backward:
+        order = [getattr(result, "buffer", "") for result in plan.results]
+        gathered = tuple(place for place in collected if repeat.outputs[0][place] not in order)
+        collected = tuple(place for place in collected if place not in gathered)
+        gathered = () if is_in_turn else gathered
+        returned = {name for place in collected for name in (run[place] for run in repeat.outputs)}
+        parts = {name for place in gathered for name in (run[place] for run in repeat.outputs)}
+        # Beside gradients that are returned, layers may hand on parts of one: each kind from all of them.
+        if {*collected, *gathered} & set(carried) or not returned <= set(order) or parts & set(order):
+            return None
+        collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
+    return collected, gathered

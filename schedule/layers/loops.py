@@ -8,7 +8,7 @@ to a repeat although they do a few steps otherwise, schedule/layers/divergent_la
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, View
 from longhand.schedule.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
@@ -17,6 +17,9 @@ from longhand.schedule.layers.loop_inputs import (
     carried_places,
     class_of,
     distinct_inputs,
+    gradients_last,
+    in_lists,
+    joined,
     own_weights,
     previous_weights,
 )
@@ -29,7 +32,11 @@ from longhand.schedule.layers.model_steps import (
     layers_called,
     loops_of,
 )
-from longhand.schedule.layers.peeled_first import find_first_run, matching_buffers, read_from_outside
+from longhand.schedule.layers.peeled_first import (
+    find_first_run,
+    matching_buffers,
+    read_from_outside,
+)
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.plan import Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
@@ -67,9 +74,15 @@ def _arranged(
     arranged: list[ModelStep] = []
     repeats = any(isinstance(step, Repeat) for step in plan.steps)
     steps = join_odd_layers(plan) if repeats else tuple(plan.steps)
+    apart = _layers_apart(plan, steps, words, records)
     for place, step in enumerate(steps):
         if not isinstance(step, Repeat):
             arranged.append(step)
+            continue
+        if step.family is not None:
+            loop, number = apart[place]
+            is_called = loop is not None and loop.owner not in unrolled
+            arranged += [LayerCall(loop, number)] if loop is not None and is_called else step.runs[0]
             continue
         if step.kinds:
             arranged = _with_layers_in_turn(
@@ -85,7 +98,7 @@ def _arranged(
         if loop is not None and loop.owner not in unrolled:
             record = record_of(records, loop)
             if record is not None:
-                loop = _with_record(plan, loop, record, steps[place + 1 :])
+                loop = _with_record(plan, loop, record, _read(steps[place + 1 :]))
             call = None if loop.own else _as_first_call(plan, arranged, loop, steps[place + 1 :])
             if call is not None:
                 n_before, first, loop = call
@@ -94,6 +107,23 @@ def _arranged(
         else:
             arranged += [inner for run in rest.runs for inner in run]
     return tuple(arranged)
+
+
+def _layers_apart(
+    plan: UnitPlan, steps: Sequence[UnitStep], words: BufferWords, records: Sequence[SavedLayers]
+) -> dict[int, tuple[Loop | None, int]]:
+    """By the place of each layer that has other steps around it: the function that it is, and which of its calls."""
+    found: dict[int, tuple[Loop | None, int]] = {}
+    repeats = {place: step for place, step in enumerate(steps) if isinstance(step, Repeat)}
+    for family in dict.fromkeys(step.family for step in repeats.values() if step.family is not None):
+        places = [place for place, step in repeats.items() if step.family == family]
+        repeat = gradients_last(plan, joined([repeats[place] for place in places]))
+        loop = _as_loop(plan, repeat, (), words, is_apart=True)
+        record = record_of(records, loop) if loop is not None else None
+        if loop is not None and record is not None:
+            loop = _with_record(plan, loop, record, _between(steps, places))
+        found |= {place: (loop, number) for number, place in enumerate(places)}
+    return found
 
 
 def record_of(records: Sequence[SavedLayers], loop: Loop) -> SavedLayers | None:
@@ -118,7 +148,7 @@ def _with_layers_in_turn(
         if loop is None or loop.owner in unrolled:
             return [*before, *(inner for run in repeat.runs for inner in run)]
         record = record_of(records, loop)
-        loops[kind] = loop if record is None else _with_record(plan, loop, record, later)
+        loops[kind] = loop if record is None else _with_record(plan, loop, record, _read(later))
     found = list(before)
     position = min(loops[repeat.kinds[0]].positions) - 1
     calls = [
@@ -165,7 +195,7 @@ def _as_first_call(
     }
     is_alone = position < 0 or bool(loop.repeat.numbers)
     found = find_first_run(plain, run, stands_for, plan.buffers) if not is_alone else None
-    if found is None or not all(name in found.buffers for name in loop.outputs):
+    if found is None:
         return None
     path = f"{loop.owner}.{position}"
     if not hold_the_same(plan.program.graph, loop.repeat.paths[loop.pattern], path):
@@ -177,8 +207,11 @@ def _as_first_call(
         saved = tuple(found.buffers.get(name) or twins_of.get(name) for name in loop.saved)
         if saved != loop.record.buffers.get(position):
             return None
-    outputs = tuple(found.buffers[name] for name in loop.outputs)
     made = {name for step in found.rest for name in buffers_made(step)}
+    shared = {name for step in run[found.n_head :] for name in buffers_made(step)}
+    # What the layer before made before the shared steps is at hand where it calls them.
+    rest_outputs = tuple(name for name in loop.outputs if name in shared)
+    outputs = tuple(found.buffers.get(name, "") for name in rest_outputs)
     read = results_apart(plan, loop.record).union(*(buffers_read(step) for step in (loop.repeat, *later)))
     if (made & read) - set(outputs) or not set(outputs) <= made:
         return None
@@ -187,7 +220,9 @@ def _as_first_call(
     rest_inputs = (*(b for b in order if b in taken), *(b for b in taken if b not in order))
     arguments = tuple(found.buffers[name] for name in rest_inputs)
     repeat = Repeat((found.rest,), (path,), (arguments,), (outputs,))
-    told = dataclasses.replace(loop, n_head=found.n_head, rest_inputs=rest_inputs, first=position)
+    told = dataclasses.replace(
+        loop, n_head=found.n_head, rest_inputs=rest_inputs, rest_outputs=rest_outputs, first=position
+    )
     return n_fixed + found.n_before, FirstCall(repeat, position), told
 
 
@@ -223,9 +258,20 @@ def results_apart(plan: UnitPlan, record: SavedLayers | None) -> set[str]:
     }
 
 
-def _with_record(plan: UnitPlan, loop: Loop, record: SavedLayers, later: Sequence[UnitStep]) -> Loop:
+def _read(steps: Iterable[UnitStep]) -> set[str]:
+    return {name for step in steps for name in buffers_read(step)}
+
+
+def _between(steps: Sequence[UnitStep], places: Sequence[int]) -> set[str]:
+    """What is read after the first of some layers, but not what each makes and reads itself."""
+    layers = [step for place in places[1:] if isinstance(step := steps[place], Repeat)]
+    others = (step for place, step in enumerate(steps) if place > places[0] and place not in places)
+    return _read(others).union(*(step.inputs[0] for step in layers))
+
+
+def _with_record(plan: UnitPlan, loop: Loop, record: SavedLayers, later: Collection[str]) -> Loop:
     """The loop whose runs hand on a record, and by themselves only what it does not hold for them alone."""
-    read_later = results_apart(plan, record).union(*(buffers_read(step) for step in later))
+    read_later = results_apart(plan, record).union(later)
     runs = loop.repeat.outputs
     collected = [p for p in range(len(runs[0])) if any(run[p] in read_later for run in runs[:-1])]
     in_lists = [] if loop.is_in_turn else collected
@@ -257,12 +303,14 @@ def _as_loop(
     later: Sequence[UnitStep],
     words: BufferWords,
     handed_on: tuple[int, ...] | None = None,
+    is_apart: bool = False,
 ) -> Loop | None:
     """The runs as one function; None if they are none.
 
-    Layers in turn are given what they hand on to each other, whichever kind they are: each is called by itself.
+    Layers in turn are given what they hand on to each other, whichever kind they are: each is called by itself. So are
+    layers that have other steps between them: all that these hand on has a variable.
     """
-    is_in_turn = handed_on is not None
+    is_in_turn = handed_on is not None or is_apart
     graph = plan.program.graph
     owners = {path.rpartition(".")[0] for path in repeat.paths}
     lasts = [path.rpartition(".")[2] for path in repeat.paths]
@@ -276,12 +324,16 @@ def _as_loop(
     pattern, alternatives = 0, tuple[Alternative, ...]()
     if isinstance(repeat, UnevenRepeat):
         pattern, alternatives = repeat.pattern, repeat.alternatives
+    if is_apart and not is_backward:
+        pattern = (
+            len(repeat.runs) - 1
+        )  # the first one may be given what is called after what comes before all layers
     odd = {run for one in alternatives for run in one.runs}
     if not is_backward and not all(
         hold_the_same(graph, repeat.paths[pattern], path) for path in repeat.paths
     ):
         return None
-    carried = carried_places(repeat) if handed_on is None else handed_on
+    carried = () if is_apart else carried_places(repeat) if handed_on is None else handed_on
     if carried is None:
         return None
     reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
@@ -298,28 +350,10 @@ def _as_loop(
     shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
     if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
         return None
-    results = {view.buffer for view in plan.results if hasattr(view, "buffer")}
-    read_later = results | {name for step in later for name in buffers_read(step)}
-    collected = tuple(
-        place
-        for place in range(len(repeat.outputs[0]))
-        if any(run[place] in read_later for run in repeat.outputs[:-1])
-        or (is_backward and place not in carried and repeat.outputs[-1][place] in results)
-    )
-    if is_in_turn and not is_backward:
-        collected = ()
-    gathered: tuple[int, ...] = ()
-    if is_backward:
-        order = [getattr(result, "buffer", "") for result in plan.results]
-        gathered = tuple(place for place in collected if repeat.outputs[0][place] not in order)
-        collected = tuple(place for place in collected if place not in gathered)
-        gathered = () if is_in_turn else gathered
-        returned = {name for place in collected for name in (run[place] for run in repeat.outputs)}
-        parts = {name for place in gathered for name in (run[place] for run in repeat.outputs)}
-        # Beside gradients that are returned, layers may hand on parts of one: each kind from all of them.
-        if {*collected, *gathered} & set(carried) or not returned <= set(order) or parts & set(order):
-            return None
-        collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
+    lists = ((), ()) if is_apart else in_lists(plan, repeat, later, carried, is_in_turn)
+    if lists is None:
+        return None
+    collected, gathered = lists
     return Loop(
         repeat,
         owners.pop(),
@@ -335,4 +369,5 @@ def _as_loop(
         previous=previous,
         gathered=gathered,
         is_in_turn=is_in_turn,
+        is_apart=is_apart,
     )

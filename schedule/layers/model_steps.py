@@ -30,9 +30,11 @@ class Loop:
         collected: Positions of outputs of all runs that are read after the loop; in a backward pass the gradients.
         gathered: In a backward pass: positions of outputs of all runs that later steps read, and nothing else.
         is_in_turn: Whether the layers are of one of several kinds in turn: each is called by itself.
+        is_apart: Whether other steps stand between the layers: all that each of them hands on has a name.
         first: The position of the layer before, whose end is the layers' second function; None if there is none.
         n_head: How many of each run's steps come before those that the run before the loop shares; 0 if none does.
         rest_inputs: What the shared steps of the pattern take, its own weights left out.
+        rest_outputs: Which of the pattern's outputs they make.
         own: In a backward pass, for each run: what it alone reads, its weights and what the forward saved for it.
         pattern: The number of the run that the function is printed from.
         alternatives: What some runs do otherwise.
@@ -49,6 +51,7 @@ class Loop:
     collected: tuple[int, ...]
     n_head: int = 0
     rest_inputs: tuple[str, ...] = ()
+    rest_outputs: tuple[str, ...] = ()
     own: tuple[tuple[str, ...], ...] = ()
     pattern: int = 0
     alternatives: tuple[Alternative, ...] = ()
@@ -56,6 +59,7 @@ class Loop:
     previous: Mapping[str, str] = dataclasses.field(default_factory=dict)
     gathered: tuple[int, ...] = ()
     is_in_turn: bool = False
+    is_apart: bool = False
     first: int | None = None
 
     @property

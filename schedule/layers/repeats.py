@@ -16,7 +16,9 @@ from itertools import pairwise
 from typing import Any
 
 from longhand.lower.ir import Buffer, Extern, Program, View
+from longhand.schedule.layers.divergent_runs import hold_the_same
 from longhand.schedule.layers.kinds import Stretch, layers_in_turn
+from longhand.schedule.layers.layers_apart import fold_layers_apart
 from longhand.schedule.layers.outside import Outside, made_inside, positions_in_lists, references
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
 
@@ -42,8 +44,15 @@ def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[st
         frozenset(graph.given),
         positions_in_lists(read),
     )
-    folded = _fold(list(steps), program.buffers, outside, kept)
-    return [step for part in folded for step in part]
+    folded = [step for part in _fold(list(steps), program.buffers, outside, kept) for step in part]
+
+    def numbers(plain: Sequence[PlanStep]) -> list[int]:
+        return _token_numbers(plain, program.buffers)
+
+    def is_one_class(path: str, other: str) -> bool:
+        return bool(graph.paths) or (graph.is_module and hold_the_same(graph, path, other))
+
+    return fold_layers_apart(folded, numbers, outside, kept, is_one_class)
 
 
 def _fold(
@@ -108,7 +117,7 @@ def _best_repeat(
     kept: frozenset[str],
 ) -> tuple[int, int, Repeat] | None:
     """(start, end, repeat): the beginning with the most runs that hand on the least."""
-    best: tuple[tuple[int, int, int, int], tuple[int, int, Repeat]] | None = None
+    best: tuple[tuple[int, ...], tuple[int, int, Repeat]] | None = None
     period = stretch.period
     for phase in range(stretch.start, stretch.start + min(period + 1, stretch.length - 2 * period + 1)):
         n_runs = (stretch.start + stretch.length - phase) // period
@@ -122,11 +131,26 @@ def _best_repeat(
                 count = len(repeat.runs)
                 n_previous = len(repeat.previous[0])
                 n_handed = len(repeat.inputs[0]) + len(repeat.outputs[0])
-                # One run less is no reason to reach into another module.
-                cost = (min(n_previous, 1) - count, n_previous, n_handed, begin)
+                # One run less is no reason to reach into another module. The first layer may stand before the loop and
+                # call what it has in common with it; the last one would be written out.
+                cost = (
+                    min(n_previous, 1) - count,
+                    _leaves_last_out(repeat, outside),
+                    n_previous,
+                    n_handed,
+                    begin,
+                )
                 if best is None or cost < best[0]:
                     best = (cost, (begin, begin + count * period, repeat))
     return None if best is None else best[1]
+
+
+def _leaves_last_out(repeat: Repeat, outside: Outside) -> bool:
+    """Whether just the last layer of a forward pass's list is no run."""
+    owner, _, last = repeat.paths[-1].rpartition(".")
+    positions = outside.positions.get(owner, ())
+    is_all_but_one = len(repeat.runs) == len(positions) - 1
+    return not outside.given and is_all_but_one and last.isdigit() and int(last) != positions[-1]
 
 
 def _longest_repeat(

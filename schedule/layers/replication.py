@@ -84,7 +84,7 @@ class _Chain:
         kept = chain.names[: chain.n_kept]
         self._layer_of = {name: number for number, names in enumerate(kept) for name in names}
         for place, step in enumerate(plan.steps):
-            if isinstance(step, Repeat) and not step.kinds:
+            if isinstance(step, Repeat) and not step.kinds and step.family is None:
                 for run in range(len(step.runs) - 1, 0, -1):
                     if self._is_certain(place, step, run):
                         self._place, self._repeat, self._run = place, step, run
@@ -111,7 +111,9 @@ class _Chain:
         _add_renamed(buffers, later)
         first_runs = [self._renamed_run(n, {}) for n in range(run + 1)]
         last_runs = [self._renamed_run(n, later) for n in range(run + 1, len(repeat.runs))]
-        whole = Repeat(*zip(*first_runs, *inserted, *last_runs, strict=True))
+        columns = zip(*first_runs, *inserted, *last_runs, strict=True)
+        runs, paths, inputs, outputs, its_own, previous = columns
+        whole = Repeat(runs, paths, inputs, outputs, its_own, previous)
         before, after = self._plan.steps[: self._place], self._plan.steps[self._place + 1 :]
         done = (*_flat(before), *(step for one in repeat.runs[: run + 1] for step in one))
         launched = {step.kernel for step in done if isinstance(step, Launch)}

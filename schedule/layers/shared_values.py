@@ -102,6 +102,48 @@ def before_derivatives(
         if found:
             begins[number] = min(found)
             moved.update(dict.fromkeys(nodes_of(steps[number]), begins[number] - 1))
+    return _after_layers(steps, {**position_of, **moved}, layers, (readers, writers), buffers)
+
+
+FEWEST_SUMMED = 3  # layers: a weight's gradient is made of what two neighbours make
+
+
+def _after_layers(
+    steps: Sequence[Step],
+    position_of: Mapping[str, int],
+    layers: Sequence[frozenset[tuple[str, str]]],
+    touching: tuple[Mapping[str, Sequence[int]], Mapping[str, Sequence[int]]],
+    buffers: Mapping[str, Buffer],
+) -> Mapping[str, int]:
+    """`position_of`, but sums over what several layers made, which no layer reads, stand after the last of them.
+
+    The gradient of what all layers of a decoder read is summed up a few layers at a time: where such a part of the sum
+    stood, that layer would be another one than those around it.
+    """
+    readers, writers = touching
+    place = [max((position_of.get(name, -1) for name in nodes_of(step)), default=-1) for step in steps]
+    ends: dict[str, int] = {}
+    for number, one in enumerate(layers):
+        ends |= {owner: max(place[number], ends.get(owner, -1)) for owner, _ in one}
+    waiting: dict[int, str] = {}  # by step: the list of whose layers it is no part
+    moved: dict[str, int] = {}
+    for number in range(len(steps) - 1, -1, -1):
+        touched = effects(steps[number])
+        made_in = {
+            layer for name in touched.reads for other in writers.get(name, ()) for layer in layers[other]
+        }
+        read_by = {other for name in touched.writes for other in readers.get(name, ()) if other != number}
+        for owner in {owner for owner, _ in made_in}:
+            n_summed = len({layer for layer in made_in if layer[0] == owner})
+            is_outside = all(
+                waiting.get(other) == owner or {path for path, _ in layers[other]} != {owner}
+                for other in read_by
+            )
+            is_once = all(_is_made_once(name, buffers, writers) for name in touched.writes)
+            if n_summed >= FEWEST_SUMMED and read_by and is_outside and is_once:
+                waiting[number] = owner
+                if place[number] < ends[owner]:
+                    moved |= dict.fromkeys(nodes_of(steps[number]), ends[owner])
     return {**position_of, **moved} if moved else position_of
 
 

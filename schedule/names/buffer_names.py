@@ -11,12 +11,14 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
+from longhand.schedule.names.module_words import alike, short_words
 from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
 from longhand.schedule.names.value_origins import (
     NOTHING_RENAMED,
     RenamedLocals,
     ValueOrigins,
     comparison_word,
+    copied_words,
     has_result_word,
     is_call_of,
     last_word,
@@ -69,6 +71,7 @@ class BufferWords:
         self.weights = weights or {}
         self._modules = modules or {}
         self.origins = ValueOrigins(graph, buffers, renamed)
+        self._modules_alike = alike(self.provenance(name).module for name in self.nodes)
         self._given = given or {}
         self.paths = graph.paths
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
@@ -125,7 +128,10 @@ class BufferWords:
         fillers = set(self._fillers(node)) if node is not None else set()
         plain = [word for word in told if word not in fillers] or told[:1]
         yield from plain
-        yield from words_in_module(self.module_of(buffer), plain, layer)
+        module = self.module_of(buffer)
+        if node is not None:
+            yield from short_words(module, plain, layer, self._modules_alike)
+        yield from words_in_module(module, plain, layer)
         if is_of_all:
             yield from words_in_module(re.sub(r"\.\d+", "", self.module_of(buffer)), plain)
         yield from told
@@ -200,6 +206,7 @@ class BufferWords:
         yield from self._returned(node, origin)
         yield from words_of_module(origin)
         yield from self._of_stream(node)
+        yield from copied_words(self.origins, node)
         if phrase := self._phrase(node):
             yield phrase
         if local:

@@ -131,13 +131,11 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         weight = words.get(given[1].name, (None,)) if len(given) > 1 else (None,)
         return (*first[:-1], weight[0] if weight[0] not in first[:-1] else None)
     if name == "constant_pad_nd" and len(first) == len(shape):
-        # The gradient of a piece is as large as what the piece was cut from: nothing is padded there.
-        is_padded = not provenance_of(node).gradient_of
         return tuple(
             (
                 word
                 if word is None or str(old) == str(new) or isinstance(word, ProductWord)
-                else PaddedWord(word) if is_padded else None
+                else _padded_word(word, node, words)
             )
             for word, old, new in zip(first, shape_of(given[0]), shape, strict=True)
         )
@@ -195,6 +193,16 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
     if name == "scaled_dot_product_attention" and len(first) == len(shape):
         return (*first[:-1], None)
     return _broadcast(given, words, shape)
+
+
+def _padded_word(word: str, node: fx.Node, words: Mapping[str, Words]) -> str | None:
+    """The word of a dimension that `node` makes larger.
+
+    The gradient of a piece is as large as what the piece was cut from: that was padded, or nothing is.
+    """
+    padded = PaddedWord(word)
+    is_padded = not provenance_of(node).gradient_of or any(padded in known for known in words.values())
+    return padded if is_padded else None
 
 
 def product_word(words: Words) -> str:

@@ -85,7 +85,7 @@ def _candidates(
     derivatives = _of_derivatives(plan, nodes, words)
     if derivatives is not None and not plan.schedule.is_down_columns:
         derivatives = name_of_differentiated(nodes, _stored(plan), words) or derivatives
-    derivatives = derivatives or _of_summands(nodes)
+    derivatives = derivatives or _of_summands(nodes) or _of_softmax_backward(nodes)
     backward = None if derivatives else name_of_backward(nodes, _stored(plan), words)
     people = (
         name_of_people(nodes, _stored(plan), words)
@@ -163,6 +163,18 @@ def _of_summands(nodes: list[fx.Node]) -> str | None:
         op_word(n).silent or (op_word(n).word == "add" and provenance_of(n).differentiates) for n in nodes
     )
     return "add_gradients" if is_sum and not all(op_word(node).silent for node in nodes) else None
+
+
+def _of_softmax_backward(nodes: list[fx.Node]) -> str | None:
+    """``d_softmax``: a softmax inside of an attention is differentiated as ``weights * (d - sum(d * weights))``."""
+    loud = [node for node in nodes if not op_word(node).silent]
+    if [op_word(node).word for node in loud] != ["mul", "sum", "mul", "sub"]:
+        return None
+    product, total, scaled, result = loud
+    weights = {arg for arg in product.args if isinstance(arg, fx.Node)} & set(scaled.args)
+    is_softmax = all(provenance_of(node).differentiates for node in loud) and len(weights) == 1
+    is_softmax = is_softmax and total.args[0] is product and total in scaled.args
+    return "d_softmax" if is_softmax and result.args[:2] == (product, scaled) else None
 
 
 def _parameter_word(origin: Provenance) -> str:

@@ -101,7 +101,8 @@ def _name_weights(words: BufferWords, names: dict[str, str], scope: Scope, insid
 
 
 def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:
-    loops = loops_of(steps)
+    """What loops hand on. What layers hand on that are called one by one has names as it is taken."""
+    loops = [loop for loop in loops_of(steps) if not loop.is_apart]
     return {buffer for loop in loops for outputs in loop.repeat.outputs for buffer in outputs}
 
 

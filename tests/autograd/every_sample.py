@@ -81,6 +81,7 @@ class Book:
     Attributes:
         rows: By op, dtype, sample, door and training.
         finished: Ops and dtypes with nothing left.
+        runs: What it was found with: a line for each run that went into it.
     """
 
     def __init__(self, path: Path, drawn: list[Any]) -> None:
@@ -88,6 +89,7 @@ class Book:
         self._drawn = drawn
         self.rows: dict[Key, dict[str, Any]] = {}
         self.finished: set[Job] = set()
+        self.runs: list[dict[str, Any]] = []
         self._known: dict[Job, list[tuple[int, str, bool]]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         for line in path.read_text().splitlines() if path.exists() else ():
@@ -111,6 +113,7 @@ class Book:
             "pairs": pairs,
             "drawn": self._drawn,
         }
+        self.runs.append(run)
         with self.path.open("a") as file:
             file.write(json.dumps({"run": run}) + "\n")
 
@@ -125,6 +128,7 @@ class Book:
 
     def _take(self, row: dict[str, Any]) -> None:
         if "run" in row:
+            self.runs.append(row["run"])
             return
         if "finished" not in row:
             at = (row["sample"], row["door"], row["train"])
@@ -394,7 +398,7 @@ def main() -> int:
         )
     print(table(book.rows.values()))
     if options.refusals:
-        refusals.write(book.rows.values(), options.refusals)
+        refusals.write(book.rows.values(), book.runs, options.refusals)
     print(f"\n{brief(book.rows.values())}")
     return int(any(row["outcome"] in {kind.name for kind in BAD} for row in book.rows.values()))
 

@@ -131,7 +131,7 @@ def _outcome(case: Case, folder: Path) -> tuple[Outcome, str]:
             return Outcome.RAISES, str(raised)
         words = f"{type(error).__name__}: {error}"
         is_refused = isinstance(error, CaptureError) and case.door is Door.GENERATE
-        if is_refused and train and not any(expected["carrying"]):
+        if is_refused and train and "No result of" in words and _is_constant(expected):
             return Outcome.NOTHING, words
         return (Outcome.REFUSED if is_refused else Outcome.CRASH), words
     if isinstance(raised, NotImplementedError):
@@ -240,6 +240,12 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 def _is_nothing(gradient: Any) -> bool:
     """Whether it is None, or all zero: an op without a derivative has either."""
     return gradient is None or (isinstance(gradient, torch.Tensor) and not _plain(gradient).any())
+
+
+def _is_constant(seen_in_eager: dict[str, Any]) -> bool:
+    """Whether eager finds no gradient at all, or zeros only: of ``fill``, of ``x ** 0``."""
+    names = [name for name in seen_in_eager if name.startswith("gradient ")]
+    return all(_is_nothing(seen_in_eager[name]) for name in names)
 
 
 def _short(value: Any) -> str:

@@ -8,13 +8,14 @@ goes, unless one of a few other samples of that op and dtype is not.
 from __future__ import annotations
 
 import argparse
+import collections
 import json
 import logging
 import os
 import random
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,7 @@ def refusals(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, dict[str,
     found: dict[str, dict[str, dict[str, str]]] = {}
     for row in rows:
         if row["outcome"] in (Outcome.REFUSED.name, Outcome.EAGER.name):
-            mode = f"{row['door'].lower()}, {'training' if row['train'] else 'inference'}"
-            ops = found.setdefault(mode, {}).setdefault(reason_of(row["words"]), {})
+            ops = found.setdefault(mode_of(row), {}).setdefault(reason_of(row["words"]), {})
             ops.setdefault(row["op"], f"{row['dtype']} {row['sample']}")
     return {
         mode: {reason: dict(sorted(ops.items())) for reason, ops in sorted(reasons.items())}
@@ -76,17 +76,33 @@ def refusals(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, dict[str,
     }
 
 
-def write(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+def write(rows: Iterable[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Keeps what the rows tell, for ``python -m benchmarks.op_table``."""
     rows = [row for row in rows if row["sample"] >= 0]
     kept = {
+        "runs": [dict(run) for run in runs],
+        "pairs": len({(row["op"], row["dtype"]) for row in rows}),
         "ops": len({row["op"] for row in rows}),
         "cases": len(rows),
+        "counts": counts(rows),
         "bad": sorted({row["op"] for row in rows if row["outcome"] in {kind.name for kind in BAD}}),
         "dtypes": sorted({row["dtype"] for row in rows}),
         "refused": refusals(rows),
     }
     path.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def mode_of(row: Mapping[str, Any]) -> str:
+    """A row's door and step: ``generate, training``."""
+    return f"{row['door'].lower()}, {'training' if row['train'] else 'inference'}"
+
+
+def counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """How often each outcome was, by door and step."""
+    found: dict[str, collections.Counter[str]] = {}
+    for row in rows:
+        found.setdefault(mode_of(row), collections.Counter())[row["outcome"]] += 1
+    return {mode: dict(sorted(own.items())) for mode, own in sorted(found.items())}
 
 
 def again(
@@ -128,8 +144,11 @@ def _refused_rows(books: Iterable[Path], only: str) -> Iterator[Mapping[str, Any
     for book in books:
         for line in book.read_text().splitlines():
             row = json.loads(line)
-            mode = f"{row.get('door', '').lower()}, {'training' if row.get('train') else 'inference'}"
-            if mode == only and row["outcome"] in (Outcome.REFUSED.name, Outcome.EAGER.name):
+            if (
+                "outcome" in row
+                and mode_of(row) == only
+                and row["outcome"] in (Outcome.REFUSED.name, Outcome.EAGER.name)
+            ):
                 yield row
 
 

@@ -114,3 +114,14 @@ def test_a_cast_in_a_decomposition_has_its_derivative(tmp_path):
     longhand.load(tmp_path / "unit")(found).sum().backward()
     torch.renorm(expected, 2, 0, 1.0).sum().backward()
     torch.testing.assert_close(found.grad, expected.grad)
+
+
+def test_hardsigmoid_in_float64_is_held_to_eager(tmp_path):
+    """Eager's hardsigmoid has a sixth of 24 bits in its derivative: the unit is held to eager's."""
+    x = torch.randn(20, dtype=torch.float64, requires_grad=True)
+    longhand.generate(torch.nn.functional.hardsigmoid, (x,), out=tmp_path / "unit", train=True)
+    found, expected = (
+        torch.autograd.grad(call(x).square().sum(), x)[0]
+        for call in (longhand.load(tmp_path / "unit"), torch.nn.functional.hardsigmoid)
+    )
+    assert torch.equal(found, expected)

@@ -38,6 +38,14 @@ FOUND = {
     ("positive", INFERENCE): Outcome.RIGHT,
     ("hsplit", INFERENCE): Outcome.RIGHT,
     ("view_as_complex", INFERENCE): Outcome.RIGHT,
+    ("H", PLAN[3]): Outcome.RIGHT,
+    ("broadcast_tensors", PLAN[1]): Outcome.RIGHT,
+    ("linalg.diagonal", PLAN[1]): Outcome.RIGHT,
+    ("meshgrid:list_of_tensors", PLAN[1]): Outcome.RIGHT,
+    ("masked.mean", COMPILED): Outcome.RIGHT,
+    ("corrcoef", COMPILED): Outcome.RIGHT,
+    ("linalg.lstsq", COMPILED): Outcome.RIGHT,
+    ("nn.functional.triplet_margin_with_distance_loss", COMPILED): Outcome.RIGHT,
 }
 KNOWN = frozenset(op_names())  # torch's operator database grows from version to version
 DRAWN = [

@@ -38,3 +38,28 @@ def test_parts_of_one_tensor(function, frontend):
     for ours, eager in zip(results, function(x), strict=True):
         assert torch.equal(ours, eager)
         assert ours.untyped_storage().data_ptr() == results[0].untyped_storage().data_ptr()
+
+
+def in_place(x):
+    return torch.nn.functional.relu(x, inplace=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "n_outside"),
+    [
+        (lambda x: torch.slice_copy(x, 0, 1, 2), 0),
+        (lambda x: torch.ops.aten.slice(x, 0, 1, 2), 1),
+        (lambda x: torch.linalg.diagonal(x), 1),
+        (lambda x: torch.atleast_3d(x), 1),
+        (in_place, 0),
+    ],
+)
+def test_a_view_is_what_shares_memory_and_writes_nothing(function, n_outside):
+    peeled = []
+
+    def backend(module, inputs):
+        peeled.append(peel(module))
+        return module
+
+    Capture(backend).call(function, (torch.randn(4, 6),), {})
+    assert [len(one.views) if one else 0 for one in peeled] == [n_outside]

@@ -162,9 +162,12 @@ class Known:
     is_own: bool = False
 
 
+_VARIABLE = re.compile(r"\b[xh]\d+\b")
+
+
 def names_in(statement: str) -> set[str]:
     """The variables that a statement names."""
-    return set(re.findall(r"\b[xh]\d+\b", statement))
+    return set(_VARIABLE.findall(statement))
 
 
 def made_by(statement: str) -> str | None:
@@ -223,8 +226,9 @@ class Writer:
 
     def _is_small(self, statement: str) -> bool:
         """Whether nothing on the way to a value is large: what it is made of broadcasts, or is picked by, the rest."""
-        names = sorted(names_in(statement) & self.values.keys())
-        elements = sorted((self.values[name].numel() for name in names), reverse=True)
+        picks = "[" in statement or "_select" in statement  # one may pick from itself, which is no broadcast
+        named = _VARIABLE.findall(statement) if picks else names_in(statement)
+        elements = sorted((self.values[name].numel() for name in named if name in self.values), reverse=True)
         if " @ " in statement:
             return elements[0] <= 5000
         return (

@@ -12,7 +12,17 @@ import torch
 
 from tests.fuzz.cuda import main
 from tests.fuzz.minimize import minimize
-from tests.fuzz.programs import Argument, Content, Layout, Program, made_by, names_in, write_program
+from tests.fuzz.programs import (
+    Argument,
+    Content,
+    Known,
+    Layout,
+    Program,
+    Writer,
+    made_by,
+    names_in,
+    write_program,
+)
 from tests.fuzz.statements import STATEMENTS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -95,3 +105,13 @@ def test_no_statement_reads_other_elements_of_what_it_writes() -> None:
                 assert f"{into}[1:] = {into}[:-1]" not in statement
             exec(statement, names)
     assert n_written > 20
+
+
+def test_what_picks_from_itself_is_not_run_where_it_would_be_large() -> None:
+    """Seed 302443 took 447 GB while it was drawn, which ends a process that a smaller machine only refuses."""
+    writer = Writer(0, [])
+    writer.values["x0"] = torch.zeros(3, 9000, dtype=torch.int64)
+    writer.known.append(Known("x0", is_exact=True))
+    assert not writer.add("x0[:, x0]", is_exact=True)
+    assert writer.add("x0 + x0", is_exact=True)
+    assert not writer.add("x0.index_select(0, x0.view(-1))", is_exact=True)

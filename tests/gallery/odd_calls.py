@@ -71,7 +71,7 @@ MODELS: dict[str, tuple[ModelCall, ModelCall]] = {
     "gpt_cuda": (_gpt(1027, 36, 4, 131), _gpt(1093, 20, 7, 75)),
     "llama_block_cuda": (_llama_block(72, 104, 2, 37), _llama_block(36, 50, 1, 101)),
     # Rows enough for column sums to be kernels of their own, and for the head's padding to be stored apart.
-    "gpt_train_cuda": (_gpt_train(1027, 16, 4, 131), _gpt_train(131, 24, 3, 89)),
+    "gpt_train_cuda": (_gpt_train(1027, 16, 17, 131), _gpt_train(131, 24, 3, 89)),
     "resnet_block_train_cuda": (_resnet_block_train(5, 7, 9, 7), _resnet_block_train(3, 11, 13, 5)),
     # Channels enough for convolutions to run channels last.
     "resnet_block_cuda": (_resnet_block(65, 67, 9, 7), _resnet_block(70, 66, 5, 11)),

@@ -108,3 +108,12 @@ def test_what_the_type_cannot_hold_is_nothing():
     assert compare("result", torch.zeros(2).half(), eager, exact).is_right
     assert compare("result", torch.zeros(2).half(), torch.zeros(2).half(), exact).is_right
     assert not compare("result", torch.full((2,), 1e-6).half(), eager, exact).is_right
+
+
+def test_beyond_the_dtype_infinity_is_right_where_float64_is():
+    """Eager in 16 bits: infinity minus infinity on its way."""
+    exact = torch.tensor([1.0, -4454448.0, 131000.0], dtype=torch.float64)
+    eager = torch.tensor([1.0, math.nan, math.inf], dtype=torch.float16)
+    assert compare("result", exact.to(torch.float16), eager, exact).is_right
+    assert not compare("result", -exact.to(torch.float16), eager, exact).is_right
+    assert not compare("result", torch.tensor([math.inf] * 3).half(), eager, exact).is_right

@@ -16,6 +16,7 @@ import torch
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls import (
     asserted,
+    class_definitions,
     construction,
     functions,
     legacy_tensors,
@@ -31,7 +32,7 @@ from longhand.capture.bytecode.calls.contexts import ForwardContext
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 from longhand.capture.bytecode.calls.messages import call_logger
 from longhand.capture.bytecode.calls.rules import Rule
-from longhand.capture.bytecode.calls.tensors import torch_call
+from longhand.capture.bytecode.calls.tensors import takes_code, torch_call
 from longhand.capture.bytecode.containers import copies, dicts, iterators, methods, sets
 from longhand.capture.bytecode.containers.items import SequentialSlice
 from longhand.capture.bytecode.entry.breaks import NeedsData, Raised, Unsupported
@@ -74,6 +75,7 @@ _RULES: dict[Any, Rule] = {
     **copies.RULES,
     **torch_rules.RULES,
     **asserted.RULES,
+    **class_definitions.RULES,
     **legacy_tensors.RULES,
     **library.RULES,
     **module_rules.RULES,
@@ -139,6 +141,8 @@ def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[
     if (rule := _rule_of(function)) is not None:
         return rule(trace, args, kwargs)
     if is_torch_leaf(function):
+        if takes_code(trace, function, args, kwargs):
+            return _call_function(trace, trace.function(function, None), args, kwargs)
         return torch_call(trace, function, args, kwargs)
     if isinstance(function, type):
         return construction.construct(trace, function, args, kwargs)
@@ -213,7 +217,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
     if real is not None:
         if (rule := _rule_of(real)) is not None:
             return rule(trace, args, kwargs)
-        if is_torch_leaf(real):
+        if is_torch_leaf(real) and not takes_code(trace, real, args, kwargs):
             return torch_call(trace, real, args, kwargs)
         module = real.__module__ or ""
         if torch_private.is_autograd_apply(real):

@@ -14,10 +14,15 @@ from longhand.capture.bytecode.entry.call_effects import statistics_written
 from longhand.capture.bytecode.entry.raising import check_order
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import (
+    BoundMethod,
     Const,
     Dict,
+    Func,
     IntRange,
     Lazy,
+    New,
+    Obj,
+    PartialCall,
     Seq,
     SetOf,
     Slice,
@@ -26,8 +31,9 @@ from longhand.capture.bytecode.values.tracked import (
     Value,
     kind_word,
 )
+from longhand.capture.frontends.written_out import WrittenOut
 
-__all__ = ["has_tensor", "operate", "tensor_attribute", "tensor_method", "torch_call"]
+__all__ = ["has_tensor", "operate", "takes_code", "tensor_attribute", "tensor_method", "torch_call"]
 
 # Leave the graph, change what a tensor is, or attach something to it.
 _REFUSED = frozenset(
@@ -115,7 +121,6 @@ _CONSTANTS = frozenset(
         "is_nested",
         "is_leaf",
         "is_mkldnn",
-        "is_complex",
     ]
 )
 # Eager refuses operands of different types, fakes do not: CPython is to raise, before what the graph writes later.
@@ -180,6 +185,14 @@ def has_tensor(trace: Trace, *values: Value) -> bool:
         if isinstance(value, SetOf):
             continue
     return False
+
+
+def takes_code(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:
+    """Whether a torch function is given what no graph can be given: its Python is read then, as a user's is."""
+    given = (
+        [trace.force(value) for value in (*args, *kwargs.values())] if hasattr(function, "__code__") else []
+    )
+    return any(isinstance(value, BoundMethod | Func | New | Obj | PartialCall) for value in given)
 
 
 def torch_call(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -254,7 +267,7 @@ def _record(
     sizes = [out.shape for out in outs]
     run = target if op == "call_function" else getattr(fake_args[0], name)
     try:
-        with trace.mode, torch_private.quiet_fakes(), torch_private.symbolic_rules():
+        with trace.mode, torch_private.quiet_fakes(), torch_private.symbolic_rules(), WrittenOut():
             fake = (
                 run(*fake_args, **fake_kwargs)
                 if op == "call_function"

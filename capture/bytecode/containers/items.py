@@ -60,7 +60,8 @@ def get_item(trace: Trace, owner: Value, key: Value) -> Value:
             raise NotConstant("a list is indexed by a tensor")
         where = as_python(trace, key)
         if isinstance(where, slice):
-            kind = tuple if hasattr(owner.kind, "_fields") else owner.kind
+            is_named = hasattr(owner.kind, "_fields") or owner.kind.__module__ == "torch.return_types"
+            kind = tuple if is_named else owner.kind
             return Seq(kind, owner.items[where])
         try:
             value = trace.force(owner.items[where])

@@ -106,13 +106,13 @@ class Ways:
         sizes: Which sizes are symbolic.
         break_at: The number of the step that is left to CPython; None at first.
         takes_loops: Whether that step is all that is left of the loop in which it lies.
-        delays_texts: Whether a text that names a tensor's values is made where something reads it.
+        may_delay: Whether a text that names a tensor's values, and a class, is made where something reads it.
     """
 
     sizes: DynamicSizes
     break_at: int | None = None
     takes_loops: bool = False
-    delays_texts: bool = True
+    may_delay: bool = True
 
 
 class Attempt:
@@ -131,7 +131,7 @@ class Attempt:
         self.state = torch_private.global_state()
         self.function, self.code, self.names, self.args = function, code, names, args
         self.trace = Trace(ways.sizes)
-        self.trace.delays_texts = ways.delays_texts
+        self.trace.may_delay = ways.may_delay
         self.interpreter = Interpreter(self.trace, ways.break_at)
         self.frame = self._frame()
         self.has_raised = False

@@ -110,6 +110,6 @@ def _next(attempt: Attempt, error: Exception, where: str) -> tuple[Ways, BreakRe
         record = BreakRecord(error.reason, error.where or where, error.hint)
         takes_loops = isinstance(error, NeedsData)
         return dataclasses.replace(ways, break_at=attempt.break_place(), takes_loops=takes_loops), record
-    if ways.delays_texts and attempt.trace.has_texts:
-        return dataclasses.replace(ways, break_at=None, delays_texts=False), None
+    if ways.may_delay and attempt.trace.has_delayed:
+        return dataclasses.replace(ways, break_at=None, may_delay=False), None
     raise SkipFrame(str(error)) from None

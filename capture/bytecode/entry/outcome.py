@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import functools
 import itertools
@@ -21,6 +22,7 @@ from longhand.capture.bytecode.values.tracked import (
     Bound,
     BoundMethod,
     Cell,
+    ClassDefinition,
     Const,
     Dict,
     DictView,
@@ -157,6 +159,9 @@ class OutcomeWriter:
             return self.let(f"{self.constant(types.MethodType)}({pair})")
         if isinstance(value, Bound) and not isinstance(value.owner, Super):
             return self.let(f"getattr({self.expression(value.owner)}, {value.name!r})")
+        if isinstance(value, ClassDefinition):
+            given = f"{self.expression(value.body)}, {value.name!r}, {self.texts_of(value.bases)}"
+            return self.let(f"{self.constant(builtins.__build_class__)}({given})")
         if isinstance(value, WeakReference):
             return self.let(f"{self.constant(weakref.ref)}({self.texts_of(value.args)})")
         if isinstance(value, PartialCall):

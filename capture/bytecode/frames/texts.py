@@ -71,9 +71,9 @@ def _formatted(trace: Trace, value: Value, spec: str) -> Value:
 
 
 def _is_read_later(trace: Trace, value: Value) -> bool:
-    if not isinstance(value, Tensor) or not trace.delays_texts or torch_transforms.is_inside_transform():
+    if not isinstance(value, Tensor) or not trace.may_delay or torch_transforms.is_inside_transform():
         return False
-    trace.has_texts = True
+    trace.has_delayed = True
     return True
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "Bound",
     "BoundMethod",
     "Cell",
+    "ClassDefinition",
     "Const",
     "Dict",
     "DictView",
@@ -286,6 +287,15 @@ class Func(Value):
 
 
 @dataclasses.dataclass(eq=False)
+class ClassDefinition(Value):
+    """A class that the captured code defines, and that nobody has looked into."""
+
+    body: Func
+    name: str
+    bases: list[Value]
+
+
+@dataclasses.dataclass(eq=False)
 class BoundMethod(Value):
     """A function bound to an object."""
 
@@ -349,6 +359,7 @@ class Iter(Value):
 
 _WORDS: dict[type[Value], str] = {
     BoundMethod: "method",
+    ClassDefinition: "class of this call",
     DictView: "view",
     IntRange: "range",
     PartialCall: "partial",

@@ -1,7 +1,9 @@
 """A unit is run once before it is kept; what is wrong is found, named, replaced or refused."""
 
 import dataclasses
+import os
 import re
+import signal
 
 import pytest
 import torch
@@ -11,6 +13,8 @@ import longhand
 from longhand.emit.unit import files as emit_unit_module
 from longhand.errors import KernelWarning, VerificationError
 from longhand.factory import Call
+from longhand.options import Device
+from longhand.proof import trial
 from longhand.proof.smaller import smaller
 from longhand.proof.trial import is_plainly_wrong, plainly_wrong, wrong_results
 from longhand.proof.weights import told_apart
@@ -179,6 +183,17 @@ def test_the_interpreter_is_given_a_part(tmp_path):
     assert result.is_right and result.part == "on the first row of 60000 in the batch"
     assert all(check.seconds > 0 for check in result.kernels if not check.name.startswith("the model"))
     assert {check.sizes[0] for check in result.kernels if not check.name.startswith("the model")} == {1}
+
+
+def test_a_part_that_a_unit_of_one_size_dies_of_is_no_fault(tmp_path, monkeypatch):
+    def tried(_folder, _call, _enter, _is_interpreted, may_cut):
+        if may_cut:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return trial.Trial(trial.TrialVerdict.RIGHT)
+
+    monkeypatch.setattr(trial, "_tried", tried)
+    with trial.TrialPlace(Call(nn.Linear(2, 2), (torch.ones(2),), {}), Device.CPU) as place:
+        assert place.run({"x.py": ""}, 60) == trial.Trial(trial.TrialVerdict.RIGHT)
 
 
 def test_what_eager_hits_exactly_is_held_against_the_others():
