@@ -32,6 +32,8 @@ from torch.fx.proxy import TracerBase
 from torch.overrides import TorchFunctionMode
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from longhand.capture.autocast_state import autocast_settings
+
 LOOKS_AT_DATA = (_f.DataDependentOutputException, _f.DynamicOutputShapeException, GuardOnDataDependentSymNode)
 __all__ = [
     "LOOKS_AT_DATA",  # what torch raises where a trace would have to know values
@@ -322,35 +324,7 @@ def set_version(tensor: torch.Tensor, version: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
-_AUTOCAST_DEVICES = ("cpu", "cuda")
-
-
 is_any_autocast_enabled = torch._C._is_any_autocast_enabled
-
-
-def autocast_nesting() -> int:
-    """How many autocast blocks are open."""
-    torch.autocast_increment_nesting()
-    return torch.autocast_decrement_nesting()
-
-
-def autocast_settings() -> tuple[Any, ...]:
-    """Everything that an autocast block changes: (enabled, dtype) of each device, and whether casts are kept."""
-    devices = [(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES]
-    return (*devices, torch.is_autocast_cache_enabled())
-
-
-def set_autocast(settings: tuple[Any, ...], nesting: int) -> None:
-    """Brings autocast to what autocast_settings() and autocast_nesting() gave."""
-    *devices, keeps = settings
-    for device, (enabled, dtype) in zip(_AUTOCAST_DEVICES, devices, strict=True):
-        torch.set_autocast_enabled(device, enabled)
-        torch.set_autocast_dtype(device, dtype)
-    torch.set_autocast_cache_enabled(keeps)
-    while (now := autocast_nesting()) != nesting:
-        (torch.autocast_increment_nesting if now < nesting else torch.autocast_decrement_nesting)()
-    if nesting == 0:
-        torch.clear_autocast_cache()
 
 
 # Ask what does not change while a process runs.

@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.autocast_state import autocast_settings
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 from longhand.capture.bytecode.entry.breaks import SkipFrame, Unsupported
 from longhand.capture.bytecode.entry.call_effects import mutates
@@ -74,7 +75,7 @@ class Trace(Wrapping):
         super().__init__(sizes)
         self.classes = ClassFacts()
         self.codes: dict[types.FunctionType, types.CodeType] = {}
-        self.autocast = torch_private.autocast_settings()
+        self.autocast = autocast_settings()
         self.attributes: dict[Value, dict[str, Value]] = {}
         self.values = KnownTensors()
         self.array_tensors: dict[Obj, Value] = {}  # what torch.from_numpy gave

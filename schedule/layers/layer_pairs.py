@@ -8,7 +8,7 @@ from longhand.schedule.layers.outside import Outside, made_inside, references
 from longhand.schedule.plan import PlanStep
 
 
-class _Origin(enum.Enum):
+class _BufferOrigin(enum.Enum):
     """Where a buffer comes from that neither layer makes."""
 
     WEIGHT = enum.auto()
@@ -57,12 +57,12 @@ class LayerPair:
             origin = self._origin(name)
             if origin is not self._origin(other):
                 return False
-            if origin is _Origin.WEIGHT:
+            if origin is _BufferOrigin.WEIGHT:
                 found = _module_paths(self._outside.weights[name], self._outside.weights[other])
                 if found is None or found != (paths or found):
                     return False
                 paths = found
-            (given if origin is _Origin.OTHER_STEP else own).append(pair)
+            (given if origin is _BufferOrigin.OTHER_STEP else own).append(pair)
         if len(set(new.values())) < len(new):
             return False
         self.made = made
@@ -73,10 +73,10 @@ class LayerPair:
         self._back.update((other, name) for name, other in new.items())
         return True
 
-    def _origin(self, name: str) -> _Origin:
+    def _origin(self, name: str) -> _BufferOrigin:
         if name in self._outside.weights:
-            return _Origin.WEIGHT
-        return _Origin.SAVED if name in self._outside.given else _Origin.OTHER_STEP
+            return _BufferOrigin.WEIGHT
+        return _BufferOrigin.SAVED if name in self._outside.given else _BufferOrigin.OTHER_STEP
 
 
 def _with_made(known: dict[str, int], step: PlanStep) -> dict[str, int]:

@@ -23,7 +23,7 @@ OneClass = Callable[[str, str], bool]  # whether one class can make the modules 
 
 
 @dataclasses.dataclass(frozen=True)
-class _Stretch:
+class _LayerStretch:
     """What two layers do alike: steps ``start`` to ``end``, and those so many places later.
 
     Attributes:
@@ -93,12 +93,12 @@ class _Places:
         self._is_one_class, self._taken = is_one_class, taken
         self._filled = self._first_calls()
 
-    def best(self) -> _Stretch | None:
+    def best(self) -> _LayerStretch | None:
         """What saves most lines."""
         whole = [stretch for stretch in self._stretches() if self._is_most_of_its_layer(stretch)]
         return max(whole, key=lambda one: (one.n_calls, -one.start, -one.distance), default=None)
 
-    def folded(self, stretch: _Stretch, family: int) -> list[UnitStep]:
+    def folded(self, stretch: _LayerStretch, family: int) -> list[UnitStep]:
         """The steps with a repeat of one run for each layer that does what the stretch says."""
         length = stretch.end - stretch.start
         begins = [(stretch.start, stretch.paths[0]), *self._twins(stretch)]
@@ -123,7 +123,7 @@ class _Places:
                     waiting.discard(name)
         return found
 
-    def _stretches(self) -> Iterator[_Stretch]:
+    def _stretches(self) -> Iterator[_LayerStretch]:
         last: dict[int, int] = {}
         distances: dict[int, None] = {}
         for place, number in enumerate(self._numbers):
@@ -140,7 +140,7 @@ class _Places:
                     yield from self._within(start, place, distance)
                 start = place + 1
 
-    def _within(self, start: int, end: int, distance: int) -> Iterator[_Stretch]:
+    def _within(self, start: int, end: int, distance: int) -> Iterator[_LayerStretch]:
         """The parts of equal tokens in which the buffers correspond, too."""
         while start < end:
             pair = LayerPair(self._outside)
@@ -163,7 +163,7 @@ class _Places:
         first, second = self._steps[place], self._steps[place + distance]
         return not isinstance(first, Repeat) and not isinstance(second, Repeat) and pair.add(first, second)
 
-    def _trimmed(self, start: int, end: int, distance: int, pair: LayerPair) -> _Stretch | None:
+    def _trimmed(self, start: int, end: int, distance: int, pair: LayerPair) -> _LayerStretch | None:
         """The stretch without memory at its end that nothing in it fills; None if it is no part of a layer."""
         end = self._end(start, end)
         n_calls = sum(isinstance(step, Launch | Extern) for step in self._steps[start:end])
@@ -172,7 +172,7 @@ class _Places:
         owner = pair.paths[0].rpartition(".")[0]
         if not owner or owner in self._taken or not self._is_one_class(*pair.paths):
             return None
-        return _Stretch(start, end, distance, pair.paths, n_calls, len(pair.own))
+        return _LayerStretch(start, end, distance, pair.paths, n_calls, len(pair.own))
 
     def _end(self, start: int, end: int) -> int:
         """Where a stretch ends that fills all memory that it makes."""
@@ -184,7 +184,7 @@ class _Places:
             end -= 1
         return end
 
-    def _is_most_of_its_layer(self, stretch: _Stretch) -> bool:
+    def _is_most_of_its_layer(self, stretch: _LayerStretch) -> bool:
         """Whether it reads half of the weights or more that the layer's steps read."""
         head = f"{stretch.paths[0]}."
         weights = self._outside.weights
@@ -195,7 +195,7 @@ class _Places:
 
         return 2 * len(read(stretch.start, stretch.end)) >= len(read(0, len(self._steps)))
 
-    def _twins(self, stretch: _Stretch) -> Iterator[tuple[int, str]]:
+    def _twins(self, stretch: _LayerStretch) -> Iterator[tuple[int, str]]:
         """(first step, path) of each other layer that does the same."""
         length = stretch.end - stretch.start
         wanted = self._numbers[stretch.start : stretch.end]

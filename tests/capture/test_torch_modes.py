@@ -11,6 +11,7 @@ import torch.utils.checkpoint
 from torch import fx
 
 from longhand.capture import torch_private, torch_transforms
+from longhand.capture.autocast_state import autocast_nesting, autocast_settings, set_autocast
 from longhand.capture.bytecode.calls.transforms import indexes_by_tensors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,16 +157,16 @@ def _restoring(change, value, old):
 
 def test_autocast_is_read_and_put_back():
     assert not torch_private.is_any_autocast_enabled()
-    settings, nesting = torch_private.autocast_settings(), torch_private.autocast_nesting()
+    settings, nesting = autocast_settings(), autocast_nesting()
     with torch.autocast("cpu", dtype=torch.float16):
-        inside = torch_private.autocast_settings(), torch_private.autocast_nesting()
-        torch_private.set_autocast(settings, nesting)
+        inside = autocast_settings(), autocast_nesting()
+        set_autocast(settings, nesting)
         assert not torch.is_autocast_enabled("cpu")
-        assert (torch_private.autocast_settings(), torch_private.autocast_nesting()) == (settings, nesting)
-        torch_private.set_autocast(*inside)
+        assert (autocast_settings(), autocast_nesting()) == (settings, nesting)
+        set_autocast(*inside)
         assert torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.float16
-        assert torch_private.autocast_nesting() == nesting + 1
-    assert torch_private.autocast_settings() == settings != inside[0]
+        assert autocast_nesting() == nesting + 1
+    assert autocast_settings() == settings != inside[0]
 
 
 def test_fixed_questions_are_answered_the_same_inside_modes():

@@ -387,14 +387,8 @@ def all_items(trace: Trace, value: Value) -> list[Value]:
     if isinstance(value, Seq):
         return [trace.force(part) for part in value.items]
     iterator = iterate(trace, value)
-    if isinstance(iterator, Iter):
-        items = list(itertools.islice(iterator.items, 20_000))
-        if len(items) == 20_000:
-            raise Unsupported("an iterator does not end")
-        return items
-    items = []
-    while (part := advance(trace, iterator)) is not None:
-        items.append(part)
-        if len(items) > 20_000:
-            raise Unsupported("an iterator does not end")
+    parts = iterator.items if isinstance(iterator, Iter) else iter(lambda: advance(trace, iterator), None)
+    items = list(itertools.islice(parts, 20_000))
+    if len(items) == 20_000:
+        raise Unsupported("an iterator does not end")
     return items

@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.autocast_state import autocast_nesting, autocast_settings, set_autocast
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
     NothingLeft,
@@ -193,11 +194,11 @@ class Attempt:
             outcome.effects.append(f"set_grad_enabled({torch.is_grad_enabled()})")
             self.trace.call("call_function", torch_private.set_grad_enabled, (grad_enabled,), {})
             torch_private.set_grad_enabled(grad_enabled)  # the backend asks for it
-        now = torch_private.autocast_settings(), torch_private.autocast_nesting()
+        now = autocast_settings(), autocast_nesting()
         if now != autocast:
             outcome.effects.append(f"set_autocast(*{outcome.constant(now)})")
-            self.trace.call("call_function", torch_private.set_autocast, autocast, {})
-            torch_private.set_autocast(*autocast)
+            self.trace.call("call_function", set_autocast, autocast, {})
+            set_autocast(*autocast)
         return self._entry(outcome, ending, backend, others, records)
 
     def _require_balance(self) -> None:
@@ -311,8 +312,8 @@ class Attempt:
                 "resume": hook.resume,
                 "dispatch_keys": torch_private.dispatch_keys,
                 "set_grad_enabled": torch_private.set_grad_enabled,
-                "set_autocast": torch_private.set_autocast,
-                "autocast_settings": torch_private.autocast_settings,
+                "set_autocast": set_autocast,
+                "autocast_settings": autocast_settings,
                 "same_code": hook.same_code,
                 "FUNCTIONS": tuple(trace.codes),
                 "CODES": tuple(trace.codes.values()),

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from longhand.capture import torch_private, torch_transforms
+from longhand.capture.autocast_state import autocast_nesting, autocast_settings, set_autocast
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
     NeedsData,
@@ -62,7 +63,7 @@ def capture_frame(
     """
     records: list[BreakRecord] = []
     grad_enabled = torch.is_grad_enabled()
-    autocast = torch_private.autocast_settings(), torch_private.autocast_nesting()
+    autocast = autocast_settings(), autocast_nesting()
     ways = Ways(sizes)
     where = f"{code.co_filename}:{code.co_firstlineno}"
     try:
@@ -76,7 +77,7 @@ def capture_frame(
                 ways, record = _next(attempt, error, where)
                 records = [*records, record] if record else []
             torch_private.set_grad_enabled(grad_enabled)
-            torch_private.set_autocast(*autocast)
+            set_autocast(*autocast)
     except NothingLeft as left:
         release(left)
         return Captured(None, tuple(records[:-1]))
@@ -94,7 +95,7 @@ def capture_frame(
         return Captured(None, tuple(records), failure=text)
     finally:
         torch_private.set_grad_enabled(grad_enabled)
-        torch_private.set_autocast(*autocast)
+        set_autocast(*autocast)
 
 
 def _next(attempt: Attempt, error: Exception, where: str) -> tuple[Ways, BreakRecord | None]:

@@ -10,6 +10,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.autocast_state import autocast_nesting, set_autocast
 from longhand.capture.bytecode.entry.call_effects import draws, random_state, restore_random_state
 from longhand.capture.bytecode.entry.written_inputs import keep_written, put_back
 from longhand.capture.bytecode.trace import Trace
@@ -20,7 +21,7 @@ __all__ = ["check_texts", "devices_drawn_on", "drop_unused_sizes", "graph_lines"
 
 _MODES = (
     torch_private.set_grad_enabled,
-    torch_private.set_autocast,
+    set_autocast,
     torch.set_autocast_enabled,
     torch.set_autocast_dtype,
     torch.set_autocast_cache_enabled,
@@ -63,7 +64,7 @@ def graph_lines(
     restore: list[str] = []
     before: list[str] = []
     if modes:
-        namespace["autocast_nesting"] = torch_private.autocast_nesting
+        namespace["autocast_nesting"] = autocast_nesting
         before = ["before = autocast_settings(), autocast_nesting()"]
         restore = ["    set_grad_enabled(STATE[0])", "    set_autocast(*before)"]
     drawn = devices_drawn_on(trace.graph)
