@@ -115,12 +115,6 @@ def bound_symbol(size: Any, lower: int | None, upper: int | None) -> None:
         )
 
 
-def is_allowed_in_graph(function: Any) -> bool:
-    """Whether torch.compiler.allow_in_graph was told of a function: it is one call of the graph."""
-    rules = sys.modules.get("torch._dynamo.trace_rules")
-    return rules is not None and id(function) in rules._allowed_callable_ids
-
-
 def writes(target: torch._ops.OpOverload) -> tuple[str, ...]:
     """The names of the arguments that an op writes into."""
     return tuple(

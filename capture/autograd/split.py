@@ -141,8 +141,9 @@ class _Splitter:
         for node in used:
             builder.placeholder(node, sources[node][0])
         builder.reserve(self._word(node) for node in needed if "word" in node.meta and node not in sources)
+        emitted = {*self.partition.backward, *finals}
         for node in self.joint.graph.nodes:
-            if node in self.partition.backward or node in finals:
+            if node in emitted:
                 self._emit(builder, node)
         values = [builder.copies[node] for node in finals]
         builder.graph.output(tuple(values))

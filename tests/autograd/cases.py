@@ -25,6 +25,7 @@ class Case:
         run: From `wrap` to what is seen.
         refused: What the reason says, as a regular expression, that some of it runs in eager; None where nothing may.
         breaks: What longhand's own capture says where it breaks the graph; None where it may not.
+        is_whole: Through longhand's own capture nothing runs in eager, though through Dynamo it does.
         tolerance: Relative to the largest number of each tensor. None for 16 bits: `run` takes `in_float64`, too, and
             what is seen is at most twice as far from that as eager's is.
     """
@@ -33,6 +34,7 @@ class Case:
     refused: str | None
     breaks: str | None
     tolerance: float | None
+    is_whole: bool = False
 
 
 # Up to torch 2.12 Dynamo makes an autograd function of a hook on a tensor.
@@ -43,10 +45,15 @@ class Cases(dict[str, Case]):
     """A module's cases, collected by its decorator."""
 
     def __call__(
-        self, refused: str | None = None, breaks: str | None = None, tolerance: float | None = 1e-5
+        self,
+        refused: str | None = None,
+        breaks: str | None = None,
+        tolerance: float | None = 1e-5,
+        *,
+        is_whole: bool = False,
     ) -> Callable:
         def register(run: Callable[..., Seen]) -> Callable[..., Seen]:
-            self[run.__name__] = Case(run, refused, breaks, tolerance)
+            self[run.__name__] = Case(run, refused, breaks, tolerance, is_whole)
             return run
 
         return register

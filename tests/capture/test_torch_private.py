@@ -16,6 +16,7 @@ from torch import fx
 from torch.fx.proxy import TracerBase
 
 from longhand.capture import torch_private
+from longhand.capture.torch_allowed import is_allowed_in_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -245,7 +246,7 @@ def test_functions_that_are_allowed_in_a_graph():
         return x
 
     torch.compiler.allow_in_graph(allowed)
-    assert torch_private.is_allowed_in_graph(allowed) and not torch_private.is_allowed_in_graph(other)
+    assert is_allowed_in_graph(allowed) and not is_allowed_in_graph(other)
 
 
 def test_make_fx_records_calls():

@@ -41,7 +41,7 @@ from longhand.capture.bytecode.skips import is_closed
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.classes import MISSING
-from longhand.capture.bytecode.values.constants import describe, fold_call, from_python
+from longhand.capture.bytecode.values.constants import describe, from_python
 from longhand.capture.bytecode.values.operators import is_python, kind_of
 from longhand.capture.bytecode.values.sources import attribute
 from longhand.capture.bytecode.values.tracked import (
@@ -146,10 +146,8 @@ def _call_constant(trace: Trace, function: Any, args: list[Value], kwargs: dict[
         return torch_call(trace, function, args, kwargs)
     if isinstance(function, type):
         return construction.construct(trace, function, args, kwargs)
-    if functions.is_pure(function):
-        return fold_call(trace, function, args, kwargs)
-    if library.is_numpy_function(function):
-        return library.call_numpy(trace, function, args, kwargs)
+    if (known := library.computed(trace, function, args, kwargs)) is not None:
+        return known
     if isinstance(function, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
         return methods.call_method(trace, Bound(args[0], function.__name__), args[1:], kwargs)
     owner = getattr(function, "__self__", None)
@@ -239,10 +237,8 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
             raise Unsupported(f"{module}.{real.__qualname__} is called")
         if real.__name__ == "warn_once" or module == "warnings" or module.startswith("logging"):
             return call_logger(trace, real, args)
-        if functions.is_pure(real):
-            return fold_call(trace, real, args, kwargs)
-        if library.is_numpy_function(real):
-            return library.call_numpy(trace, real, args, kwargs)
+        if (known := library.computed(trace, real, args, kwargs)) is not None:
+            return known
     flags = function.code.co_flags
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported("a coroutine function is called")

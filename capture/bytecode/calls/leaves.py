@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional
 
-from longhand.capture import torch_private
+from longhand.capture.torch_allowed import is_allowed_in_graph
 
 __all__ = ["is_constant_object", "is_numpy_scalar", "is_torch_leaf"]
 
@@ -102,7 +102,7 @@ def is_torch_leaf(value: Any) -> bool:
         return issubclass(torch.Tensor, value.__objclass__) and value.__objclass__ is not object
     if isinstance(value, types.FunctionType):
         is_of_torch = value.__module__ in _MODULES and not name.startswith("is_")
-        return is_of_torch or torch_private.is_allowed_in_graph(value)
+        return is_of_torch or is_allowed_in_graph(value)
     return False
 
 

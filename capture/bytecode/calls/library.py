@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture.bytecode.calls import functions
 from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
 from longhand.capture.bytecode.calls.rules import Rule, Rules
 from longhand.capture.bytecode.calls.tensors import tensor_method, torch_call
@@ -23,7 +24,14 @@ from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.arrays import is_array
-from longhand.capture.bytecode.values.constants import as_key, as_python, describe, fold, from_python
+from longhand.capture.bytecode.values.constants import (
+    as_key,
+    as_python,
+    describe,
+    fold,
+    fold_call,
+    from_python,
+)
 from longhand.capture.bytecode.values.operators import binary
 from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import (
@@ -40,7 +48,7 @@ from longhand.capture.bytecode.values.tracked import (
     WeakReference,
 )
 
-__all__ = ["RULES", "call_numpy", "is_numpy_function"]
+__all__ = ["RULES", "call_numpy", "computed", "is_numpy_function"]
 
 RULES = Rules()
 
@@ -170,6 +178,13 @@ def is_numpy_function(value: Any) -> bool:
         return (value.__module__ or "").partition(".")[0] == "numpy"
     is_plain = isinstance(value, types.BuiltinFunctionType) and value.__module__ == "numpy"
     return is_plain and value.__name__ in _MAKES_ARRAYS
+
+
+def computed(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """What a function that may be run at once gives; None for every other."""
+    if functions.is_pure(function):
+        return fold_call(trace, function, args, kwargs)
+    return call_numpy(trace, function, args, kwargs) if is_numpy_function(function) else None
 
 
 def call_numpy(trace: Trace, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
