@@ -310,24 +310,22 @@ class Block:
     def _fits(self, position: int) -> bool:
         """Whether the statement of a load or store fits a line with its mask written out, or does not even without."""
         asked, asked_by = self.asked.copy(), dict(self.asked_by)
-        text = self.store(position) if isinstance(self.body[position], Store) else self._assignment(position)
+        text = self.store(position) if isinstance(self.body[position], Store) else self._line(position).text
         self.asked, self.asked_by = asked, asked_by
         mask = self.mask(position) or ""
         return not _WIDEST < len(text) <= _WIDEST + len(mask)
 
     def _line(self, position: int) -> Line:
         """The statement that gives a value its name."""
-        kind = StatementKind.LOAD if isinstance(self.body[position], Load) else StatementKind.COMPUTE
-        return Line(kind, self._assignment(position), self.names.values[position])
-
-    def _assignment(self, position: int) -> str:
         text = self.expression(position).text
         for square, factor in self._squares.items():
             if factor == position:
                 reduce = self.body[square]
                 assert isinstance(reduce, Reduce)
                 text = f"tl.where({self.bounds(reduce.axes)}, {text}, {number(0, reduce.dtype)})"
-        return f"{self.names.values[position]} = {text}"
+        kind = StatementKind.LOAD if isinstance(self.body[position], Load) else StatementKind.COMPUTE
+        word = self.names.values[position]
+        return Line(kind, f"{word} = {text}", word)
 
     def _loads_below(self, position: int, named: list[int]) -> list[int]:
         """Named plain loads that the statement of `position` reads directly."""

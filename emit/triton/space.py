@@ -61,7 +61,7 @@ def unflatten(flat: Flat, names: KernelNames, is_long: bool = False) -> list[tup
 
 
 @dataclasses.dataclass(frozen=True)
-class Term:
+class Addend:
     """A part of a sum.
 
     Attributes:
@@ -96,7 +96,7 @@ class AddressText:
     rest_multiplies: bool
 
     @classmethod
-    def of(cls, base: Sequence[Term], rest: Sequence[Term]) -> AddressText:
+    def of(cls, base: Sequence[Addend], rest: Sequence[Addend]) -> AddressText:
         """Sums of terms."""
         return cls(_sum(base), _sum(rest), _binds(base), _binds(rest), any(term.multiplies for term in rest))
 
@@ -144,7 +144,7 @@ def address_text(
     }
     if len(flats) > 2 and not address.values and not offset and all(len(f.axes) == 1 for f in flats):
         return AddressText.of((), _nested(remaining, names, index_of))  # a tile of a batch: one nested sum
-    base: list[Term] = []
+    base: list[Addend] = []
     rest = [_scaled(value_text(position), product, names) for position, product in address.values]
     for flat in flats:
         terms = base if flat == rows else rest
@@ -160,7 +160,7 @@ def address_text(
     return AddressText.of(base, rest)
 
 
-def _sum(terms: Sequence[Term]) -> str:
+def _sum(terms: Sequence[Addend]) -> str:
     """Terms added up; those that are taken off come last."""
     text = " + ".join(term.text for term in terms if not term.is_minus)
     for term in terms:
@@ -169,14 +169,14 @@ def _sum(terms: Sequence[Term]) -> str:
     return text
 
 
-def _binds(terms: Sequence[Term]) -> Precedence:
+def _binds(terms: Sequence[Addend]) -> Precedence:
     """How closely a sum binds."""
     if len(terms) > 1:
         return Precedence.SUM
     return terms[0].precedence if terms else Precedence.ATOM
 
 
-def _scaled(index: Text | None, product: Product, names: KernelNames) -> Term:
+def _scaled(index: Text | None, product: Product, names: KernelNames) -> Addend:
     """index * product, with the sign of its number in front."""
     number = math.prod(factor for factor in product if isinstance(factor, int))
     factors = [factor_text(factor, names) for factor in product if not isinstance(factor, int)]
@@ -186,10 +186,10 @@ def _scaled(index: Text | None, product: Product, names: KernelNames) -> Term:
         factors.insert(0, index.within(Precedence.PRODUCT if factors or number < 0 else Precedence.SUM))
     alone = index.precedence if index is not None else Precedence.ATOM
     precedence = Precedence.PRODUCT if len(factors) > 1 else alone
-    return Term(" * ".join(factors), number < 0, precedence, precedence is Precedence.PRODUCT)
+    return Addend(" * ".join(factors), number < 0, precedence, precedence is Precedence.PRODUCT)
 
 
-def _nested(steps: Mapping[str, Product], names: KernelNames, index_of: Mapping[str, Text]) -> list[Term]:
+def _nested(steps: Mapping[str, Product], names: KernelNames, index_of: Mapping[str, Text]) -> list[Addend]:
     """Terms for axes; those that lie one inside the other are nested: ``(batch * n_seqs + seq) * stride``."""
     terms = []
     remaining = dict(steps)
