@@ -45,6 +45,16 @@ aten = torch.ops.aten
 Rule = Callable[["Rewriter", torch._ops.OpOverload, tuple[Any, ...], dict[str, Any], Any], Any]
 
 
+_UNIQUES = frozenset(["_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"])
+
+
+def _with_places(name: str, eager: Any) -> Any:
+    """What a call gives. Places and counts are whole numbers: torch before 2.12 gives fakes the type of the values."""
+    if name not in _UNIQUES:
+        return eager
+    return (eager[0], *(one if one.dtype is torch.int64 else one.to(torch.int64) for one in eager[1:]))
+
+
 class Rewriter(FunctionalGraph):
     """Copies a graph of ATen calls into a functional one; see the module's docstring.
 
@@ -89,7 +99,7 @@ class Rewriter(FunctionalGraph):
         if eager is None and not is_write:
             eager = self.evaluate(target, args, kwargs)
         if of_data:
-            return self.keep(target, args, kwargs, eager)
+            return self.keep(target, args, kwargs, _with_places(name, eager))
         is_ruled = (
             target.namespace in ("aten", whole_calls.NAMESPACE) or name == "convert_element_type"
         )  # prims' names mean other things
