@@ -101,12 +101,13 @@ def user_frames(stack_trace: str) -> tuple[StackLevel, ...]:
 
 
 def _modules(node: fx.Node) -> tuple[tuple[str, str], ...]:
-    """(dotted path, class name) of the modules that a node stands in, outermost first."""
+    """(dotted path, class name) of the modules that a node stands in, outermost first, without the root."""
     stack = node.meta.get("nn_module_stack") or {}
-    return tuple(
+    named = (
         (dotted_path(path), kind.__name__ if isinstance(kind, type) else str(kind).rsplit(".", 1)[-1])
         for path, kind in stack.values()
     )
+    return tuple((path, word) for path, word in named if path)
 
 
 def as_attributes(path: str) -> str:

@@ -17,7 +17,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 
 _NONE: Mapping[fx.Node, fx.Node] = MappingProxyType({})
@@ -167,7 +167,10 @@ def _storages(node: fx.Node) -> list[int]:
     if known == [None]:
         known = [user.meta.get("example_value") for user in node.users if user.target is operator.getitem]
     leaves = pytree.tree_leaves(known)
-    plain = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
+    strided = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
+    plain = [
+        leaf for leaf in strided if torch_transforms.unbatched(leaf) is leaf
+    ]  # inside vmap there is no memory
     return list(dict.fromkeys(map(torch_private.storage_key, plain)))
 
 

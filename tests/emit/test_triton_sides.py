@@ -24,5 +24,5 @@ def test_a_product_of_sizes_has_a_name_of_its_own() -> None:
     names = KernelNames("kernel", "", (), {}, words, {}, {}, {})
     side = side_words(kernel, kernel.rows, names, FileScope(kernel, names), "row", "n_rows")
     assert side.size == "n_flat_rows" and side.index == "flat_row"
-    assert side.size_lines == ("n_flat_rows = n_groups * n_rows",)
-    assert side.split_lines == ("row = flat_row % n_rows", "group = flat_row // n_rows")
+    assert side.size_lines == (("n_flat_rows", "n_groups * n_rows"),)
+    assert side.split_lines == (("row", "flat_row % n_rows"), ("group", "flat_row // n_rows"))
