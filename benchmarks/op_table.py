@@ -154,7 +154,7 @@ def _refused() -> list[str]:
     kept = json.loads(REFUSED.read_text())
     refused: dict[str, dict[str, dict[str, str]]] = kept["refused"]
     bad = ", ".join(f"`{op}`" for op in kept["bad"])
-    mended = ", ".join(f"`{op}`" for op in kept.get("mended", ()))
+    newer = ", ".join(f"`{op}`" for op in kept.get("right with newer", ()))
     run = kept["runs"][-1]
     swept = (
         f"`python -m tests.autograd.every_sample` ran {kept['pairs']:,} of the {run['pairs']:,} pairs of an op and a "
@@ -164,7 +164,7 @@ def _refused() -> list[str]:
         "gradients compared with eager's and with float64's. Where eager itself raises, or finds nothing but zeros to "
         "differentiate, there is no case to be right in. "
         + (f"Wrong, or an error that nobody wrote for people: {bad}. " if bad else "")
-        + (f"Mended since, and counted here as they were then: {mended}." if mended else "")
+        + (f"Refused there, and right with PyTorch {torch.__version__.partition('+')[0]}: {newer}." if newer else "")
     )
     words = (
         "An op in this table may be refused, or run in eager, for some of its samples only; what is mended since that "

@@ -88,3 +88,4 @@ def test_nobody_but_the_lists_names_a_target() -> None:
     measured = {name for name in asking if name.startswith("schedule/kernels/schedules/")}
     assert asking - of_torch - measured == {"schedule/targets.py"}
     assert not any("numpy_target" in p.read_text() for room in ROOMS for p in (ROOT / room).rglob("*.py"))
+    assert len({p.parent for p in (ROOT / "tests" / "numpy_target").rglob("*.py")}) == 1  # folder

@@ -78,5 +78,7 @@ def test_a_sample_that_is_said_to_be_refused_is(mode, reason, op, dtype, number,
 def test_every_reason_of_the_page_is_in_words():
     reasons = {reason for _, reason, *_ in SHOWN}
     assert not [reason for reason in reasons if "Error" in reason or "/" in reason or "`" in reason]
-    # Its gradient in float64 is rounding alone there, and the check of a new unit is stricter than that.
-    assert SWEPT["bad"] == ["nn.functional.multi_head_attention_forward"]
+    # index_fill raises in torch 2.11, dropout of nothing is a copy in units; the others err a rounding more than eager.
+    assert SWEPT["bad"] == [
+        *("fmod", "gradient", "index_fill", "index_reduce:prod", "nn.functional.dropout", "remainder"),
+    ]

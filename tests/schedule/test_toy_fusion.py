@@ -5,6 +5,8 @@ docs/adding_a_fusion_rule.md tells it as a story.
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 
@@ -46,6 +48,11 @@ def two_that_share_little(*tensors: torch.Tensor) -> tuple[torch.Tensor, torch.T
 
 def two_around_a_library_call(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.mm(x.exp(), y).sin()
+
+
+def test_a_rule_is_one_file() -> None:
+    added = [one for one in with_toy() if one not in PASSES]
+    assert [inspect.getsourcefile(one.apply) for one in added] == [__file__]
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
