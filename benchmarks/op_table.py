@@ -164,7 +164,11 @@ def _refused() -> list[str]:
         "gradients compared with eager's and with float64's. Where eager itself raises, or finds nothing but zeros to "
         "differentiate, there is no case to be right in. "
         + (f"Wrong, or an error that nobody wrote for people: {bad}. " if bad else "")
-        + (f"Refused there, and right with PyTorch {torch.__version__.partition('+')[0]}: {newer}." if newer else "")
+        + (
+            f"Refused there, and right with PyTorch {torch.__version__.partition('+')[0]}: {newer}."
+            if newer
+            else ""
+        )
     )
     words = (
         "An op in this table may be refused, or run in eager, for some of its samples only; what is mended since that "
