@@ -1,8 +1,10 @@
 """An attention mask that stays is made once, in the form in which attention reads it.
 
 Attention turns a mask of bools into a bias, 0 where a key is kept and minus infinity where it is not, in each call: two
-launches a layer. And on CUDA it copies a bias whose rows do not begin at multiples of 16 elements. So the bias is made
-once, where the mask is, in the dtype of the queries, with rows of a good length; the values are the very same.
+launches a layer. And on CUDA it copies a bias whose rows do not begin at multiples of 16 elements, and no fused kernel
+takes one whose keys do not lie side by side (sdp_utils' check_last_dim_stride_equals_1): a table of (query, key, head)
+that is permuted, as in T5 and Swin, makes of one launch some eight. So the bias is made once, where the mask is, in the
+dtype of the queries, with keys side by side and rows of a good length; the values are the very same.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ _MASK = 3
 # Memory-efficient attention wants the rows of its bias to begin at multiples of this many elements.
 ALIGNMENT = 16
 _REMARK = "Once for all layers: of a mask of bools attention makes this bias in each call."
+_ROWS_REMARK = "Keys side by side: no fused attention reads a bias that lies otherwise."
 
 
 def mask_of(attention: fx.Node) -> fx.Node | None:
@@ -76,7 +79,7 @@ def make_biases(graph: fx.Graph, emit: Emit, device: Device) -> None:
         maker = _Maker(graph, mask, _bias_word(mask_word(calls[0], mask)), emit)
         bias = maker.bias(dtype) if mask.meta["val"].dtype is torch.bool else mask
         if device is Device.CUDA and mask not in facts:
-            bias = maker.aligned(bias)
+            bias = maker.in_rows(maker.aligned(bias))
         if bias is not mask:
             for call in calls:
                 give_mask(call, bias)
@@ -125,6 +128,20 @@ class _Maker:
             aten.constant_pad_nd.default, bias, [0, -count % ALIGNMENT], 0.0, is_named=True, behind=bias
         )
         return self._call(aten.slice.Tensor, padded, -1, 0, count, behind=padded)
+
+    def in_rows(self, bias: fx.Node) -> fx.Node:
+        """The bias with its keys side by side, where they are not."""
+        value = bias.meta["val"]
+        if value.shape[-1] == 1 or value.stride(-1) == 1:
+            return bias
+        rows = self._call(
+            aten.clone.default, bias, memory_format=torch.contiguous_format, is_named=True, behind=bias
+        )
+        told: Provenance = bias.meta.get("provenance", Provenance())
+        rows.meta["provenance"] = dataclasses.replace(
+            told, local=told.local or self.word, remark=told.remark or _ROWS_REMARK
+        )
+        return rows
 
     def _call(
         self,
