@@ -176,13 +176,28 @@ def test_the_input_is_converted_once_and_read_so_by_all() -> None:
         (F.conv2d, X, filters(32, 8, 3, 3)),
         (F.conv1d, X[0], filters(72, 9, 3, 1)[..., 0]),
         (F.conv2d, X.double(), W1.double()),
+        (lambda x, w: F.conv2d(x, w, groups=8), X, filters(72, 1, 3, 3)),
+        (lambda x, w: F.conv_transpose2d(x, w, groups=8), X.bfloat16(), filters(8, 9, 3, 3).bfloat16()),
     ],
-    ids=["grouped", "few channels", "one dimension", "double"],
+    ids=["grouped", "few channels", "one dimension", "double", "depthwise", "grouped and transposed"],
 )
 def test_other_convolutions_stay_as_they_are(
     function: Function, x: torch.Tensor, weight: torch.Tensor
 ) -> None:
     assert not convolutions(checked(function, x, weight))
+
+
+def test_depthwise_convolutions_of_16_bits_are_channels_last() -> None:
+    """Between two that are dense, as in MobileNet: nothing is turned round on the way."""
+
+    def separable(x: torch.Tensor, w1: torch.Tensor, each: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
+        h = F.conv2d(F.conv2d(x, w1).relu(), each, padding=1, groups=72)
+        return F.conv2d(h.relu(), back).mean((2, 3))
+
+    args = [one.bfloat16() for one in (X, W1, filters(72, 1, 3, 3), W_BACK)]
+    program = lower(traced(separable, args), CUDA)
+    assert len(convolutions(program)) == 3
+    assert [name for name in program.buffers if name.endswith("_channels_last")] == ["arg0_1_channels_last"]
 
 
 def test_the_cpu_keeps_eagers_layout() -> None:
