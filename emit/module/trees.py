@@ -18,7 +18,7 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.text.expression import literal_text
 from longhand.errors import CaptureError
 from longhand.lower.ir import memory_order
-from longhand.schedule.named_plan import UnitNames, children, parameter_specs
+from longhand.schedule.named_plan import UnitNames, children, parameters_in_order
 from longhand.schedule.names.words import is_attribute, own_name
 from longhand.schedule.plan import Access, Allocate, Launch, UnitPlan
 
@@ -42,14 +42,11 @@ class Parameter:
 
 def parameters(graph: CapturedGraph) -> tuple[Parameter, ...]:
     """The parameters of the user's call, in the order of the user's signature."""
-    leaves = iter(graph.argument_leaves)
-    found = [_parameter(name, spec, leaves) for name, spec in parameter_specs(graph)]
-    order = {own_name(name): place for place, name in enumerate(graph.signature)}
-    return tuple(sorted(found, key=lambda parameter: order.get(parameter.name, len(order))))
+    return tuple(_parameter(name, spec, leaves) for name, spec, leaves in parameters_in_order(graph))
 
 
-def _parameter(name: str, spec: pytree.TreeSpec, leaves: Iterator[str | Literal]) -> Parameter:
-    paths = [(next(leaves), path) for path in _paths(spec, name)]
+def _parameter(name: str, spec: pytree.TreeSpec, leaves: Sequence[str | Literal]) -> Parameter:
+    paths = list(zip(leaves, _paths(spec, name), strict=True))
     literal = paths[0][0] if len(paths) == 1 and paths[0][1] == name else None
     is_literal = isinstance(literal, Literal)
     return Parameter(name, literal.value if isinstance(literal, Literal) else None, is_literal, tuple(paths))

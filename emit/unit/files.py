@@ -168,7 +168,8 @@ def emit_unit(unit: NamedUnit, *, in_torch: Mapping[str, InTorch] = NONE_IN_TORC
         call = trained_call(graphs, forward.plan, passes[1].plan, unit.records)
         writer = ModelWriter(forward, call)
         model = writer.write()
-        backward["backward.py"] = write_backward(graphs, writer, passes[1])
+        assert unit.gradients is not None
+        backward["backward.py"] = write_backward(graphs, writer, passes[1], unit.gradients)
     kernels = write_kernels(passes, in_torch)
     texts = {
         "__init__.py": render_template(
