@@ -39,7 +39,7 @@ from longhand.schedule.names.operation_names import (
     rotated_half,
 )
 from longhand.schedule.names.parameter_names import children, parameters_in_order
-from longhand.schedule.names.reached import Reached, entry_of, list_holding
+from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
 from longhand.schedule.names.schedule_words import words_of
 from longhand.schedule.names.unit_names import (
     KernelNames,
@@ -93,6 +93,7 @@ __all__ = [
     "frame_of_backward",
     "grouped",
     "is_nearly_whole_backward",
+    "is_plain_variable",
     "is_rstd",
     "kernels_of",
     "launches",

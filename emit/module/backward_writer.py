@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
-from longhand.emit.layers.layers_in_turn import CallText, layer_at
+from longhand.emit.layers.layers_in_turn import CallText, LayerText
 from longhand.emit.layers.model_loops import LayerClass, device_inside, sizes_inside, write_method
 from longhand.emit.module.gradient_lists import write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
+from longhand.emit.module.statements import Statement
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
 from longhand.emit.text.quoting import python_docstring
@@ -190,7 +191,8 @@ class BackwardWriter(ModelWriter):
             name, "", inputs, run, results, body, variables, device, sizes=sizes, numbers=numbers
         )
         if record is not None:
-            rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
+            fields = {variables[node] for node in record.nodes[loop.positions[0]]}
+            rest = tuple(word for word in method.parameters if word not in fields)
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
         block = LayerClass(
             name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers
@@ -207,19 +209,23 @@ class BackwardWriter(ModelWriter):
         given += [number(values[call.number]) for values in block.numbers.values]
         outputs = repeat.outputs[0]
         targets = [variables[name] for n, name in enumerate(outputs) if n not in loop.collected]
-        targets += [f"*{gradients}[{layer_at()}]"] if loop.collected else []
-        line = f"{', '.join(targets)} = {block.name}({', '.join(given)})"
-        return CallText(call.position, (line,), (f"{gradients} = {{}}",) if loop.collected else ())
+        value = f"{block.name}({', '.join(given)})"
+
+        def write(layer: LayerText) -> tuple[str, ...]:
+            collected = [f"*{gradients}[{layer(0)}]"] if loop.collected else []
+            return (Statement.assignment(", ".join([*targets, *collected]), value),)
+
+        return CallText(call.position, write, (f"{gradients} = {{}}",) if loop.collected else ())
 
     def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> str:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""
         view = self._gradients.in_layers.get(loop.repeat.outputs[0][place])
         return variable if view is None else write_view(view, variable, sizes, self.plan.buffers[view.buffer])
 
-    def _result(self, result: object, sizes: SizeWriter) -> str:
+    def _result(self, result: object, sizes: SizeWriter, variable: str | None = None) -> str:
         if isinstance(result, View) and result.buffer in self._gradients.in_layers:
-            return self.variables[result.buffer]
-        return super()._result(result, sizes)
+            return self.variables[result.buffer] if variable is None else variable
+        return super()._result(result, sizes, variable)
 
     def _loop_lines(
         self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter, numbers: LayerNumbers

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.paragraphs import WIDEST, Paragraph, fewest, joined_quotes, said_once
+from longhand.emit.module.statements import Statement, StatementKind, indented, remark_lines
 from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.sizes import SizeWriter, data_size_lines
@@ -200,12 +200,12 @@ class BodyWriter:
         for positions, steps in choice.cases:
             inner = self._plain_lines(steps)
             if not inner and len(choice.cases) == 1:
-                test = _is_one_of(self.position, positions).replace("==", "!=").replace(" in ", " not in ")
-                return [f"if {test}:", *_indented(self._plain_lines(choice.otherwise))]
+                test = _is_one_of(self.position, positions, is_so=False)
+                return [f"if {test}:", *indented(self._plain_lines(choice.otherwise))]
             word = "elif" if lines else "if"
-            lines += [f"{word} {_is_one_of(self.position, positions)}:", *_indented(inner or ["pass"])]
+            lines += [f"{word} {_is_one_of(self.position, positions)}:", *indented(inner or ["pass"])]
         otherwise = self._plain_lines(choice.otherwise)
-        return [*lines, "else:", *_indented(otherwise)] if otherwise else lines
+        return [*lines, "else:", *indented(otherwise)] if otherwise else lines
 
     def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
         """The lines of steps that only some layers do, without the user's statements."""
@@ -231,8 +231,10 @@ class BodyWriter:
         )
         if new == old:
             why = "the same memory"
-        line = f"{new} = {old}{view}"
-        return [f"{line}  # {why}"] if len(line) + len(why) <= _WIDEST_REMARK else [f"# {why}", line]
+        line = Statement.assignment(new, f"{old}{view}")
+        if len(line) + len(why) <= _WIDEST_REMARK:
+            return [f"{line}  # {why}"]
+        return [Statement(f"# {why}", StatementKind.COMMENT), line]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
@@ -254,7 +256,7 @@ class BodyWriter:
                 and _allocates(steps[place:])
             ):
                 lines += self._keep_device()
-            lines.append(f"del {', '.join(dropped)}")
+            lines.append(Statement(f"del {', '.join(dropped)}", StatementKind.RELEASE))
 
     def _keep_device(self) -> list[str]:
         """The line that keeps the device when the tensor that tells it is dropped."""
@@ -269,7 +271,7 @@ class BodyWriter:
         why = dict.fromkeys(self.words.provenance(origin).remark for origin in origins if origin)
         new = [text for text in why if text and text not in self.told]
         self.told.update(new)
-        return [line for text in new for line in _comment(text)]
+        return [line for text in new for line in remark_lines(text, WIDEST)]
 
     def _launch(self, step: Launch) -> list[str]:
         return [self.launches.write(step)]
@@ -280,11 +282,13 @@ class BodyWriter:
         self.needs.functional |= call.needs_functional
         self.needs.runtime |= {call.runtime} if call.runtime else set()
         self.needs.registering |= {call.module} if call.module else set()
-        lines += [f"# {step.reason}"] if step.reason else []
+        lines += [Statement(f"# {step.reason}", StatementKind.COMMENT)] if step.reason else []
         outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
-        target = f"{', '.join(outputs)} = " if outputs else ""
-        bound = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
-        return [*lines, f"{target}{call.text}", *bound]
+        target = ", ".join(outputs)
+        line = Statement.assignment(target, call.text, is_atom=call.is_atom) if target else call.text
+        told = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
+        bound = [Statement.assignment(word, text) for word, text in told]
+        return [*lines, line, *bound]
 
     def _bind(self, buffer: str) -> str:
         """The variable of a buffer that begins; what it held before is gone."""
@@ -298,7 +302,7 @@ class BodyWriter:
     def _view_lines(self, step: Extern) -> list[str]:
         """``q, k, v = qkv.split(256, dim=-1)``: the views that the user named, before the call that reads them."""
         self.library.views = {}
-        lines = []
+        lines: list[str] = []
         for line in named_views(step, self.words):
             view, buffer = line.view, self._buffer(line.view.buffer)
             source = self.library.views.get(line.source) or self.variables[view.buffer]
@@ -311,7 +315,7 @@ class BodyWriter:
             targets = [self._bind(view_key(step, key)) for key in line.keys]
             self.library.views |= dict(zip(line.keys, targets, strict=True))
             self.seen_as.setdefault(view.buffer, []).extend(targets)
-            lines.append(f"{', '.join(targets)} = {text}")
+            lines.append(Statement.assignment(", ".join(targets), text))
         return lines
 
     def _words_of_heads(self, line: NamedView) -> Words:
@@ -356,22 +360,15 @@ def _allocates(steps: Sequence[ModelStep]) -> bool:
     )
 
 
-def _comment(text: str) -> list[str]:
-    return textwrap.wrap(f"# {text}", WIDEST, subsequent_indent="# ") if text else []
-
-
-def _is_one_of(word: str, positions: Sequence[int]) -> str:
-    """``self.layer == 3``, ``self.layer in (1, 4)``, ``self.layer in range(4, 9)``"""
+def _is_one_of(word: str, positions: Sequence[int], is_so: bool = True) -> str:
+    """``self.layer == 3``, ``self.layer in (1, 4)``, ``self.layer in range(4, 9)``; or that it is not."""
     first, last = positions[0], positions[-1]
     if first == last:
-        return f"self.{word} == {first}"
+        return f"self.{word} {'==' if is_so else '!='} {first}"
+    within = "in" if is_so else "not in"
     if len(positions) > 2 and list(positions) == list(range(first, last + 1)):
-        return f"self.{word} in range({first}, {last + 1})"
-    return f"self.{word} in ({', '.join(map(str, positions))})"
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+        return f"self.{word} {within} range({first}, {last + 1})"
+    return f"self.{word} {within} ({', '.join(map(str, positions))})"
 
 
 def _next_launch(steps: Sequence[ModelStep], place: int, buffer: str) -> Launch | None:

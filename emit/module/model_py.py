@@ -239,7 +239,11 @@ class ModelWriter:
             )
             for place, result in enumerate(self.plan.results)
         ]
-        end_with(paragraphs, self._returned(texts), len(texts))
+        variable, rest = "", ""
+        if len(texts) == 1 and isinstance(result := self.plan.results[0], View):
+            variable = self._as_given(result.buffer)
+            rest = detached(self._result(result, sizes, variable=""), self.graph.outputs[0])
+        end_with(paragraphs, self._returned(texts), variable, rest)
 
     def _returned(self, texts: list[str]) -> str:
         """What launch() returns, or forward() where there is no launch()."""
@@ -279,9 +283,10 @@ class ModelWriter:
         given = {} if self.has_launch else dict(self.tensors)
         return given.get(buffer, self.variables[buffer])
 
-    def _result(self, result: object, sizes: SizeWriter) -> str:
+    def _result(self, result: object, sizes: SizeWriter, variable: str | None = None) -> str:
+        """A result as an expression; `variable` is what holds it, if not what it is called."""
         if isinstance(result, View):
-            base = self._as_given(result.buffer)
+            base = self._as_given(result.buffer) if variable is None else variable
             return write_view(result, base, sizes, self.plan.buffers[result.buffer])
         value = result.value if isinstance(result, Literal) else result
         return argument(value, sizes)
@@ -357,7 +362,7 @@ class ModelWriter:
             blocks=tuple({block.name: block for _, block in blocks}.values()),
             constants=tuple(constants),
             training=self._trained(),
-            remark=remark_on_gradients(self.plan.results, self.variables, self.training is not None),
+            remark=remark_on_gradients(self.plan.results, self.words, self.training is not None),
             launch=self.launch,
             recording=self.recording,
             recorder=recorded_by,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -16,6 +15,7 @@ from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, construct_block
 from longhand.emit.module.module_tree import ModuleTree
 from longhand.emit.module.paragraphs import Paragraph
+from longhand.emit.module.statements import Statement, StatementKind, kind_of, returned_value
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, parameters
 from longhand.emit.module.view_calls import argument
@@ -301,24 +301,24 @@ def built(
     return returned
 
 
-_ATOMS = (ast.Call, ast.Name, ast.Attribute, ast.Subscript)
+def end_with(paragraphs: list[Paragraph], returned: str, variable: str = "", rest: str = "") -> None:
+    """Appends the return statement, or makes the last statement it.
 
-
-def end_with(paragraphs: list[Paragraph], returned: str, n_results: int) -> None:
-    """Appends the return statement, or makes the last statement it."""
+    Args:
+        paragraphs: What comes before.
+        returned: What is returned.
+        variable: Of a single tensor: what holds it.
+        rest: What follows the variable: ``.view(batch, seq)``.
+    """
     if returned == "None" and paragraphs:
         return
     last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
-    target, is_assignment, expression = last.partition(" = ")
-    head = returned.split(".")[0].split("[")[0]
-    is_single = n_results == 1 and target.isidentifier() and is_assignment and head == target
-    if is_single and "#" not in expression and not expression.startswith("empty("):
-        rest = returned[len(target) :]
-        if rest and not isinstance(ast.parse(expression, mode="eval").body, _ATOMS):
-            expression = f"({expression})"
-        paragraphs[-1].lines[-1] = f"return {expression}{rest}"
+    value = returned_value(last, variable) if variable and returned == f"{variable}{rest}" else None
+    if value is not None:
+        is_atom = not rest or (isinstance(last, Statement) and last.is_atom)
+        paragraphs[-1].lines[-1] = f"return {value}{rest}" if is_atom else f"return ({value}){rest}"
         return
-    if paragraphs and paragraphs[-1].lines and not paragraphs[-1].lines[-1].startswith("del "):
+    if paragraphs and paragraphs[-1].lines and kind_of(last) is not StatementKind.RELEASE:
         paragraphs[-1].lines.append(f"return {returned}")
     else:
         paragraphs.append(Paragraph((), [f"return {returned}"]))

@@ -10,11 +10,13 @@ import re
 import textwrap
 from collections.abc import Collection, Iterable
 
+from longhand.emit.module.statements import Statement, StatementKind, bound_by, kind_of
 from longhand.emit.text.quoting import python_comment
 from longhand.schedule.named_plan import Quote
 
 WIDEST = 98
 _MOST_QUOTES = 3
+_APART = (StatementKind.LAUNCH, StatementKind.COMMENT)  # what is read by itself
 
 
 @dataclasses.dataclass
@@ -58,7 +60,8 @@ def said_once(paragraphs: Iterable[Paragraph], names_modules: bool) -> list[Para
         heading = _part(paragraph.module, first[quotes[0]]) if quotes and not new and names_modules else ""
         if heading and heading not in headed:
             headed.add(heading)
-            found.append(Paragraph((), [f"# {python_comment(heading)}", *paragraph.lines]))
+            remark = Statement(f"# {python_comment(heading)}", StatementKind.COMMENT)
+            found.append(Paragraph((), [remark, *paragraph.lines]))
         elif quotes and not new and _goes_on(found[-1], above, paragraph):
             found[-1].lines += paragraph.lines
         else:
@@ -72,7 +75,8 @@ def _goes_on(last: Paragraph, above: tuple[Quote, ...], paragraph: Paragraph) ->
     """Whether a paragraph with nothing new to quote is more of the last one, which came from the words `above`."""
     is_alike = bool(set(above) & set(paragraph.quotes)) or (bool(above) and not last.quotes)
     # The call of a kernel, with its tail of sizes, stands for itself.
-    return is_alike and not any("kernels." in line for line in (*last.lines, *paragraph.lines))
+    lines = (*last.lines, *paragraph.lines)
+    return is_alike and all(kind_of(line) is not StatementKind.LAUNCH for line in lines)
 
 
 def _part(path: str, other: str) -> str:
@@ -95,10 +99,7 @@ def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:
             and last.quotes
             and paragraph.quotes
             and len(paragraph.lines) == 1
-            and all(
-                "kernels." not in line and not line.startswith("#")
-                for line in [*last.lines, *paragraph.lines]
-            )
+            and all(kind_of(line) not in _APART for line in [*last.lines, *paragraph.lines])
             and len({quote.qualname for quote in (*last.quotes, *paragraph.quotes)}) == 1
             and len(quote_lines((*last.quotes, *paragraph.quotes), WIDEST)) == 1
         ):
@@ -112,14 +113,17 @@ def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:
 def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
     """``Attention.forward    q = self.W_q(x); k = self.W_k(x)``: as many statements on a line as fit."""
     lines: list[str] = []
+    said, is_over = "", False
     for quote in quotes:
         head = f"{python_comment(quote.qualname)}    "
         text = python_comment(quote.statement)
-        is_over = lines and lines[-1].startswith(f"{head}return ")
-        if lines and not is_over and lines[-1].startswith(head) and len(lines[-1]) + 2 + len(text) <= width:
+        is_same = bool(lines) and head == said and not is_over
+        if is_same and len(lines[-1]) + 2 + len(text) <= width:
             lines[-1] += f"; {text}"
         else:
             lines.append(f"{head}{text}")
+            is_over = text.startswith("return ")  # the user's own statement
+        said = head
     return _wrapped(lines, width)
 
 
@@ -136,6 +140,6 @@ def _wrapped(lines: list[str], width: int) -> list[str]:
 
 def drop_unread(paragraphs: Iterable[Paragraph], words: Iterable[str], used: Collection[str]) -> None:
     """Takes the lines that bind a word which nothing uses out of the paragraphs."""
-    unread = tuple(f"{word} = " for word in words if word not in used)
+    unread = {word for word in words if word not in used}
     for paragraph in paragraphs:
-        paragraph.lines[:] = [line for line in paragraph.lines if not line.startswith(unread)]
+        paragraph.lines[:] = [line for line in paragraph.lines if bound_by(line) not in unread]
