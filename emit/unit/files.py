@@ -58,7 +58,7 @@ class Cpp:
                 title=head_lines(names.kernel, names.title, FACE_WIDTH, python_docstring),
                 kernel=names,
                 reference=reference,
-                uses_torch="torch." in reference.source,
+                uses_torch=reference.uses_torch,
                 lists=list_face(kernel, names),
             ),
         }
@@ -74,7 +74,7 @@ class Triton:
 
     def files(self, kernel: KernelPlan, names: KernelNames, reference: Reference) -> dict[str, str]:
         """One file."""
-        return {f"kernels/{names.kernel}.py": print_triton_kernel(kernel, names, reference.source)}
+        return {f"kernels/{names.kernel}.py": print_triton_kernel(kernel, names, reference)}
 
     def shared(self, files: Mapping[str, str]) -> dict[str, str]:
         """None: they import Triton."""
