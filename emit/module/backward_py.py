@@ -157,8 +157,7 @@ def write_backward(
     text = writer.text()
     text = dataclasses.replace(text, name=snake_case(text.name))
     function = _Function(training, forward, writer, gradients.places).text()
-    imports = {line for line in writer.imports if ".runtime import check" not in line}
-    imports.add("import torch")
+    imports = {*writer.imports, "import torch"}
     if function.records:
         imports.add("from typing import NamedTuple")
     if not function.is_module:

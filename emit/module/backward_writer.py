@@ -7,7 +7,7 @@ own layer's weights and what the forward pass saved for it, and returns what it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
@@ -156,8 +156,11 @@ class BackwardWriter(ModelWriter):
         """They go by the words that the forward has for them, not by the graph's."""
         return [(node, self.variables[node]) for node, _ in super()._tensor_arguments()]
 
-    def _unpacked(self, sizes: Sequence[str]) -> list[str]:
+    def _unpacked(self, asked: Set[str]) -> list[str]:
         return []
+
+    def _checks(self) -> list[str]:
+        return []  # it is given what the forward pass saved
 
     def _as_given(self, buffer: str) -> str:
         return self.variables[buffer]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import write_layer_call
@@ -253,15 +253,12 @@ class ModelWriter:
             saved = [texts[place] for place in self.training.launched if place >= n_results]
             words = [*launched_words(users, saved), *(record.word for record in self.training.records)]
             return f"{', '.join(words)}{',' * (len(words) == 1)}"
-        returned = self._built(texts)
-        if returned.startswith("(") and self.graph.out_spec.type is tuple and len(texts) > 1:
-            return returned[1:-1]
-        return returned
+        return self._built(texts, is_bare=len(texts) > 1)
 
-    def _built(self, texts: list[str]) -> str:
-        """What the user's call returns, put together from its leaves."""
+    def _built(self, texts: list[str], is_bare: bool = False) -> str:
+        """What the user's call returns, put together from its leaves; bare: a tuple without its parentheses."""
         types: set[tuple[str, str]] = set()
-        returned = built(self.graph.out_spec, iter(texts), self.made_lists, types)
+        returned = built(self.graph.out_spec, iter(texts), self.made_lists, types, is_bare)
         self.imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
         return returned
 
@@ -307,7 +304,7 @@ class ModelWriter:
     ) -> ModelText:
         checks = self._checks()
         bound = sizes.binding_lines()
-        unpacked = self._unpacked(bound)
+        unpacked = self._unpacked(sizes.tensors_asked)
         base, base_arguments, members, constants = "nn.Module", "", [], []
         if self.graph.is_module:
             made = construct(self.tree, classes_of(blocks, self.tree))
@@ -368,12 +365,12 @@ class ModelWriter:
             recorder=recorded_by,
         )
 
-    def _unpacked(self, sizes: Sequence[str]) -> list[str]:
-        """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""
+    def _unpacked(self, asked: Set[str]) -> list[str]:
+        """Lines that take leaves out of nested arguments: those that are read, asked for sizes, or written alone."""
         if self.has_launch:  # which is given the leaves
             return []
         read = frozenset(leaf for leaf, _ in self.arguments.leaves if self.words.nodes[leaf].users)
-        return self.arguments.unpacked(self.variables, self.lists, read, sizes)
+        return self.arguments.unpacked(self.variables, self.lists, read, asked)
 
     @property
     def has_launch(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import torch
 import torch.utils._pytree as pytree
@@ -25,6 +25,7 @@ from longhand.schedule.named_plan import (
     LayerCall,
     Loop,
     ModelStep,
+    Reached,
     does_the_same,
     layers_called,
     loops_of,
@@ -161,16 +162,16 @@ class CallArguments:
         variables: Mapping[str, str],
         lists: Sequence[TensorList],
         read: frozenset[str],
-        sizes: Sequence[str],
+        asked: Set[str],
     ) -> list[str]:
-        """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""
+        """Lines that take leaves out of nested arguments: those that are read, asked for sizes, or written alone."""
         in_lists = {node for one in lists for node in one.nodes}
         written = {mutation.input_node for mutation in self.graph.mutations} - in_lists
         return [
             f"{variable} = {path}"
             for leaf, path in self.leaves
             if (variable := variables[leaf]) != path
-            and (leaf in read or leaf in written or any(f"{variable}.shape" in one for one in sizes))
+            and (leaf in read or leaf in written or variable in asked)
         ]
 
 
@@ -284,7 +285,11 @@ def classes_of(blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree) -> d
 
 
 def built(
-    spec: pytree.TreeSpec, texts: Iterator[str], lists: Sequence[MadeList], types: set[tuple[str, str]]
+    spec: pytree.TreeSpec,
+    texts: Iterator[str],
+    lists: Sequence[MadeList],
+    types: set[tuple[str, str]],
+    is_bare: bool = False,
 ) -> str:
     """What the user's call returns, put together from its leaves.
 
@@ -293,12 +298,12 @@ def built(
         texts: Of the leaves.
         lists: Those that the call makes, which go by their words.
         types: Is given (module, name) of the user's classes that the text names.
+        is_bare: Whether a tuple is to be without its parentheses.
     """
-    returned = build(spec, texts, types)
-    for one in lists:
-        listed = ", ".join(f"{one.name}[{place}]" for place in range(len(one.nodes)))
-        returned = returned.replace(f"[{listed}]", one.name)
-    return returned
+    entries: dict[tuple[str, ...], str] = {
+        tuple(Reached(one.name, place) for place in range(len(one.nodes))): one.name for one in lists
+    }
+    return build(spec, texts, types, entries, is_bare)
 
 
 def end_with(paragraphs: list[Paragraph], returned: str, variable: str = "", rest: str = "") -> None:

@@ -107,14 +107,31 @@ def build_arguments(
     return ", ".join([*positional, *named])
 
 
-def build(spec: pytree.TreeSpec, values: Iterator[str], imports: set[tuple[str, str]]) -> str:
-    """The expression that puts `values` together as `spec` says; types that it names are added to `imports`."""
+def build(
+    spec: pytree.TreeSpec,
+    values: Iterator[str],
+    imports: set[tuple[str, str]],
+    lists: Mapping[tuple[str, ...], str] | None = None,
+    is_bare: bool = False,
+) -> str:
+    """The expression that puts values together.
+
+    Args:
+        spec: How they hang together.
+        values: The texts of the leaves.
+        imports: The types that it names, (module, name), are added.
+        lists: By all their entries: the variables that hold lists.
+        is_bare: Whether a tuple is to be without its parentheses.
+    """
     if spec.is_leaf():
         return next(values)
-    parts = [build(child, values, imports) for child in children(spec)]
+    parts = [build(child, values, imports, lists) for child in children(spec)]
     if spec.type is tuple:
-        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+        listed = f"{', '.join(parts)}{',' * (len(parts) == 1)}"
+        return listed if is_bare else f"({listed})"
     if spec.type is list:
+        if lists and (whole := lists.get(tuple(parts))):
+            return whole
         return f"[{', '.join(parts)}]"
     if spec.type is dict:
         return (
