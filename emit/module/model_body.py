@@ -76,6 +76,9 @@ class Needs:
 _WIDEST_REMARK = 96
 
 
+_SOON = 2  # statements: what these bind anew is not dropped before
+
+
 class BodyWriter:
     """Prints the steps of one function.
 
@@ -393,4 +396,5 @@ def _rebound_or_alive(
                     later_read.add(variable)
             for buffer in buffers_made(plain):
                 first_bound.setdefault(writer.variables.get(buffer, ""), number_)
-    return {name for name in names if name in later_read or first_bound.get(name, 99) <= 2}
+    bound_soon = {word for word, place in first_bound.items() if place <= _SOON}
+    return {name for name in names if name in later_read or name in bound_soon}

@@ -32,12 +32,12 @@ def equations_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> li
     """
     inside: frozenset[int] = frozenset()
     found = _InSteps(plan, names, words, inside)
-    if not found.text():
+    if not found.written():
         return []
     refused: set[int] = set()
     while waiting := [one for one in found.inlinable() if one not in refused]:
         other = _InSteps(plan, names, words, inside | {waiting[0]})
-        if other.text() and other.longest_line() <= max(LONGEST_LINE, found.longest_line()):
+        if other.written() and other.longest_line() <= max(LONGEST_LINE, found.longest_line()):
             inside, found = inside | {waiting[0]}, other
         else:
             refused.add(waiting[0])

@@ -55,9 +55,9 @@ _SUM = _Sum("", Precedence.SUM, (Precedence.SUM, Precedence.PRODUCT))
 _OF_TWO = frozenset({"cross_entropy"})
 
 
-def value_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
-    """All results, each a formula of what the kernel reads; empty where one is too long or has none."""
-    return Formula(plan, names, words).text()
+def value_formulas(plan: KernelPlan, names: KernelNames, words: BufferWords) -> list[str]:
+    """All results, each a formula of what the kernel reads; none where one is too long or has none."""
+    return Formula(plan, names, words).written()
 
 
 class Formula:
@@ -72,22 +72,22 @@ class Formula:
         self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.stored: dict[int, str] = {}
 
-    def text(self) -> str:
-        """All results; empty where there is no formula for them."""
+    def written(self) -> list[str]:
+        """All results; none where there is no formula for them."""
         parts: list[str] = []
         for value in self.plan.body:
             if not isinstance(value, Store):
                 continue
             if value.mask is not None or value.value in self.stored:
-                return ""
+                return []
             text = self._value(value.value)
             if text is None or len(text.text) > self.longest:
-                return ""
+                return []
             word = self.names.pointers[value.buffer]
             self._is_made(word, text.text)
             parts.append(f"{word} = {text.text}")
             self.stored[value.value] = word
-        return "; ".join(parts)
+        return parts
 
     def _is_made(self, word: str, text: str) -> None:
         """Is told each result, in order."""

@@ -17,7 +17,7 @@ from typing import Any, cast
 import jinja2
 
 from longhand.emit.text.expression import literal_text
-from longhand.emit.text.kernel_head import head_lines, shape_comment
+from longhand.emit.text.kernel_head import head_lines, is_whole_shape, shape_comment
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference
 from longhand.emit.triton import schedules
@@ -263,7 +263,7 @@ def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> 
         return f"{words}, a result of each chunk"
     shape = shape_comment(plan, names, pointer)
     if shape is not None:
-        words += f" {shape}" if shape.startswith("(") else f", {shape}"
+        words += f" {shape}" if is_whole_shape(plan, names, pointer) else f", {shape}"
     aliases = [pointer_word(names.pointers[alias]) for alias in pointer.may_alias]
     if aliases and pointer.access is not Access.READ:
         words += f"; may be {' or '.join(aliases)}"
