@@ -114,15 +114,16 @@ def wants_channels_last(graph: CapturedGraph, options: Options) -> bool:
 
 
 def attention_operands(graph: CapturedGraph) -> frozenset[str]:
-    """The nodes that attention reads as query, key or value, or through views of them.
+    """The nodes that attention reads as query, key, value or mask, or through views of them.
 
     Libraries write their result in the query's layout. Query heads are a transposed (batch, seq, heads, channels): kept
-    so, they make the result one whose heads join without a copy.
+    so, they make the result one whose heads join without a copy. A mask has its keys side by side in eager (see
+    capture.known.biases): computed from a permuted table, it would lie as that does, and no fused kernel take it.
     """
     found = set()
     for node in graph.graph.nodes:
         if node.op == "call_function" and "scaled_dot_product" in str(node.target):
-            for operand in node.all_input_nodes[:3]:
+            for operand in node.all_input_nodes[:4]:
                 while is_view(operand):
                     found.add(operand.name)
                     operand = operand.all_input_nodes[0]

@@ -249,3 +249,32 @@ def test_what_attention_reads_lies_as_in_eager(options: Options) -> None:
     transposed = [buffer.stride for buffer in operands if len(buffer.shape) == 4]
     assert len(operands) == 3
     assert transposed == [(160, 8, 32, 1)] * len(transposed) and len(transposed) >= 2  # q and k + 1
+
+
+class Biased(nn.Module):
+    """Heads innermost in the table that the bias is looked up in: permuted (T5), and made contiguous (Swin)."""
+
+    def __init__(self, is_copied: bool) -> None:
+        super().__init__()
+        self.is_copied = is_copied
+        self.table = nn.Parameter(torch.randn(9, 4))
+
+    def forward(self, q: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        bias = self.table[places].permute(2, 0, 1)
+        bias = bias.contiguous() if self.is_copied else bias
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=bias.unsqueeze(0))
+
+
+@pytest.mark.parametrize("seq", [5, 16])
+@pytest.mark.parametrize("is_copied", [False, True], ids=["permuted", "copied"])
+def test_a_bias_of_attention_has_its_keys_side_by_side(is_copied: bool, seq: int) -> None:
+    args = (torch.randn(2, 4, seq, 8), torch.randint(9, (seq, seq)))
+    graph = capture_export(Biased(is_copied), args, target=CUDA.target)
+    program = lower(graph, CUDA)
+    (attention,) = (
+        step
+        for step in program.steps
+        if isinstance(step, Extern) and "scaled_dot_product" in str(step.target)
+    )
+    bias = attention.args[3] if len(attention.args) > 3 else dict(attention.kwargs)["attn_mask"]
+    assert isinstance(bias, View) and bias.stride[-1] == 1 and bias.stride[-2] == 16
