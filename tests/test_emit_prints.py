@@ -97,7 +97,9 @@ NUMBERS = {
 }
 # Comparisons with a larger number that has no name.
 COMPARISONS = {
-    "emit/triton/scope.py": {"2**31", "8"},  # which numbers Triton takes for 64 bits
+    "emit/text/reference_calls.py": {"-100"},  # cross_entropy's own default
+    "emit/triton/scope.py": {"-2 ** 31", "2 ** 31", "8"},  # which numbers Triton takes for 64 bits
+    "emit/unit/lock_file.py": {"2 ** 63"},  # what JSON may hold
 }
 
 

@@ -7,7 +7,7 @@ own layer's weights and what the forward pass saved for it, and returns what it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
@@ -262,9 +262,6 @@ class BackwardWriter(ModelWriter):
         """The gradients; those of all layers of a loop together."""
         words = write_gradients(self._gradients.groups, texts)
         return f"{', '.join(words)}{',' * (len(words) == 1)}"
-
-    def _parameter_texts(self) -> Iterator[str]:
-        yield "saved"
 
 
 def first_and_rest(first: Sequence[str], rest: str, source: str) -> list[str]:

@@ -17,7 +17,6 @@ from longhand.schedule.plan import Address, KernelPlan, Product, ScalarRef, cond
 
 TORCH, FUNCTIONAL = "torch", "F"  # the modules that a reference names
 OF_TORCH = frozenset({TORCH})
-_ATOM = (Precedence.ATOM,)
 
 
 @dataclasses.dataclass(frozen=True)
