@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from longhand.emit.layers.model_loops import LayerClass, Method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import Branch, expression, member, module_expression
-from longhand.emit.module.statements import Statement
+from longhand.emit.module.paragraphs import Statement
 from longhand.emit.text.expression import number
 from longhand.schedule.named_plan import SAVED, LayerCall, Loop
 

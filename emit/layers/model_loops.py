@@ -15,8 +15,7 @@ from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
-from longhand.emit.module.paragraphs import Paragraph, quote_lines
-from longhand.emit.module.statements import Statement, returned_value
+from longhand.emit.module.paragraphs import Paragraph, Statement, quote_lines, returned_value
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.schedule.named_plan import (

@@ -16,7 +16,7 @@ from longhand.emit.layers.model_loops import LayerClass, device_inside, sizes_in
 from longhand.emit.module.gradient_lists import write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.statements import Statement
+from longhand.emit.module.paragraphs import Statement
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
 from longhand.emit.text.quoting import python_docstring

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from longhand.capture.graph import Differentiated, differentiated, registered_by
-from longhand.emit.module.statements import LibraryCallText, functional
+from longhand.emit.module.paragraphs import LibraryCallText, functional
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, View

@@ -8,8 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from longhand.capture.graph import Provenance
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter
-from longhand.emit.module.paragraphs import WIDEST, Paragraph, fewest, joined_quotes, said_once
-from longhand.emit.module.statements import Statement, StatementKind, indented, remark_lines
+from longhand.emit.module.paragraphs import (
+    WIDEST,
+    Paragraph,
+    Statement,
+    StatementKind,
+    fewest,
+    indented,
+    joined_quotes,
+    remark_lines,
+    said_once,
+)
 from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.sizes import SizeWriter, data_size_lines

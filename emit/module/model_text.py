@@ -14,8 +14,7 @@ from longhand.emit.layers.model_loops import LayerClass, write_first_call, write
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, construct_block
 from longhand.emit.module.module_tree import ModuleTree
-from longhand.emit.module.paragraphs import Paragraph
-from longhand.emit.module.statements import Statement, StatementKind, kind_of, returned_value
+from longhand.emit.module.paragraphs import Paragraph, Statement, StatementKind, kind_of, returned_value
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, parameters
 from longhand.emit.module.view_calls import argument
