@@ -15,7 +15,7 @@ from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
-from longhand.emit.module.paragraphs import Paragraph, Statement, quote_lines, returned_value
+from longhand.emit.module.paragraphs import Paragraph, PythonLine, quote_lines, returned_value
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.schedule.named_plan import (
@@ -149,7 +149,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
             device,
             word,
             sizes=sizes,
-            last=None if is_all else Statement.assignment(", ".join([*returned, *kept]), call),
+            last=None if is_all else PythonLine.assignment(", ".join([*returned, *kept]), call),
         )
         methods = (forward, after)
     else:
@@ -196,7 +196,7 @@ def write_method(
     saved: str = "",
     sizes: SizeWriter | None = None,
     numbers: LayerNumbers = NO_NUMBERS,
-    last: Statement | None = None,
+    last: PythonLine | None = None,
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -232,7 +232,7 @@ def write_method(
     if last is not None:
         paragraphs.append(Paragraph((), [last]))
     if saved:
-        paragraphs.append(Paragraph((), [Statement.assignment(SAVED, saved)]))
+        paragraphs.append(Paragraph((), [PythonLine.assignment(SAVED, saved)]))
         results = [*results, SAVED]
     _return(paragraphs, results)
     outer.needs.merge(body.needs)
@@ -290,7 +290,7 @@ def write_first_call(
     given = ", ".join([*(outer.variables[buffer] for buffer in call.repeat.inputs[0]), *needed])
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     value = f"{owner}[{call.position}].{block.methods[1].name}({given})"
-    lines: list[str] = [Statement.assignment(targets, value)]
+    lines: list[str] = [PythonLine.assignment(targets, value)]
     return [*lines, f"{loop.record.word} = [{SAVED}]"] if loop.record is not None else lines
 
 

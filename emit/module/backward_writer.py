@@ -16,7 +16,7 @@ from longhand.emit.layers.model_loops import LayerClass, device_inside, sizes_in
 from longhand.emit.module.gradient_lists import write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.paragraphs import Statement
+from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
 from longhand.emit.text.quoting import python_docstring
@@ -216,7 +216,7 @@ class BackwardWriter(ModelWriter):
 
         def write(layer: LayerText) -> tuple[str, ...]:
             collected = [f"*{gradients}[{layer(0)}]"] if loop.collected else []
-            return (Statement.assignment(", ".join([*targets, *collected]), value),)
+            return (PythonLine.assignment(", ".join([*targets, *collected]), value),)
 
         return CallText(call.position, write, (f"{gradients} = {{}}",) if loop.collected else ())
 

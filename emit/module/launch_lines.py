@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
-from longhand.emit.module.paragraphs import Statement, StatementKind
+from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
 from longhand.emit.text.expression import number
@@ -84,7 +84,7 @@ class AllocationWriter:
         self.device = device
         self.lists = lists
 
-    def write(self, step: Allocate, launch: Launch | None) -> Statement:
+    def write(self, step: Allocate, launch: Launch | None) -> PythonLine:
         """``residual = torch.empty_like(x)``; `launch` is the one that the tensor is made for."""
         buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
         twin = self._twin(buffer, launch)
@@ -92,17 +92,17 @@ class AllocationWriter:
         order = memory_order(buffer)
         is_plain = not _reordered(order)
         if twin is not None and not on_cpu:
-            return Statement.assignment(variable, f"torch.empty_like({twin})")
+            return PythonLine.assignment(variable, f"torch.empty_like({twin})")
         if twin is not None and is_plain:
             pooled = f"empty({twin}.shape, {buffer.dtype})"
-            return Statement.assignment(variable, pooled, StatementKind.POOLED)
+            return PythonLine.assignment(variable, pooled, LineKind.POOLED)
         dims = self.sizes.dims(buffer)
         if order == _CHANNELS_LAST and not on_cpu:
             rest = f"dtype={buffer.dtype}, device={self.device}, memory_format=torch.channels_last"
-            return Statement.assignment(variable, f"torch.empty({', '.join(dims)}, {rest})")
+            return PythonLine.assignment(variable, f"torch.empty({', '.join(dims)}, {rest})")
         made = self._made(buffer, [dims[dim] for dim in order], self._sibling(buffer, launch))
-        kind = StatementKind.POOLED if on_cpu else StatementKind.PLAIN
-        return Statement.assignment(variable, f"{made}{_reordered(order)}", kind)
+        kind = LineKind.POOLED if on_cpu else LineKind.PLAIN
+        return PythonLine.assignment(variable, f"{made}{_reordered(order)}", kind)
 
     def _made(self, buffer: Buffer, dims: Sequence[str], sibling: str | None = None) -> str:
         """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""
@@ -230,7 +230,7 @@ class LaunchWriter:
         self.sizes = sizes
         self.lists = lists
 
-    def write(self, step: Launch) -> Statement:
+    def write(self, step: Launch) -> PythonLine:
         """``kernels.add_layer_norm(x, attn, weight, bias, residual, n_rows=batch * seq, n_cols=dim, eps=1e-5)``"""
         if self.plan.kernels[step.kernel].schedule.is_over_lists:
             return self._launch_of_lists(step)
@@ -252,9 +252,9 @@ class LaunchWriter:
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
         return self._call(step, given, remark)
 
-    def _call(self, step: Launch, given: Sequence[str], remark: str = "") -> Statement:
+    def _call(self, step: Launch, given: Sequence[str], remark: str = "") -> PythonLine:
         kernel = self.names.kernels[step.kernel].kernel
-        return Statement(f"kernels.{kernel}({', '.join(given)}){remark}", StatementKind.LAUNCH)
+        return PythonLine(f"kernels.{kernel}({', '.join(given)}){remark}", LineKind.LAUNCH)
 
     def _numbers(self, step: Launch, texts: Sequence[str]) -> list[str]:
         """Sizes, strides and scalars, by keyword where there are many."""
@@ -311,7 +311,7 @@ class LaunchWriter:
         word = self.sizes.use(sizes[0])
         return word if len(sizes) == 1 else f"{len(sizes)} * {word}"
 
-    def _launch_of_lists(self, step: Launch) -> Statement:
+    def _launch_of_lists(self, step: Launch) -> PythonLine:
         """``kernels.adamw(params, grads, exp_avgs, exp_avg_sqs, eps)``: lists tell their own sizes."""
         kernel = self.plan.kernels[step.kernel]
         given = []

@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
+from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.paragraphs import (
     WIDEST,
+    LineKind,
     Paragraph,
-    Statement,
-    StatementKind,
+    PythonLine,
     fewest,
     indented,
     joined_quotes,
@@ -212,10 +213,10 @@ class BodyWriter:
         for positions, steps in choice.cases:
             inner = self._plain_lines(steps)
             if not inner and len(choice.cases) == 1:
-                test = _is_one_of(self.position, positions, is_so=False)
+                test = is_one_of(self.position, positions, is_so=False)
                 return [f"if {test}:", *indented(self._plain_lines(choice.otherwise))]
             word = "elif" if lines else "if"
-            lines += [f"{word} {_is_one_of(self.position, positions)}:", *indented(inner or ["pass"])]
+            lines += [f"{word} {is_one_of(self.position, positions)}:", *indented(inner or ["pass"])]
         otherwise = self._plain_lines(choice.otherwise)
         return [*lines, "else:", *indented(otherwise)] if otherwise else lines
 
@@ -243,10 +244,10 @@ class BodyWriter:
         )
         if new == old:
             why = "the same memory"
-        line = Statement.assignment(new, f"{old}{view}")
+        line = PythonLine.assignment(new, f"{old}{view}")
         if len(line) + len(why) <= _WIDEST_REMARK:
             return [f"{line}  # {why}"]
-        return [Statement(f"# {why}", StatementKind.COMMENT), line]
+        return [PythonLine(f"# {why}", LineKind.COMMENT), line]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
@@ -268,7 +269,7 @@ class BodyWriter:
                 and _allocates(steps[place:])
             ):
                 lines += self._keep_device()
-            lines.append(Statement(f"del {', '.join(dropped)}", StatementKind.RELEASE))
+            lines.append(PythonLine(f"del {', '.join(dropped)}", LineKind.RELEASE))
 
     def _keep_device(self) -> list[str]:
         """The line that keeps the device when the tensor that tells it is dropped."""
@@ -294,12 +295,12 @@ class BodyWriter:
         self.needs.functional |= call.needs_functional
         self.needs.runtime |= {call.runtime} if call.runtime else set()
         self.needs.registering |= {call.module} if call.module else set()
-        lines += [Statement(f"# {step.reason}", StatementKind.COMMENT)] if step.reason else []
+        lines += [PythonLine(f"# {step.reason}", LineKind.COMMENT)] if step.reason else []
         outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
         target = ", ".join(outputs)
-        line = Statement.assignment(target, call.text, is_atom=call.is_atom) if target else call.text
+        line = PythonLine.assignment(target, call.text, is_atom=call.is_atom) if target else call.text
         told = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
-        bound = [Statement.assignment(word, text) for word, text in told]
+        bound = [PythonLine.assignment(word, text) for word, text in told]
         return [*lines, line, *bound]
 
     def _bind(self, buffer: str) -> str:
@@ -327,7 +328,7 @@ class BodyWriter:
             targets = [self._bind(view_key(step, key)) for key in line.keys]
             self.library.views |= dict(zip(line.keys, targets, strict=True))
             self.seen_as.setdefault(view.buffer, []).extend(targets)
-            lines.append(Statement.assignment(", ".join(targets), text))
+            lines.append(PythonLine.assignment(", ".join(targets), text))
         return lines
 
     def _words_of_heads(self, line: NamedView) -> Words:
@@ -370,17 +371,6 @@ def _allocates(steps: Sequence[ModelStep]) -> bool:
         if not isinstance(step, Loop | FirstCall | LayerCall)
         for one in plain_steps(step)
     )
-
-
-def _is_one_of(word: str, positions: Sequence[int], is_so: bool = True) -> str:
-    """``self.layer == 3``, ``self.layer in (1, 4)``, ``self.layer in range(4, 9)``; or that it is not."""
-    first, last = positions[0], positions[-1]
-    if first == last:
-        return f"self.{word} {'==' if is_so else '!='} {first}"
-    within = "in" if is_so else "not in"
-    if len(positions) > 2 and list(positions) == list(range(first, last + 1)):
-        return f"self.{word} {within} range({first}, {last + 1})"
-    return f"self.{word} {within} ({', '.join(map(str, positions))})"
 
 
 def _next_launch(steps: Sequence[ModelStep], place: int, buffer: str) -> Launch | None:

@@ -285,8 +285,7 @@ class ModelWriter:
         if isinstance(result, View):
             base = self._as_given(result.buffer) if variable is None else variable
             return write_view(result, base, sizes, self.plan.buffers[result.buffer])
-        value = result.value if isinstance(result, Literal) else result
-        return argument(value, sizes)
+        return argument(result.value if isinstance(result, Literal) else result, sizes)
 
     # The file.
 

@@ -14,7 +14,7 @@ from longhand.emit.layers.model_loops import LayerClass, write_first_call, write
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, construct_block
 from longhand.emit.module.module_tree import ModuleTree
-from longhand.emit.module.paragraphs import Paragraph, Statement, StatementKind, kind_of, returned_value
+from longhand.emit.module.paragraphs import LineKind, Paragraph, PythonLine, kind_of, returned_value
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, parameters
 from longhand.emit.module.view_calls import argument
@@ -319,10 +319,10 @@ def end_with(paragraphs: list[Paragraph], returned: str, variable: str = "", res
     last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
     value = returned_value(last, variable) if variable and returned == f"{variable}{rest}" else None
     if value is not None:
-        is_atom = not rest or (isinstance(last, Statement) and last.is_atom)
+        is_atom = not rest or (isinstance(last, PythonLine) and last.is_atom)
         paragraphs[-1].lines[-1] = f"return {value}{rest}" if is_atom else f"return ({value}){rest}"
         return
-    if paragraphs and paragraphs[-1].lines and kind_of(last) is not StatementKind.RELEASE:
+    if paragraphs and paragraphs[-1].lines and kind_of(last) is not LineKind.RELEASE:
         paragraphs[-1].lines.append(f"return {returned}")
     else:
         paragraphs.append(Paragraph((), [f"return {returned}"]))

@@ -1,6 +1,6 @@
 """Paragraphs of model.py: what runs, under the user's own statements that it came from.
 
-A line that is asked about later is a `Statement`: what it binds, and what kind it is, is told where it is made. Views
+A line that is asked about later is a `PythonLine`: what it binds, and what kind it is, is told where it is made. Views
 that the user gave a name to are lines of their own before the library call that reads them.
 """
 
@@ -17,7 +17,7 @@ from longhand.emit.text.quoting import python_comment
 from longhand.schedule.named_plan import Quote
 
 
-class StatementKind(enum.Enum):
+class LineKind(enum.Enum):
     """What a line is, for those that arrange lines."""
 
     PLAIN = "plain"
@@ -27,7 +27,7 @@ class StatementKind(enum.Enum):
     RELEASE = "release"  # ``del scores``
 
 
-class Statement(str):
+class PythonLine(str):
     """The text of a line, with what it is made of, so that nobody has to take it apart.
 
     Attributes:
@@ -38,19 +38,19 @@ class Statement(str):
     """
 
     __slots__ = ("is_atom", "kind", "target", "value")
-    kind: StatementKind
+    kind: LineKind
     target: str
     value: str
     is_atom: bool
 
-    def __new__(cls, text: str, kind: StatementKind = StatementKind.PLAIN) -> Self:
+    def __new__(cls, text: str, kind: LineKind = LineKind.PLAIN) -> Self:
         made = super().__new__(cls, text)
         made.kind, made.target, made.value, made.is_atom = kind, "", "", True
         return made
 
     @classmethod
     def assignment(
-        cls, target: str, value: str, kind: StatementKind = StatementKind.PLAIN, is_atom: bool = True
+        cls, target: str, value: str, kind: LineKind = LineKind.PLAIN, is_atom: bool = True
     ) -> Self:
         """``target = value``"""
         made = cls(f"{target} = {value}", kind)
@@ -62,31 +62,31 @@ class Statement(str):
         return type(self)(f"    {self}", self.kind)
 
 
-def kind_of(line: str) -> StatementKind:
+def kind_of(line: str) -> LineKind:
     """What a line is; of one that nobody asks about `PLAIN`."""
-    return line.kind if isinstance(line, Statement) else StatementKind.PLAIN
+    return line.kind if isinstance(line, PythonLine) else LineKind.PLAIN
 
 
 def bound_by(line: str) -> str:
     """What a line binds; empty where it binds nothing."""
-    return line.target if isinstance(line, Statement) else ""
+    return line.target if isinstance(line, PythonLine) else ""
 
 
 def returned_value(line: str, target: str) -> str | None:
     """What a line binds to a target, where it can be returned instead; None where it cannot, or binds another."""
-    is_bound = isinstance(line, Statement) and line.target == target and line.kind is not StatementKind.POOLED
-    return line.value if is_bound and isinstance(line, Statement) else None
+    is_bound = isinstance(line, PythonLine) and line.target == target and line.kind is not LineKind.POOLED
+    return line.value if is_bound and isinstance(line, PythonLine) else None
 
 
 def indented(lines: Sequence[str]) -> list[str]:
     """The lines as part of another statement."""
-    return [line.indented() if isinstance(line, Statement) else f"    {line}" for line in lines]
+    return [line.indented() if isinstance(line, PythonLine) else f"    {line}" for line in lines]
 
 
-def remark_lines(text: str, width: int) -> list[Statement]:
+def remark_lines(text: str, width: int) -> list[PythonLine]:
     """A comment, as long lines as the width allows."""
     wrapped = textwrap.wrap(f"# {text}", width, subsequent_indent="# ") if text else []
-    return [Statement(line, StatementKind.COMMENT) for line in wrapped]
+    return [PythonLine(line, LineKind.COMMENT) for line in wrapped]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +115,7 @@ def functional(name: str, arguments: Sequence[str]) -> LibraryCallText:
 
 WIDEST = 98
 _MOST_QUOTES = 3
-_APART = (StatementKind.LAUNCH, StatementKind.COMMENT)  # what is read by itself
+_APART = (LineKind.LAUNCH, LineKind.COMMENT)  # what is read by itself
 
 
 @dataclasses.dataclass
@@ -159,7 +159,7 @@ def said_once(paragraphs: Iterable[Paragraph], names_modules: bool) -> list[Para
         heading = _part(paragraph.module, first[quotes[0]]) if quotes and not new and names_modules else ""
         if heading and heading not in headed:
             headed.add(heading)
-            remark = Statement(f"# {python_comment(heading)}", StatementKind.COMMENT)
+            remark = PythonLine(f"# {python_comment(heading)}", LineKind.COMMENT)
             found.append(Paragraph((), [remark, *paragraph.lines]))
         elif quotes and not new and _goes_on(found[-1], above, paragraph):
             found[-1].lines += paragraph.lines
@@ -175,7 +175,7 @@ def _goes_on(last: Paragraph, above: tuple[Quote, ...], paragraph: Paragraph) ->
     is_alike = bool(set(above) & set(paragraph.quotes)) or (bool(above) and not last.quotes)
     # The call of a kernel, with its tail of sizes, stands for itself.
     lines = (*last.lines, *paragraph.lines)
-    return is_alike and all(kind_of(line) is not StatementKind.LAUNCH for line in lines)
+    return is_alike and all(kind_of(line) is not LineKind.LAUNCH for line in lines)
 
 
 def _part(path: str, other: str) -> str:

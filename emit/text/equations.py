@@ -37,7 +37,7 @@ def equations_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> li
     refused: set[int] = set()
     while waiting := [one for one in found.inlinable() if one not in refused]:
         other = _InSteps(plan, names, words, inside | {waiting[0]})
-        if other.written() and other.longest_line() <= max(LONGEST_LINE, found.longest_line()):
+        if other.written() and _longest(other) <= max(LONGEST_LINE, _longest(found)):
             inside, found = inside | {waiting[0]}, other
         else:
             refused.add(waiting[0])
@@ -63,6 +63,11 @@ class _Said:
         self.halves |= other.halves
         self.rotates |= other.rotates
         self.names_half |= other.names_half
+
+
+def _longest(formulas: _InSteps) -> int:
+    """How long the longest equation is."""
+    return max(len(str(one)) for one in formulas.equations)
 
 
 class _InSteps(Formula):
@@ -97,10 +102,6 @@ class _InSteps(Formula):
             if self._n_reads[position] == 1
             and (says_only_the_operation(word) or word in self.names.pointers.values())
         ]
-
-    def longest_line(self) -> int:
-        """Of all equations."""
-        return max(len(str(one)) for one in self.equations)
 
     def _is_made(self, word: str, text: str) -> None:
         self.equations.append(Equation(word, text, is_result=True))

@@ -17,7 +17,7 @@ import torch
 
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import OperationCall, find_groups
-from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH, find_joins, operation, reduction
+from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH, find_joins, operation
 from longhand.emit.text.reference_page import (
     IndexWriter,
     JoinWriter,
@@ -36,6 +36,7 @@ from longhand.lower.ir import (
     Pointwise,
     Position,
     Reduce,
+    ReduceOp,
     Scalar,
     Store,
     arguments,
@@ -304,6 +305,33 @@ class _ReferenceWriter:
         # 0 would make whole numbers of booleans, which choose nothing.
         other = bool(value.other) if value.dtype is torch.bool else value.other
         return Text(f"torch.where({mask}, {inside}, {number_text(other).text})")
+
+
+_REDUCTIONS = {
+    ReduceOp.SUM: "sum",
+    ReduceOp.PROD: "prod",
+    ReduceOp.MAX: "amax",
+    ReduceOp.MIN: "amin",
+    ReduceOp.ARGMAX: "argmax",
+    ReduceOp.ARGMIN: "argmin",
+    ReduceOp.ANY: "any",
+    ReduceOp.ALL: "all",
+}
+_ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
+
+
+def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:
+    """A reduction over dimensions (negative, in order) that keeps them with size 1."""
+    method = _REDUCTIONS[op]
+    where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
+    if op not in _ONE_DIM_AT_A_TIME or len(dims) == 1:
+        return Text(f"{text}.{method}({where}, keepdim=True)")
+    if dims == list(range(-len(dims), 0)):
+        kept = ".unsqueeze(-1)" * (len(dims) - 1)
+        return Text(f"{text}.flatten({dims[0]}).{method}(-1, keepdim=True){kept}")
+    if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+        raise AssertionError("positions are reduced over trailing axes only")
+    return Text(text + "".join(f".{method}({dim}, keepdim=True)" for dim in dims))
 
 
 def _purpose(plan: KernelPlan, kernel: str, filled: str) -> str:

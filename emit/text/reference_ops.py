@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import torch
 
 from longhand.emit.text.expression import Operator, Precedence, Text, infix
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, ReduceOp, Scalar, arguments, domains
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, arguments, domains
 from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
 from longhand.schedule.plan import Address, KernelPlan, Product, ScalarRef, conditions_of, limit_along
 
@@ -118,7 +118,7 @@ def operation(value: Pointwise, given: list[Text], types: list[torch.dtype], is_
     if value.op in _PAIRS:
         return _pair(value.op, given, types, is_number)
     given = list(given)
-    operator = _operator(value.op, len(given))
+    operator = operator_of(value.op, len(given))
     wanted = _TENSORS_ONLY.get(value.op, ())
     if all(is_number) and not stays_number(value.op, is_number):
         wanted = (0, *wanted)
@@ -128,14 +128,9 @@ def operation(value: Pointwise, given: list[Text], types: list[torch.dtype], is_
     return operator.apply(given)
 
 
-def as_math(op: PointwiseOp, given: list[Text]) -> Text:
-    """An operation in a formula: what it is called, without the module that has it."""
-    operator = _function(_PAIRS[op], 2) if op in _PAIRS else _operator(op, len(given))
-    return (operator.as_math if isinstance(operator, TorchFunction) else operator).apply(given)
-
-
-def _operator(op: PointwiseOp, n_arguments: int) -> Operator:
-    return _OPERATORS.get(op) or _function(op.value, n_arguments)
+def operator_of(op: PointwiseOp, n_arguments: int) -> Operator:
+    """What writes an operation of so many tensors."""
+    return _OPERATORS.get(op) or _function(_PAIRS.get(op, op.value), n_arguments)
 
 
 def _tensor(number: Text, dtype: torch.dtype) -> Text:
@@ -173,33 +168,6 @@ def _cast(value: Pointwise, given: Text, source: torch.dtype, is_number: bool) -
     method = {torch.bool: "bool()", torch.int64: "long()", torch.int32: "int()", torch.float32: "float()"}
     needs = given.needs if value.dtype in method else OF_TORCH | given.needs
     return Text(f"{text}.{method.get(value.dtype, f'to({value.dtype})')}", needs=needs)
-
-
-_REDUCTIONS = {
-    ReduceOp.SUM: "sum",
-    ReduceOp.PROD: "prod",
-    ReduceOp.MAX: "amax",
-    ReduceOp.MIN: "amin",
-    ReduceOp.ARGMAX: "argmax",
-    ReduceOp.ARGMIN: "argmin",
-    ReduceOp.ANY: "any",
-    ReduceOp.ALL: "all",
-}
-_ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
-
-
-def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:
-    """A reduction over dimensions (negative, in order) that keeps them with size 1."""
-    method = _REDUCTIONS[op]
-    where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
-    if op not in _ONE_DIM_AT_A_TIME or len(dims) == 1:
-        return Text(f"{text}.{method}({where}, keepdim=True)")
-    if dims == list(range(-len(dims), 0)):
-        kept = ".unsqueeze(-1)" * (len(dims) - 1)
-        return Text(f"{text}.flatten({dims[0]}).{method}(-1, keepdim=True){kept}")
-    if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-        raise AssertionError("positions are reduced over trailing axes only")
-    return Text(text + "".join(f".{method}({dim}, keepdim=True)" for dim in dims))
 
 
 _JOINS = frozenset({"cat", "concat", "stack", "constant_pad_nd"})

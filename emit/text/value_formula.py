@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_calls import OperationCall, find_groups
-from longhand.emit.text.reference_ops import as_math
+from longhand.emit.text.reference_ops import TorchFunction, operator_of
 from longhand.lower.ir import (
     PRIMITIVES,
     REDUCTIONS,
@@ -145,7 +145,8 @@ class Formula:
             return _SUM.apply(texts)
         if value.op is PointwiseOp.FMA:
             return _SUM.apply([_PRODUCT.apply(texts[:2]), texts[2]])
-        return as_math(value.op, texts)
+        operator = operator_of(value.op, len(texts))
+        return (operator.as_math if isinstance(operator, TorchFunction) else operator).apply(texts)
 
     def _in_plain_math(self, value: Pointwise) -> Text | None:
         """What people write otherwise: ``mean(x)``, ``relu(x)``, ``col % half``, ``table[i]``."""
