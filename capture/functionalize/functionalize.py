@@ -37,6 +37,7 @@ from longhand.capture.functionalize.functional_proxies import (
     without_defaults,
 )
 from longhand.capture.functionalize.gradient_tracking import Carrying, detach
+from longhand.capture.functionalize.returned_arguments import may_be_argument, returned_argument
 from longhand.options import Device
 
 aten = torch.ops.aten
@@ -80,6 +81,7 @@ class Rewriter(FunctionalGraph):
         self.rule_for_write = rule_for_write
         self.device = device
         self._traced: dict[Any, fx.GraphModule | None] = {}
+        self._arguments: dict[Any, int | None] = {}  # by call: which it returns
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
@@ -100,6 +102,8 @@ class Rewriter(FunctionalGraph):
             eager = self.evaluate(target, args, kwargs)
         if of_data:
             return self.keep(target, args, kwargs, _with_places(name, eager))
+        if eager is not None and (argument := self._returned(target, args, kwargs, eager)) is not None:
+            return argument
         is_ruled = (
             target.namespace in ("aten", whole_calls.NAMESPACE) or name == "convert_element_type"
         )  # prims' names mean other things
@@ -117,6 +121,20 @@ class Rewriter(FunctionalGraph):
             if result is not NotImplemented:
                 return result
         return self.keep(target, args, kwargs, eager)
+
+    def _returned(self, target: Any, args: Any, kwargs: Any, eager: Any) -> Proxy | None:
+        """The argument that eager's call returns, where the trace shows a copy of it."""
+        if not may_be_argument(target, args, kwargs, eager):
+            return None
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        key = (target, str(spec), tuple(signature(leaf) for leaf in leaves))
+        if key not in self._arguments:
+            self._arguments[key] = returned_argument(target, args, kwargs)
+        if (place := self._arguments[key]) is None:
+            return None
+        argument: Proxy = leaves[place]
+        self.join_memory(eager, argument.fake)
+        return argument
 
     def inlined(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any
@@ -153,7 +171,7 @@ class Rewriter(FunctionalGraph):
                 else value
             )
         for source in sources:
-            if torch_private.storage_key(source.fake) == torch_private.storage_key(value):
+            if self.share_memory(source.fake, value):
                 memory = source.memory
                 put = _bind(self._put_by_position, take, source)
                 return Proxy(node, value, memory, memory.version, source, take, put)
