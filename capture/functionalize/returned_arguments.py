@@ -39,7 +39,9 @@ def returned_argument(target: torch._ops.OpOverload, args: Any, kwargs: Any) -> 
         except Exception:  # it asks the data, or there is none of it without
             return None
     for place, made in enumerate(given):
-        if isinstance(made, torch.Tensor) and torch_private.storage_key(made) == torch_private.storage_key(result):
+        if isinstance(made, torch.Tensor) and torch_private.storage_key(made) == torch_private.storage_key(
+            result
+        ):
             return place if _looks(made) == _looks(result) else None
     return None
 
