@@ -34,12 +34,14 @@ def sizes_were_of_zeros(node: fx.Node) -> bool:
         return False
     given = fx.node.map_arg((node.args, node.kwargs), lambda source: source.meta.get("val"))
     traced = [tuple(one.shape) for one in _tensors(node.meta.get("val"))]
+    if not all(type(size) is int for one in _tensors((given, node.meta.get("val"))) for size in one.shape):
+        return False  # torch runs nothing on zeros of symbolic sizes
     with torch_tracing.no_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         try:
             args, kwargs = pytree.tree_map_only(torch.Tensor, _other_numbers, given)
             found = target(*args, **kwargs)
-        except Exception:  # such numbers are no arguments of it, or there are sizes that nobody knows
+        except Exception:  # such numbers are no arguments of it
             return False
     return [tuple(one.shape) for one in _tensors(found)] != traced
 
