@@ -1,10 +1,10 @@
 """Whether one tensor of a sample is right: by the rule of `longhand verify`, and by eager where float64 tells little.
 
-Three things are no fault of generated code, and are told apart here. Where 16 bits overflow on the way to what float64
-finds finite, eager has infinity, minus infinity or NaN: which one depends on where sums begin. An error of eager's is
-one draw: of two sums that round equally often, one is more than twice as far off as the other in three of ten cases, so
-that in 16 bits eager's error is the largest of several draws of the same call. And where eager agrees with float64, what
-is as near to float64 as eager is right, however small the sum is that its terms leave.
+Three things are no fault of generated code, and are told apart here. Where 16 bits overflow on the way to what
+float64 finds finite, eager has infinity, minus infinity or NaN: which one depends on where sums begin. An error of
+eager's is one draw: of two sums that round equally often, one is more than twice as far off as the other in three of
+ten cases, so that in 16 bits eager's error is the largest of several draws of the same call. And where eager agrees
+with float64, what is as near to float64 as eager is right, however small the sum is that its terms leave.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def judge(
         error_of_eager: The largest error of eager's in several draws; asked where one was not enough.
     """
     if not wanted.dtype.is_floating_point:
-        return Verdict(torch.equal(found, wanted), words=f"{name}: other values")
+        is_equal = torch.equal(found, wanted)
+        return Verdict(is_equal, words="" if is_equal else f"{name}: other values")
     exact = plain(exact) if isinstance(exact, torch.Tensor) else wanted
     exact = exact if exact.shape == wanted.shape else wanted
     found = _without_overflow(found, wanted, exact) if is_short else found

@@ -60,3 +60,9 @@ def test_a_drawn_error_is_of_the_order_of_a_unit():
     largest = max(float(one.detach().abs().max()) for one in program.tensors)
     assert 0 < error <= largest * largest * torch.finfo(torch.bfloat16).eps
     assert drawn_error(program, "nothing of that name", train=True) == 0.0
+
+
+def test_whole_numbers_are_equal_or_not():
+    numbers = torch.tensor([1, 2])
+    assert not judge("y", numbers, numbers, None, is_short=False).words
+    assert not judge("y", numbers, numbers + 1, None, is_short=False).is_right
