@@ -9,7 +9,10 @@ import torch
 
 import longhand
 from longhand.capture import torch_private, whole_calls
+from longhand.capture.frontends import export
+from longhand.capture.frontends.finalize import finish
 from longhand.capture.whole_by_rule import whole
+from longhand.options import Device, Target
 
 X = torch.rand(3, 5)
 
@@ -79,3 +82,20 @@ def test_a_loss_of_lengths_is_one_call(tmp_path: Path) -> None:
     for length in (given, given - 1):
         found, expected = (torch.autograd.grad(call(x, length).sum() ** 2, x)[0] for call in (unit, loss))
         torch.testing.assert_close(found, expected)
+
+
+def test_a_call_that_the_trace_gave_up_is_none(monkeypatch):
+    """torch 2.11 leaves it in the graph, before what stands for it."""
+
+    def finish_with_it(traced, target):
+        graph = traced.module.graph
+        (x,) = (node for node in graph.nodes if node.op == "placeholder")
+        with graph.inserting_after(x):
+            graph.call_function(torch.ops.aten.equal.default, (x, x)).meta["val"] = None
+        return finish(traced, target)
+
+    monkeypatch.setattr(export, "finish", finish_with_it)
+    captured = export.capture_export(lambda x: x * 2, (X,), target=Target(Device.CPU))
+    assert [node.target for node in captured.graph.nodes if node.op == "call_function"] == [
+        torch.ops.aten.mul.Tensor
+    ]
