@@ -147,9 +147,7 @@ class SizeWriter:
         if not isinstance(size, int):
             return self._symbolic(size)
         if isinstance(word, ProductWord):
-            parts = [part for part in map(self._values.get, word.of) if isinstance(part, int)]
-            is_known = len(parts) == len(word.of) and math.prod(parts) == size
-            return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
+            return self._product_of(word, size)
         if (
             word is not None
             and size > 1
@@ -158,6 +156,19 @@ class SizeWriter:
         ):
             return SizeText(word, frozenset({word}))
         return SizeText(str(size), is_number=True)
+
+    def _product_of(self, word: ProductWord, size: int) -> SizeText:
+        """A size that is a product of others, which are known, or as long as the word says."""
+        parts = [self._values.get(one, self._stated.get(one)) for one in word.of]
+        if any(part is None for part in parts) and math.prod(word.sizes) == size and word.sizes:
+            texts = [self.written(part, one) for one, part in zip(word.of, word.sizes, strict=True)]
+            parts = [
+                part if text.text == one else None
+                for one, part, text in zip(word.of, word.sizes, texts, strict=True)
+            ]
+        known = [part for part in parts if isinstance(part, int)]
+        is_known = len(known) == len(parts) and math.prod(known) == size
+        return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
 
     def stands_for(self, word: str, size: int) -> bool:
         """Whether a word is already bound, and to this size."""
@@ -388,8 +399,9 @@ def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) 
     """Dimensions; one that was made of others, which are known, as these."""
     found: list[tuple[Size, str | None]] = []
     for size, word in dims:
-        of = word.of if isinstance(word, ProductWord) else ()
-        parts = [(part, one) for one in of if (part := values.get(one)) is not None]
+        of, sizes = (word.of, word.sizes) if isinstance(word, ProductWord) else ((), ())
+        told = dict(zip(of, sizes, strict=False))
+        parts = [(part, one) for one in of if (part := values.get(one, told.get(one))) is not None]
         is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
         found += parts if is_known else [(size, word)]
     return [size for size, _ in found], tuple(word for _, word in found)
