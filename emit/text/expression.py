@@ -19,6 +19,7 @@ import torch
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
+from longhand.emit.text.numbers_of_pi import pi_text
 from longhand.emit.text.quoting import python_string
 from longhand.errors import CaptureError
 from longhand.lower.ir import PRIMITIVES, Pointwise, PointwiseOp, Value
@@ -216,7 +217,7 @@ _ROUND = 1e6  # from here on nobody counts the zeros
 
 def number(value: float) -> str:
     """A float as Python text."""
-    text = root_text(value) or _round_text(value) or repr(value)
+    text = root_text(value) or pi_text(value) or _round_text(value) or repr(value)
     if text in ("inf", "-inf", "nan"):
         return f'float("{text}")'
     mantissa, e, exponent = text.partition("e")
@@ -231,7 +232,7 @@ def _round_text(value: float) -> str | None:
 
 def number_operand(text: str) -> Text:
     """The text of a number as a part of an expression."""
-    if " / " in text or " * " in text:
+    if " / " in text or " * " in text or " ** " in text:
         return Text(text, Precedence.PRODUCT)
     return Text(text, Precedence.UNARY if text.startswith("-") or "**" in text else Precedence.ATOM)
 
