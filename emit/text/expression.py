@@ -19,7 +19,6 @@ import torch
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
-from longhand.emit.text.numbers_of_pi import pi_text
 from longhand.emit.text.quoting import python_string
 from longhand.errors import CaptureError
 from longhand.lower.ir import PRIMITIVES, Pointwise, PointwiseOp, Value
@@ -217,7 +216,7 @@ _ROUND = 1e6  # from here on nobody counts the zeros
 
 def number(value: float) -> str:
     """A float as Python text."""
-    text = root_text(value) or pi_text(value) or _round_text(value) or repr(value)
+    text = root_text(value) or _round_text(value) or repr(value)
     if text in ("inf", "-inf", "nan"):
         return f'float("{text}")'
     mantissa, e, exponent = text.partition("e")

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 
 from longhand.emit.text.expression import Precedence, Text, literal_text, number_operand
+from longhand.emit.text.numbers_of_pi import pi_text
 from longhand.emit.text.reference_ops import Join, PieceLoad, goes_back, stays_number
 from longhand.lower.ir import Constant, Extent, Load, Pointwise, Position, Scalar, arguments
 from longhand.schedule.named_plan import KernelNames
@@ -153,7 +154,7 @@ _SPECIAL = {
 
 def number_text(number: float | int | bool) -> Text:
     """A literal, or torch's name for it."""
-    text = literal_text(number)
+    text = pi_text(number) or literal_text(number)
     return number_operand(_SPECIAL.get(text, text))
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 import sympy
 
-from longhand.capture.graph import DataSize
 from longhand.emit.text.expression import size_text
-from longhand.lower.ir import Buffer, Extern, Size, memory_order
+from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
 
 
@@ -382,17 +381,6 @@ def _read_from(
             text = SizeText(f"{variable}.shape[{place}]")
         found.append(text)
     return found
-
-
-def data_size_lines(
-    sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
-) -> list[str]:
-    """The lines that bind the sizes that a call's results are the first to have."""
-    return [
-        f"{words[str(size.symbol)]} = {variables[size.node]}.shape[{size.dim}]"
-        for size in sizes
-        if size.node in step.outputs and size.node in variables
-    ]
 
 
 def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:

@@ -67,6 +67,7 @@ class DimWords:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
         tables = {**_words_of_sliced_tables(graph), **_table_words(graph)}
         self._words: dict[str, Words] = {**tables, **self.arguments}
+        self._are_met = False  # words that only say which layer made a dimension come after what it meets
         self._n_heads: dict[str, Size] = {}  # by the attention's path
         self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
         self._buffers = buffers
@@ -81,8 +82,9 @@ class DimWords:
             for names in chain.names[chain.n_kept :]
             for name, twin in zip(names, chain.names[chain.n_kept - 1], strict=True)
         }
-        self._carry(graph, twins, known or {}, None)
+        self._carry(graph, twins, known or {}, layers)
         self._meet(graph)
+        self._are_met = True
         self._carry(graph, twins, known or {}, layers)
         if given is None:
             vectors = {name for name, words in self.arguments.items() if words == (None,)}
@@ -108,7 +110,7 @@ class DimWords:
             carried = self._heads_told_apart(node, carried_words(node, self._words))
             old = self._words.get(node.name, ())
             carried = learned(old, carried) if len(old) == len(carried) else carried
-            if layers is not None and aten_name(node) == "linear":
+            if layers is not None and aten_name(node) == "linear" and self._are_met:
                 carried = (*carried[:-1], carried[-1] or f"{next(layers.variables(node.name))}_dim")
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
@@ -245,6 +247,7 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
                 symbols.get((entry.node, dim)),
                 own[dim] if len(own) == value.ndim and own[dim].strip("_") else None,
                 customary[dim] if customary else None,
+                _of_another_sequence(entry.target, customary[dim]) if customary else None,
             ]
             words.append(next((w for w in choices if w and w not in words and _agrees(owner, w, size)), None))
         for word, size in zip(words, value.shape, strict=True):
@@ -252,6 +255,12 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
                 owner[word] = size
         found[entry.node] = tuple(words)
     return found
+
+
+def _of_another_sequence(argument: str, word: str) -> str | None:
+    """``decoder_seq``: of ``decoder_input_ids``, where ``seq`` is as long as something else."""
+    first, _, rest = identifier(argument).partition("_")
+    return f"{first}_{word}" if word == "seq" and first and rest else None
 
 
 def _agrees(owner: Mapping[str, Size], word: str, size: Size) -> bool:

@@ -115,11 +115,10 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         if not aten_name(node.args[0]).startswith("split") or len(piece) != len(shape):
             return piece
         dim = (*node.args[0].args[2:], 0)[0]
-        assert isinstance(dim, int)
+        place = node.args[1]
+        assert isinstance(dim, int) and isinstance(place, int)
         nothing: Words = (None,) * len(shape)
-        return filled(
-            piece, _put(nothing, dim % len(shape), word_of_split(_statement(node), int(node.args[1])))
-        )
+        return filled(piece, _put(nothing, dim % len(shape), word_of_split(_statement(node), place)))
     if name in ("slice", "narrow") and given:
         dim, start = (*node.args[1:], 0, 0)[:2]
         found = _of_piece(given[0], words, shape)

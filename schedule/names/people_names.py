@@ -80,7 +80,7 @@ def name_of_people(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buffe
 
 
 def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str | None:
-    """``lstm_c_and_h``, ``sparse_moe_block_add``: the function that most of a kernel is of, what it makes, and the rest.
+    """``lstm_c_and_h``, ``experts_sums_add``: the function that most of a kernel is of, what it makes, and the rest.
 
     For a kernel that nothing else has a name for than a list of its operations. None where no function has one either.
 

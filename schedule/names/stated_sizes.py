@@ -1,6 +1,6 @@
 """The words that the user's own statements have for sizes: ``q.view(batch, seq, self.n_heads, self.head_dim)``.
 
-A shape that has a name is looked up where the function assigns it: ``hidden_shape = (*input_shape, -1, self.head_dim)``.
+A shape that has a name is looked up where the function assigns it: ``shape = (*input_shape, -1, self.head_dim)``.
 """
 
 from __future__ import annotations

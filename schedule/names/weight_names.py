@@ -79,11 +79,10 @@ def _words(path: str, shared: Set[str]) -> Iterator[str]:
     """Shortest first; positions in lists come in where nothing shorter tells."""
     parts = path.split(".")
     bare = _BARE if len(parts) > 1 else frozenset()
-    plain = [word for word in path_words(path) if word not in bare]
-    whole = identifier(path)
-    yield from (word for word in plain if word != whole)
+    *plain, last = path_words(path)  # the last one is all of the path
+    yield from (word for word in plain if word not in bare)
     yield from place_words(path, 2, shared)
-    yield from (word for word in plain if word == whole)
+    yield last
     for start in range(len(parts) - 1, -1, -1):
         if any(part.isdigit() for part in parts[start:]) and not parts[start].isdigit():
             yield identifier("_".join(parts[start:]))

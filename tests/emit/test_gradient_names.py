@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
-from longhand.schedule.names.words import singular
 from longhand.emit.unit.loading import load_unit
+from longhand.schedule.names.words import singular
 
 
 class Attention(nn.Module):

@@ -8,20 +8,20 @@ import pytest
 import torch
 
 from benchmarks.readability.units import text_of
-from longhand.emit.text.expression import number
 from longhand.emit.text.numbers_of_pi import pi_text
+from longhand.emit.text.reference_page import number_text
 
 
 @pytest.mark.parametrize("value", [math.pi, -2 * math.pi, math.sqrt(2 / math.pi), 0.3989422804014327])
 def test_the_text_is_the_same_number(value: float) -> None:
-    text = number(value)
+    text = number_text(value).text
     assert "torch.pi" in text
     assert eval(text) == value
 
 
 @pytest.mark.parametrize("value", [3.14159, math.nextafter(math.pi, 4), 0.5, 1.0])
 def test_other_numbers_have_no_pi(value: float) -> None:
-    assert pi_text(value) is None and eval(number(value)) == value
+    assert pi_text(value) is None and eval(number_text(value).text) == value
 
 
 class Density(torch.nn.Module):

@@ -9,11 +9,11 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
+from benchmarks.readability.units import text_of
 from longhand.capture.graph import Provenance
 from longhand.schedule.names.dimension_propagation import ProductWord, Words, reshaped
 from longhand.schedule.names.met_dimensions import learned, words_met
 from longhand.schedule.names.stated_sizes import word_of_split, words_of_reshape
-from benchmarks.readability.units import text_of
 
 SOURCE = """
 class Attention:
@@ -115,3 +115,20 @@ def test_keys_of_fewer_heads_have_a_word_of_their_own() -> None:
     )["model.py"]
     assert "n_heads" in model and "n_kv_heads" in model
     assert "19" not in model.partition("def forward")[2].partition("batch")[2]
+
+
+class Translator(nn.Module):
+    """Two sequences of tokens, of different lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = nn.Embedding(50, 16)
+
+    def forward(self, input_ids: torch.Tensor, decoder_input_ids: torch.Tensor) -> torch.Tensor:
+        return (self.shared(input_ids) * 2).mean(1) + (self.shared(decoder_input_ids) * 2).sin().mean(1)
+
+
+def test_a_second_sequence_is_called_after_its_argument() -> None:
+    given = torch.randint(50, (2, 19)), torch.randint(50, (2, 7))
+    model = text_of((Translator(), given, {}), "cpu", train=False)["model.py"]
+    assert "decoder_input_ids  int64 (batch, decoder_seq=7)" in model
