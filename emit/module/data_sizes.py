@@ -10,10 +10,10 @@ from longhand.lower.ir import Extern
 
 def data_size_lines(
     sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
-) -> list[str]:
-    """The lines that bind the sizes that a call's results are the first to have."""
+) -> list[tuple[str, str]]:
+    """(word, what it is) of the sizes that a call's results are the first to have."""
     return [
-        f"{words[str(size.symbol)]} = {variables[size.node]}.shape[{size.dim}]"
+        (words[str(size.symbol)], f"{variables[size.node]}.shape[{size.dim}]")
         for size in sizes
         if size.node in step.outputs and size.node in variables
     ]
