@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import sympy
 
@@ -151,7 +151,7 @@ class SizeWriter:
         if not isinstance(size, int):
             return self._symbolic(size)
         if isinstance(word, ProductWord):
-            return self._product_of(word, size)
+            return _known_product(word, size, self.written, {**self._stated, **self._values})
         if (
             word is not None
             and size > 1
@@ -160,19 +160,6 @@ class SizeWriter:
         ):
             return SizeText(word, frozenset({word}))
         return SizeText(str(size), is_number=True)
-
-    def _product_of(self, word: ProductWord, size: int) -> SizeText:
-        """A size that is a product of others, which are known, or as long as the word says."""
-        parts = [self._values.get(one, self._stated.get(one)) for one in word.of]
-        if any(part is None for part in parts) and math.prod(word.sizes) == size and word.sizes:
-            texts = [self.written(part, one) for one, part in zip(word.of, word.sizes, strict=True)]
-            parts = [
-                part if text.text == one else None
-                for one, part, text in zip(word.of, word.sizes, texts, strict=True)
-            ]
-        known = [part for part in parts if isinstance(part, int)]
-        is_known = len(known) == len(parts) and math.prod(known) == size
-        return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
 
     def stands_for(self, word: str, size: int) -> bool:
         """Whether a word is already bound, and to this size."""
@@ -279,6 +266,19 @@ class SizeWriter:
         is_number = bool(size.is_Integer)
         is_factor = bool(size.is_Symbol) or (is_number and size >= 0)
         return SizeText(size_text(size, self._symbols), words, is_factor, is_number)
+
+
+def _known_product(
+    word: ProductWord, size: int, written: Callable[[Size, str], SizeText], known: Mapping[str, Size]
+) -> SizeText:
+    """A size that is a product of others, which are known, or as long as the word says."""
+    parts: list[Size | None] = [known.get(one) for one in word.of]
+    if None in parts and word.sizes and math.prod(word.sizes) == size:
+        told = zip(word.of, word.sizes, strict=True)
+        parts = [part if written(part, one).text == one else None for one, part in told]
+    numbers = [part for part in parts if isinstance(part, int)]
+    is_known = len(numbers) == len(parts) and math.prod(numbers) == size
+    return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
 
 
 def _product(texts: Sequence[SizeText]) -> SizeText:
