@@ -158,7 +158,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
             "forward", pending, inputs, steps, results, outer, variables, device, word, saved, numbers=numbers
         )
         methods = (forward,)
-    made = construct_block(tree.root, first, word)
+    made = construct_block(tree, first, word)
     name = free_name(own_name(loop.class_name), taken, loop.owner, is_in_turn=loop.is_in_turn)
     return LayerClass(
         name,

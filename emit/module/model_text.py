@@ -13,7 +13,7 @@ from longhand.capture.graph import CapturedGraph, GraphOutput, InputKind
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
 from longhand.emit.layers.model_loops import LayerClass, write_first_call, write_loop
 from longhand.emit.module.model_body import BodyWriter
-from longhand.emit.module.model_weights import BlockClass, construct_block
+from longhand.emit.module.model_weights import BlockClass, WeightFunctionText, construct_block
 from longhand.emit.module.module_tree import ModuleTree
 from longhand.emit.module.paragraphs import Paragraph
 from longhand.emit.module.trained_call import TrainedCall
@@ -75,6 +75,7 @@ class ModelText:
         launch_given: What forward() gives it.
         mutates: The numbers of those that it writes to.
         blocks: Classes of repeated blocks.
+        weight_functions: What makes the weights of modules that hold the same but for sizes.
         constants: Lines that bind module-level constants (functions only).
         training: In training: what forward() returns, a call of backward.py's autograd.Function.
         remark: What the docstring of launch() says besides, or empty.
@@ -104,6 +105,7 @@ class ModelText:
     training: tuple[str, ...] = ()
     remark: str = ""
     launch: str = "launch"
+    weight_functions: tuple[WeightFunctionText, ...] = ()
     recording: str = "_graph"
     recorder: str = ""
 
@@ -276,7 +278,7 @@ def classes_of(blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree) -> d
     """Which blocks of each list have which class."""
     found: dict[str, list[BlockClass]] = {}
     for loop, block in blocks:
-        made = construct_block(tree.root, f"{loop.owner}.{loop.positions[0]}", block.position)
+        made = construct_block(tree, f"{loop.owner}.{loop.positions[0]}", block.position)
         found.setdefault(loop.owner, []).append(
             BlockClass(block.name, layers_called(loop), made, block.position)
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -17,6 +18,9 @@ from longhand.emit.text.quoting import python_string
 from longhand.lower.ir import Buffer, BufferKind
 from longhand.schedule.named_plan import Reached
 from longhand.schedule.names.words import identifier, is_attribute
+
+if TYPE_CHECKING:
+    from longhand.emit.module.weight_functions import Likeness, WeightFunction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +121,7 @@ class HeldTensor:
 
     Attributes:
         kind: Parameter, buffer or constant.
-        shape: Its sizes.
+        shape: Its sizes; in a function that makes the weights of several modules the words for them.
         dtype: Its element type.
         persistent: Whether it is in the state_dict.
         source: For what is in no state_dict: the expression that makes its value, or which of the layer's own it is.
@@ -127,7 +131,7 @@ class HeldTensor:
     """
 
     kind: InputKind
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
     dtype: torch.dtype
     persistent: bool = True
     source: str | ByLayer = ""
@@ -203,11 +207,13 @@ class ModuleTree:
         root: The tree.
         expressions: For each placeholder that the module feeds: ``W_q.weight``, ``h[0].ln_1.weight``.
         stored: Values that go into constants.pt, by name.
+        functions: What makes the weights of several modules that hold the same but for sizes.
     """
 
     root: Branch
     expressions: Mapping[str, Reached]
     stored: Mapping[str, torch.Tensor]
+    functions: Mapping[Likeness, WeightFunction] = dataclasses.field(default_factory=dict)
 
 
 def grow(
