@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.class_names import free_name
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_numbers
@@ -17,7 +17,7 @@ from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
 from longhand.emit.text.quoting import python_docstring
-from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.sizes import BoundSizes, SizeWriter
 from longhand.schedule.named_plan import (
     SAVED,
     FirstCall,
@@ -43,7 +43,7 @@ class Method:
         name: ``forward``; of what the run before the loop shares, ``after_ln_1``.
         remark: What its docstring says, or empty.
         parameters: Its parameters.
-        sizes: Lines that bind sizes to words.
+        bound: The words for sizes.
         paragraphs: (quotes, lines).
         needed: Symbols of sizes that none of its tensors tells: their words are its last parameters.
     """
@@ -51,9 +51,29 @@ class Method:
     name: str
     remark: str
     parameters: tuple[str, ...]
-    sizes: tuple[str, ...]
+    bound: BoundSizes
     paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
     needed: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Lines that bind sizes to words."""
+        return self.bound.lines()
+
+    def does_what(self, other: Method) -> bool:
+        """Whether its text is the other's but for its name, quotes, and what words for sizes stand for."""
+        same = [
+            (
+                one.parameters,
+                one.bound.told,
+                tuple(one.bound.stated),
+                one.bound.padding,
+                [line for _, lines in one.paragraphs for line in lines],
+                one.needed,
+            )
+            for one in (self, other)
+        ]
+        return same[0] == same[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +92,9 @@ class LayerClass:
         keeps_position: Whether its methods ask for it, too.
         uses_nn: Whether its base or ``__init__`` name something of torch.nn.
         is_variant: Whether it holds what its base holds, the class of another kind of layer of the same list.
+        parameters: What its constructor is given of the sizes that differ between lists.
+        attributes: Lines that keep some of them for its methods.
+        arguments: By the path of a list: what its layers' constructor is given.
     """
 
     name: str
@@ -86,6 +109,9 @@ class LayerClass:
     numbers: LayerNumbers = NO_NUMBERS
     uses_nn: bool = False
     is_variant: bool = False
+    parameters: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> LayerClass:
@@ -239,8 +265,7 @@ def write_method(
     printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
     needed = sizes.needed
     parameters += [*map(sizes.word_of, needed), *numbers.words]
-    bound = sizes.binding_lines()
-    return Method(name, remark, tuple(parameters), tuple(bound), printed, needed)
+    return Method(name, remark, tuple(parameters), sizes.bound(), printed, needed)
 
 
 def device_inside(buffers: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> str:

@@ -12,6 +12,7 @@ import torch.utils._pytree as pytree
 from longhand.capture.graph import CapturedGraph, GraphOutput, InputKind
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
 from longhand.emit.layers.model_loops import LayerClass, write_first_call, write_loop
+from longhand.emit.layers.stage_classes import share_classes
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, WeightFunctionText, construct_block
 from longhand.emit.module.module_tree import ModuleTree
@@ -245,7 +246,8 @@ def write_layers(
             in_turn[place] = [*in_turn.pop(group, []), write_call(step, of_loop[id(loop)], body)]
     for last, calls in in_turn.items():
         lines[last + 1 - len(calls)] = write_rounds(calls)
-    return WrittenLayers(tuple(as_variants(blocks) if in_turn else blocks), lines)
+    variants = as_variants(blocks) if in_turn else blocks
+    return WrittenLayers(tuple(share_classes(variants, tree)), lines)
 
 
 def _first_call(
@@ -280,7 +282,13 @@ def classes_of(blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree) -> d
     for loop, block in blocks:
         made = construct_block(tree, f"{loop.owner}.{loop.positions[0]}", block.position)
         found.setdefault(loop.owner, []).append(
-            BlockClass(block.name, layers_called(loop), made, block.position)
+            BlockClass(
+                block.name,
+                layers_called(loop),
+                made,
+                block.position,
+                block.arguments.get(loop.owner, ""),
+            )
         )
     return found
 

@@ -45,12 +45,14 @@ class BlockClass:
         positions: The blocks that are called by its methods.
         made: Its constructor, which further blocks of the list may have too.
         position: The word for a block's place in the list, if the constructor takes that.
+        arguments: What else it is given.
     """
 
     name: str
     positions: frozenset[int]
     made: Construction
     position: str = ""
+    arguments: str = ""
 
 
 def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> Construction:
@@ -72,7 +74,14 @@ def construct_block(tree: ModuleTree, path: str, layer: str = "") -> Constructio
         layer: Its argument that is the block's place in its list, if it takes one.
     """
     block = _without_ties_to_outside(tree.root.at(path), f"{path}.")
-    return _construct(block, _ConstructorWriter(block, {}, tree.functions, layer))
+    return construct_branch(block, tree.functions, layer)
+
+
+def construct_branch(
+    branch: Branch, functions: Mapping[Likeness, WeightFunction], layer: str = ""
+) -> Construction:
+    """The constructor of a class that holds what a module does."""
+    return _construct(branch, _ConstructorWriter(branch, {}, functions, layer))
 
 
 def write_weight_functions(tree: ModuleTree) -> tuple[list[WeightFunctionText], set[str]]:
@@ -195,7 +204,7 @@ class _ConstructorWriter:
         if not like:
             return self.module(branch, path), ""
         self.tie_to_outside(branch, path, f"{path}.")
-        return f"{like[0].name}({like[0].position})", like[0].position
+        return f"{like[0].name}({like[0].position or like[0].arguments})", like[0].position
 
     def made_by_class(self, path: str, position: str) -> Construction:
         """What the constructor of a block's class would be."""

@@ -151,7 +151,7 @@ def _n_written(
 
 
 @dataclasses.dataclass(frozen=True)
-class _HeldSize:
+class HeldSize:
     """One size of a tensor.
 
     Attributes:
@@ -169,11 +169,11 @@ class _HeldSize:
     n_dims: int
 
 
-def _held_sizes(branch: Branch, module: str = "") -> Iterator[_HeldSize]:
+def _held_sizes(branch: Branch, module: str = "") -> Iterator[HeldSize]:
     """The sizes of all tensors that a module holds, in the order of its likeness."""
     for name, held in branch.held.items():
         for dim, size in enumerate(held.shape):
-            yield _HeldSize(size, module, name, dim, len(held.shape))
+            yield HeldSize(size, module, name, dim, len(held.shape))
     for name, child in branch.branches.items():
         yield from _held_sizes(child, name)
 
@@ -196,9 +196,9 @@ def _width(branch: Branch) -> int:
 
 
 def _as_function(instances: Sequence[tuple[str, Branch]], name: str, module: str) -> WeightFunction:
-    columns = _columns([branch for _, branch in instances])
-    words = _words(columns)
-    texts = _texts([column for _, column in columns], words)
+    columns = size_columns([branch for _, branch in instances])
+    words = size_words(columns)
+    texts = (size_text(column, words) for _, column in columns)
     parameters = sorted(words.items(), key=lambda one: one[1] != "n_in")
     order = [column for _, column in columns]
     return WeightFunction(
@@ -210,16 +210,16 @@ def _as_function(instances: Sequence[tuple[str, Branch]], name: str, module: str
     )
 
 
-_Column = tuple[int, ...]  # one size in all modules
+Column = tuple[int, ...]  # one size in all modules
 
 
-def _columns(branches: Sequence[Branch]) -> list[tuple[_HeldSize, _Column]]:
+def size_columns(branches: Sequence[Branch]) -> list[tuple[HeldSize, Column]]:
     """Each size, and how large it is in all modules."""
     rows = zip(*map(_held_sizes, branches), strict=True)
     return [(row[0], tuple(int(one.size) for one in row)) for row in rows]
 
 
-def _words(columns: Sequence[tuple[_HeldSize, _Column]]) -> dict[_Column, str]:
+def size_words(columns: Sequence[tuple[HeldSize, Column]]) -> dict[Column, str]:
     """The parameters: sizes that differ, and are no multiple of another one."""
     differing = {column: None for _, column in columns if len(set(column)) > 1}
     kernels = {column for one, column in columns if one.dim > 1}
@@ -229,7 +229,7 @@ def _words(columns: Sequence[tuple[_HeldSize, _Column]]) -> dict[_Column, str]:
         if not any(_multiple(one, other) for other in differing if other not in kernels)
     ]
     is_image = any(one.n_dims > 2 for one, _ in columns)
-    found: dict[_Column, str] = {}
+    found: dict[Column, str] = {}
     for column in bases:
         uses = [one for one, other in columns if other == column]
         matrices = [one for one in uses if one.n_dims > 1]
@@ -248,7 +248,7 @@ def _words(columns: Sequence[tuple[_HeldSize, _Column]]) -> dict[_Column, str]:
     return found
 
 
-def _multiple(column: _Column, base: _Column) -> int:
+def _multiple(column: Column, base: Column) -> int:
     """How many times a size is another one in all modules; 0 if that is no number, or one."""
     times = column[0] // base[0] if base[0] else 0
     return (
@@ -258,15 +258,14 @@ def _multiple(column: _Column, base: _Column) -> int:
     )
 
 
-def _texts(columns: Sequence[_Column], words: Mapping[_Column, str]) -> Iterator[int | str]:
-    for column in columns:
-        if len(set(column)) == 1:
-            yield column[0]
-        elif column in words:
-            yield words[column]
-        else:
-            base = next(one for one in words if _multiple(column, one) and words[one] != "kernel")
-            yield f"{_multiple(column, base)} * {words[base]}"
+def size_text(column: Column, words: Mapping[Column, str]) -> int | str:
+    """A size that the words tell: a number, a word or its multiple; empty if none does."""
+    if len(set(column)) == 1:
+        return column[0]
+    if column in words:
+        return words[column]
+    base = next((one for one in words if _multiple(column, one) and words[one] != "kernel"), None)
+    return f"{_multiple(column, base)} * {words[base]}" if base is not None else ""
 
 
 def with_sizes(branch: Branch, sizes: Iterator[int | str]) -> Branch:

@@ -39,6 +39,32 @@ class SizeText:
         return self.text if self.is_factor else f"({self.text})"
 
 
+@dataclasses.dataclass(frozen=True)
+class BoundSizes:
+    """The words for sizes that a function uses.
+
+    Attributes:
+        told: Lines that bind those that the shapes of its arguments tell.
+        stated: What the others stand for: a number, or what holds it.
+        padding: Lines for sizes with their padding.
+    """
+
+    told: tuple[str, ...]
+    stated: Mapping[str, int | str]
+    padding: tuple[str, ...] = ()
+
+    def lines(self) -> tuple[str, ...]:
+        """All lines, in order."""
+        found, rest = list(self.told), list(self.stated)
+        while rest:
+            few = next(
+                n for n in range(len(rest), 0, -1) if n == 1 or len(_stated(self.stated, rest[:n])) <= _WIDEST
+            )
+            found.append(_stated(self.stated, rest[:few]))
+            rest = rest[few:]
+        return (*found, *self.padding)
+
+
 class SizeWriter:
     """Writes sizes.
 
@@ -107,6 +133,10 @@ class SizeWriter:
 
     def binding_lines(self) -> list[str]:
         """``batch, seq, dim = x.shape``, for the words that were used."""
+        return list(self.bound().lines())
+
+    def bound(self) -> BoundSizes:
+        """The words that were used, and what they stand for."""
         lines = []
         for path, words in self._binding:
             wanted = [(dim, word) for dim, word in enumerate(words) if word in self.used]
@@ -120,16 +150,10 @@ class SizeWriter:
         known = {*stated, *self._values}
         padded = {word: word.of for word in stated if isinstance(word, PaddedWord) and word.of in known}
         plain = {word: size for word, size in stated.items() if word not in padded}
-        rest = list(plain)
-        while rest:
-            few = next(
-                n for n in range(len(rest), 0, -1) if n == 1 or len(_stated(plain, rest[:n])) <= _WIDEST
-            )
-            lines.append(_stated(plain, rest[:few]))
-            rest = rest[few:]
-        return lines + [
+        of_padding = [
             f"{word} = {stated[word]}  # {of} and the padding" for word, of in sorted(padded.items())
         ]
+        return BoundSizes(tuple(lines), plain, tuple(of_padding))
 
     def dims(self, buffer: Buffer) -> list[str]:
         """The sizes of a buffer's dimensions."""
@@ -338,7 +362,7 @@ def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]
 _WIDEST = 90  # of a line that says what words stand for
 
 
-def _stated(sizes: Mapping[str, int], words: Sequence[str]) -> str:
+def _stated(sizes: Mapping[str, int | str], words: Sequence[str]) -> str:
     """``dim, vocab_size = 64, 99``"""
     return f"{', '.join(words)} = {', '.join(str(sizes[word]) for word in words)}"
 
