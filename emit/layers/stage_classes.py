@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from longhand.emit.layers.model_loops import LayerClass, Method
+from longhand.emit.layers.layer_methods import Method
+from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.module.model_weights import construct_branch
 from longhand.emit.module.module_tree import Branch, ModuleTree
 from longhand.emit.module.weight_functions import (

@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import InputKind, TrainingGraphs
+from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, layer_at
-from longhand.emit.layers.model_loops import LayerClass, Method, device_inside, sizes_inside, write_method
+from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.module.gradient_lists import returned_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter

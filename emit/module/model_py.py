@@ -28,6 +28,7 @@ from longhand.emit.module.model_text import (
     end_with,
     layers_by_class,
     recorder,
+    with_weight_functions,
     write_layers,
 )
 from longhand.emit.module.model_weights import constants_of_function, construct, write_weight_functions
@@ -44,19 +45,16 @@ from longhand.emit.module.trees import (
     shape_lines,
 )
 from longhand.emit.module.view_calls import argument, write_view
-from longhand.emit.module.weight_functions import Likeness, WeightFunction, find_weight_functions
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter, bind_sizes
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
 from longhand.schedule.named_plan import (
-    NO_CLASS,
     Loop,
     ModelStep,
     NamedPlan,
     Reached,
-    class_of,
     records_apart,
     symbol_words,
 )
@@ -103,7 +101,7 @@ class ModelWriter:
             self.graph, plan.buffers, open_layouts(plan.buffers), layers_by_class(self.steps)
         )
         if self.graph.is_module and not self.graph.given:
-            self.tree = dataclasses.replace(self.tree, functions=self._weight_functions())
+            self.tree = with_weight_functions(self.tree, self.graph, self.steps, words)
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
         self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)
@@ -128,13 +126,6 @@ class ModelWriter:
                 plan.program.on_cpu or self.graph.waits_for_data
             )  # a replay has what the recorded call had
         )
-
-    def _weight_functions(self) -> dict[Likeness, WeightFunction]:
-        def class_name(path: str) -> str:
-            name = class_of(self.graph, path, self.words)
-            return "" if name == NO_CLASS else own_name(name)
-
-        return find_weight_functions(self.tree.root, layers_by_class(self.steps), class_name)
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 import sympy
 
 from longhand.capture.graph import DataSize
+from longhand.emit.text.bound_sizes import BoundSizes
 from longhand.emit.text.expression import size_text
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
@@ -37,32 +38,6 @@ class SizeText:
     def factor(self) -> str:
         """In a product."""
         return self.text if self.is_factor else f"({self.text})"
-
-
-@dataclasses.dataclass(frozen=True)
-class BoundSizes:
-    """The words for sizes that a function uses.
-
-    Attributes:
-        told: Lines that bind those that the shapes of its arguments tell.
-        stated: What the others stand for: a number, or what holds it.
-        padding: Lines for sizes with their padding.
-    """
-
-    told: tuple[str, ...]
-    stated: Mapping[str, int | str]
-    padding: tuple[str, ...] = ()
-
-    def lines(self) -> tuple[str, ...]:
-        """All lines, in order."""
-        found, rest = list(self.told), list(self.stated)
-        while rest:
-            few = next(
-                n for n in range(len(rest), 0, -1) if n == 1 or len(_stated(self.stated, rest[:n])) <= _WIDEST
-            )
-            found.append(_stated(self.stated, rest[:few]))
-            rest = rest[few:]
-        return (*found, *self.padding)
 
 
 class SizeWriter:
@@ -357,14 +332,6 @@ def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]
                 text = f"({text} - {offset})" if offset != 0 else text
                 return f"{text} // {scale}" if scale != 1 else text
     return None
-
-
-_WIDEST = 90  # of a line that says what words stand for
-
-
-def _stated(sizes: Mapping[str, int | str], words: Sequence[str]) -> str:
-    """``dim, vocab_size = 64, 99``"""
-    return f"{', '.join(words)} = {', '.join(str(sizes[word]) for word in words)}"
 
 
 _LARGEST_BARE = 9  # of a number that needs no word
