@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.paragraphs import Paragraph, quote_lines
-from longhand.emit.text.bound_sizes import BoundSizes
-from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.sizes import BoundSizes, SizeWriter
 from longhand.schedule.named_plan import SAVED, ModelStep, plain_steps
 from longhand.schedule.plan import Release, buffers_made
 

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
+from longhand.capture.graph import DataSize
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
 from longhand.emit.text.expression import number
 from longhand.emit.text.kernel_head import shape_words
 from longhand.emit.text.sizes import SizeWriter, is_bare, is_path
-from longhand.lower.ir import Buffer, Pointwise, PointwiseOp, Position, Scalar, Size, memory_order
+from longhand.lower.ir import Buffer, Extern, Pointwise, PointwiseOp, Position, Scalar, Size, memory_order
 from longhand.options import Device
 from longhand.schedule.named_plan import SAVED, BufferWords, KernelNames, UnitNames, aten_name
 from longhand.schedule.names.words import singular
@@ -367,3 +368,14 @@ class LaunchWriter:
 
     def _scalar(self, value: float | Size) -> str:
         return number(value) if isinstance(value, float) else argument(value, self.sizes)
+
+
+def data_size_lines(
+    sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
+) -> list[str]:
+    """The lines that bind the sizes that a call's results are the first to have."""
+    return [
+        f"{words[str(size.symbol)]} = {variables[size.node]}.shape[{size.dim}]"
+        for size in sizes
+        if size.node in step.outputs and size.node in variables
+    ]

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from longhand.capture.graph import Differentiated, differentiated, registered_by
-from longhand.emit.module.told_arguments import told_argument
+from longhand.emit.module.told_arguments import TOLD, told_argument
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, View
@@ -153,7 +153,8 @@ class LibraryWriter:
             if is_default and name not in _OTHER_DEFAULTS:
                 by_name = True
                 continue
-            told = told_argument(parameter.name, given, self.sizes, self.value)
+            is_told = parameter.name in TOLD
+            told = told_argument(parameter.name, given, self.sizes, self.value) if is_told else None
             text = told or (_uniform(value, self.sizes) if _is_per_dim(name, value) else self.value(value))
             # Python calls a tensor `self` input, a number `self` (bucketize, searchsorted): it stands by position.
             is_setting = parameter.name != "self" and (
@@ -176,7 +177,8 @@ class LibraryWriter:
         for name, value in given.items():
             is_word = not keyword.iskeyword(name)  # ``from`` is none
             by_name |= not first and name != "self" and is_word and not _holds_tensor(value)
-            text = told_argument(name, given, self.sizes, self.value, made) or self.value(value)
+            told = told_argument(name, given, self.sizes, self.value, made) if name in TOLD else None
+            text = told or self.value(value)
             named = f"{name}={text}" if is_word else f'**{{"{name}": {text}}}'
             parts.append(named if by_name else text)
         for name, value in step.kwargs:

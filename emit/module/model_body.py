@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
-from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
+from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, data_size_lines, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.paragraphs import WIDEST, Paragraph, fewest, joined_quotes, said_once
 from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import write_view
-from longhand.emit.text.sizes import SizeWriter, data_size_lines
+from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, Size
 from longhand.options import Device
 from longhand.schedule.named_plan import (

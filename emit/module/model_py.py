@@ -100,8 +100,7 @@ class ModelWriter:
         self.tree: ModuleTree = grow(
             self.graph, plan.buffers, open_layouts(plan.buffers), layers_by_class(self.steps)
         )
-        if self.graph.is_module and not self.graph.given:
-            self.tree = with_weight_functions(self.tree, self.graph, self.steps, words)
+        self.tree = with_weight_functions(self.tree, self.graph, self.steps, words)
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
         self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)
@@ -175,8 +174,7 @@ class ModelWriter:
             self.imports.add("import torch.nn.functional as F")
         if body.needs.kernels:
             self.imports.add("from . import kernels")
-        if body.needs.empty:
-            self.runtime.add("empty")
+        self.runtime |= {"empty"} if body.needs.empty else set()
         if self.training is not None:
             self.imports.add(f"from .backward import {self.training.function}")
             self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}
@@ -307,8 +305,6 @@ class ModelWriter:
         bound = sizes.binding_lines()
         unpacked = self._unpacked(bound)
         base, base_arguments, members, constants = "nn.Module", "", [], []
-        functions, of_functions = write_weight_functions(self.tree)
-        self.runtime |= of_functions
         if self.graph.is_module:
             made = construct(self.tree, classes_of(blocks, self.tree))
             base, base_arguments, members = made.base, made.base_arguments, made.members
@@ -364,7 +360,7 @@ class ModelWriter:
             training=self._trained(),
             remark=remark_on_gradients(self.plan.results, self.variables, self.training is not None),
             launch=self.launch,
-            weight_functions=tuple(functions),
+            weight_functions=tuple(write_weight_functions(self.tree, self.runtime)),
             recording=self.recording,
             recorder=recorded_by,
         )

@@ -252,7 +252,7 @@ def write_layers(
     for last, calls in in_turn.items():
         lines[last + 1 - len(calls)] = write_rounds(calls)
     variants = as_variants(blocks) if in_turn else blocks
-    return WrittenLayers(tuple(share_classes(variants, tree)), lines)
+    return WrittenLayers(tuple(share_classes(variants, tree) if len(variants) > 1 else variants), lines)
 
 
 def _first_call(
@@ -281,6 +281,9 @@ def layers_by_class(steps: Sequence[ModelStep]) -> dict[str, frozenset[int]]:
     return found
 
 
+_FEWEST_HELD = 10  # tensors of which some may be made by one function
+
+
 def with_weight_functions(
     tree: ModuleTree, graph: CapturedGraph, steps: Sequence[ModelStep], words: BufferWords
 ) -> ModuleTree:
@@ -292,6 +295,9 @@ def with_weight_functions(
         steps: Of model.py.
         words: The graph's.
     """
+
+    if not graph.is_module or graph.given or len(tree.expressions) < _FEWEST_HELD:
+        return tree
 
     def class_name(path: str) -> str:
         name = class_of(graph, path, words)

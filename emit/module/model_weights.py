@@ -9,8 +9,17 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from longhand.capture.graph import InputKind
-from longhand.emit.module.module_tree import Branch, ByLayer, HeldTensor, ModuleTree, expression, member
-from longhand.emit.module.weight_functions import Likeness, WeightFunction, likeness
+from longhand.emit.module.module_tree import (
+    Branch,
+    ByLayer,
+    HeldTensor,
+    Likeness,
+    ModuleTree,
+    WeightFunction,
+    expression,
+    member,
+)
+from longhand.emit.module.weight_functions import likeness
 from longhand.emit.text.quoting import python_string
 from longhand.options import Device
 from longhand.schedule.named_plan import Reached
@@ -84,14 +93,15 @@ def construct_branch(
     return _construct(branch, _ConstructorWriter(branch, {}, functions, layer))
 
 
-def write_weight_functions(tree: ModuleTree) -> tuple[list[WeightFunctionText], set[str]]:
-    """The functions that make the weights of several modules, each before those that call it, and what they import."""
+def write_weight_functions(tree: ModuleTree, runtime_names: set[str]) -> list[WeightFunctionText]:
+    """The functions that make the weights of several modules, each before those that call it, with what they import."""
     writer = _ConstructorWriter(tree.root, {}, tree.functions)
     texts = [
         WeightFunctionText(one.name, one.module, one.parameters, writer.weights(one.pattern, ""))
         for one in reversed(list(tree.functions.values()))
     ]
-    return texts, writer.names
+    runtime_names |= writer.names
+    return texts
 
 
 def _without_ties_to_outside(branch: Branch, inside: str) -> Branch:

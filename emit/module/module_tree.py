@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -18,9 +18,6 @@ from longhand.emit.text.quoting import python_string
 from longhand.lower.ir import Buffer, BufferKind
 from longhand.schedule.named_plan import Reached
 from longhand.schedule.names.words import identifier, is_attribute
-
-if TYPE_CHECKING:
-    from longhand.emit.module.weight_functions import Likeness, WeightFunction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,6 +194,21 @@ class Branch:
         """Of all parameters in it and below."""
         own = {held.dtype for held in self.held.values() if held.kind is InputKind.PARAMETER}
         return own.union(*(branch.dtypes() for branch in self.branches.values())) if self.branches else own
+
+
+class WeightFunction(Protocol):
+    """A function that makes the weights of modules which hold the same but for sizes."""
+
+    name: str
+    module: str
+    parameters: tuple[str, ...]
+    pattern: Branch
+
+    def call(self, branch: Branch) -> str:
+        """What makes one of the modules."""
+
+
+Likeness = tuple[object, ...]  # what two modules have in common that hold the same but for sizes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,8 @@ from typing import Any
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, View
 
+TOLD = frozenset({"groups", "bias_sizes", "max_q", "max_k", "num_weights"})  # arguments that may be
+
 
 def told_argument(
     name: str,

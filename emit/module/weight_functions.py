@@ -13,17 +13,16 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
-from longhand.emit.module.module_tree import Branch
+from longhand.emit.module.module_tree import Branch, Likeness, WeightFunction
 from longhand.schedule.names.words import first_free, further_words, identifier, snake_case
 
-Likeness = tuple[object, ...]  # what two modules have in common that hold the same but for sizes
 _LEAST_SAVED = 4  # lines that are worth a function
 _FRAME = 5  # of it: its head, its docstring, two blank lines, its return
 _WIDEST = 80
 
 
-@dataclasses.dataclass(frozen=True)
-class WeightFunction:
+@dataclasses.dataclass
+class _SizedWeights:
     """A function that makes the weights of modules.
 
     Attributes:
@@ -201,7 +200,7 @@ def _as_function(instances: Sequence[tuple[str, Branch]], name: str, module: str
     texts = (size_text(column, words) for _, column in columns)
     parameters = sorted(words.items(), key=lambda one: one[1] != "n_in")
     order = [column for _, column in columns]
-    return WeightFunction(
+    return _SizedWeights(
         name,
         module,
         tuple(word for _, word in parameters),

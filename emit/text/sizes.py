@@ -1,7 +1,4 @@
-"""Sizes as Python expressions over the words that model.py binds: ``batch * seq`` rather than 4096.
-
-Sizes that only the data tell are bound where the tensor is made that has them: ``n_selected = selected.shape[0]``.
-"""
+"""Sizes as Python expressions over the words that model.py binds: ``batch * seq`` rather than 4096."""
 
 from __future__ import annotations
 
@@ -11,10 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 import sympy
 
-from longhand.capture.graph import DataSize
-from longhand.emit.text.bound_sizes import BoundSizes
 from longhand.emit.text.expression import size_text
-from longhand.lower.ir import Buffer, Extern, Size, memory_order
+from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
 
 
@@ -38,6 +33,28 @@ class SizeText:
     def factor(self) -> str:
         """In a product."""
         return self.text if self.is_factor else f"({self.text})"
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundSizes:
+    """The words that a function binds: lines for what shapes tell, what others stand for, lines for padded ones."""
+
+    told: tuple[str, ...]
+    stated: Mapping[str, int | str]
+    padding: tuple[str, ...] = ()
+
+    def lines(self) -> tuple[str, ...]:
+        """``dim, vocab_size = 64, 99``, and the other lines around it."""
+        found, words = list(self.told), list(self.stated)
+        while words:
+            some = (words[:n] for n in range(len(words), 0, -1))
+            few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
+            found.append(self._line(few))
+            words = words[len(few) :]
+        return (*found, *self.padding)
+
+    def _line(self, words: Sequence[str]) -> str:
+        return f"{', '.join(words)} = {', '.join(str(self.stated[word]) for word in words)}"
 
 
 class SizeWriter:
@@ -334,6 +351,7 @@ def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]
     return None
 
 
+_WIDEST = 90  # of a line that says what words stand for
 _LARGEST_BARE = 9  # of a number that needs no word
 
 
@@ -362,17 +380,6 @@ def _read_from(
             text = SizeText(f"{variable}.shape[{place}]")
         found.append(text)
     return found
-
-
-def data_size_lines(
-    sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
-) -> list[str]:
-    """The lines that bind the sizes that a call's results are the first to have."""
-    return [
-        f"{words[str(size.symbol)]} = {variables[size.node]}.shape[{size.dim}]"
-        for size in sizes
-        if size.node in step.outputs and size.node in variables
-    ]
 
 
 def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:
