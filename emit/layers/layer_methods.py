@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers
 from longhand.emit.module.model_body import BodyWriter
-from longhand.emit.module.paragraphs import Paragraph, quote_lines
+from longhand.emit.module.paragraphs import Paragraph, PythonLine, quote_lines, returned_value
 from longhand.emit.text.sizes import BoundSizes, SizeWriter
 from longhand.schedule.named_plan import SAVED, ModelStep, plain_steps
 from longhand.schedule.plan import Release, buffers_made
@@ -69,7 +69,7 @@ def write_method(
     saved: str = "",
     sizes: SizeWriter | None = None,
     numbers: LayerNumbers = NO_NUMBERS,
-    last: str = "",
+    last: PythonLine | None = None,
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -86,7 +86,7 @@ def write_method(
         saved: What it returns last for its backward pass, or empty.
         sizes: The sizes inside, if some are used already.
         numbers: What it is given of the numbers that layers differ in.
-        last: A line after the steps, or empty.
+        last: A line after the steps, or none.
     """
     parameters = [variables[buffer] for buffer in inputs]
     sizes = sizes or sizes_inside(inputs, outer, variables)
@@ -102,10 +102,10 @@ def write_method(
         numbers=numbers.at,
     )
     paragraphs = body.write(steps, {})
-    if last:
+    if last is not None:
         paragraphs.append(Paragraph((), [last]))
     if saved:
-        paragraphs.append(Paragraph((), [f"{SAVED} = {saved}"]))
+        paragraphs.append(Paragraph((), [PythonLine.assignment(SAVED, saved)]))
         results = [*results, SAVED]
     _return(paragraphs, results)
     outer.needs.merge(body.needs)
@@ -145,9 +145,8 @@ def sizes_inside(inputs: Sequence[str], outer: BodyWriter, variables: dict[str, 
 
 def _return(paragraphs: list[Paragraph], results: list[str]) -> None:
     returned = ", ".join(results)
-    last = paragraphs[-1].lines[-1] if paragraphs else ""
-    target, is_assignment, value = last.partition(" = ")
-    if is_assignment and target == returned and "#" not in value and not value.startswith("empty("):
+    value = returned_value(paragraphs[-1].lines[-1] if paragraphs else "", returned)
+    if value is not None:
         paragraphs[-1].lines[-1] = f"return {value}"
     elif paragraphs:
         paragraphs[-1].lines.append(f"return {returned}")

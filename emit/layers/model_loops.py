@@ -22,6 +22,7 @@ from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
+from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.quoting import python_docstring
 from longhand.schedule.named_plan import (
     SAVED,
@@ -131,7 +132,8 @@ def _write_parts(
         device = device_inside((*part.inputs, *loop.own_weights), outer, variables)
         steps = steps_of(loop, part.start, part.stop)
         returned = [variables[buffer] for buffer in part.outputs]
-        last, kept = "", saved
+        last: PythonLine | None = None
+        kept = saved
         if part.following is not None:
             later = [variables[buffer] for buffer in part.following.outputs]
             given = [variables[buffer] for buffer in part.following.inputs]
@@ -143,7 +145,7 @@ def _write_parts(
             if later == returned:
                 returned = [call]
             else:
-                last = f"{', '.join([*later, *more])} = {call}"
+                last = PythonLine.assignment(", ".join([*later, *more]), call)
                 returned += more
         method = write_method(
             part.name,
@@ -250,7 +252,8 @@ def write_first_call(
     needed = map(outer.sizes.word_of, block.methods[1].needed)
     given = ", ".join([*(outer.variables[buffer] for buffer in call.repeat.inputs[0]), *needed])
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
-    lines = [f"{targets} = {owner}[{call.position}].{block.methods[1].name}({given})"]
+    value = f"{owner}[{call.position}].{block.methods[1].name}({given})"
+    lines: list[str] = [PythonLine.assignment(targets, value)]
     return [*lines, f"{loop.record.word} = [{SAVED}]"] if loop.record is not None else lines
 
 

@@ -39,10 +39,10 @@ class _SizedWeights:
     places: tuple[int, ...]
     pattern: Branch
 
-    def call(self, branch: Branch) -> str:
-        """What makes one of the modules."""
+    def arguments(self, branch: Branch) -> str:
+        """What it is given to make one of the modules."""
         sizes = [one.size for one in _held_sizes(branch)]
-        return f"{self.name}({', '.join(str(sizes[place]) for place in self.places)})"
+        return ", ".join(str(sizes[place]) for place in self.places)
 
 
 def find_weight_functions(
