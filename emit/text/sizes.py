@@ -1,7 +1,4 @@
-"""Sizes as Python expressions over the words that model.py binds: ``batch * seq`` rather than 4096.
-
-Sizes that only the data tell are bound where the tensor is made that has them: ``n_selected = selected.shape[0]``.
-"""
+"""Sizes as Python expressions over the words that model.py binds: ``batch * seq`` rather than 4096."""
 
 from __future__ import annotations
 
@@ -38,6 +35,28 @@ class SizeText:
     def factor(self) -> str:
         """In a product."""
         return self.text if self.is_factor else f"({self.text})"
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundSizes:
+    """The words that a function binds: lines for what shapes tell, what others stand for, lines for padded ones."""
+
+    told: tuple[str, ...]
+    stated: Mapping[str, int | str]
+    padding: tuple[str, ...] = ()
+
+    def lines(self) -> tuple[str, ...]:
+        """``dim, vocab_size = 64, 99``, and the other lines around it."""
+        found, words = list(self.told), list(self.stated)
+        while words:
+            some = (words[:n] for n in range(len(words), 0, -1))
+            few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
+            found.append(self._line(few))
+            words = words[len(few) :]
+        return (*found, *self.padding)
+
+    def _line(self, words: Sequence[str]) -> str:
+        return f"{', '.join(words)} = {', '.join(str(self.stated[word]) for word in words)}"
 
 
 class SizeWriter:
@@ -104,8 +123,8 @@ class SizeWriter:
         """Words for a buffer's dimensions."""
         return self._words.of(buffer.name, len(buffer.shape))
 
-    def binding_lines(self) -> list[str]:
-        """``batch, seq, dim = x.shape``, for the words that were used."""
+    def bound(self) -> BoundSizes:
+        """The words that were used: ``batch, seq, dim = x.shape``."""
         lines = []
         for path, words in self._binding:
             wanted = [(dim, word) for dim, word in enumerate(words) if word in self.used]
@@ -119,19 +138,14 @@ class SizeWriter:
         known = {*stated, *self._values}
         padded = {word: word.of for word in stated if isinstance(word, PaddedWord) and word.of in known}
         plain = {word: size for word, size in stated.items() if word not in padded}
-        rest = list(plain)
-        while rest:
-            counts = range(len(rest), 0, -1)
-            few = next(n for n in counts if n == 1 or len(_stated(plain, rest[:n])) <= _WIDEST)
-            lines.append(_stated(plain, rest[:few]))
-            rest = rest[few:]
-        return lines + [
+        of_padding = [
             f"{word} = {stated[word]}  # {of} and the padding" for word, of in sorted(padded.items())
         ]
+        return BoundSizes(tuple(lines), plain, tuple(of_padding))
 
     @property
     def tensors_asked(self) -> frozenset[str]:
-        """The tensors whose shapes `binding_lines` ask for."""
+        """The tensors whose shapes `bound` asks for."""
         binding = {path for path, words in self._binding if any(word in self.used for word in words)}
         return frozenset(binding | {path for word, (path, _) in self._derived.items() if word in self.used})
 
@@ -353,11 +367,7 @@ def _derivation(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, str] | Non
     return None
 
 
-def _stated(sizes: Mapping[str, int], words: Sequence[str]) -> str:
-    """``dim, vocab_size = 64, 99``"""
-    return f"{', '.join(words)} = {', '.join(str(sizes[word]) for word in words)}"
-
-
+_WIDEST = 90  # of a line that says what words stand for
 _LARGEST_BARE = 9  # of a number that needs no word
 
 
