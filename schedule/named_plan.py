@@ -3,6 +3,7 @@
 Every word that the files use is chosen before any of them is printed (`schedule.names.unit.name_plans`).
 """
 
+from longhand.schedule.layers.loop_inputs import NO_CLASS, class_of
 from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
     Choice,
@@ -56,6 +57,7 @@ from longhand.schedule.names.value_rules import counts_from_the_end, is_rstd
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
 
 __all__ = [
+    "NO_CLASS",
     "SAVED",
     "SILENT",
     "BufferWords",
@@ -85,6 +87,7 @@ __all__ = [
     "as_printed",
     "aten_name",
     "children",
+    "class_of",
     "counts_from_the_end",
     "derivative_word",
     "does_the_same",

@@ -11,7 +11,8 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 
-from longhand.emit.layers.model_loops import LayerClass, Method
+from longhand.emit.layers.layer_methods import Method
+from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import Branch, expression, member, module_expression
 from longhand.emit.module.paragraphs import PythonLine
@@ -150,7 +151,11 @@ def as_variants(blocks: Sequence[tuple[Loop, LayerClass]]) -> list[tuple[Loop, L
     for loop, block in blocks:
         first = next((other for one, other in found if _is_like(loop, block, one, other)), None)
         if first is not None:
-            methods = tuple(_without_quotes(method, first) for method in block.methods)
+            methods = tuple(
+                _without_quotes(method, first)
+                for method in block.methods
+                if not any(_is_inherited(method, one) for one in first.methods)
+            )
             block = dataclasses.replace(block, base=first.name, methods=methods, is_variant=True)
         found.append((loop, block))
     return found
@@ -164,6 +169,10 @@ def _is_like(loop: Loop, block: LayerClass, other: Loop, first: LayerClass) -> b
     ]
     are_two = block.name != first.name and not first.is_variant
     return loop.is_in_turn and are_two and loop.owner == other.owner and held[0] == held[1]
+
+
+def _is_inherited(method: Method, other: Method) -> bool:
+    return method.name == other.name and method.does_what(other) and method.bound == other.bound
 
 
 def _without_quotes(method: Method, first: LayerClass) -> Method:

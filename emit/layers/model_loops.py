@@ -7,53 +7,36 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.class_names import free_name
+from longhand.emit.layers.layer_methods import (
+    Method,
+    device_inside,
+    own_releases,
+    sizes_inside,
+    write_method,
+)
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_numbers
 from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
-from longhand.emit.module.paragraphs import Paragraph, PythonLine, quote_lines, returned_value
+from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.quoting import python_docstring
-from longhand.emit.text.sizes import SizeWriter
 from longhand.schedule.named_plan import (
     SAVED,
     FirstCall,
     Loop,
-    ModelStep,
     SavedLayers,
     list_holding,
-    plain_steps,
     steps_of,
 )
 from longhand.schedule.names.words import own_name
-from longhand.schedule.plan import Release, buffers_made
+from longhand.schedule.plan import buffers_made
 
 _WIDEST = 98
 _APART = "What the layers do alike. Where one ends and the next begins is a kernel of both, beside the calls."
-
-
-@dataclasses.dataclass(frozen=True)
-class Method:
-    """A function of a block's class.
-
-    Attributes:
-        name: ``forward``; of what the run before the loop shares, ``after_ln_1``.
-        remark: What its docstring says, or empty.
-        parameters: Its parameters.
-        sizes: Lines that bind sizes to words.
-        paragraphs: (quotes, lines).
-        needed: Symbols of sizes that none of its tensors tells: their words are its last parameters.
-    """
-
-    name: str
-    remark: str
-    parameters: tuple[str, ...]
-    sizes: tuple[str, ...]
-    paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-    needed: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +55,9 @@ class LayerClass:
         keeps_position: Whether its methods ask for it, too.
         uses_nn: Whether its base or ``__init__`` name something of torch.nn.
         is_variant: Whether it holds what its base holds, the class of another kind of layer of the same list.
+        parameters: What its constructor is given of the sizes that differ between lists.
+        attributes: Lines that keep some of them for its methods.
+        arguments: By the path of a list: what its layers' constructor is given.
     """
 
     name: str
@@ -86,6 +72,9 @@ class LayerClass:
     numbers: LayerNumbers = NO_NUMBERS
     uses_nn: bool = False
     is_variant: bool = False
+    parameters: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> LayerClass:
@@ -102,63 +91,15 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     variables = dict(outer.names.of_layers(loop).variables)
     for buffer, path in {**_weights_saved(loop, outer), **loop.own_weights}.items():
         variables[buffer] = member(expression(branch, path))
-    inputs = (*loop.inputs, *loop.previous, *loop.shared)
-    results = [variables[buffer] for buffer in loop.outputs]
     saved = ""
     if loop.record is not None:
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
     pending = _APART if loop.is_apart else remark_on_pending_sum(loop, outer.words, variables)
-    methods: tuple[Method, ...]
-    device = device_inside((*inputs, *loop.own_weights), outer, variables)
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
     numbers = name_numbers(loop, outer.plan, outer.names, {*variables.values(), *outer.variables.values()})
-    if loop.n_head:
-        head, rest = steps_of(loop, 0, loop.n_head), steps_of(loop, loop.n_head)
-        newest = variables[_newest(loop)]
-        second = f"after_{newest}"
-        while second in {*branch.branches, *branch.held}:
-            second += "_"
-        remark = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
-        after_device = device_inside((*loop.rest_inputs, *loop.own_weights), outer, variables)
-        returned = [variables[buffer] for buffer in loop.rest_outputs]
-        after = write_method(
-            second,
-            remark,
-            loop.rest_inputs,
-            _own(rest),
-            returned,
-            outer,
-            variables,
-            after_device,
-            word,
-            saved,
-        )
-        sizes = sizes_inside(inputs, outer, variables)
-        given = [*(variables[buffer] for buffer in loop.rest_inputs), *map(sizes.word_of, after.needed)]
-        call = f"self.{second}({', '.join(given)})"
-        kept = [SAVED] if saved else []
-        is_all = returned == results
-        forward = write_method(
-            "forward",
-            pending,
-            inputs,
-            head,
-            [call] if is_all else [*results, *kept],
-            outer,
-            variables,
-            device,
-            word,
-            sizes=sizes,
-            last=None if is_all else PythonLine.assignment(", ".join([*returned, *kept]), call),
-        )
-        methods = (forward, after)
-    else:
-        steps = steps_of(loop)
-        forward = write_method(
-            "forward", pending, inputs, steps, results, outer, variables, device, word, saved, numbers=numbers
-        )
-        methods = (forward,)
-    made = construct_block(tree.root, first, word)
+    parts = _parts(loop, {*branch.branches, *branch.held}, variables, pending)
+    methods = _write_parts(parts, loop, outer, variables, word, saved, numbers)
+    made = construct_block(tree, first, word)
     name = free_name(own_name(loop.class_name), taken, loop.owner, is_in_turn=loop.is_in_turn)
     return LayerClass(
         name,
@@ -166,13 +107,63 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
         made.base,
         made.base_arguments,
         tuple(made.members),
-        methods,
+        tuple(methods),
         frozenset(made.runtime_names),
         word,
         bool(loop.alternatives),
         numbers,
         made.uses_nn,
     )
+
+
+def _write_parts(
+    parts: Sequence[_Part],
+    loop: Loop,
+    outer: BodyWriter,
+    variables: dict[str, str],
+    word: str,
+    saved: str,
+    numbers: LayerNumbers,
+) -> list[Method]:
+    """The functions of a layer, from the last on: each but that one ends with a call of the next."""
+    methods: list[Method] = []
+    for part in reversed(parts):
+        sizes = sizes_inside(part.inputs, outer, variables)
+        device = device_inside((*part.inputs, *loop.own_weights), outer, variables)
+        steps = steps_of(loop, part.start, part.stop)
+        returned = [variables[buffer] for buffer in part.outputs]
+        last: PythonLine | None = None
+        kept = saved
+        if part.following is not None:
+            later = [variables[buffer] for buffer in part.following.outputs]
+            given = [variables[buffer] for buffer in part.following.inputs]
+            call = (
+                f"self.{part.following.name}({', '.join([*given, *map(sizes.word_of, methods[0].needed)])})"
+            )
+            kept = ""
+            more = [SAVED] if saved else []
+            if later == returned:
+                returned = [call]
+            else:
+                last = PythonLine.assignment(", ".join([*later, *more]), call)
+                returned += more
+        method = write_method(
+            part.name,
+            part.remark,
+            part.inputs,
+            own_releases(steps) if part.start else steps,
+            returned,
+            outer,
+            variables,
+            device,
+            word,
+            kept,
+            sizes=sizes,
+            numbers=numbers if len(parts) == 1 else NO_NUMBERS,
+            last=last,
+        )
+        methods.insert(0, method)
+    return methods
 
 
 def _weights_saved(loop: Loop, outer: BodyWriter) -> dict[str, str]:
@@ -183,89 +174,61 @@ def _weights_saved(loop: Loop, outer: BodyWriter) -> dict[str, str]:
     return {buffer: path[len(head) :] for buffer, path in paths.items() if path.startswith(head)}
 
 
-def write_method(
-    name: str,
-    remark: str,
-    inputs: Sequence[str],
-    steps: Sequence[ModelStep],
-    results: list[str],
-    outer: BodyWriter,
-    variables: dict[str, str],
-    device: str,
-    position: str = "",
-    saved: str = "",
-    sizes: SizeWriter | None = None,
-    numbers: LayerNumbers = NO_NUMBERS,
-    last: PythonLine | None = None,
-) -> Method:
-    """A function of a block from the steps of one run.
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """One of the functions that a layer's steps are, each but the last of which calls the next.
 
-    Args:
-        name: The function.
+    Attributes:
+        name: ``forward``, ``after_ln_1``.
         remark: What its docstring says, or empty.
         inputs: The buffers that it takes.
-        steps: What it does.
-        results: What it returns, as expressions.
-        outer: The writer of the function around the loop.
-        variables: The variable of each buffer.
-        device: Of new tensors, as an expression.
-        position: The attribute that holds the layer's place, if the steps ask for it.
-        saved: What it returns last for its backward pass, or empty.
-        sizes: The sizes inside, if some are used already.
-        numbers: What it is given of the numbers that layers differ in.
-        last: A line after the steps, or none.
+        outputs: Those of the layer's outputs that are made in it or later.
+        start: Its first step.
+        stop: The one after its last; None: the layer's last.
+        following: The next one.
     """
-    parameters = [variables[buffer] for buffer in inputs]
-    sizes = sizes or sizes_inside(inputs, outer, variables)
-    body = BodyWriter(
-        outer.plan,
-        outer.names,
-        outer.words,
-        variables,
-        sizes,
-        device,
-        position=position,
-        is_of_layers=True,
-        numbers=numbers.at,
-    )
-    paragraphs = body.write(steps, {})
-    if last is not None:
-        paragraphs.append(Paragraph((), [last]))
-    if saved:
-        paragraphs.append(Paragraph((), [PythonLine.assignment(SAVED, saved)]))
-        results = [*results, SAVED]
-    _return(paragraphs, results)
-    outer.needs.merge(body.needs)
-    printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
-    needed = sizes.needed
-    parameters += [*map(sizes.word_of, needed), *numbers.words]
-    bound = sizes.binding_lines()
-    return Method(name, remark, tuple(parameters), tuple(bound), printed, needed)
+
+    name: str
+    remark: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    start: int = 0
+    stop: int | None = None
+    following: _Part | None = None
 
 
-def device_inside(buffers: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> str:
-    """The device of new tensors in a function of layers, which may take nothing: that of a weight then."""
-    there = (buffer for buffer in buffers if buffer not in outer.plan.program.on_cpu)
-    buffer = next(there, None)
-    return outer.device if buffer is None else f"{variables[buffer]}.device"
+def _parts(loop: Loop, held: set[str], variables: Mapping[str, str], remark: str) -> list[_Part]:
+    """The functions of a layer: two where the run before the loop, or another kind of layers, calls its end."""
+    parts: list[_Part] = []
+    taken = {*held}
+    if loop.tail is not None:
+        tail = loop.tail
+        newest = _newest(loop, tail.start, tail.inputs, variables)
+        told = "What follows it, in both kinds of layers."
+        parts.append(_Part(_after(newest, taken), told, tail.inputs, tail.outputs, tail.start))
+        taken.add(parts[0].name)
+    if loop.n_head:
+        newest = _newest(loop, loop.n_head, loop.rest_inputs, variables)
+        told = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
+        name = _after(newest, taken)
+        stop, following = (parts[0].start, parts[0]) if parts else (None, None)
+        parts.insert(0, _Part(name, told, loop.rest_inputs, loop.rest_outputs, loop.n_head, stop, following))
+    stop, following = (parts[0].start, parts[0]) if parts else (None, None)
+    inputs = (*loop.inputs, *loop.previous, *loop.shared)
+    return [_Part("forward", remark, inputs, loop.outputs, 0, stop, following), *parts]
 
 
-def _newest(loop: Loop) -> str:
-    """What the steps before the shared ones make last and hand over."""
-    made = [buffer for step in loop.run[: loop.n_head] for buffer in buffers_made(step)]
-    return next((buffer for buffer in reversed(made) if buffer in loop.rest_inputs), loop.rest_inputs[-1])
+def _after(newest: str, taken: set[str]) -> str:
+    name = f"after_{newest}"
+    while name in taken:
+        name += "_"
+    return name
 
 
-def _own(steps: Sequence[ModelStep]) -> list[ModelStep]:
-    """Steps without releases of what came from outside: the caller holds it."""
-    made: set[str] = set()
-    found: list[ModelStep] = []
-    for step in steps:
-        if isinstance(step, Release):
-            step = Release(tuple(buffer for buffer in step.buffers if buffer in made))
-        made.update(buffer for one in plain_steps(step) for buffer in buffers_made(one))
-        found.append(step)
-    return found
+def _newest(loop: Loop, start: int, given: Sequence[str], variables: Mapping[str, str]) -> str:
+    """The word for what the steps before some shared ones make last and hand over."""
+    made = [buffer for step in loop.run[:start] for buffer in buffers_made(step)]
+    return variables[next((buffer for buffer in reversed(made) if buffer in given), given[-1])]
 
 
 def _position_word(branch: Branch) -> str:
@@ -298,24 +261,6 @@ def write_record(record: SavedLayers, values: Sequence[str]) -> str:
     """``BlockSaved(widen=widen, widen_weight=self.mlp.widen.weight)``"""
     fields = (f"{field}={value}" for field, value in zip(record.fields, values, strict=True))
     return f"{record.class_name}({', '.join(fields)})"
-
-
-def sizes_inside(inputs: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> SizeWriter:
-    """Sizes from the shapes of a function's own arguments."""
-    tensors = []
-    for buffer in inputs:
-        found = outer.plan.buffers[buffer]
-        tensors.append((variables[buffer], outer.sizes.words_of(found), found.shape))
-    return outer.sizes.for_tensors(tensors, set(variables.values()))
-
-
-def _return(paragraphs: list[Paragraph], results: list[str]) -> None:
-    returned = ", ".join(results)
-    value = returned_value(paragraphs[-1].lines[-1] if paragraphs else "", returned)
-    if value is not None:
-        paragraphs[-1].lines[-1] = f"return {value}"
-    elif paragraphs:
-        paragraphs[-1].lines.append(f"return {returned}")
 
 
 def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -> list[str]:

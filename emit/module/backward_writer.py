@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Sequence, Set
 
 from longhand.capture.graph import TrainingGraphs
+from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText
-from longhand.emit.layers.model_loops import LayerClass, device_inside, sizes_inside, write_method
+from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.module.gradient_lists import write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
@@ -88,6 +89,7 @@ class BackwardWriter(ModelWriter):
         ]  # others are not given
         self.write_call = self._call
         layers = [self._layers_of(loop) for loop in loops_of(self.steps)]
+        self._functions: list[LayerClass] = []
         # As the Function saves them: records first.
         self.layers = tuple(sorted(layers, key=lambda one: one.record is None))
 
@@ -197,10 +199,17 @@ class BackwardWriter(ModelWriter):
             fields = {variables[node] for node in record.nodes[loop.positions[0]]}
             rest = tuple(word for word in method.parameters if word not in fields)
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
-        block = LayerClass(
+        known = next((one for one in self._functions if self._is_same(method, one.methods[0])), None)
+        name = name if known is None else known.name
+        block = known or LayerClass(
             name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers
         )
+        self._functions.append(block)
         return block, [] if loop.is_in_turn else self._loop_lines(loop, name, handed_on, body, numbers)
+
+    @staticmethod
+    def _is_same(method: Method, other: Method) -> bool:
+        return method.does_what(other) and method.bound == other.bound
 
     def _call(self, call: LayerCall, block: LayerClass, body: BodyWriter) -> CallText:
         """``d_x, *d_layers[3] = layer_backward(saved_layers.pop(), d_x)``"""

@@ -13,6 +13,7 @@ import torch
 
 from longhand.capture.graph import Differentiated, differentiated, registered_by
 from longhand.emit.module.paragraphs import LibraryCallText, functional
+from longhand.emit.module.told_arguments import TOLD, told_argument
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, View
@@ -136,7 +137,9 @@ class LibraryWriter:
             if is_default and name not in _OTHER_DEFAULTS:
                 by_name = True
                 continue
-            text = _uniform(value, self.sizes) if _is_per_dim(name, value) else self.value(value)
+            is_told = parameter.name in TOLD
+            told = told_argument(parameter.name, given, self.sizes, self.value) if is_told else None
+            text = told or (_uniform(value, self.sizes) if _is_per_dim(name, value) else self.value(value))
             # Python calls a tensor `self` input, a number `self` (bucketize, searchsorted): it stands by position.
             is_setting = parameter.name != "self" and (
                 isinstance(value, bool | float) or parameter.has_default_value()
@@ -158,7 +161,8 @@ class LibraryWriter:
         for name, value in given.items():
             is_word = not keyword.iskeyword(name)  # ``from`` is none
             by_name |= not first and name != "self" and is_word and not _holds_tensor(value)
-            text = self._length(name, given) or self._n_rows(name, value, made) or self.value(value)
+            told = told_argument(name, given, self.sizes, self.value, made) if name in TOLD else None
+            text = told or self.value(value)
             named = f"{name}={text}" if is_word else f'**{{"{name}": {text}}}'
             parts.append(named if by_name else text)
         for name, value in step.kwargs:
@@ -166,20 +170,6 @@ class LibraryWriter:
             text = f"{name}={self.value(value)}"
             parts += scale_argument(self.named(step)) if is_attention else [text]
         return ", ".join(parts)
-
-    def _length(self, name: str, given: Mapping[str, Any]) -> str | None:
-        """The word for attention's ``max_q`` and ``max_k``: how many positions the queries and the keys have."""
-        view = given.get({"max_q": "query", "max_k": "key"}.get(name, ""))
-        if not isinstance(view, View) or not view.calls or len(view.shape) != 4:
-            return None
-        words = self.sizes.words_at(view.calls[-1].origin, len(view.shape))
-        return self.sizes.text(given[name], words[2]) if given[name] == view.shape[2] else None
-
-    def _n_rows(self, name: str, value: Any, made: Buffer | None) -> str | None:
-        """The word for ``num_weights``: how many rows a table has whose gradient is made."""
-        if name != "num_weights" or made is None or made.shape[0] != value:
-            return None
-        return self.sizes.text(value, self.sizes.words_of(made)[0])
 
 
 def scale_argument(given: Mapping[str, Any]) -> list[str]:
@@ -250,7 +240,9 @@ def _convolution(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
         defaults.pop("output_padding")
     for name, default in defaults.items():
         value = given[name]
-        text = str(value) if name == "groups" else _uniform(value, writer.sizes)
+        is_count = name == "groups"
+        told = told_argument(name, given, writer.sizes, writer.value) if is_count else None
+        text = told or (str(value) if is_count else _uniform(value, writer.sizes))
         if text != str(default):
             parts.append(f"{name}={text}")
     return functional(f"conv{'_transpose' * transposed}{n_dims}d", parts)

@@ -28,9 +28,10 @@ from longhand.emit.module.model_text import (
     end_with,
     layers_by_class,
     recorder,
+    with_weight_functions,
     write_layers,
 )
-from longhand.emit.module.model_weights import constants_of_function, construct
+from longhand.emit.module.model_weights import constants_of_function, construct, write_weight_functions
 from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layouts
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
 from longhand.emit.module.trained_call import TrainedCall, launched_words
@@ -92,13 +93,13 @@ class ModelWriter:
         self.plan = plan
         self.graph: CapturedGraph = plan.program.graph
         self.name = own_name(self.graph.name)
-        self.names = names
-        self.words = words
+        self.names, self.words = names, words
         self.dims = named.dims
         self.steps: tuple[ModelStep, ...] = names.steps
         self.tree: ModuleTree = grow(
             self.graph, plan.buffers, open_layouts(plan.buffers), layers_by_class(self.steps)
         )
+        self.tree = with_weight_functions(self.tree, self.graph, self.steps, words)
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
         self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)
@@ -172,8 +173,7 @@ class ModelWriter:
             self.imports.add("import torch.nn.functional as F")
         if body.needs.kernels:
             self.imports.add("from . import kernels")
-        if body.needs.empty:
-            self.runtime.add("empty")
+        self.runtime |= {"empty"} if body.needs.empty else set()
         if self.training is not None:
             self.imports.add(f"from .backward import {self.training.function}")
             self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}
@@ -302,7 +302,7 @@ class ModelWriter:
         blocks: Sequence[tuple[Loop, LayerClass]],
     ) -> ModelText:
         checks = self._checks()
-        bound = sizes.binding_lines()
+        bound = sizes.bound().lines()
         unpacked = self._unpacked(sizes.tensors_asked)
         base, base_arguments, members, constants = "nn.Module", "", [], []
         if self.graph.is_module:
@@ -360,6 +360,7 @@ class ModelWriter:
             training=self._trained(),
             remark=remark_on_gradients(self.plan.results, self.words, self.training is not None),
             launch=self.launch,
+            weight_functions=tuple(write_weight_functions(self.tree, self.runtime)),
             recording=self.recording,
             recorder=recorded_by,
         )

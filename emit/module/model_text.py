@@ -11,24 +11,30 @@ import torch.utils._pytree as pytree
 from longhand.capture.graph import CapturedGraph, GraphOutput, InputKind
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
 from longhand.emit.layers.model_loops import LayerClass, write_first_call, write_loop
+from longhand.emit.layers.stage_classes import share_classes
 from longhand.emit.module.model_body import BodyWriter
-from longhand.emit.module.model_weights import BlockClass, construct_block
+from longhand.emit.module.model_weights import BlockClass, WeightFunctionText, construct_block
 from longhand.emit.module.module_tree import ModuleTree
 from longhand.emit.module.paragraphs import LineKind, Paragraph, PythonLine, kind_of, returned_value
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, parameters
 from longhand.emit.module.view_calls import argument
+from longhand.emit.module.weight_functions import find_weight_functions
 from longhand.emit.text.sizes import SizeWriter
 from longhand.schedule.named_plan import (
+    NO_CLASS,
+    BufferWords,
     FirstCall,
     LayerCall,
     Loop,
     ModelStep,
     Reached,
+    class_of,
     does_the_same,
     layers_called,
     loops_of,
 )
+from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import UnitPlan
 
 
@@ -75,6 +81,7 @@ class ModelText:
         launch_given: What forward() gives it.
         mutates: The numbers of those that it writes to.
         blocks: Classes of repeated blocks.
+        weight_functions: What makes the weights of modules that hold the same but for sizes.
         constants: Lines that bind module-level constants (functions only).
         training: In training: what forward() returns, a call of backward.py's autograd.Function.
         remark: What the docstring of launch() says besides, or empty.
@@ -104,6 +111,7 @@ class ModelText:
     training: tuple[str, ...] = ()
     remark: str = ""
     launch: str = "launch"
+    weight_functions: tuple[WeightFunctionText, ...] = ()
     recording: str = "_graph"
     recorder: str = ""
 
@@ -243,7 +251,8 @@ def write_layers(
             in_turn[place] = [*in_turn.pop(group, []), write_call(step, of_loop[id(loop)], body)]
     for last, calls in in_turn.items():
         lines[last + 1 - len(calls)] = write_rounds(calls)
-    return WrittenLayers(tuple(as_variants(blocks) if in_turn else blocks), lines)
+    variants = as_variants(blocks) if in_turn else blocks
+    return WrittenLayers(tuple(share_classes(variants, tree) if len(variants) > 1 else variants), lines)
 
 
 def _first_call(
@@ -272,13 +281,45 @@ def layers_by_class(steps: Sequence[ModelStep]) -> dict[str, frozenset[int]]:
     return found
 
 
+_FEWEST_HELD = 10  # tensors of which some may be made by one function
+
+
+def with_weight_functions(
+    tree: ModuleTree, graph: CapturedGraph, steps: Sequence[ModelStep], words: BufferWords
+) -> ModuleTree:
+    """The modules, with what makes those that hold the same but for sizes.
+
+    Args:
+        tree: The modules.
+        graph: What was captured.
+        steps: Of model.py.
+        words: The graph's.
+    """
+
+    if not graph.is_module or graph.given or len(tree.expressions) < _FEWEST_HELD:
+        return tree
+
+    def class_name(path: str) -> str:
+        name = class_of(graph, path, words)
+        return "" if name == NO_CLASS else own_name(name)
+
+    found = find_weight_functions(tree.root, layers_by_class(steps), class_name)
+    return dataclasses.replace(tree, functions=found)
+
+
 def classes_of(blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree) -> dict[str, list[BlockClass]]:
     """Which blocks of each list have which class."""
     found: dict[str, list[BlockClass]] = {}
     for loop, block in blocks:
-        made = construct_block(tree.root, f"{loop.owner}.{loop.positions[0]}", block.position)
+        made = construct_block(tree, f"{loop.owner}.{loop.positions[0]}", block.position)
         found.setdefault(loop.owner, []).append(
-            BlockClass(block.name, layers_called(loop), made, block.position)
+            BlockClass(
+                block.name,
+                layers_called(loop),
+                made,
+                block.position,
+                block.arguments.get(loop.owner, ""),
+            )
         )
     return found
 

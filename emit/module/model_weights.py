@@ -9,7 +9,17 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from longhand.capture.graph import InputKind
-from longhand.emit.module.module_tree import Branch, ByLayer, HeldTensor, ModuleTree, expression, member
+from longhand.emit.module.module_tree import (
+    Branch,
+    ByLayer,
+    HeldTensor,
+    Likeness,
+    ModuleTree,
+    WeightFunction,
+    expression,
+    member,
+)
+from longhand.emit.module.weight_functions import likeness
 from longhand.emit.text.quoting import python_string
 from longhand.options import Device
 from longhand.schedule.named_plan import Reached
@@ -44,12 +54,14 @@ class BlockClass:
         positions: The blocks that are called by its methods.
         made: Its constructor, which further blocks of the list may have too.
         position: The word for a block's place in the list, if the constructor takes that.
+        arguments: What else it is given.
     """
 
     name: str
     positions: frozenset[int]
     made: Construction
     position: str = ""
+    arguments: str = ""
 
 
 def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> Construction:
@@ -59,19 +71,37 @@ def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> C
         tree: The modules.
         blocks: The classes of repeated blocks, by the path of the list that holds them.
     """
-    return _construct(tree.root, _ConstructorWriter(tree.root, blocks))
+    return _construct(tree.root, _ConstructorWriter(tree.root, blocks, tree.functions))
 
 
-def construct_block(root: Branch, path: str, layer: str = "") -> Construction:
+def construct_block(tree: ModuleTree, path: str, layer: str = "") -> Construction:
     """The constructor of a repeated block's class; what the block shares with others is tied to it from outside.
 
     Args:
-        root: The root of all modules.
+        tree: All modules.
         path: The path of a block that it can make.
         layer: Its argument that is the block's place in its list, if it takes one.
     """
-    block = _without_ties_to_outside(root.at(path), f"{path}.")
-    return _construct(block, _ConstructorWriter(block, {}, layer))
+    block = _without_ties_to_outside(tree.root.at(path), f"{path}.")
+    return construct_branch(block, tree.functions, layer)
+
+
+def construct_branch(
+    branch: Branch, functions: Mapping[Likeness, WeightFunction], layer: str = ""
+) -> Construction:
+    """The constructor of a class that holds what a module does."""
+    return _construct(branch, _ConstructorWriter(branch, {}, functions, layer))
+
+
+def write_weight_functions(tree: ModuleTree, runtime_names: set[str]) -> list[WeightFunctionText]:
+    """The functions that make the weights of several modules, each before those that call it, with what they import."""
+    writer = _ConstructorWriter(tree.root, {}, tree.functions)
+    texts = [
+        WeightFunctionText(one.name, one.module, one.parameters, writer.weights(one.pattern, "")[1])
+        for one in reversed(list(tree.functions.values()))
+    ]
+    runtime_names |= writer.names
+    return texts
 
 
 def _without_ties_to_outside(branch: Branch, inside: str) -> Branch:
@@ -105,6 +135,23 @@ def _construct(root: Branch, writer: _ConstructorWriter) -> Construction:
 
 
 @dataclasses.dataclass(frozen=True)
+class WeightFunctionText:
+    """A function that makes the weights of modules which hold the same but for sizes.
+
+    Attributes:
+        name: ``conv_norm_weights``.
+        module: What the user calls such a module: ``ConvNorm``.
+        parameters: The sizes in which they differ.
+        made: The expression that it returns.
+    """
+
+    name: str
+    module: str
+    parameters: tuple[str, ...]
+    made: str
+
+
+@dataclasses.dataclass(frozen=True)
 class _MadeBlock:
     """What makes a block of a list.
 
@@ -124,9 +171,16 @@ class _MadeBlock:
 
 
 class _ConstructorWriter:
-    def __init__(self, root: Branch, blocks: Mapping[str, Sequence[BlockClass]], layer: str = "") -> None:
+    def __init__(
+        self,
+        root: Branch,
+        blocks: Mapping[str, Sequence[BlockClass]],
+        functions: Mapping[Likeness, WeightFunction],
+        layer: str = "",
+    ) -> None:
         self.root = root
         self.blocks = blocks
+        self.functions = functions
         self.layer = layer
         self.names: set[str] = set()
         self.ties: list[str] = []
@@ -162,6 +216,14 @@ class _ConstructorWriter:
                 for key, child in branch.branches.items()
             )
             return self.of_nn("ModuleDict"), f"{{{pairs}}}"
+        alike = likeness(branch) if self.functions else None
+        function = self.functions.get(alike) if alike is not None else None
+        if function is not None and not any(owner.startswith(f"{path}.") for owner in self.blocks):
+            return function.name, function.arguments(branch)
+        return self.weights(branch, path)
+
+    def weights(self, branch: Branch, path: str) -> tuple[str, str]:
+        """A module that is made of its tensors and modules."""
         self.names.add("Weights")
         return "Weights", ", ".join(self.members(branch, path))
 
@@ -171,11 +233,17 @@ class _ConstructorWriter:
         like = [one for one in classes if position in one.positions]
         if not like and not any(owner.startswith(f"{path}.") for owner in self.blocks):
             # Lists inside that are looped over are of classes of their own, which no block's class makes.
-            like = [one for one in classes if construct_block(self.root, path, one.position) == one.made]
+            like = [one for one in classes if self.made_by_class(path, one.position) == one.made]
         if not like:
             return _MadeBlock(self.module(branch, path), is_class=False)
         self.tie_to_outside(branch, path, f"{path}.")
+        if like[0].arguments:
+            return _MadeBlock(f"{like[0].name}({like[0].arguments})", is_class=False)
         return _MadeBlock(like[0].name, is_class=True, position=like[0].position)
+
+    def made_by_class(self, path: str, position: str) -> Construction:
+        """What the constructor of a block's class would be."""
+        return construct_block(ModuleTree(self.root, {}, {}, self.functions), path, position)
 
     def tie(self, path: str, tied_to: str) -> None:
         """A line that makes a tensor another one, once both are there."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -122,7 +123,7 @@ class HeldTensor:
 
     Attributes:
         kind: Parameter, buffer or constant.
-        shape: Its sizes.
+        shape: Its sizes; in a function that makes the weights of several modules the words for them.
         dtype: Its element type.
         persistent: Whether it is in the state_dict.
         source: For what is in no state_dict: the expression that makes its value, or which of the layer's own it is.
@@ -133,7 +134,7 @@ class HeldTensor:
     """
 
     kind: InputKind
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
     dtype: torch.dtype
     persistent: bool = True
     source: str | ByLayer = ""
@@ -202,6 +203,21 @@ class Branch:
         return own.union(*(branch.dtypes() for branch in self.branches.values())) if self.branches else own
 
 
+class WeightFunction(Protocol):
+    """A function that makes the weights of modules which hold the same but for sizes."""
+
+    name: str
+    module: str
+    parameters: tuple[str, ...]
+    pattern: Branch
+
+    def arguments(self, branch: Branch) -> str:
+        """What it is given to make one of the modules."""
+
+
+Likeness = tuple[object, ...]  # what two modules have in common that hold the same but for sizes
+
+
 @dataclasses.dataclass(frozen=True)
 class ModuleTree:
     """The root module and how each tensor is reached from it.
@@ -210,11 +226,13 @@ class ModuleTree:
         root: The tree.
         expressions: For each placeholder that the module feeds: ``W_q.weight``, ``h[0].ln_1.weight``.
         stored: Values that go into constants.pt, by name.
+        functions: What makes the weights of several modules that hold the same but for sizes.
     """
 
     root: Branch
     expressions: Mapping[str, Reached]
     stored: Mapping[str, torch.Tensor]
+    functions: Mapping[Likeness, WeightFunction] = dataclasses.field(default_factory=dict)
 
 
 def grow(

@@ -1,19 +1,15 @@
-"""Sizes as Python expressions over the words that model.py binds: ``batch * seq`` rather than 4096.
-
-Sizes that only the data tell are bound where the tensor is made that has them: ``n_selected = selected.shape[0]``.
-"""
+"""Sizes as Python expressions over the words that model.py binds: ``batch * seq`` rather than 4096."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import sympy
 
-from longhand.capture.graph import DataSize
 from longhand.emit.text.expression import size_text
-from longhand.lower.ir import Buffer, Extern, Size, memory_order
+from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
 
 Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
@@ -39,6 +35,28 @@ class SizeText:
     def factor(self) -> str:
         """In a product."""
         return self.text if self.is_factor else f"({self.text})"
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundSizes:
+    """The words that a function binds: lines for what shapes tell, what others stand for, lines for padded ones."""
+
+    told: tuple[str, ...]
+    stated: Mapping[str, int | str]
+    padding: tuple[str, ...] = ()
+
+    def lines(self) -> tuple[str, ...]:
+        """``dim, vocab_size = 64, 99``, and the other lines around it."""
+        found, words = list(self.told), list(self.stated)
+        while words:
+            some = (words[:n] for n in range(len(words), 0, -1))
+            few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
+            found.append(self._line(few))
+            words = words[len(few) :]
+        return (*found, *self.padding)
+
+    def _line(self, words: Sequence[str]) -> str:
+        return f"{', '.join(words)} = {', '.join(str(self.stated[word]) for word in words)}"
 
 
 class SizeWriter:
@@ -105,8 +123,8 @@ class SizeWriter:
         """Words for a buffer's dimensions."""
         return self._words.of(buffer.name, len(buffer.shape))
 
-    def binding_lines(self) -> list[str]:
-        """``batch, seq, dim = x.shape``, for the words that were used."""
+    def bound(self) -> BoundSizes:
+        """The words that were used: ``batch, seq, dim = x.shape``."""
         lines = []
         for path, words in self._binding:
             wanted = [(dim, word) for dim, word in enumerate(words) if word in self.used]
@@ -120,19 +138,14 @@ class SizeWriter:
         known = {*stated, *self._values}
         padded = {word: word.of for word in stated if isinstance(word, PaddedWord) and word.of in known}
         plain = {word: size for word, size in stated.items() if word not in padded}
-        rest = list(plain)
-        while rest:
-            counts = range(len(rest), 0, -1)
-            few = next(n for n in counts if n == 1 or len(_stated(plain, rest[:n])) <= _WIDEST)
-            lines.append(_stated(plain, rest[:few]))
-            rest = rest[few:]
-        return lines + [
+        of_padding = [
             f"{word} = {stated[word]}  # {of} and the padding" for word, of in sorted(padded.items())
         ]
+        return BoundSizes(tuple(lines), plain, tuple(of_padding))
 
     @property
     def tensors_asked(self) -> frozenset[str]:
-        """The tensors whose shapes `binding_lines` ask for."""
+        """The tensors whose shapes `bound` asks for."""
         binding = {path for path, words in self._binding if any(word in self.used for word in words)}
         return frozenset(binding | {path for word, (path, _) in self._derived.items() if word in self.used})
 
@@ -152,9 +165,7 @@ class SizeWriter:
         if not isinstance(size, int):
             return self._symbolic(size)
         if isinstance(word, ProductWord):
-            parts = [part for part in map(self._values.get, word.of) if isinstance(part, int)]
-            is_known = len(parts) == len(word.of) and math.prod(parts) == size
-            return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
+            return _known_product(word, size, self.written, {**self._stated, **self._values})
         if (
             word is not None
             and size > 1
@@ -271,6 +282,19 @@ class SizeWriter:
         return SizeText(size_text(size, self._symbols), words, is_factor, is_number)
 
 
+def _known_product(
+    word: ProductWord, size: int, written: Callable[[Size, str], SizeText], known: Mapping[str, Size]
+) -> SizeText:
+    """A size that is a product of others, which are known, or as long as the word says."""
+    parts: list[Size | None] = [known.get(one) for one in word.of]
+    if None in parts and word.sizes and math.prod(word.sizes) == size:
+        told = zip(word.of, word.sizes, strict=True)
+        parts = [part if written(part, one).text == one else None for one, part in told]
+    numbers = [part for part in parts if isinstance(part, int)]
+    is_known = len(numbers) == len(parts) and math.prod(numbers) == size
+    return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
+
+
 def _product(texts: Sequence[SizeText]) -> SizeText:
     """Sizes multiplied."""
     words = frozenset[str]().union(*(text.words for text in texts))
@@ -343,11 +367,7 @@ def _derivation(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, str] | Non
     return None
 
 
-def _stated(sizes: Mapping[str, int], words: Sequence[str]) -> str:
-    """``dim, vocab_size = 64, 99``"""
-    return f"{', '.join(words)} = {', '.join(str(sizes[word]) for word in words)}"
-
-
+_WIDEST = 90  # of a line that says what words stand for
 _LARGEST_BARE = 9  # of a number that needs no word
 
 
@@ -378,23 +398,13 @@ def _read_from(
     return found
 
 
-def data_size_lines(
-    sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
-) -> list[tuple[str, str]]:
-    """(word, what it is) of the sizes that a call's results are the first to have."""
-    return [
-        (words[str(size.symbol)], f"{variables[size.node]}.shape[{size.dim}]")
-        for size in sizes
-        if size.node in step.outputs and size.node in variables
-    ]
-
-
 def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:
     """Dimensions; one that was made of others, which are known, as these."""
     found: list[tuple[Size, str | None]] = []
     for size, word in dims:
-        of = word.of if isinstance(word, ProductWord) else ()
-        parts = [(part, one) for one in of if (part := values.get(one)) is not None]
+        of, sizes = (word.of, word.sizes) if isinstance(word, ProductWord) else ((), ())
+        told = dict(zip(of, sizes, strict=False))
+        parts = [(part, one) for one in of if (part := values.get(one, told.get(one))) is not None]
         is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
         found += parts if is_known else [(size, word)]
     return [size for size, _ in found], tuple(word for _, word in found)

@@ -14,41 +14,29 @@ from . import kernels
 from .runtime import Weights, buffer, channels_last, check_mode, check_tensor, check_weights, filters
 
 
+def batch_norm2d_weights():
+    """What BatchNorm2d holds."""
+    return Weights(
+        dtype=torch.bfloat16,
+        weight=(256,),
+        bias=(256,),
+        running_mean=buffer((256,), torch.bfloat16),
+        running_var=buffer((256,), torch.bfloat16),
+        num_batches_tracked=buffer((), torch.int64),
+    )
+
+
 class ResNetBlock(nn.Module):
     """Takes the state_dict of examples.resnet_block.ResNetBlock."""
 
     def __init__(self):
         super().__init__()
         self.conv1 = Weights(weight=filters(256, 128, 3, 3, dtype=torch.bfloat16))
-        self.bn1 = Weights(
-            dtype=torch.bfloat16,
-            weight=(256,),
-            bias=(256,),
-            running_mean=buffer((256,), torch.bfloat16),
-            running_var=buffer((256,), torch.bfloat16),
-            num_batches_tracked=buffer((), torch.int64),
-        )
+        self.bn1 = batch_norm2d_weights()
         self.conv2 = Weights(weight=filters(256, 256, 3, 3, dtype=torch.bfloat16))
-        self.bn2 = Weights(
-            dtype=torch.bfloat16,
-            weight=(256,),
-            bias=(256,),
-            running_mean=buffer((256,), torch.bfloat16),
-            running_var=buffer((256,), torch.bfloat16),
-            num_batches_tracked=buffer((), torch.int64),
-        )
+        self.bn2 = batch_norm2d_weights()
         self.shortcut = nn.ModuleList(
-            [
-                Weights(weight=filters(256, 128, 1, 1, dtype=torch.bfloat16)),
-                Weights(
-                    dtype=torch.bfloat16,
-                    weight=(256,),
-                    bias=(256,),
-                    running_mean=buffer((256,), torch.bfloat16),
-                    running_var=buffer((256,), torch.bfloat16),
-                    num_batches_tracked=buffer((), torch.int64),
-                ),
-            ]
+            [Weights(weight=filters(256, 128, 1, 1, dtype=torch.bfloat16)), batch_norm2d_weights()]
         )
         self.eval()
 

@@ -15,39 +15,27 @@ from .backward import ResNetBlockFunction
 from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, empty, parameters_of
 
 
+def batch_norm2d_weights():
+    """What BatchNorm2d holds."""
+    return Weights(
+        weight=(32,),
+        bias=(32,),
+        running_mean=buffer((32,)),
+        running_var=buffer((32,)),
+        num_batches_tracked=buffer((), torch.int64),
+    )
+
+
 class ResNetBlock(nn.Module):
     """Takes the state_dict of examples.resnet_block.ResNetBlock."""
 
     def __init__(self):
         super().__init__()
         self.conv1 = Weights(weight=(32, 16, 3, 3))
-        self.bn1 = Weights(
-            weight=(32,),
-            bias=(32,),
-            running_mean=buffer((32,)),
-            running_var=buffer((32,)),
-            num_batches_tracked=buffer((), torch.int64),
-        )
+        self.bn1 = batch_norm2d_weights()
         self.conv2 = Weights(weight=(32, 32, 3, 3))
-        self.bn2 = Weights(
-            weight=(32,),
-            bias=(32,),
-            running_mean=buffer((32,)),
-            running_var=buffer((32,)),
-            num_batches_tracked=buffer((), torch.int64),
-        )
-        self.shortcut = nn.ModuleList(
-            [
-                Weights(weight=(32, 16, 1, 1)),
-                Weights(
-                    weight=(32,),
-                    bias=(32,),
-                    running_mean=buffer((32,)),
-                    running_var=buffer((32,)),
-                    num_batches_tracked=buffer((), torch.int64),
-                ),
-            ]
-        )
+        self.bn2 = batch_norm2d_weights()
+        self.shortcut = nn.ModuleList([Weights(weight=(32, 16, 1, 1)), batch_norm2d_weights()])
         self.requires_grad_()
 
     def forward(self, x):

@@ -13,6 +13,8 @@ from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.words import identifier
 from longhand.schedule.plan import Repeat, UnitPlan, UnitStep, buffers_read
 
+NO_CLASS = "Layer"  # of a module of which no node tells the class
+
 
 def distinct_inputs(repeat: Repeat, n_first: int) -> Repeat:
     """The repeat without its first runs, each input once."""
@@ -110,7 +112,7 @@ def class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
         if origin.module == path and origin.module_class:
             return identifier(origin.module_class)
         inside = inside or dict(origin.around).get(path, "")
-    return identifier(inside) if inside else "Layer"
+    return identifier(inside) if inside else NO_CLASS
 
 
 def gradients_last(plan: UnitPlan, repeat: Repeat) -> Repeat:

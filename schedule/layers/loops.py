@@ -38,6 +38,7 @@ from longhand.schedule.layers.peeled_first import (
     read_from_outside,
 )
 from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.layers.shared_tails import with_shared_tails, without_tails_called_inside
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.plan import Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
 
@@ -149,6 +150,8 @@ def _with_layers_in_turn(
             return [*before, *(inner for run in repeat.runs for inner in run)]
         record = record_of(records, loop)
         loops[kind] = loop if record is None else _with_record(plan, loop, record, _read(later))
+    outside = frozenset(entry.node for entry in plan.program.graph.inputs)
+    loops = with_shared_tails(loops, outside, plan.buffers)
     found = list(before)
     position = min(loops[repeat.kinds[0]].positions) - 1
     calls = [
@@ -159,6 +162,7 @@ def _with_layers_in_turn(
     if calls:  # of two kinds, the one that it has most in common with
         kind, (n_before, first, loops[kind]) = min(calls, key=lambda one: one[1][0])
         found = [*found[:n_before], first, *_releases_around(first, found[n_before:])]
+        loops = without_tails_called_inside(loops)
     numbers = [repeat.kinds[:run].count(kind) for run, kind in enumerate(repeat.kinds)]
     return [*found, *map(LayerCall, (loops[kind] for kind in repeat.kinds), numbers)]
 

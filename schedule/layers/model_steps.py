@@ -15,6 +15,21 @@ LoopKey = tuple[
 
 
 @dataclasses.dataclass(frozen=True)
+class LoopTail:
+    """What two kinds of layers do alike at their end.
+
+    Attributes:
+        start: The first of the pattern's steps that belongs to it.
+        inputs: What it takes, the layer's own weights left out.
+        outputs: Which of the pattern's outputs it makes.
+    """
+
+    start: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Loop:
     """A repeat, ready to be printed as ``for block in self.h: x = block(x)``.
 
@@ -39,6 +54,7 @@ class Loop:
         pattern: The number of the run that the function is printed from.
         alternatives: What some runs do otherwise.
         record: In training: what each layer saves for its backward pass, if that is a record of its own.
+        tail: What another kind of layers does, too, at its end.
     """
 
     repeat: Repeat
@@ -61,6 +77,7 @@ class Loop:
     is_in_turn: bool = False
     is_apart: bool = False
     first: int | None = None
+    tail: LoopTail | None = None
 
     @property
     def run(self) -> tuple[PlanStep, ...]:

@@ -14,39 +14,27 @@ from . import kernels
 from .runtime import Weights, buffer, check_mode, check_tensor, check_weights
 
 
+def batch_norm2d_weights():
+    """What BatchNorm2d holds."""
+    return Weights(
+        weight=(64,),
+        bias=(64,),
+        running_mean=buffer((64,)),
+        running_var=buffer((64,)),
+        num_batches_tracked=buffer((), torch.int64),
+    )
+
+
 class ResNetBlock(nn.Module):
     """Takes the state_dict of examples.resnet_block.ResNetBlock."""
 
     def __init__(self):
         super().__init__()
         self.conv1 = Weights(weight=(64, 32, 3, 3))
-        self.bn1 = Weights(
-            weight=(64,),
-            bias=(64,),
-            running_mean=buffer((64,)),
-            running_var=buffer((64,)),
-            num_batches_tracked=buffer((), torch.int64),
-        )
+        self.bn1 = batch_norm2d_weights()
         self.conv2 = Weights(weight=(64, 64, 3, 3))
-        self.bn2 = Weights(
-            weight=(64,),
-            bias=(64,),
-            running_mean=buffer((64,)),
-            running_var=buffer((64,)),
-            num_batches_tracked=buffer((), torch.int64),
-        )
-        self.shortcut = nn.ModuleList(
-            [
-                Weights(weight=(64, 32, 1, 1)),
-                Weights(
-                    weight=(64,),
-                    bias=(64,),
-                    running_mean=buffer((64,)),
-                    running_var=buffer((64,)),
-                    num_batches_tracked=buffer((), torch.int64),
-                ),
-            ]
-        )
+        self.bn2 = batch_norm2d_weights()
+        self.shortcut = nn.ModuleList([Weights(weight=(64, 32, 1, 1)), batch_norm2d_weights()])
         self.eval()
 
     def forward(self, x):

@@ -15,41 +15,29 @@ from .backward import ResNetBlockFunction
 from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, parameters_of
 
 
+def batch_norm2d_weights():
+    """What BatchNorm2d holds."""
+    return Weights(
+        dtype=torch.bfloat16,
+        weight=(256,),
+        bias=(256,),
+        running_mean=buffer((256,), torch.bfloat16),
+        running_var=buffer((256,), torch.bfloat16),
+        num_batches_tracked=buffer((), torch.int64),
+    )
+
+
 class ResNetBlock(nn.Module):
     """Takes the state_dict of examples.resnet_block.ResNetBlock."""
 
     def __init__(self):
         super().__init__()
         self.conv1 = Weights(dtype=torch.bfloat16, weight=(256, 128, 3, 3))
-        self.bn1 = Weights(
-            dtype=torch.bfloat16,
-            weight=(256,),
-            bias=(256,),
-            running_mean=buffer((256,), torch.bfloat16),
-            running_var=buffer((256,), torch.bfloat16),
-            num_batches_tracked=buffer((), torch.int64),
-        )
+        self.bn1 = batch_norm2d_weights()
         self.conv2 = Weights(dtype=torch.bfloat16, weight=(256, 256, 3, 3))
-        self.bn2 = Weights(
-            dtype=torch.bfloat16,
-            weight=(256,),
-            bias=(256,),
-            running_mean=buffer((256,), torch.bfloat16),
-            running_var=buffer((256,), torch.bfloat16),
-            num_batches_tracked=buffer((), torch.int64),
-        )
+        self.bn2 = batch_norm2d_weights()
         self.shortcut = nn.ModuleList(
-            [
-                Weights(dtype=torch.bfloat16, weight=(256, 128, 1, 1)),
-                Weights(
-                    dtype=torch.bfloat16,
-                    weight=(256,),
-                    bias=(256,),
-                    running_mean=buffer((256,), torch.bfloat16),
-                    running_var=buffer((256,), torch.bfloat16),
-                    num_batches_tracked=buffer((), torch.int64),
-                ),
-            ]
+            [Weights(dtype=torch.bfloat16, weight=(256, 128, 1, 1)), batch_norm2d_weights()]
         )
         self.requires_grad_()
 

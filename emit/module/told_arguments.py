@@ -1,0 +1,74 @@
+"""Numbers among the arguments of a library call that a tensor beside them tells: ``groups=weight.shape[0]``.
+
+So a layer's function is the same text for layers of other widths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from longhand.emit.text.sizes import SizeWriter
+from longhand.lower.ir import Buffer, View
+
+TOLD = frozenset({"groups", "bias_sizes", "max_q", "max_k", "num_weights"})  # arguments that may be
+
+
+def told_argument(
+    name: str,
+    given: Mapping[str, Any],
+    sizes: SizeWriter,
+    text_of: Callable[[Any], str],
+    made: Buffer | None = None,
+) -> str | None:
+    """What to write for an argument; None where no tensor tells it.
+
+    Args:
+        name: The argument.
+        given: All arguments, by name.
+        sizes: Writes sizes.
+        text_of: Writes a tensor.
+        made: The one tensor that the call makes, if it is one.
+    """
+    match name:
+        case "groups":
+            return _groups(given, sizes, text_of)
+        case "bias_sizes":
+            return _n_biases(given, text_of)
+        case "max_q" | "max_k":
+            return _length(name, given, sizes)
+        case "num_weights" if made is not None and made.shape[0] == given[name]:
+            return sizes.text(given[name], sizes.words_of(made)[0])
+    return None
+
+
+def _groups(given: Mapping[str, Any], sizes: SizeWriter, text_of: Callable[[Any], str]) -> str | None:
+    """Of a convolution of each channel by itself: the word for them, or as many as its weight has filters."""
+    weight, count = given.get("weight"), given["groups"]
+    if not isinstance(weight, View) or not isinstance(count, int) or count == 1:
+        return None
+    if tuple(weight.shape[:2]) != (count, 1):
+        return None
+    image = given.get("input")
+    if isinstance(image, View) and not image.calls:
+        word = sizes.words_at(image.buffer, len(image.shape))[-len(weight.shape) + 1]
+        if word is not None and sizes.stands_for(word, count):
+            return sizes.text(count, word)
+    return f"{text_of(weight)}.shape[0]"
+
+
+def _n_biases(given: Mapping[str, Any], text_of: Callable[[Any], str]) -> str | None:
+    """One for each filter: a transposed convolution's weight has its channels the other way round."""
+    weight, count = given.get("weight"), given["bias_sizes"]
+    if not isinstance(weight, View) or given.get("transposed") or count is None:
+        return None
+    return f"{text_of(weight)}.shape[:1]" if list(count) == [weight.shape[0]] else None
+
+
+def _length(name: str, given: Mapping[str, Any], sizes: SizeWriter) -> str | None:
+    """The word for attention's ``max_q`` and ``max_k``: how many positions the queries and the keys have."""
+    view = given.get({"max_q": "query", "max_k": "key"}[name])
+    if not isinstance(view, View) or not view.calls or len(view.shape) != 4:
+        return None
+    words = sizes.words_at(view.calls[-1].origin, len(view.shape))
+    return sizes.text(given[name], words[2]) if given[name] == view.shape[2] else None
