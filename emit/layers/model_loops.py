@@ -117,7 +117,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
 
 
 def _write_parts(
-    parts: Sequence[_Part],
+    parts: Sequence[LayerPart],
     loop: Loop,
     outer: BodyWriter,
     variables: dict[str, str],
@@ -175,7 +175,7 @@ def _weights_saved(loop: Loop, outer: BodyWriter) -> dict[str, str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Part:
+class LayerPart:
     """One of the functions that a layer's steps are, each but the last of which calls the next.
 
     Attributes:
@@ -194,28 +194,30 @@ class _Part:
     outputs: tuple[str, ...]
     start: int = 0
     stop: int | None = None
-    following: _Part | None = None
+    following: LayerPart | None = None
 
 
-def _parts(loop: Loop, held: set[str], variables: Mapping[str, str], remark: str) -> list[_Part]:
+def _parts(loop: Loop, held: set[str], variables: Mapping[str, str], remark: str) -> list[LayerPart]:
     """The functions of a layer: two where the run before the loop, or another kind of layers, calls its end."""
-    parts: list[_Part] = []
+    parts: list[LayerPart] = []
     taken = {*held}
     if loop.tail is not None:
         tail = loop.tail
         newest = _newest(loop, tail.start, tail.inputs, variables)
         told = "What follows it, in both kinds of layers."
-        parts.append(_Part(_after(newest, taken), told, tail.inputs, tail.outputs, tail.start))
+        parts.append(LayerPart(_after(newest, taken), told, tail.inputs, tail.outputs, tail.start))
         taken.add(parts[0].name)
     if loop.n_head:
         newest = _newest(loop, loop.n_head, loop.rest_inputs, variables)
         told = f"What follows {newest}. The first block starts here: its {newest} is made before the loop."
         name = _after(newest, taken)
         stop, following = (parts[0].start, parts[0]) if parts else (None, None)
-        parts.insert(0, _Part(name, told, loop.rest_inputs, loop.rest_outputs, loop.n_head, stop, following))
+        parts.insert(
+            0, LayerPart(name, told, loop.rest_inputs, loop.rest_outputs, loop.n_head, stop, following)
+        )
     stop, following = (parts[0].start, parts[0]) if parts else (None, None)
     inputs = (*loop.inputs, *loop.previous, *loop.shared)
-    return [_Part("forward", remark, inputs, loop.outputs, 0, stop, following), *parts]
+    return [LayerPart("forward", remark, inputs, loop.outputs, 0, stop, following), *parts]
 
 
 def _after(newest: str, taken: set[str]) -> str:

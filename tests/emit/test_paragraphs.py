@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longhand.emit.module.paragraphs import Paragraph, said_once
+from longhand.emit.module.paragraphs import LineKind, Paragraph, PythonLine, said_once
 from longhand.schedule.names.unit_names import Quote
 
 NORM, SCALE, LINEAR = (Quote("Layer.forward", text) for text in ("y = norm(x)", "y * 2", "self.proj(y)"))
@@ -19,7 +19,8 @@ def test_what_goes_on_with_a_statement_is_more_of_its_paragraph() -> None:
 
 
 def test_the_call_of_a_kernel_stands_for_itself() -> None:
-    paragraphs = [Paragraph((NORM,), ["kernels.norm(x, out)"]), Paragraph((NORM,), ["y = out.t()"])]
+    launch = PythonLine("kernels.norm(x, out)", LineKind.LAUNCH)
+    paragraphs = [Paragraph((NORM,), [launch]), Paragraph((NORM,), ["y = out.t()"])]
     assert said_once(paragraphs, True) == [paragraphs[0], Paragraph((), ["y = out.t()"])]
 
 
