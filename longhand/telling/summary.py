@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import sympy
@@ -11,7 +11,7 @@ import torch.utils._pytree as pytree
 
 from longhand.emit.unit.threeway import MergeReport
 from longhand.lower.ir import Buffer, Extern, Size, View
-from longhand.schedule.plan import Launch, PlanStep, Repeat, TrainingPlan, UnitPlan
+from longhand.schedule.plan import Launch, TrainingPlan, UnitPlan, flat_steps
 from longhand.telling.clock import Timings
 
 # What nobody asks a generated kernel to do: products, convolutions, attention. By the op's name, or how it begins.
@@ -109,16 +109,6 @@ def counted(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
 
 
-def flat_steps(plan: UnitPlan) -> Iterator[PlanStep]:
-    """The plan's steps with every repeat unrolled."""
-    for step in plan.steps:
-        if isinstance(step, Repeat):
-            for run in step.runs:
-                yield from run
-        else:
-            yield step
-
-
 def summarize(
     plan: UnitPlan,
     out: Path,
@@ -131,7 +121,7 @@ def summarize(
 ) -> Summary:
     """The summary of a plan that was written, its backward pass included."""
     plans = [plan] if training is None else [plan, training.backward]
-    placed = [(one, step) for one in plans for step in flat_steps(one)]
+    placed = [(one, step) for one in plans for step in flat_steps(one.steps)]
     steps = [step for _, step in placed]
     examples = plan.program.graph.examples
     calls: dict[tuple[str, str | None], int] = {}
@@ -147,7 +137,7 @@ def summarize(
         n_launches=sum(isinstance(step, Launch) for step in steps),
         library_calls=tuple(LibraryCall(target, reason, count) for (target, reason), count in calls.items()),
         n_refused=sum(len(one.refusals) for one in plans),
-        kernel_bytes=sum(_number(step.bytes_moved, examples) for step in steps if isinstance(step, Launch)),
+        kernel_bytes=sum(concrete(step.bytes_moved, examples) for step in steps if isinstance(step, Launch)),
         library_bytes=sum(
             _extern_bytes(step, one, examples)
             for one, step in placed
@@ -183,10 +173,10 @@ def _extern_bytes(step: Extern, plan: UnitPlan, examples: dict[sympy.Symbol, int
 def _elements(tensor: View | Buffer, examples: dict[sympy.Symbol, int]) -> int:
     count = 1
     for size in tensor.shape:
-        count *= _number(size, examples)
+        count *= concrete(size, examples)
     return count
 
 
-def _number(size: Size, examples: dict[sympy.Symbol, int]) -> int:
+def concrete(size: Size, examples: Mapping[sympy.Symbol, int]) -> int:
     """A size, with the values that symbols had at capture."""
     return size if isinstance(size, int) else int(size.subs(examples))
