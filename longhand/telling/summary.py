@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import sympy
+import torch
 import torch.utils._pytree as pytree
 
+from longhand.capture import torch_private
 from longhand.emit.unit.threeway import MergeReport
 from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.plan import Launch, PlanStep, Repeat, TrainingPlan, UnitPlan
@@ -169,6 +171,8 @@ def _is_heavy(target: str) -> bool:
 
 def _extern_bytes(step: Extern, plan: UnitPlan, examples: dict[sympy.Symbol, int]) -> int:
     """What a library call reads and writes, each element once."""
+    if finds_it_contiguous(step, plan.buffers, examples):
+        return 0
     total = 0
     for leaf in pytree.tree_leaves(
         (step.args, dict(step.kwargs)), is_leaf=lambda leaf: isinstance(leaf, View)
@@ -180,6 +184,31 @@ def _extern_bytes(step: Extern, plan: UnitPlan, examples: dict[sympy.Symbol, int
     return total
 
 
+def finds_it_contiguous(
+    step: Extern, buffers: Mapping[str, Buffer], examples: Mapping[sympy.Symbol, int]
+) -> bool:
+    """Whether the call is a `contiguous` that copies nothing where a library lays its result out as at capture.
+
+    Nothing but the library knows how it does, so the call is written; the gradients of attention, heads side by side
+    again, are contiguous as they come.
+    """
+    if (
+        step.target is not torch.ops.aten.contiguous.default
+        or step.kwargs
+        or not isinstance(step.args[0], View)
+    ):
+        return False
+    view = step.args[0]
+    buffer = buffers[view.buffer]
+    sizes, strides = ([_number(size, examples) for size in part] for part in (buffer.shape, buffer.stride))
+    given = seen = torch.empty_strided(sizes, strides, dtype=buffer.dtype, device="meta")
+    for call in view.calls:
+        args = pytree.tree_map_only(sympy.Expr, lambda size: _number(size, examples), call.args)
+        seen = call.target(seen, *args)
+    is_view = torch_private.storage_key(seen) == torch_private.storage_key(given)
+    return is_view and seen.is_contiguous()
+
+
 def _elements(tensor: View | Buffer, examples: dict[sympy.Symbol, int]) -> int:
     count = 1
     for size in tensor.shape:
@@ -187,6 +216,6 @@ def _elements(tensor: View | Buffer, examples: dict[sympy.Symbol, int]) -> int:
     return count
 
 
-def _number(size: Size, examples: dict[sympy.Symbol, int]) -> int:
+def _number(size: Size, examples: Mapping[sympy.Symbol, int]) -> int:
     """A size, with the values that symbols had at capture."""
     return size if isinstance(size, int) else int(size.subs(examples))
