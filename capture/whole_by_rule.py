@@ -3,6 +3,9 @@
 No trace can follow them. What their results look like is found by trial: the op runs on made-up numbers, a few times.
 Where they look the same each time, and have gradients where they can, it becomes an op of `capture.whole_calls`;
 eager's own derivative is found when it runs. Where sizes differ, the data tell them.
+
+A trial is of the call's own sizes: from smaller ones nothing follows (quantile takes no more than 16 million numbers).
+It makes no tensor of more than 64 MiB. What would is not judged, and stays what no trace can follow.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from longhand.capture import torch_private, torch_tracing, whole_calls
 __all__ = ["whole"]
 
 aten = torch.ops.aten
+_MOST_BYTES = 2**26  # of a tensor in a trial: seconds of the slowest ops, no swapping on any machine
 _PLACES = ("", "linalg_", "special_", "fft_")  # what ATen puts before a function's name
 _WHOLE_NUMBERS = (0, 1, 2, 1, 0, 2)  # what tables, lengths and weights hold in each trial
 _FLOATS: tuple[Callable[..., torch.Tensor], ...] = (
@@ -29,6 +33,8 @@ _FLOATS: tuple[Callable[..., torch.Tensor], ...] = (
     torch.zeros,
     torch.rand,
 )
+# What they make of a size that the data tell, their derivatives alone read.
+_FOR_DERIVATIVES = (aten._ctc_loss.default, aten._ctc_loss.Tensor)
 Looks = tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
 
 
@@ -41,7 +47,7 @@ def whole(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
         kwargs: Likewise.
     """
     target = _op(getattr(function, "__name__", ""), args, kwargs)
-    if target is None or not _has_plain_sizes((args, kwargs)):
+    if target is None or not _has_plain_sizes((args, kwargs)) or _most_bytes((args, kwargs)) > _MOST_BYTES:
         return NotImplemented
     looks = _looks(target, args, kwargs)
     if looks is None or looks != _looks(
@@ -132,12 +138,12 @@ def _tried(op: Callable[..., Any], leaves: list[Any], spec: Any, number: int) ->
     given = [_content(leaf, number) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     args, kwargs = pytree.tree_unflatten(given, spec)
     try:
-        with torch.enable_grad(), _Sizes() as sizes:
+        with torch.enable_grad(), _Sizes():
             made = op(*args, **kwargs)
+    except _CannotTell:
+        return ()
     except Exception:
         return None
-    if sizes.depend_on_data:
-        return ()
     results = list(made) if isinstance(made, list | tuple) else [made]
     is_wanted = any(isinstance(one, torch.Tensor) and one.requires_grad for one in given)
     if any(not _is_whole(one) and is_wanted != one.requires_grad for one in results):
@@ -152,18 +158,46 @@ def _content(like: torch.Tensor, number: int) -> torch.Tensor:
     return made.copy_(_FLOATS[number](like.shape)).requires_grad_()
 
 
-class _Sizes(torch_tracing.TorchDispatchMode):
-    """While on, looks whether any call makes a tensor of a size that the data tell."""
+class _CannotTell(Exception):
+    """A trial would make a tensor of a size that the data tell, or a very large one."""
 
-    depend_on_data = False
+
+class _Sizes(torch_tracing.TorchDispatchMode):
+    """While on, calls are made that make tensors of sizes known before, and none too large."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Calls the op."""
-        if func is not aten._ctc_loss.Tensor:  # of such a size it makes only what its derivative reads
-            self.depend_on_data |= torch.Tag.dynamic_output_shape in func.tags
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if torch.Tag.dynamic_output_shape in func.tags and func not in _FOR_DERIVATIVES:
+            raise _CannotTell
+        if _most_bytes(_on_meta(func, args, kwargs)) > _MOST_BYTES:
+            raise _CannotTell
+        return func(*args, **kwargs)
+
+
+def _on_meta(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a call makes, without memory; nothing where torch cannot say."""
+
+    def without_data(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+    args, kwargs = pytree.tree_map_only(torch.Tensor, without_data, (args, kwargs))
+    if isinstance(kwargs.get("device"), torch.device):
+        kwargs["device"] = torch.device("meta")
+    try:
+        return func(*args, **kwargs)
+    except (RuntimeError, NotImplementedError, ValueError):
+        return None  # it reads a number, or raises: the call itself will tell
+
+
+def _most_bytes(tree: Any) -> int:
+    """Of the largest tensor."""
+    leaves = pytree.tree_leaves(tree)
+    return max(
+        (leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor)), default=0
+    )
 
 
 @functools.cache

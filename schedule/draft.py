@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from torch import fx
@@ -18,7 +18,7 @@ from longhand.capture.graph import Literal
 from longhand.lower.ir import Buffer, Contraction, Extern, Nest, Program, Size, Step, View
 from longhand.options import Options
 from longhand.schedule.kernels.kernel_plan import KernelPlan
-from longhand.schedule.plan import Launch, PlanStep, Refusal, Repeat, UnitPlan, UnitStep, touched
+from longhand.schedule.plan import Launch, PlanStep, Refusal, Repeat, UnitPlan, UnitStep, flat_steps, touched
 from longhand.schedule.sizes import Hints, Limits, guess
 
 
@@ -129,16 +129,6 @@ class Draft:
     def _used(self) -> dict[str, Buffer]:
         """The buffers that the steps name, in the program's order."""
         names = set(self.kept)
-        for step in flattened(self.unit_steps):
+        for step in flat_steps(self.unit_steps):
             names.update(touched(step))
         return {name: buffer for name, buffer in self.buffers.items() if name in names}
-
-
-def flattened(steps: Iterable[UnitStep]) -> Iterator[PlanStep]:
-    """The steps with every run of each repeat in its place."""
-    for step in steps:
-        if isinstance(step, Repeat):
-            for run in step.runs:
-                yield from run
-        else:
-            yield step

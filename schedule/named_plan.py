@@ -16,6 +16,12 @@ from longhand.schedule.layers.model_steps import (
     records_apart,
     steps_of,
 )
+from longhand.schedule.layers.returned_gradients import (
+    GradientGroup,
+    GradientsAlike,
+    GradientsOfLoop,
+    ReturnedGradients,
+)
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward
@@ -32,8 +38,8 @@ from longhand.schedule.names.operation_names import (
     provenance_of,
     rotated_half,
 )
-from longhand.schedule.names.parameter_names import children, parameter_specs
-from longhand.schedule.names.reached import Reached, entry_of, list_holding
+from longhand.schedule.names.parameter_names import children, parameters_in_order
+from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
 from longhand.schedule.names.schedule_words import words_of
 from longhand.schedule.names.unit_names import (
     KernelNames,
@@ -56,6 +62,9 @@ __all__ = [
     "Choice",
     "DimWords",
     "FirstCall",
+    "GradientGroup",
+    "GradientsAlike",
+    "GradientsOfLoop",
     "KernelNames",
     "KernelPurpose",
     "LayerCall",
@@ -69,6 +78,7 @@ __all__ = [
     "ProductWord",
     "Quote",
     "Reached",
+    "ReturnedGradients",
     "SavedLayers",
     "UnitNames",
     "Words",
@@ -83,6 +93,7 @@ __all__ = [
     "frame_of_backward",
     "grouped",
     "is_nearly_whole_backward",
+    "is_plain_variable",
     "is_rstd",
     "kernels_of",
     "launches",
@@ -92,7 +103,7 @@ __all__ = [
     "named_views",
     "noun_of",
     "op_word",
-    "parameter_specs",
+    "parameters_in_order",
     "plain_steps",
     "pointer_word",
     "provenance_of",

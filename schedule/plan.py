@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from longhand.capture.graph import TrainingGraphs
@@ -74,6 +74,7 @@ __all__ = [
     "Verdict",
     "conditions_of",
     "facts_of",
+    "flat_steps",
     "limit_along",
     "renamed_all",
     "renamed_argument",
@@ -240,6 +241,16 @@ def touched(step: PlanStep) -> tuple[str, ...]:
         case Release():
             return step.buffers
     raise AssertionError(step)
+
+
+def flat_steps(steps: Iterable[UnitStep]) -> Iterator[PlanStep]:
+    """The steps with every run of each repeat in its place."""
+    for step in steps:
+        if isinstance(step, Repeat):
+            for run in step.runs:
+                yield from run
+        else:
+            yield step
 
 
 def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:

@@ -1,6 +1,7 @@
 """The layout of the rooms: small folders, each with its line in docs/architecture.md."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -103,3 +104,43 @@ def test_a_unit_of_attention_enters_few_files_of_emit():
     files = [line.split()[0] for line in entered]
     assert "emit/unit/files.py" in files and "emit/triton/kernel.py" in files
     assert len(files) <= MOST_ENTERED, "\n".join(files)
+    of_emit = {path for paths, _ in walk() for path in paths if path.startswith("emit/")}
+    assert len(of_emit) > 5 and of_emit <= set(files)
+
+
+def walk():
+    """The files that follow one tensor, in order, each row with the names that it says are there."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    table = page.partition("## Follow one tensor")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
+    return [(re.findall(r"`([^`]+)`", files), re.findall(r"`([^`]+)`", said)) for files, said in rows]
+
+
+def imported(path):
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+
+
+def test_one_tensor_is_followed_through_files_that_name_one_another():
+    files = [path for paths, _ in walk() for path in paths]
+    assert len(files) == len(set(files)) > 20
+    named = set()
+    for number, path in enumerate(files):
+        module = path.removesuffix(".py").replace("/", ".")
+        module = module if module.startswith("longhand.") else f"longhand.{module}"
+        is_by_name = Path(path).parent.name == "schedules" and any(
+            Path(before).name == Path(path).name for before in files[:number]
+        )
+        assert number == 0 or module in named or is_by_name, path
+        named.update(imported(path))
+
+
+def test_what_is_said_of_the_files_is_in_them():
+    said = [(paths, name) for paths, names in walk() for name in names]
+    assert len(said) > 15
+    missing = []
+    for paths, name in said:
+        text = "".join((ROOT / path).read_text() for path in paths)
+        missing += [] if all(word in text for word in re.findall(r"\w+", name)) else [(paths, name)]
+    assert not missing

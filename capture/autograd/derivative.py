@@ -22,6 +22,7 @@ from longhand.capture import torch_private
 from longhand.capture.autograd.eager_derivative import differentiable_twin
 from longhand.capture.functionalize.decompositions import decomposition_table
 from longhand.capture.trace_isolation import untold_saves
+from longhand.capture.traced_on_zeros import sizes_were_of_zeros
 from longhand.options import Device
 
 # Ops whose derivative has a name: several operations that together are one thing.
@@ -203,7 +204,7 @@ class Derivatives:
                     )
                 if _writes(module):
                     raise OnlyAutograd(f"the derivative of {target} writes in a way that cannot be followed")
-        if any(_depends_on_data(node) for node in module.graph.nodes):
+        if any(_depends_on_data(node) or sizes_were_of_zeros(node) for node in module.graph.nodes):
             raise DerivativeLooksAtData(f"a size or number in the derivative of {target} depends on the data")
         inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         after: set[fx.Node] = set(inputs[len(tensors) :])

@@ -16,6 +16,7 @@ from torch import fx
 from longhand.capture import torch_private, whole_calls
 from longhand.capture.data_sizes import READS, depends_on_data
 from longhand.capture.provenance import user_frames
+from longhand.capture.traced_on_zeros import sizes_were_of_zeros
 from longhand.errors import CaptureError
 
 aten = torch.ops.aten
@@ -38,6 +39,12 @@ def refuse_data_dependence(node: fx.Node, *, may_have_sizes: bool) -> None:
             f"`{node.target}` gives a sparse tensor, which a graph has no form for.",
             where=place(node),
             hint="Make it sparse outside, from the dense tensor that the call returns.",
+        )
+    if sizes_were_of_zeros(node):
+        raise CaptureError(
+            f"`{node.target}` gives a tensor of a size that depends on the data.",
+            where=place(node),
+            hint="Take it out of the compiled part.",
         )
     if _checks_data(node) or _is_settled(node):
         raise CaptureError(

@@ -106,6 +106,8 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
             continue
         if not node.users and node.target in READS:
             continue  # the trace knew the number, and wrote it down where it is used
+        if _was_given_up(node):
+            continue
         rewriter.current = node
         refuse_data_dependence(node, may_have_sizes=traced.may_depend_on_data)
         try:
@@ -154,6 +156,14 @@ def _copy(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) -> Any:
     with rewriter.gradients.stopped():
         results = rewriter.copy(node, known, True)
     return rewriter.without_gradients(results)
+
+
+def _was_given_up(node: fx.Node) -> bool:
+    """Whether a traced call raised for the data that it asks for: what was called instead of it stands behind it."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or torch_private.writes(target) or node.users:
+        return False
+    return bool(target._schema.returns) and node.meta.get("val") is None
 
 
 def _assemble(

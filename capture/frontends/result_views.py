@@ -73,15 +73,15 @@ def peel(module: fx.GraphModule, writes: Mapping[fx.Node, fx.Node] = _NONE) -> P
     """
     leaves = pytree.tree_leaves(module.graph.output_node().args[0])
     given = list(dict.fromkeys([*(leaf for leaf in leaves if isinstance(leaf, fx.Node)), *writes]))
+    chains = {node: _chain(node) for node in given}
     by_storage: dict[int, list[fx.Node]] = {}
-    for node in given:
-        for storage in _storages(node):
+    for node, chain in chains.items():
+        for storage in _storages(chain[-1]):  # that of a view, where the trace does not show a copy
             by_storage.setdefault(storage, []).append(node)
     outside: set[fx.Node] = set()
     kept: list[fx.Node] = []
-    for node in given:
-        chain = _chain(node)
-        shares = any(len(by_storage[storage]) > 1 for storage in _storages(node))
+    for node, chain in chains.items():
+        shares = any(len(by_storage[storage]) > 1 for storage in _storages(chain[-1]))
         if len(chain) > 1 and (chain[-1].op == "placeholder" or shares):
             outside |= set(chain[:-1])
             kept.append(chain[-1])
@@ -124,8 +124,7 @@ def _chain(node: fx.Node) -> list[fx.Node]:
 def _is_view(node: fx.Node) -> bool:
     if not node.op.startswith("call_"):
         return False
-    given = {storage for source in node.all_input_nodes for storage in _storages(source)}
-    if not given & set(_storages(node)):
+    if not any(map(_storages, node.all_input_nodes)):
         return False
     if node.target is getattr:
         return node.args[1] in _VIEW_ATTRIBUTES

@@ -51,6 +51,8 @@ class FunctionalGraph:
         self.gradients = gradients
         self.current: fx.Node | None = None  # the traced node being copied: whose words new nodes take over
         self._sizes: dict[Any, fx.Node] = {}
+        self._one_memory: dict[int, int] = {}  # storages of traced values that are one in eager
+        self._joined: list[torch.Tensor] = []  # those values: no other may get such a storage's key
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -112,15 +114,26 @@ class FunctionalGraph:
     ) -> Proxy:
         """What an op makes of its tensor argument: a view if eager's values share storage, else a fresh tensor."""
         node = take(self.read(parent))
-        if torch_private.storage_key(fake) != torch_private.storage_key(parent.fake):
+        if not self.share_memory(fake, parent.fake):
             return self.fresh(node, fake)
         return Proxy(node, fake, parent.memory, parent.memory.version, parent, take, put)
 
     def same(self, source: Proxy, fake: torch.Tensor) -> Proxy:
         """What an identity makes of its argument: itself, or a fresh tensor of the same value."""
-        if torch_private.storage_key(fake) == torch_private.storage_key(source.fake):
+        if self.share_memory(fake, source.fake):
             return source
         return self.fresh(self.read(source), fake)
+
+    def share_memory(self, one: torch.Tensor, other: torch.Tensor) -> bool:
+        """Whether two traced values have one storage in eager."""
+        first, second = torch_private.storage_key(one), torch_private.storage_key(other)
+        return self._one_memory.get(first, first) == self._one_memory.get(second, second)
+
+    def join_memory(self, traced: torch.Tensor, argument: torch.Tensor) -> None:
+        """From now on a value counts as having the memory of another, where the trace gave it memory of its own."""
+        key = torch_private.storage_key(argument)
+        self._joined.append(traced)
+        self._one_memory[torch_private.storage_key(traced)] = self._one_memory.get(key, key)
 
     def read(self, handle: Proxy) -> fx.Node:
         """The node that holds the tensor's value now."""

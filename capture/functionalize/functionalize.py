@@ -20,6 +20,7 @@ from torch import fx
 from longhand.capture import torch_private, whole_calls
 from longhand.capture.data_sizes import depends_on_data
 from longhand.capture.functionalize.decompositions import (
+    CASTS,
     CHECKS,
     decomposition_table,
     is_kept,
@@ -37,22 +38,14 @@ from longhand.capture.functionalize.functional_proxies import (
     without_defaults,
 )
 from longhand.capture.functionalize.gradient_tracking import Carrying, detach
+from longhand.capture.functionalize.real_types import with_real_types
+from longhand.capture.functionalize.returned_arguments import may_be_argument, returned_argument
 from longhand.options import Device
 
 aten = torch.ops.aten
 
 
 Rule = Callable[["Rewriter", torch._ops.OpOverload, tuple[Any, ...], dict[str, Any], Any], Any]
-
-
-_UNIQUES = frozenset(["_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"])
-
-
-def _with_places(name: str, eager: Any) -> Any:
-    """What a call gives. Places and counts are whole numbers: torch before 2.12 gives fakes the type of the values."""
-    if name not in _UNIQUES:
-        return eager
-    return (eager[0], *(one if one.dtype is torch.int64 else one.to(torch.int64) for one in eager[1:]))
 
 
 class Rewriter(FunctionalGraph):
@@ -80,6 +73,7 @@ class Rewriter(FunctionalGraph):
         self.rule_for_write = rule_for_write
         self.device = device
         self._traced: dict[Any, fx.GraphModule | None] = {}
+        self._arguments: dict[Any, int | None] = {}  # by call: which it returns
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
@@ -98,8 +92,12 @@ class Rewriter(FunctionalGraph):
         of_data = not is_write and depends_on_data((eager, *map(fake_of, pytree.tree_leaves((args, kwargs)))))
         if eager is None and not is_write:
             eager = self.evaluate(target, args, kwargs)
+        if of_data and name in CASTS and _looks_alike(eager, args[0].fake):
+            return self.same(args[0], eager)
         if of_data:
-            return self.keep(target, args, kwargs, _with_places(name, eager))
+            return self.keep(target, args, kwargs, with_real_types(target, args, kwargs, eager))
+        if eager is not None and (argument := self._returned(target, args, kwargs, eager)) is not None:
+            return argument
         is_ruled = (
             target.namespace in ("aten", whole_calls.NAMESPACE) or name == "convert_element_type"
         )  # prims' names mean other things
@@ -117,6 +115,20 @@ class Rewriter(FunctionalGraph):
             if result is not NotImplemented:
                 return result
         return self.keep(target, args, kwargs, eager)
+
+    def _returned(self, target: Any, args: Any, kwargs: Any, eager: Any) -> Proxy | None:
+        """The argument that eager's call returns, where the trace shows a copy of it."""
+        if not may_be_argument(target, args, kwargs, eager):
+            return None
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        key = (target, str(spec), tuple(signature(leaf) for leaf in leaves))
+        if key not in self._arguments:
+            self._arguments[key] = returned_argument(target, args, kwargs)
+        if (place := self._arguments[key]) is None:
+            return None
+        argument: Proxy = leaves[place]
+        self.join_memory(eager, argument.fake)
+        return argument
 
     def inlined(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any
@@ -153,7 +165,7 @@ class Rewriter(FunctionalGraph):
                 else value
             )
         for source in sources:
-            if torch_private.storage_key(source.fake) == torch_private.storage_key(value):
+            if self.share_memory(source.fake, value):
                 memory = source.memory
                 put = _bind(self._put_by_position, take, source)
                 return Proxy(node, value, memory, memory.version, source, take, put)
@@ -276,6 +288,10 @@ class Rewriter(FunctionalGraph):
         args = fx.node.map_aggregate(node.args, lookup)
         kwargs = fx.node.map_aggregate(node.kwargs, lookup)
         return self.call(node.target, args, dict(kwargs), node.meta.get("val") if traced_values else None)
+
+
+def _looks_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype is other.dtype and one.device == other.device
 
 
 def _bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture import torch_private
 from longhand.capture.functionalize.decompositions import RESHAPES
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize
 from longhand.capture.functionalize.functional_proxies import Proxy
@@ -217,7 +216,7 @@ def _split(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) 
 def _slice_of(
     rewriter: Rewriter, source: Proxy, part: torch.Tensor, dim: int, start: int, item: fx.Node
 ) -> Proxy:
-    if torch_private.storage_key(part) != torch_private.storage_key(source.fake):
+    if not rewriter.share_memory(part, source.fake):
         return rewriter.fresh(item, part)
     bounds = (dim, start, start + int(part.shape[dim]))
 

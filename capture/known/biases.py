@@ -1,8 +1,10 @@
 """An attention mask that stays is made once, in the form in which attention reads it.
 
 Attention turns a mask of bools into a bias, 0 where a key is kept and minus infinity where it is not, in each call: two
-launches a layer. And on CUDA it copies a bias whose rows do not begin at multiples of 16 elements. So the bias is made
-once, where the mask is, in the dtype of the queries, with rows of a good length; the values are the very same.
+launches a layer. And on CUDA it copies a bias whose rows do not begin at multiples of 16 elements, and no fused kernel
+takes one whose keys do not lie side by side (sdp_utils' check_last_dim_stride_equals_1): a table of (query, key, head)
+that is permuted, as in T5 and Swin, makes of one launch some eight. So the bias is made once, where the mask is, in the
+dtype of the queries, with keys side by side and rows of a good length; the values are the very same.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import torch
 from torch import fx
 
 from longhand.capture.functionalize.dead_code import remove_dead_code
+from longhand.capture.functionalize.view_nodes import is_view
 from longhand.capture.known.call import shape_of
 from longhand.capture.known.deduction import facts_of
 from longhand.capture.known.spelling import Emit
@@ -28,6 +31,7 @@ _MASK = 3
 # Memory-efficient attention wants the rows of its bias to begin at multiples of this many elements.
 ALIGNMENT = 16
 _REMARK = "Once for all layers: of a mask of bools attention makes this bias in each call."
+_ROWS_REMARK = "Keys side by side: no fused attention reads a bias that lies otherwise."
 
 
 def mask_of(attention: fx.Node) -> fx.Node | None:
@@ -76,7 +80,7 @@ def make_biases(graph: fx.Graph, emit: Emit, device: Device) -> None:
         maker = _Maker(graph, mask, _bias_word(mask_word(calls[0], mask)), emit)
         bias = maker.bias(dtype) if mask.meta["val"].dtype is torch.bool else mask
         if device is Device.CUDA and mask not in facts:
-            bias = maker.aligned(bias)
+            bias = maker.in_rows(maker.aligned(bias))
         if bias is not mask:
             for call in calls:
                 give_mask(call, bias)
@@ -126,6 +130,20 @@ class _Maker:
         )
         return self._call(aten.slice.Tensor, padded, -1, 0, count, behind=padded)
 
+    def in_rows(self, bias: fx.Node) -> fx.Node:
+        """The bias with its keys side by side, where they are not."""
+        value = _as_it_lies(bias)
+        if value.shape[-1] == 1 or value.stride(-1) == 1:
+            return bias
+        rows = self._call(
+            aten.clone.default, bias, memory_format=torch.contiguous_format, is_named=True, behind=bias
+        )
+        told: Provenance = bias.meta.get("provenance", Provenance())
+        rows.meta["provenance"] = dataclasses.replace(
+            told, local=told.local or self.word, remark=told.remark or _ROWS_REMARK
+        )
+        return rows
+
     def _call(
         self,
         target: torch._ops.OpOverload,
@@ -141,6 +159,20 @@ class _Maker:
             told, local=self.word if is_named else None, remark=_REMARK if is_named else ""
         )
         return node
+
+
+def _as_it_lies(node: fx.Node) -> torch.Tensor:
+    """The node's fake value with the strides of the view that it is: a copy on the way to it was folded away."""
+    if not is_view(node):
+        value: torch.Tensor = node.meta["val"]
+        return value
+    source, *rest = fx.node.map_arg(node.args, lambda one: one.meta["val"])
+    if isinstance(node.args[0], fx.Node) and isinstance(source, torch.Tensor):
+        source = _as_it_lies(node.args[0])
+    kwargs = fx.node.map_arg(node.kwargs, lambda one: one.meta["val"])
+    assert callable(node.target)
+    seen: torch.Tensor = node.target(source, *rest, **kwargs)
+    return seen
 
 
 def _after(node: fx.Node, args: tuple[Any, ...]) -> fx.Node:

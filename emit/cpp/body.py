@@ -83,6 +83,7 @@ class BodyPrinter:
         self.row_pointers = self._choose_row_pointers()
         self.needs.clear()
         self.asked: Counter[str] = Counter()  # how often each index behind a row pointer was printed
+        self.multiplied: set[str] = set()  # those with a product in them
         self.shared_index = ""  # the one that has a line of its own
 
     @property
@@ -142,6 +143,8 @@ class BodyPrinter:
                 rest = tuple(t for t in terms if t not in pointer.terms)
                 index = sum_of_terms(rest).text
                 self.asked[index] += 1
+                if any((one.variable is not None) + len(one.factors) > 1 for one in rest):
+                    self.multiplied.add(index)
                 self.followed.add(pointer.name)
                 return f"{pointer.name}[{AT if index == self.shared_index else index}]"
         return f"{self.names.pointers[value.buffer]}[{sum_of_terms(terms).text}]"

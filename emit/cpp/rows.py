@@ -84,10 +84,15 @@ class PassPrinter:
             self.inverses[position] = self._unused_name("inverse")
             self.known[position] = Text(self.inverses[position])
         self.scratch: list[Scratch] = []
-        self.staged: dict[int, Text] = {}
+        self.staged: dict[int, Stage] = {}
+        self.scratch_rows: dict[int, str] = {}  # of staged values that wait in a row of their own
         for one_pass in passes:
             for stage in one_pass.stages:
-                self.staged[stage.position] = self._place_of(stage)
+                self.staged[stage.position] = stage
+                if stage.store is None:
+                    self.scratch_rows[stage.position] = self._scratch_row(stage)
+                else:
+                    printer.element(stage.store)  # whose row pointer is wanted from here on
 
     def outer_lines(self, level: int, only: frozenset[int] | None = None) -> tuple[str, ...]:
         """Lines and stores that vary over rows at most and are known after pass `level` (-1: before all).
@@ -178,7 +183,7 @@ class PassPrinter:
         self.printer.asked.clear()
         draft = self._printed_loop(one_pass, reductions)
         index, count = max(self.printer.asked.items(), key=lambda one: one[1], default=("", 0))
-        if count < 2 or " * " not in index:
+        if count < 2 or index not in self.printer.multiplied:
             return draft
         self.printer.shared_index = index
         loop = self._printed_loop(one_pass, reductions)
@@ -267,22 +272,27 @@ class PassPrinter:
 
     def _waiting(self, position: int) -> Text:
         """Where a value waits for a later loop."""
-        text, shared = self.staged[position].text, self.printer.shared_index
-        return Text(text.replace(f"[{shared}]", f"[{AT}]") if shared else text)
+        printer, stage = self.printer, self.staged[position]
+        if stage.store is None:
+            index = flattened(self.cols).text
+            return Text(f"{self.scratch_rows[position]}[{AT if index == printer.shared_index else index}]")
+        asked, followed = printer.asked.copy(), set(printer.followed)
+        element = printer.element(stage.store)
+        printer.asked, printer.followed = asked, followed  # it is the store that asks for its address
+        return Text(element)
 
     def _row_of(self, stage: Stage) -> str:
         """The buffer that a staged value waits in; empty for a scratch row, which is its own."""
         store = None if stage.store is None else self.printer.plan.body[stage.store]
         return store.buffer if isinstance(store, Store) else ""
 
-    def _place_of(self, stage: Stage) -> Text:
-        if stage.store is not None:
-            return Text(self.printer.element(stage.store))
+    def _scratch_row(self, stage: Stage) -> str:
+        """A row of its own for a staged value, which is declared."""
         word = self.printer.names.values.get(stage.position, "kept")
         kind = self.printer.type_of(self._dtype(stage.position))
         self.scratch.append(Scratch(f"{word}_row", kind, product_of_sizes(self.cols).text))
         self.printer.needs.add(VECTOR)
-        return Text(f"{word}_row[{flattened(self.cols).text}]")
+        return f"{word}_row"
 
     def _reduce(self, position: int) -> Reduce:
         value = self.printer.plan.body[position]

@@ -7,7 +7,7 @@ for block, scale in zip(self.layers, (0.2, 0.5, 0.65), strict=True):
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from longhand.emit.text.expression import number
@@ -69,3 +69,14 @@ def _free(word: str, taken: Collection[str]) -> str:
     """The word, or what it is in this layer, or with a number."""
     candidates = [word, f"layer_{word}", *(f"{word}_{count}" for count in range(2, len(taken) + 3))]
     return next(one for one in candidates if one not in taken)
+
+
+def is_one_of(word: str, positions: Sequence[int], is_so: bool = True) -> str:
+    """``self.layer == 3``, ``self.layer in (1, 4)``, ``self.layer in range(4, 9)``; or that it is not."""
+    first, last = positions[0], positions[-1]
+    if first == last:
+        return f"self.{word} {'==' if is_so else '!='} {first}"
+    within = "in" if is_so else "not in"
+    if len(positions) > 2 and list(positions) == list(range(first, last + 1)):
+        return f"self.{word} {within} range({first}, {last + 1})"
+    return f"self.{word} {within} ({', '.join(map(str, positions))})"

@@ -14,8 +14,11 @@ from collections.abc import Callable, Sequence
 from longhand.emit.layers.model_loops import LayerClass, Method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import Branch, expression, member, module_expression
+from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.expression import number
 from longhand.schedule.named_plan import SAVED, LayerCall, Loop
+
+LayerText = Callable[[int], str]  # for the place of the layer so many after the one that is called
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,18 +27,30 @@ class CallText:
 
     Attributes:
         position: Of the layer in its list.
-        lines: The call first; where the place of a layer stands, `layer_at` holds it.
+        write: Makes them, the call first, given the texts for the places of layers.
         before: Lines that the first call of this kind needs before it: ``saved_layers = []``.
     """
 
     position: int
-    lines: tuple[str, ...]
+    write: Callable[[LayerText], tuple[str, ...]]
     before: tuple[str, ...] = ()
 
+    @property
+    def asks_for_layer(self) -> bool:
+        """Whether the place of a layer stands in them."""
+        asked: list[int] = []
 
-def layer_at(distance: int = 0) -> str:
-    """What stands in a `CallText` for the place of a layer, so many after the one that is called."""
-    return f"\0{distance}\0"
+        def note(distance: int) -> str:
+            asked.append(distance)
+            return ""
+
+        self.write(note)
+        return bool(asked)
+
+    @property
+    def as_any(self) -> tuple[str, ...]:
+        """The same for all layers that are called alike."""
+        return self.write("layer {:+}".format)
 
 
 def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: BodyWriter) -> CallText:
@@ -49,23 +64,23 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
     """
     loop, repeat, variables = call.loop, call.repeat, outer.variables
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
-    given = [variables[buffer] for buffer in repeat.inputs[0]]
-    if loop.previous:
-        before = tree.at(f"{loop.owner}.{call.position - 1}")
-        given += [
-            member(expression(before, path), f"{owner}[{layer_at(-1)}]") for path in loop.previous.values()
-        ]
-    given += [variables[buffer] for buffer in loop.shared]
+    handed_on = [variables[buffer] for buffer in repeat.inputs[0]]
+    before = tree.at(f"{loop.owner}.{call.position - 1}") if loop.previous else tree
+    previous = [expression(before, path) for path in loop.previous.values()]
+    given = [variables[buffer] for buffer in loop.shared]
     given += map(outer.sizes.word_of, block.methods[0].needed)
     given += [number(values[call.number]) for values in block.numbers.values]
     targets = [variables[buffer] for buffer in repeat.outputs[0]]
     record = loop.record
-    lines = [
-        f"{', '.join([*targets, *([SAVED] if record else [])])} = {owner}[{layer_at()}]({', '.join(given)})"
-    ]
-    lines += [f"{record.word}.append({SAVED})"] if record is not None else []
+    kept = [f"{record.word}.append({SAVED})"] if record is not None else []
+
+    def write(layer: LayerText) -> tuple[str, ...]:
+        weights = [member(weight, f"{owner}[{layer(-1)}]") for weight in previous]
+        value = f"{owner}[{layer(0)}]({', '.join([*handed_on, *weights, *given])})"
+        return (PythonLine.assignment(", ".join([*targets, *([SAVED] if record else [])]), value), *kept)
+
     first = (f"{record.word} = []",) if record is not None and not loop.n_head and not call.number else ()
-    return CallText(call.position, tuple(lines), first)
+    return CallText(call.position, write, first)
 
 
 def write_rounds(calls: Sequence[CallText]) -> list[str]:
@@ -76,19 +91,16 @@ def write_rounds(calls: Sequence[CallText]) -> list[str]:
     while begin < len(calls):
         length, period = _longest(calls, begin)
         if length == period:
-            lines += [_numbered(line, calls[begin].position) for line in calls[begin].lines]
+            lines += calls[begin].write(_numbered(calls[begin].position))
             begin += 1
             continue
         step = calls[begin + 1].position - calls[begin].position
         lowest = min(call.position for call in calls[begin : begin + period])
         low = min(call.position for call in calls[begin : begin + length])
         rounds = f"range({low}, {low + length}, {period})" if period > 1 else f"range({low}, {low + length})"
-        body = [
-            _within(line, call.position - lowest)
-            for call in calls[begin : begin + period]
-            for line in call.lines
-        ]
-        is_read = any("\0" in line for call in calls[begin : begin + period] for line in call.lines)
+        one_round = calls[begin : begin + period]
+        body = [line for call in one_round for line in call.write(_within(call.position - lowest))]
+        is_read = any(call.asks_for_layer for call in one_round)
         head = f"for layer in {rounds if step > 0 else f'reversed({rounds})'}:"
         lines.append(head if is_read else f"for _ in range({length // period}):")
         lines += [f"    {line}" for line in body]
@@ -101,7 +113,7 @@ def _longest(calls: Sequence[CallText], begin: int) -> tuple[int, int]:
     best = (1, 1)
     for period in range(1, (len(calls) - begin) // 2 + 1):
         end = begin + period
-        while end < len(calls) and calls[end].lines == calls[end - period].lines:
+        while end < len(calls) and calls[end].as_any == calls[end - period].as_any:
             end += 1
         length = (end - begin) // period * period
         if length >= 2 * period and length > best[0] and _are_in_order(calls[begin : begin + length]):
@@ -114,23 +126,19 @@ def _are_in_order(calls: Sequence[CallText]) -> bool:
     return steps in ({1}, {-1})
 
 
-def _numbered(line: str, position: int) -> str:
-    return _filled(line, lambda distance: str(position + distance))
+def _numbered(position: int) -> LayerText:
+    """Places as numbers."""
+    return lambda distance: str(position + distance)
 
 
-def _within(line: str, distance: int) -> str:
-    """A line inside a loop over rounds, of the layer that comes so many after the round's first one."""
+def _within(distance: int) -> LayerText:
+    """Places inside a loop over rounds, for the layer that comes so many after the round's first one."""
 
     def text(further: int) -> str:
         total = distance + further
         return f"layer {'+' if total > 0 else '-'} {abs(total)}" if total else "layer"
 
-    return _filled(line, text)
-
-
-def _filled(line: str, text: Callable[[int], str]) -> str:
-    """The line with a text where `layer_at` stands."""
-    return "".join(text(int(part)) if n % 2 else part for n, part in enumerate(line.split("\0")))
+    return text
 
 
 def as_variants(blocks: Sequence[tuple[Loop, LayerClass]]) -> list[tuple[Loop, LayerClass]]:

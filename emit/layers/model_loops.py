@@ -15,7 +15,7 @@ from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
-from longhand.emit.module.paragraphs import Paragraph, quote_lines
+from longhand.emit.module.paragraphs import Paragraph, PythonLine, quote_lines, returned_value
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.schedule.named_plan import (
@@ -149,7 +149,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
             device,
             word,
             sizes=sizes,
-            last="" if is_all else f"{', '.join([*returned, *kept])} = {call}",
+            last=None if is_all else PythonLine.assignment(", ".join([*returned, *kept]), call),
         )
         methods = (forward, after)
     else:
@@ -196,7 +196,7 @@ def write_method(
     saved: str = "",
     sizes: SizeWriter | None = None,
     numbers: LayerNumbers = NO_NUMBERS,
-    last: str = "",
+    last: PythonLine | None = None,
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -213,7 +213,7 @@ def write_method(
         saved: What it returns last for its backward pass, or empty.
         sizes: The sizes inside, if some are used already.
         numbers: What it is given of the numbers that layers differ in.
-        last: A line after the steps, or empty.
+        last: A line after the steps, or none.
     """
     parameters = [variables[buffer] for buffer in inputs]
     sizes = sizes or sizes_inside(inputs, outer, variables)
@@ -229,10 +229,10 @@ def write_method(
         numbers=numbers.at,
     )
     paragraphs = body.write(steps, {})
-    if last:
+    if last is not None:
         paragraphs.append(Paragraph((), [last]))
     if saved:
-        paragraphs.append(Paragraph((), [f"{SAVED} = {saved}"]))
+        paragraphs.append(Paragraph((), [PythonLine.assignment(SAVED, saved)]))
         results = [*results, SAVED]
     _return(paragraphs, results)
     outer.needs.merge(body.needs)
@@ -289,7 +289,8 @@ def write_first_call(
     needed = map(outer.sizes.word_of, block.methods[1].needed)
     given = ", ".join([*(outer.variables[buffer] for buffer in call.repeat.inputs[0]), *needed])
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
-    lines = [f"{targets} = {owner}[{call.position}].{block.methods[1].name}({given})"]
+    value = f"{owner}[{call.position}].{block.methods[1].name}({given})"
+    lines: list[str] = [PythonLine.assignment(targets, value)]
     return [*lines, f"{loop.record.word} = [{SAVED}]"] if loop.record is not None else lines
 
 
@@ -310,9 +311,8 @@ def sizes_inside(inputs: Sequence[str], outer: BodyWriter, variables: dict[str, 
 
 def _return(paragraphs: list[Paragraph], results: list[str]) -> None:
     returned = ", ".join(results)
-    last = paragraphs[-1].lines[-1] if paragraphs else ""
-    target, is_assignment, value = last.partition(" = ")
-    if is_assignment and target == returned and "#" not in value and not value.startswith("empty("):
+    value = returned_value(paragraphs[-1].lines[-1] if paragraphs else "", returned)
+    if value is not None:
         paragraphs[-1].lines[-1] = f"return {value}"
     elif paragraphs:
         paragraphs[-1].lines.append(f"return {returned}")

@@ -15,7 +15,14 @@ from longhand.emit.module.module_tree import Branch
 from longhand.emit.module.trained_call import TrainedCall, launched_words
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import Extern, View
-from longhand.schedule.named_plan import NamedPlan, Reached, SavedLayers, entry_of, list_holding
+from longhand.schedule.named_plan import (
+    NamedPlan,
+    Reached,
+    ReturnedGradients,
+    SavedLayers,
+    entry_of,
+    list_holding,
+)
 from longhand.schedule.names.words import identifier, own_name, snake_case
 from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
 
@@ -142,15 +149,15 @@ def trained_call(
     )
 
 
-def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: NamedPlan) -> str:
+def write_backward(
+    training: TrainingGraphs, forward: ModelWriter, backward: NamedPlan, gradients: ReturnedGradients
+) -> str:
     """The text of backward.py, given the writer of model.py."""
-    places = _gradients_in_order(training, forward)
-    writer = BackwardWriter(training, backward, [place for place in places if place is not None], forward)
+    writer = BackwardWriter(training, backward, gradients, forward)
     text = writer.text()
     text = dataclasses.replace(text, name=snake_case(text.name))
-    function = _Function(training, forward, writer, places).text()
-    imports = {line for line in writer.imports if ".runtime import check" not in line}
-    imports.add("import torch")
+    function = _Function(training, forward, writer, gradients.places).text()
+    imports = {*writer.imports, "import torch"}
     if function.records:
         imports.add("from typing import NamedTuple")
     if not function.is_module:
@@ -158,21 +165,6 @@ def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Nam
     return render_template(
         "backward.py.jinja", backward=text, function=function, imports=sorted_imports(imports)
     )
-
-
-def _gradients_in_order(training: TrainingGraphs, forward: ModelWriter) -> list[int | None]:
-    """For each argument of apply(), the position of its gradient among the backward graph's results."""
-    graph = training.forward
-    wanted = {name: place for place, name in enumerate(training.gradients)}
-    leaves = [leaf for p in forward.parameters for leaf, _ in p.leaves if isinstance(leaf, str)]
-    nodes = {entry.target: entry.node for entry in graph.inputs if entry.kind is InputKind.PARAMETER}
-    paths = parameter_order(forward.tree.root) if graph.is_module else []
-    model: list[int | None] = [None] if graph.is_module else []
-    return [
-        *model,
-        *(wanted.get(leaf) for leaf in leaves),
-        *(wanted.get(nodes.get(path, "")) for path in paths),
-    ]
 
 
 class _Function:
@@ -221,12 +213,7 @@ class _Function:
             ),
             saved=tuple(sources[node] for node in kept),
             records=tuple(
-                Record(
-                    layers.record.class_name,
-                    layers.record.owner,
-                    tuple(zip(layers.record.fields, self.backward.shapes_of(layers.own[0]), strict=True)),
-                    layers.record.word,
-                )
+                self._record(layers.record, layers.own[0])
                 for layers in self.backward.layers
                 if layers.record is not None
             ),
@@ -251,6 +238,12 @@ class _Function:
             recording=self.forward.recording if self.forward.records else "",
             forward=self.forward.training.forward,
         )
+
+    def _record(self, saved: SavedLayers, first: Sequence[str]) -> Record:
+        """The named tuple of what layers save, as the first of them has it."""
+        said = self.backward.shapes_of(saved, first)
+        fields = tuple(zip(saved.fields, said, strict=True))
+        return Record(saved.class_name, saved.owner, fields, saved.word)
 
     def _views(self, places: Sequence[int], expressions: Mapping[int, str]) -> Iterator[str]:
         """The results that come from library calls, of those that a word holds."""
@@ -333,24 +326,6 @@ def _entry_of_renamed(text: str, words: Mapping[str, str]) -> Reached:
     assert isinstance(text, Reached)
     word, *steps = text.steps
     return Reached(words[str(word)], *steps)
-
-
-def parameter_order(root: Branch) -> list[str]:
-    """The paths of the parameters in the order of ``module.parameters()``; tied ones once, under their first path."""
-    found: dict[str, None] = {}
-
-    def visit(branch: Branch, prefix: str) -> None:
-        held = list(branch.held.items())
-        if not prefix:
-            held.sort(key=lambda item: bool(item[1].tied_to))
-        for name, tensor in held:
-            if tensor.kind is InputKind.PARAMETER:
-                found[tensor.tied_to or f"{prefix}{name}"] = None
-        for name, child in branch.branches.items():
-            visit(child, f"{prefix}{name}.")
-
-    visit(root, "")
-    return list(found)
 
 
 def _counted(gradients: Sequence[str]) -> tuple[str, ...]:

@@ -7,15 +7,16 @@ own layer's weights and what the forward pass saved for it, and returns what it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence, Set
 
-from longhand.capture.graph import InputKind, TrainingGraphs
+from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
-from longhand.emit.layers.layers_in_turn import CallText, layer_at
+from longhand.emit.layers.layers_in_turn import CallText, LayerText
 from longhand.emit.layers.model_loops import LayerClass, device_inside, sizes_inside, write_method
-from longhand.emit.module.gradient_lists import returned_gradients
+from longhand.emit.module.gradient_lists import write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
+from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
 from longhand.emit.text.quoting import python_docstring
@@ -26,6 +27,7 @@ from longhand.schedule.named_plan import (
     LayerCall,
     Loop,
     NamedPlan,
+    ReturnedGradients,
     SavedLayers,
     list_holding,
     loops_of,
@@ -63,14 +65,18 @@ class BackwardWriter(ModelWriter):
     Args:
         training: Both graphs.
         backward: The backward pass.
-        order: The backward graph's results in the order in which they are to be returned, by position.
+        gradients: What is returned.
         forward: The writer of model.py.
     """
 
     def __init__(
-        self, training: TrainingGraphs, backward: NamedPlan, order: Sequence[int], forward: ModelWriter
+        self,
+        training: TrainingGraphs,
+        backward: NamedPlan,
+        gradients: ReturnedGradients,
+        forward: ModelWriter,
     ) -> None:
-        self._order = tuple(order)
+        self._gradients = gradients
         self._training = training
         self._forward = forward
         super().__init__(backward)
@@ -82,12 +88,6 @@ class BackwardWriter(ModelWriter):
         ]  # others are not given
         self.write_call = self._call
         layers = [self._layers_of(loop) for loop in loops_of(self.steps)]
-        self._returned_by_layers: set[str] = set()  # what the layers' functions return as the caller gets it
-        self._views_returned: dict[str, list[View]] = {}
-        for result in self.plan.results:
-            if isinstance(result, View):
-                self._views_returned.setdefault(result.buffer, []).append(result)
-        self._only_returned = self._views_returned.keys() - self._read_between_layers()
         # As the Function saves them: records first.
         self.layers = tuple(sorted(layers, key=lambda one: one.record is None))
 
@@ -101,13 +101,12 @@ class BackwardWriter(ModelWriter):
             record.word, tuple(record.nodes[position] for position in loop.positions[::-1]), record
         )
 
-    def shapes_of(self, nodes: Sequence[str]) -> list[str]:
-        """``float32 (batch, seq, dim)`` of tensors that the backward pass is given; of a layer's weights the path."""
+    def shapes_of(self, record: SavedLayers, nodes: Sequence[str]) -> list[str]:
+        """``float32 (batch, seq, dim)`` of what a layer saves, by its placeholders; of its weights the path."""
         found = []
-        for node in nodes:
-            path = self.graph.paths.get(node)
-            if path is not None:
-                found.append(_inside_layer(path))
+        for node, path in zip(nodes, record.paths, strict=True):
+            if path:
+                found.append(path)
                 continue
             buffer = self.plan.buffers[node]
             words = self.dims.of(node, len(buffer.shape))
@@ -142,16 +141,6 @@ class BackwardWriter(ModelWriter):
             begin = end
         return [*lines, "del of_layers"]
 
-    def _read_between_layers(self) -> set[str]:
-        """What other steps than the layers' own read, or a layer hands on to the next one."""
-        found: set[str] = set()
-        for step in self.steps:
-            if isinstance(step, Loop | LayerCall):
-                found.update(*step.repeat.inputs)
-            else:
-                found.update(buffer for plain in plain_steps(step) for buffer in buffers_read(plain))
-        return found
-
     def _read_outside(self) -> set[str]:
         """What the function itself reads or returns, whatever its layers read."""
         found = {result.buffer for result in self.plan.results if isinstance(result, View)}
@@ -167,8 +156,11 @@ class BackwardWriter(ModelWriter):
         """They go by the words that the forward has for them, not by the graph's."""
         return [(node, self.variables[node]) for node, _ in super()._tensor_arguments()]
 
-    def _unpacked(self, sizes: Sequence[str]) -> list[str]:
+    def _unpacked(self, asked: Set[str]) -> list[str]:
         return []
+
+    def _checks(self) -> list[str]:
+        return []  # it is given what the forward pass saved
 
     def _as_given(self, buffer: str) -> str:
         return self.variables[buffer]
@@ -202,7 +194,8 @@ class BackwardWriter(ModelWriter):
             name, "", inputs, run, results, body, variables, device, sizes=sizes, numbers=numbers
         )
         if record is not None:
-            rest = tuple(word for word in method.parameters if not word.startswith(f"{SAVED}."))
+            fields = {variables[node] for node in record.nodes[loop.positions[0]]}
+            rest = tuple(word for word in method.parameters if word not in fields)
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
         block = LayerClass(
             name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers
@@ -219,26 +212,23 @@ class BackwardWriter(ModelWriter):
         given += [number(values[call.number]) for values in block.numbers.values]
         outputs = repeat.outputs[0]
         targets = [variables[name] for n, name in enumerate(outputs) if n not in loop.collected]
-        targets += [f"*{gradients}[{layer_at()}]"] if loop.collected else []
-        line = f"{', '.join(targets)} = {block.name}({', '.join(given)})"
-        return CallText(call.position, (line,), (f"{gradients} = {{}}",) if loop.collected else ())
+        value = f"{block.name}({', '.join(given)})"
+
+        def write(layer: LayerText) -> tuple[str, ...]:
+            collected = [f"*{gradients}[{layer(0)}]"] if loop.collected else []
+            return (PythonLine.assignment(", ".join([*targets, *collected]), value),)
+
+        return CallText(call.position, write, (f"{gradients} = {{}}",) if loop.collected else ())
 
     def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> str:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""
-        made = [run[place] for run in loop.repeat.outputs]
-        views = [self._views_returned.get(buffer, []) for buffer in made]
-        first = views[0][0] if views[0] else None
-        if first is None or not first.calls or not self._only_returned.issuperset(made):
-            return variable
-        if any(len(found) != 1 or found[0].calls != first.calls for found in views):
-            return variable
-        self._returned_by_layers.update(made)
-        return write_view(first, variable, sizes, self.plan.buffers[first.buffer])
+        view = self._gradients.in_layers.get(loop.repeat.outputs[0][place])
+        return variable if view is None else write_view(view, variable, sizes, self.plan.buffers[view.buffer])
 
-    def _result(self, result: object, sizes: SizeWriter) -> str:
-        if isinstance(result, View) and result.buffer in self._returned_by_layers:
-            return self.variables[result.buffer]
-        return super()._result(result, sizes)
+    def _result(self, result: object, sizes: SizeWriter, variable: str | None = None) -> str:
+        if isinstance(result, View) and result.buffer in self._gradients.in_layers:
+            return self.variables[result.buffer] if variable is None else variable
+        return super()._result(result, sizes, variable)
 
     def _loop_lines(
         self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter, numbers: LayerNumbers
@@ -272,27 +262,8 @@ class BackwardWriter(ModelWriter):
 
     def _returned(self, texts: list[str]) -> str:
         """The gradients; those of all layers of a loop together."""
-        paths = self._paths_of_gradients()
-        words = returned_gradients(
-            [texts[place] for place in self._order], [paths[place] for place in self._order]
-        )
+        words = write_gradients(self._gradients.groups, texts)
         return f"{', '.join(words)}{',' * (len(words) == 1)}"
-
-    def _paths_of_gradients(self) -> list[str]:
-        """Of each result: the path of the weight that it is the gradient of; empty for an argument's."""
-        inputs = {entry.node: entry for entry in self._training.forward.inputs}
-        gradients = (inputs[name] for name in self._training.gradients)
-        return [entry.target if entry.kind is InputKind.PARAMETER else "" for entry in gradients]
-
-    def _parameter_texts(self) -> Iterator[str]:
-        yield "saved"
-
-
-def _inside_layer(path: str) -> str:
-    """``mlp.c_fc.weight`` of ``blocks.3.mlp.c_fc.weight``."""
-    parts = path.split(".")
-    layers = [place for place in range(1, len(parts) - 1) if parts[place].isdecimal()]
-    return ".".join(parts[layers[-1] + 1 :]) if layers else path
 
 
 def first_and_rest(first: Sequence[str], rest: str, source: str) -> list[str]:

@@ -9,7 +9,7 @@ import sympy
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, InputKind, Literal, SymbolicSize
+from longhand.capture.graph import CapturedGraph, GradientPart, InputKind, Literal, SymbolicSize
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import Parameter, TensorList
 from longhand.emit.module.view_calls import argument
@@ -17,7 +17,7 @@ from longhand.emit.text.expression import condition_text, size_text
 from longhand.emit.text.quoting import python_string
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Size, View
-from longhand.schedule.named_plan import DimWords
+from longhand.schedule.named_plan import BufferWords, DimWords
 from longhand.schedule.names.words import identifier, listed
 from longhand.schedule.plan import UnitPlan
 
@@ -319,11 +319,10 @@ def may_require_grad(plan: UnitPlan, training: TrainedCall | None) -> frozenset[
     return wanted or None
 
 
-def remark_on_gradients(results: Sequence[object], variables: Mapping[str, str], is_training: bool) -> str:
+def remark_on_gradients(results: Sequence[object], words: BufferWords, is_training: bool) -> str:
     """Why the forward pass makes gradients."""
-    is_begun = any(
-        isinstance(one, View) and variables.get(one.buffer, "").startswith("unscaled_d_") for one in results
-    )
+    made = (words.provenance(one.buffer) for one in results if isinstance(one, View))
+    is_begun = any(origin.gradient_of and origin.part is GradientPart.UNSCALED for origin in made)
     if not is_training or not is_begun:
         return ""
     return "unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept."

@@ -35,6 +35,7 @@ class CheckedKernel:
         arguments: What its host function is given, in order.
         read: (parameter of the reference, expression).
         written: Expressions for what the reference returns, in order.
+        needs: The functions that these expressions call: ``window``, ``memory``.
         groups: For a kernel over lists: (its lists, what one tensor of each is called, lines that bind sizes).
     """
 
@@ -42,6 +43,7 @@ class CheckedKernel:
     arguments: tuple[str, ...]
     read: tuple[tuple[str, str], ...]
     written: tuple[str, ...]
+    needs: frozenset[str]
     groups: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
 
 
@@ -62,6 +64,7 @@ def write_check(passes: list[NamedPlan], references: Mapping[str, Reference], mo
     given = frozenset(entry.node for entry in graph.inputs)
     on_gpu = given - plan.program.on_cpu if device == "cuda" else frozenset()
     tensors = list(_random_tensors(graph, words, variables, parameters(graph), lists, on_gpu))
+    in_lists = {one.nodes[0] for one in lists if one.is_uniform}
     types: set[tuple[str, str]] = set()
     arguments = (
         ", ".join(variable for _, variable, _ in tensors)
@@ -73,7 +76,7 @@ def write_check(passes: list[NamedPlan], references: Mapping[str, Reference], mo
             {one.nodes[0]: one.name for one in lists if one.is_uniform},
         )
     )
-    needs_memory = any("memory(" in text for kernel in kernels for _, text in kernel.read)
+    needs = {word for kernel in kernels for word in kernel.needs}
     return render_template(
         "check.py.jinja",
         name=model.exported,
@@ -86,7 +89,7 @@ def write_check(passes: list[NamedPlan], references: Mapping[str, Reference], mo
         types=sorted((module, word.partition(".")[0]) for module, word in types),
         shapes=sorted({one.constant for one in lists if one.is_uniform}),
         has_lists=any(kernel.groups is not None for kernel in kernels),
-        needs_layout=any("laid_out(" in text for _, _, text in tensors),
+        needs_layout=any(_is_laid_out(words.nodes[leaf]) for leaf, _, _ in tensors if leaf not in in_lists),
         records=model.records,
         is_training=is_training,
         trained=[
@@ -94,10 +97,8 @@ def write_check(passes: list[NamedPlan], references: Mapping[str, Reference], mo
             for entry in graph.inputs
             if is_training and entry.kind is InputKind.ARGUMENT and entry.node in graph.grad_inputs
         ],
-        needs_memory=needs_memory,
-        needs_window=any(
-            "window(" in text for kernel in kernels for text in [*kernel.written, *dict(kernel.read).values()]
-        ),
+        needs_memory="memory" in needs,
+        needs_window="window" in needs,
     )
 
 
@@ -108,12 +109,15 @@ def checked_kernel(plan: KernelPlan, names: KernelNames, reference: Reference) -
     ints = [names.ints[parameter.name] for parameter in plan.ints]
     scalars = [names.scalars[scalar.position] for scalar in plan.scalars]
     read = []
+    needs = {"window"} if reference.results else set()
     for parameter in reference.parameters:
         view = reference.views.get(parameter)
         if view is not None:
             read.append((parameter, _window(view)))
+            needs.add("window")
         elif parameter in reference.views:
             read.append((parameter, f"memory({parameter})"))
+            needs.add("memory")
         else:
             read.append((parameter, parameter))
     written = tuple(_window(view) for view in reference.results)
@@ -124,8 +128,10 @@ def checked_kernel(plan: KernelPlan, names: KernelNames, reference: Reference) -
         whole = whole_list(plan, names)
         bound = (f"{sizes[0]} = {whole[1]}.numel()",) if whole is not None else ()
         given = (*list_arguments(plan, names), *scalars)
-        return CheckedKernel(names.kernel, given, tuple(read), written, (words, each, bound))
-    return CheckedKernel(names.kernel, (*pointers, *sizes, *ints, *scalars), tuple(read), written)
+        groups = words, each, bound
+        return CheckedKernel(names.kernel, given, tuple(read), written, frozenset(needs), groups)
+    given = (*pointers, *sizes, *ints, *scalars)
+    return CheckedKernel(names.kernel, given, tuple(read), written, frozenset(needs))
 
 
 def _window(view: StridedView) -> str:
@@ -201,10 +207,16 @@ def _random(node: fx.Node, examples: Mapping[sympy.Symbol, int], is_nonnegative:
     else:
         dtype = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
         text = f"torch.{'rand' if is_nonnegative else 'randn'}({dims or '()'}{dtype})"
-    if not value.is_contiguous():
+    if _is_laid_out(node):
         stride = tuple(_example(step, examples) for step in value.stride())
         text = f"laid_out({text}, {stride})"
     return text
+
+
+def _is_laid_out(node: fx.Node) -> bool:
+    """Whether a tensor lies in memory otherwise than torch makes one."""
+    value = node.meta["val"]
+    return isinstance(value, torch.Tensor) and not value.is_contiguous()
 
 
 def _bound(node: fx.Node, examples: Mapping[sympy.Symbol, int]) -> int:

@@ -109,12 +109,10 @@ def _bands(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
     if value.dtype is not torch.bool:
         text = f"torch.where({text}, {_number(inside.item())}, {_number(outside.item())})"
         text += "" if value.dtype is torch.float32 else f".to({value.dtype})"
-    elif not inside:
-        text = f"~{text}"
     view = "" if value.ndim == 2 else f".view({', '.join(map(str, value.shape))})"
-    return [
-        ((f"({text}){view}" if text.startswith("~") and view else f"{text}{view}"), made.view(value.shape))
-    ]
+    if value.dtype is torch.bool and not inside:
+        text = f"(~{text})" if view else f"~{text}"
+    return [(f"{text}{view}", made.view(value.shape))]
 
 
 def _number(value: float | int | bool) -> str:

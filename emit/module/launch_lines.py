@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
+from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
 from longhand.emit.text.expression import number
@@ -16,7 +17,7 @@ from longhand.emit.text.kernel_head import shape_words
 from longhand.emit.text.sizes import SizeWriter, is_bare, is_path
 from longhand.lower.ir import Buffer, Pointwise, PointwiseOp, Position, Scalar, Size, memory_order
 from longhand.options import Device
-from longhand.schedule.named_plan import SAVED, BufferWords, KernelNames, UnitNames, aten_name
+from longhand.schedule.named_plan import BufferWords, KernelNames, UnitNames, aten_name, is_plain_variable
 from longhand.schedule.names.words import singular
 from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, UnitPlan
 
@@ -83,7 +84,7 @@ class AllocationWriter:
         self.device = device
         self.lists = lists
 
-    def write(self, step: Allocate, launch: Launch | None) -> str:
+    def write(self, step: Allocate, launch: Launch | None) -> PythonLine:
         """``residual = torch.empty_like(x)``; `launch` is the one that the tensor is made for."""
         buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
         twin = self._twin(buffer, launch)
@@ -91,15 +92,17 @@ class AllocationWriter:
         order = memory_order(buffer)
         is_plain = not _reordered(order)
         if twin is not None and not on_cpu:
-            return f"{variable} = torch.empty_like({twin})"
+            return PythonLine.assignment(variable, f"torch.empty_like({twin})")
         if twin is not None and is_plain:
-            return f"{variable} = empty({twin}.shape, {buffer.dtype})"
+            pooled = f"empty({twin}.shape, {buffer.dtype})"
+            return PythonLine.assignment(variable, pooled, LineKind.POOLED)
         dims = self.sizes.dims(buffer)
         if order == _CHANNELS_LAST and not on_cpu:
             rest = f"dtype={buffer.dtype}, device={self.device}, memory_format=torch.channels_last"
-            return f"{variable} = torch.empty({', '.join(dims)}, {rest})"
+            return PythonLine.assignment(variable, f"torch.empty({', '.join(dims)}, {rest})")
         made = self._made(buffer, [dims[dim] for dim in order], self._sibling(buffer, launch))
-        return f"{variable} = {made}{_reordered(order)}"
+        kind = LineKind.POOLED if on_cpu else LineKind.PLAIN
+        return PythonLine.assignment(variable, f"{made}{_reordered(order)}", kind)
 
     def _made(self, buffer: Buffer, dims: Sequence[str], sibling: str | None = None) -> str:
         """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""
@@ -151,7 +154,7 @@ class AllocationWriter:
             if (
                 name != buffer.name
                 and other.dtype == buffer.dtype
-                and variable.removeprefix(f"{SAVED}.").isidentifier()
+                and is_plain_variable(variable)
                 and self._reads(launch, name)
             ):
                 yield other
@@ -227,7 +230,7 @@ class LaunchWriter:
         self.sizes = sizes
         self.lists = lists
 
-    def write(self, step: Launch) -> str:
+    def write(self, step: Launch) -> PythonLine:
         """``kernels.add_layer_norm(x, attn, weight, bias, residual, n_rows=batch * seq, n_cols=dim, eps=1e-5)``"""
         if self.plan.kernels[step.kernel].schedule.is_over_lists:
             return self._launch_of_lists(step)
@@ -247,7 +250,11 @@ class LaunchWriter:
         tensors = [self.variables[name] for name in step.buffers]
         given = [*tensors, *self._numbers(step, [*sizes, *ints, *scalars])]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
-        return f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)}){remark}"
+        return self._call(step, given, remark)
+
+    def _call(self, step: Launch, given: Sequence[str], remark: str = "") -> PythonLine:
+        kernel = self.names.kernels[step.kernel].kernel
+        return PythonLine(f"kernels.{kernel}({', '.join(given)}){remark}", LineKind.LAUNCH)
 
     def _numbers(self, step: Launch, texts: Sequence[str]) -> list[str]:
         """Sizes, strides and scalars, by keyword where there are many."""
@@ -304,7 +311,7 @@ class LaunchWriter:
         word = self.sizes.use(sizes[0])
         return word if len(sizes) == 1 else f"{len(sizes)} * {word}"
 
-    def _launch_of_lists(self, step: Launch) -> str:
+    def _launch_of_lists(self, step: Launch) -> PythonLine:
         """``kernels.adamw(params, grads, exp_avgs, exp_avg_sqs, eps)``: lists tell their own sizes."""
         kernel = self.plan.kernels[step.kernel]
         given = []
@@ -318,7 +325,7 @@ class LaunchWriter:
             self.numbers.get((step, place)) or self._scalar(value) for place, value in enumerate(step.scalars)
         ]
         given += self._numbers(step, scalars)
-        return f"kernels.{self.names.kernels[step.kernel].kernel}({', '.join(given)})"
+        return self._call(step, given)
 
     def _is_in_place(self, step: Launch) -> bool:
         """Whether two buffers of the launch share a variable because one takes over the other's memory."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from longhand.capture.graph import Differentiated, differentiated, registered_by
+from longhand.emit.module.paragraphs import LibraryCallText, functional
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, View
@@ -33,23 +34,6 @@ _IN_FUNCTIONAL = frozenset(_IN_FUNCTIONAL_TEXT.split())
 _OTHER_DEFAULTS = frozenset(["ctc_loss"])  # torch's own function reduces nothing where the op takes a mean
 # Python's names for arguments that ATen's schema calls something else.
 _RENAMED = {"self": "input"}
-
-
-@dataclasses.dataclass(frozen=True)
-class LibraryCallText:
-    """A call, printed.
-
-    Attributes:
-        text: The right-hand side.
-        needs_functional: Whether it names ``F``.
-        runtime: The name of runtime.py that it calls; empty if it calls none.
-        module: The module whose import registers the operator; empty for torch's own.
-    """
-
-    text: str
-    needs_functional: bool = False
-    runtime: str = ""
-    module: str = ""
 
 
 class LibraryWriter:
@@ -81,16 +65,16 @@ class LibraryWriter:
         is_aten = step.target.namespace == "aten"
         special = _SPECIAL.get(name) if is_aten else None
         if special is not None:
-            text = special(self, step)
-            if text is not None:
-                return LibraryCallText(text, text.startswith("F."))
+            call = special(self, step)
+            if call is not None:
+                return call
         if is_aten and name.endswith("_") and step.mutates and isinstance(step.args[0], View):
             rest = self._raw_arguments(dataclasses.replace(step, args=step.args[1:]), 1)
             return LibraryCallText(f"{self.value(step.args[0])}.{name}({rest})")
         if is_aten and name in _IN_FUNCTIONAL:
-            return LibraryCallText(f"F.{name}({self._arguments(step)})", True)
+            return functional(name, [self._arguments(step)])
         if is_aten and (infix := _INFIX.get(name)) is not None and (text := _operation(self, step, infix)):
-            return LibraryCallText(text)
+            return LibraryCallText(text, is_atom=False)
         if is_aten and not step.mutates and _is_public(name):
             return LibraryCallText(f"torch.{name}({self._arguments(step)}){_only_item(step)}")
         if is_aten and name in _SAME_IN_TORCH:
@@ -251,7 +235,7 @@ def _is_per_dim(name: str, value: Any) -> bool:
     )
 
 
-def _convolution(writer: LibraryWriter, step: Extern) -> str | None:
+def _convolution(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
     given = writer.named(step)
     weight = given["weight"]
     n_dims = len(weight.shape) - 2
@@ -269,19 +253,19 @@ def _convolution(writer: LibraryWriter, step: Extern) -> str | None:
         text = str(value) if name == "groups" else _uniform(value, writer.sizes)
         if text != str(default):
             parts.append(f"{name}={text}")
-    return f"F.conv{'_transpose' * transposed}{n_dims}d({', '.join(parts)})"
+    return functional(f"conv{'_transpose' * transposed}{n_dims}d", parts)
 
 
-def _item(writer: LibraryWriter, step: Extern) -> str:
-    return f"{writer.value(step.args[0])}.item()"
+def _item(writer: LibraryWriter, step: Extern) -> LibraryCallText:
+    return LibraryCallText(f"{writer.value(step.args[0])}.item()")
 
 
-def _embedding(writer: LibraryWriter, step: Extern) -> str:
+def _embedding(writer: LibraryWriter, step: Extern) -> LibraryCallText:
     given = writer.named(step)
-    return f"F.embedding({writer.value(given['indices'])}, {writer.value(given['weight'])})"
+    return functional("embedding", [writer.value(given["indices"]), writer.value(given["weight"])])
 
 
-def _attention(writer: LibraryWriter, step: Extern) -> str:
+def _attention(writer: LibraryWriter, step: Extern) -> LibraryCallText:
     given = writer.named(step)
     parts = [writer.value(given[name]) for name in ("query", "key", "value")]
     defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
@@ -291,41 +275,42 @@ def _attention(writer: LibraryWriter, step: Extern) -> str:
             parts += scale_argument(given)
         elif isinstance(value, View) or value != default:
             parts.append(f"{name}={writer.value(value)}")
-    return f"F.scaled_dot_product_attention({', '.join(parts)})"
+    return functional("scaled_dot_product_attention", parts)
 
 
-def _contiguous(writer: LibraryWriter, step: Extern) -> str | None:
+def _contiguous(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
     source = step.args[0]
     formats = {value for _, value in step.kwargs} - {torch.contiguous_format}
     if not isinstance(source, View) or formats - {torch.channels_last}:
         return None
     layout = "memory_format=torch.channels_last" if formats else ""
-    return f"{writer.value(source)}.contiguous({layout})"
+    return LibraryCallText(f"{writer.value(source)}.contiguous({layout})")
 
 
-def _index_put(writer: LibraryWriter, step: Extern) -> str | None:
+def _index_put(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
     given = writer.named(step)
     indices = given["indices"]
     # One number is no index of its own in a subscript: the dimension would be gone.
     if given["accumulate"] or any(isinstance(index, View) and not index.shape for index in indices):
         return None
     places = ", ".join(":" if index is None else writer.value(index) for index in indices)
-    return f"{writer.value(given['self'])}[{places}] = {writer.value(given['values'])}"
+    return LibraryCallText(f"{writer.value(given['self'])}[{places}] = {writer.value(given['values'])}")
 
 
-def _new_values(writer: LibraryWriter, step: Extern) -> str | None:
+def _new_values(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
     """``inv_perm.index_put((perm,), values)``: a tensor with some of its elements replaced."""
     given = writer.named(step)
     indices = given["indices"]
     if any(index is None for index in indices):  # which the public one does not take
-        return f"torch.ops.aten.index_put.default({writer._raw_arguments(step)})"
+        return LibraryCallText(f"torch.ops.aten.index_put.default({writer._raw_arguments(step)})")
     places = ", ".join(writer.value(index) for index in indices)
     added = ", accumulate=True" if given["accumulate"] else ""
     of = writer.value(given["self"])
-    return f"{of}.index_put(({places}{',' * (len(indices) == 1)}), {writer.value(given['values'])}{added})"
+    values = f"{writer.value(given['values'])}{added}"
+    return LibraryCallText(f"{of}.index_put(({places}{',' * (len(indices) == 1)}), {values})")
 
 
-def _unfilled(writer: LibraryWriter, step: Extern) -> str | None:
+def _unfilled(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
     given = writer.named(step)
     size, order = given["size"], list(given["physical_layout"])
     if order != sorted(order) or given.get("layout") not in (None, torch.strided):
@@ -334,10 +319,10 @@ def _unfilled(writer: LibraryWriter, step: Extern) -> str | None:
     parts += [
         f"{name}={writer.value(given[name])}" for name in ("dtype", "device") if given.get(name) is not None
     ]
-    return f"torch.empty({', '.join(parts)})"
+    return LibraryCallText(f"torch.empty({', '.join(parts)})")
 
 
-def _resized(writer: LibraryWriter, step: Extern) -> str | None:
+def _resized(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
     """``F.interpolate(x, scale_factor=2.0, mode="nearest")``"""
     name, given = str(step.target.overloadpacket.__name__), writer.named(step)
     if step.target._overloadname != "vec":
@@ -348,7 +333,8 @@ def _resized(writer: LibraryWriter, step: Extern) -> str | None:
     is_one = len(values) > 1 and all(value == values[0] for value in values) and wanted == "scale_factor"
     text = writer.value(values[0] if is_one else tuple(values))
     corners = ", align_corners=True" if given.get("align_corners") else ""
-    return f'F.interpolate({writer.value(given["input"])}, {wanted}={text}, mode="{mode}"{corners})'
+    size = f"{wanted}={text}"
+    return functional("interpolate", [writer.value(given["input"]), size, f'mode="{mode}"{corners}'])
 
 
 _INFIX = {
@@ -387,7 +373,7 @@ _UPSAMPLES = """
     upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
     upsample_bicubic2d upsample_trilinear3d
 """
-_SPECIAL: dict[str, Callable[[LibraryWriter, Extern], str | None]] = {
+_SPECIAL: dict[str, Callable[[LibraryWriter, Extern], LibraryCallText | None]] = {
     "convolution": _convolution,
     "embedding": _embedding,
     "scaled_dot_product_attention": _attention,

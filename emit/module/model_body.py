@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
+from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter
-from longhand.emit.module.paragraphs import WIDEST, Paragraph, fewest, joined_quotes, said_once
+from longhand.emit.module.paragraphs import (
+    WIDEST,
+    LineKind,
+    Paragraph,
+    PythonLine,
+    fewest,
+    indented,
+    joined_quotes,
+    remark_lines,
+    said_once,
+)
 from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.sizes import SizeWriter, data_size_lines
@@ -74,6 +84,9 @@ class Needs:
 
 # Of a line and what stands behind it: longer, and the line would be broken to make room for the remark.
 _WIDEST_REMARK = 96
+
+
+_SOON = 2  # statements: what these bind anew is not dropped before
 
 
 class BodyWriter:
@@ -200,12 +213,12 @@ class BodyWriter:
         for positions, steps in choice.cases:
             inner = self._plain_lines(steps)
             if not inner and len(choice.cases) == 1:
-                test = _is_one_of(self.position, positions).replace("==", "!=").replace(" in ", " not in ")
-                return [f"if {test}:", *_indented(self._plain_lines(choice.otherwise))]
+                test = is_one_of(self.position, positions, is_so=False)
+                return [f"if {test}:", *indented(self._plain_lines(choice.otherwise))]
             word = "elif" if lines else "if"
-            lines += [f"{word} {_is_one_of(self.position, positions)}:", *_indented(inner or ["pass"])]
+            lines += [f"{word} {is_one_of(self.position, positions)}:", *indented(inner or ["pass"])]
         otherwise = self._plain_lines(choice.otherwise)
-        return [*lines, "else:", *_indented(otherwise)] if otherwise else lines
+        return [*lines, "else:", *indented(otherwise)] if otherwise else lines
 
     def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
         """The lines of steps that only some layers do, without the user's statements."""
@@ -231,8 +244,10 @@ class BodyWriter:
         )
         if new == old:
             why = "the same memory"
-        line = f"{new} = {old}{view}"
-        return [f"{line}  # {why}"] if len(line) + len(why) <= _WIDEST_REMARK else [f"# {why}", line]
+        line = PythonLine.assignment(new, f"{old}{view}")
+        if len(line) + len(why) <= _WIDEST_REMARK:
+            return [f"{line}  # {why}"]
+        return [PythonLine(f"# {why}", LineKind.COMMENT), line]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
@@ -254,7 +269,7 @@ class BodyWriter:
                 and _allocates(steps[place:])
             ):
                 lines += self._keep_device()
-            lines.append(f"del {', '.join(dropped)}")
+            lines.append(PythonLine(f"del {', '.join(dropped)}", LineKind.RELEASE))
 
     def _keep_device(self) -> list[str]:
         """The line that keeps the device when the tensor that tells it is dropped."""
@@ -269,7 +284,7 @@ class BodyWriter:
         why = dict.fromkeys(self.words.provenance(origin).remark for origin in origins if origin)
         new = [text for text in why if text and text not in self.told]
         self.told.update(new)
-        return [line for text in new for line in _comment(text)]
+        return [line for text in new for line in remark_lines(text, WIDEST)]
 
     def _launch(self, step: Launch) -> list[str]:
         return [self.launches.write(step)]
@@ -280,11 +295,13 @@ class BodyWriter:
         self.needs.functional |= call.needs_functional
         self.needs.runtime |= {call.runtime} if call.runtime else set()
         self.needs.registering |= {call.module} if call.module else set()
-        lines += [f"# {step.reason}"] if step.reason else []
+        lines += [PythonLine(f"# {step.reason}", LineKind.COMMENT)] if step.reason else []
         outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
-        target = f"{', '.join(outputs)} = " if outputs else ""
-        bound = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
-        return [*lines, f"{target}{call.text}", *bound]
+        target = ", ".join(outputs)
+        line = PythonLine.assignment(target, call.text, is_atom=call.is_atom) if target else call.text
+        told = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
+        bound = [PythonLine.assignment(word, text) for word, text in told]
+        return [*lines, line, *bound]
 
     def _bind(self, buffer: str) -> str:
         """The variable of a buffer that begins; what it held before is gone."""
@@ -298,7 +315,7 @@ class BodyWriter:
     def _view_lines(self, step: Extern) -> list[str]:
         """``q, k, v = qkv.split(256, dim=-1)``: the views that the user named, before the call that reads them."""
         self.library.views = {}
-        lines = []
+        lines: list[str] = []
         for line in named_views(step, self.words):
             view, buffer = line.view, self._buffer(line.view.buffer)
             source = self.library.views.get(line.source) or self.variables[view.buffer]
@@ -311,7 +328,7 @@ class BodyWriter:
             targets = [self._bind(view_key(step, key)) for key in line.keys]
             self.library.views |= dict(zip(line.keys, targets, strict=True))
             self.seen_as.setdefault(view.buffer, []).extend(targets)
-            lines.append(f"{', '.join(targets)} = {text}")
+            lines.append(PythonLine.assignment(", ".join(targets), text))
         return lines
 
     def _words_of_heads(self, line: NamedView) -> Words:
@@ -356,24 +373,6 @@ def _allocates(steps: Sequence[ModelStep]) -> bool:
     )
 
 
-def _comment(text: str) -> list[str]:
-    return textwrap.wrap(f"# {text}", WIDEST, subsequent_indent="# ") if text else []
-
-
-def _is_one_of(word: str, positions: Sequence[int]) -> str:
-    """``self.layer == 3``, ``self.layer in (1, 4)``, ``self.layer in range(4, 9)``"""
-    first, last = positions[0], positions[-1]
-    if first == last:
-        return f"self.{word} == {first}"
-    if len(positions) > 2 and list(positions) == list(range(first, last + 1)):
-        return f"self.{word} in range({first}, {last + 1})"
-    return f"self.{word} in ({', '.join(map(str, positions))})"
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
-
-
 def _next_launch(steps: Sequence[ModelStep], place: int, buffer: str) -> Launch | None:
     """The launch that a buffer is made for; None if a library call fills it."""
     later = steps[place + 1 :]
@@ -396,4 +395,5 @@ def _rebound_or_alive(
                     later_read.add(variable)
             for buffer in buffers_made(plain):
                 first_bound.setdefault(writer.variables.get(buffer, ""), number_)
-    return {name for name in names if name in later_read or first_bound.get(name, 99) <= 2}
+    bound_soon = {word for word, place in first_bound.items() if place <= _SOON}
+    return {name for name in names if name in later_read or name in bound_soon}

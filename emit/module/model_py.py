@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import write_layer_call
@@ -239,7 +239,11 @@ class ModelWriter:
             )
             for place, result in enumerate(self.plan.results)
         ]
-        end_with(paragraphs, self._returned(texts), len(texts))
+        variable, rest = "", ""
+        if len(texts) == 1 and isinstance(result := self.plan.results[0], View):
+            variable = self._as_given(result.buffer)
+            rest = detached(self._result(result, sizes, variable=""), self.graph.outputs[0])
+        end_with(paragraphs, self._returned(texts), variable, rest)
 
     def _returned(self, texts: list[str]) -> str:
         """What launch() returns, or forward() where there is no launch()."""
@@ -249,15 +253,12 @@ class ModelWriter:
             saved = [texts[place] for place in self.training.launched if place >= n_results]
             words = [*launched_words(users, saved), *(record.word for record in self.training.records)]
             return f"{', '.join(words)}{',' * (len(words) == 1)}"
-        returned = self._built(texts)
-        if returned.startswith("(") and self.graph.out_spec.type is tuple and len(texts) > 1:
-            return returned[1:-1]
-        return returned
+        return self._built(texts, is_bare=len(texts) > 1)
 
-    def _built(self, texts: list[str]) -> str:
-        """What the user's call returns, put together from its leaves."""
+    def _built(self, texts: list[str], is_bare: bool = False) -> str:
+        """What the user's call returns, put together from its leaves; bare: a tuple without its parentheses."""
         types: set[tuple[str, str]] = set()
-        returned = built(self.graph.out_spec, iter(texts), self.made_lists, types)
+        returned = built(self.graph.out_spec, iter(texts), self.made_lists, types, is_bare)
         self.imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
         return returned
 
@@ -279,12 +280,12 @@ class ModelWriter:
         given = {} if self.has_launch else dict(self.tensors)
         return given.get(buffer, self.variables[buffer])
 
-    def _result(self, result: object, sizes: SizeWriter) -> str:
+    def _result(self, result: object, sizes: SizeWriter, variable: str | None = None) -> str:
+        """A result as an expression; `variable` is what holds it, if not what it is called."""
         if isinstance(result, View):
-            base = self._as_given(result.buffer)
+            base = self._as_given(result.buffer) if variable is None else variable
             return write_view(result, base, sizes, self.plan.buffers[result.buffer])
-        value = result.value if isinstance(result, Literal) else result
-        return argument(value, sizes)
+        return argument(result.value if isinstance(result, Literal) else result, sizes)
 
     # The file.
 
@@ -302,7 +303,7 @@ class ModelWriter:
     ) -> ModelText:
         checks = self._checks()
         bound = sizes.binding_lines()
-        unpacked = self._unpacked(bound)
+        unpacked = self._unpacked(sizes.tensors_asked)
         base, base_arguments, members, constants = "nn.Module", "", [], []
         if self.graph.is_module:
             made = construct(self.tree, classes_of(blocks, self.tree))
@@ -357,18 +358,18 @@ class ModelWriter:
             blocks=tuple({block.name: block for _, block in blocks}.values()),
             constants=tuple(constants),
             training=self._trained(),
-            remark=remark_on_gradients(self.plan.results, self.variables, self.training is not None),
+            remark=remark_on_gradients(self.plan.results, self.words, self.training is not None),
             launch=self.launch,
             recording=self.recording,
             recorder=recorded_by,
         )
 
-    def _unpacked(self, sizes: Sequence[str]) -> list[str]:
-        """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""
+    def _unpacked(self, asked: Set[str]) -> list[str]:
+        """Lines that take leaves out of nested arguments: those that are read, asked for sizes, or written alone."""
         if self.has_launch:  # which is given the leaves
             return []
         read = frozenset(leaf for leaf, _ in self.arguments.leaves if self.words.nodes[leaf].users)
-        return self.arguments.unpacked(self.variables, self.lists, read, sizes)
+        return self.arguments.unpacked(self.variables, self.lists, read, asked)
 
     @property
     def has_launch(self) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import torch
 import torch.utils._pytree as pytree
@@ -15,7 +14,7 @@ from longhand.emit.layers.model_loops import LayerClass, write_first_call, write
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, construct_block
 from longhand.emit.module.module_tree import ModuleTree
-from longhand.emit.module.paragraphs import Paragraph
+from longhand.emit.module.paragraphs import LineKind, Paragraph, PythonLine, kind_of, returned_value
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, parameters
 from longhand.emit.module.view_calls import argument
@@ -25,6 +24,7 @@ from longhand.schedule.named_plan import (
     LayerCall,
     Loop,
     ModelStep,
+    Reached,
     does_the_same,
     layers_called,
     loops_of,
@@ -161,16 +161,16 @@ class CallArguments:
         variables: Mapping[str, str],
         lists: Sequence[TensorList],
         read: frozenset[str],
-        sizes: Sequence[str],
+        asked: Set[str],
     ) -> list[str]:
-        """Lines that take leaves out of nested arguments: those that are read, by `sizes` too, or written alone."""
+        """Lines that take leaves out of nested arguments: those that are read, asked for sizes, or written alone."""
         in_lists = {node for one in lists for node in one.nodes}
         written = {mutation.input_node for mutation in self.graph.mutations} - in_lists
         return [
             f"{variable} = {path}"
             for leaf, path in self.leaves
             if (variable := variables[leaf]) != path
-            and (leaf in read or leaf in written or any(f"{variable}.shape" in one for one in sizes))
+            and (leaf in read or leaf in written or variable in asked)
         ]
 
 
@@ -284,7 +284,11 @@ def classes_of(blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree) -> d
 
 
 def built(
-    spec: pytree.TreeSpec, texts: Iterator[str], lists: Sequence[MadeList], types: set[tuple[str, str]]
+    spec: pytree.TreeSpec,
+    texts: Iterator[str],
+    lists: Sequence[MadeList],
+    types: set[tuple[str, str]],
+    is_bare: bool = False,
 ) -> str:
     """What the user's call returns, put together from its leaves.
 
@@ -293,32 +297,32 @@ def built(
         texts: Of the leaves.
         lists: Those that the call makes, which go by their words.
         types: Is given (module, name) of the user's classes that the text names.
+        is_bare: Whether a tuple is to be without its parentheses.
     """
-    returned = build(spec, texts, types)
-    for one in lists:
-        listed = ", ".join(f"{one.name}[{place}]" for place in range(len(one.nodes)))
-        returned = returned.replace(f"[{listed}]", one.name)
-    return returned
+    entries: dict[tuple[str, ...], str] = {
+        tuple(Reached(one.name, place) for place in range(len(one.nodes))): one.name for one in lists
+    }
+    return build(spec, texts, types, entries, is_bare)
 
 
-_ATOMS = (ast.Call, ast.Name, ast.Attribute, ast.Subscript)
+def end_with(paragraphs: list[Paragraph], returned: str, variable: str = "", rest: str = "") -> None:
+    """Appends the return statement, or makes the last statement it.
 
-
-def end_with(paragraphs: list[Paragraph], returned: str, n_results: int) -> None:
-    """Appends the return statement, or makes the last statement it."""
+    Args:
+        paragraphs: What comes before.
+        returned: What is returned.
+        variable: Of a single tensor: what holds it.
+        rest: What follows the variable: ``.view(batch, seq)``.
+    """
     if returned == "None" and paragraphs:
         return
     last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
-    target, is_assignment, expression = last.partition(" = ")
-    head = returned.split(".")[0].split("[")[0]
-    is_single = n_results == 1 and target.isidentifier() and is_assignment and head == target
-    if is_single and "#" not in expression and not expression.startswith("empty("):
-        rest = returned[len(target) :]
-        if rest and not isinstance(ast.parse(expression, mode="eval").body, _ATOMS):
-            expression = f"({expression})"
-        paragraphs[-1].lines[-1] = f"return {expression}{rest}"
+    value = returned_value(last, variable) if variable and returned == f"{variable}{rest}" else None
+    if value is not None:
+        is_atom = not rest or (isinstance(last, PythonLine) and last.is_atom)
+        paragraphs[-1].lines[-1] = f"return {value}{rest}" if is_atom else f"return ({value}){rest}"
         return
-    if paragraphs and paragraphs[-1].lines and not paragraphs[-1].lines[-1].startswith("del "):
+    if paragraphs and paragraphs[-1].lines and kind_of(last) is not LineKind.RELEASE:
         paragraphs[-1].lines.append(f"return {returned}")
     else:
         paragraphs.append(Paragraph((), [f"return {returned}"]))

@@ -87,7 +87,7 @@ def _without_ties_to_outside(branch: Branch, inside: str) -> Branch:
 
 def _construct(root: Branch, writer: _ConstructorWriter) -> Construction:
     if root.is_list or root.is_dict:  # nn.Sequential: its children are self[0], self[1], ...
-        container, _, children = writer.module(root, "").removesuffix(")").partition("(")
+        container, children = writer.container(root, "")
         return Construction(container, children, [], writer.names, writer.uses_nn)
     members = [
         _assigned(name, writer.module(branch, name), "module") for name, branch in root.branches.items()
@@ -104,6 +104,25 @@ def _construct(root: Branch, writer: _ConstructorWriter) -> Construction:
     return Construction(base, ", ".join(arguments), [*members, *writer.ties], writer.names, writer.uses_nn)
 
 
+@dataclasses.dataclass(frozen=True)
+class _MadeBlock:
+    """What makes a block of a list.
+
+    Attributes:
+        text: A class, or the whole expression.
+        is_class: Which of these.
+        position: The class's argument that is the block's place in its list, if it takes one.
+    """
+
+    text: str
+    is_class: bool
+    position: str = ""
+
+    def at(self, place: str) -> str:
+        """The expression for the block at a place."""
+        return f"{self.text}({place if self.position else ''})" if self.is_class else self.text
+
+
 class _ConstructorWriter:
     def __init__(self, root: Branch, blocks: Mapping[str, Sequence[BlockClass]], layer: str = "") -> None:
         self.root = root
@@ -112,6 +131,7 @@ class _ConstructorWriter:
         self.names: set[str] = set()
         self.ties: list[str] = []
         self.uses_nn = False
+        self._n_ties_inside = 0  # tensors that are made by the path of another one
 
     def of_nn(self, text: str) -> str:
         """Something of torch.nn, which the file must import."""
@@ -120,39 +140,42 @@ class _ConstructorWriter:
 
     def module(self, branch: Branch, path: str) -> str:
         """The expression that makes a sub-module."""
+        container, given = self.container(branch, path)
+        return f"{container}({given})"
+
+    def container(self, branch: Branch, path: str) -> tuple[str, str]:
+        """The class of a sub-module, and what its constructor is given."""
         if branch.is_gap:
-            return self.of_nn("Identity()")
+            return self.of_nn("Identity"), ""
         if branch.is_list and path in self.blocks:
             made = [self.block(child, _below(path, key), int(key)) for key, child in branch.branches.items()]
-            return self.of_nn(f"ModuleList{_blocks_in_list(made)}")
+            return self.of_nn("ModuleList"), _blocks_in_list(made)
         if branch.is_list:
+            n_ties = self._n_ties_inside
             parts = [self.module(child, _below(path, key)) for key, child in branch.branches.items()]
-            if len(parts) > 1 and len(set(parts)) == 1 and not any("self." in part for part in parts):
-                return self.of_nn(f"ModuleList({parts[0]} for _ in range({len(parts)}))")
-            return self.of_nn(f"ModuleList([{', '.join(parts)}])")
+            if len(parts) > 1 and len(set(parts)) == 1 and self._n_ties_inside == n_ties:
+                return self.of_nn("ModuleList"), f"{parts[0]} for _ in range({len(parts)})"
+            return self.of_nn("ModuleList"), f"[{', '.join(parts)}]"
         if branch.is_dict:
             pairs = ", ".join(
                 f"{python_string(key)}: {self.module(child, _below(path, key))}"
                 for key, child in branch.branches.items()
             )
-            return self.of_nn(f"ModuleDict({{{pairs}}})")
+            return self.of_nn("ModuleDict"), f"{{{pairs}}}"
         self.names.add("Weights")
-        return f"Weights({', '.join(self.members(branch, path))})"
+        return "Weights", ", ".join(self.members(branch, path))
 
-    def block(self, branch: Branch, path: str, position: int) -> tuple[str, str]:
-        """The expression that makes a block: its class, one that holds the same, or plain weights.
-
-        The second is the word in it that stands for the block's place in the list.
-        """
+    def block(self, branch: Branch, path: str, position: int) -> _MadeBlock:
+        """What makes a block: its class, one that holds the same, or plain weights."""
         classes = self.blocks[path.rpartition(".")[0]]
         like = [one for one in classes if position in one.positions]
         if not like and not any(owner.startswith(f"{path}.") for owner in self.blocks):
             # Lists inside that are looped over are of classes of their own, which no block's class makes.
             like = [one for one in classes if construct_block(self.root, path, one.position) == one.made]
         if not like:
-            return self.module(branch, path), ""
+            return _MadeBlock(self.module(branch, path), is_class=False)
         self.tie_to_outside(branch, path, f"{path}.")
-        return f"{like[0].name}({like[0].position})", like[0].position
+        return _MadeBlock(like[0].name, is_class=True, position=like[0].position)
 
     def tie(self, path: str, tied_to: str) -> None:
         """A line that makes a tensor another one, once both are there."""
@@ -198,6 +221,7 @@ class _ConstructorWriter:
     def tensor(self, held: HeldTensor, dtype: torch.dtype) -> str:
         """The expression that makes a parameter or buffer."""
         if held.tied_to:
+            self._n_ties_inside += 1
             return member(expression(self.root, held.tied_to))
         shape = f"({', '.join(map(str, held.shape))}{',' * (len(held.shape) == 1)})"
         if held.source:
@@ -236,46 +260,43 @@ def _assigned(name: str, made: str, kind: str) -> str:
     )
 
 
-def _blocks_in_list(parts: Sequence[tuple[str, str]]) -> str:
-    """What ``nn.ModuleList`` is given: ``(Block() for _ in range(12))``, or runs of equal blocks one after the other.
-
-    Args:
-        parts: For each block: what makes it, and the word in that for its place in the list, or none.
-    """
-    texts, begin = [], 0
-    rounds = _in_turn(parts)
+def _blocks_in_list(blocks: Sequence[_MadeBlock]) -> str:
+    """What ``nn.ModuleList`` is given: ``Block() for _ in range(12)``, or runs of equal blocks one after the other."""
+    rounds = _in_turn(blocks)
     if rounds is not None:
         before, kinds, n_rounds = rounds
-        made = ", ".join(part.removesuffix("()") for part, _ in kinds)
+        made = ", ".join(one.text for one in kinds)
         whole = f"layer() for _ in range({n_rounds}) for layer in ({made})"
-        first, after = parts[:before], parts[before + n_rounds * len(kinds) :]
+        first, after = blocks[:before], blocks[before + n_rounds * len(kinds) :]
         if not first and not after:
-            return f"({whole})"
-        texts = [*(part for part, _ in first), f"*({whole})", *(part for part, _ in after)]
-        return f"([{', '.join(texts)}])"
-    for (part, word), group in itertools.groupby(parts):
+            return whole
+        texts = [*(one.at(one.position) for one in first), f"*({whole})"]
+        return f"[{', '.join([*texts, *(one.at(one.position) for one in after)])}]"
+    texts, begin = [], 0
+    for one, group in itertools.groupby(blocks):
         count = len(list(group))
         end = begin + count
         if count == 1:
-            texts.append(part.replace(f"({word})", f"({begin})") if word else part)
+            texts.append(one.at(str(begin)))
         else:
-            span = f"{begin}, {end}" if word and begin else f"{count}"
-            texts.append(f"*({part} for {word or '_'} in range({span}))")
+            span = f"{begin}, {end}" if one.position and begin else f"{count}"
+            run = f"{one.at(one.position)} for {one.position or '_'} in range({span})"
+            if count == len(blocks):
+                return run
+            texts.append(f"*({run})")
         begin = end
-    if len(texts) == 1 and texts[0].startswith("*"):
-        return texts[0][1:]
-    return f"([{', '.join(texts)}])"
+    return f"[{', '.join(texts)}]"
 
 
-def _in_turn(parts: Sequence[tuple[str, str]]) -> tuple[int, Sequence[tuple[str, str]], int] | None:
+def _in_turn(blocks: Sequence[_MadeBlock]) -> tuple[int, Sequence[_MadeBlock], int] | None:
     """(blocks before, the kinds of one round, rounds) where blocks of several classes come in turn."""
-    for before in range(len(parts) // 2):
-        for period in range(2, (len(parts) - before) // 2 + 1):
-            kinds = parts[before : before + period]
+    for before in range(len(blocks) // 2):
+        for period in range(2, (len(blocks) - before) // 2 + 1):
+            kinds = blocks[before : before + period]
             n_rounds = 1
-            while parts[before + n_rounds * period :][:period] == kinds:
+            while blocks[before + n_rounds * period :][:period] == kinds:
                 n_rounds += 1
-            plain = all(part.removesuffix("()").isidentifier() and not word for part, word in kinds)
+            plain = all(one.is_class and not one.position for one in kinds)
             if n_rounds > 1 and plain and len(set(kinds)) > 1 and before < period:
                 return before, kinds, n_rounds
     return None
@@ -291,7 +312,7 @@ def constants_of_function(tree: ModuleTree, variables: Mapping[str, str], device
     """
     lines = [f'constants = load_constants("{device}")'] if tree.stored else []
     for node, path in tree.expressions.items():
-        source = str(tree.root.held[path].source)
-        move = "" if device == Device.CPU.value or source.startswith("constants[") else f'.to("{device}")'
-        lines.append(f"{variables[node]} = {source}{move}")
+        held = tree.root.held[path]
+        move = "" if device == Device.CPU.value or not held.is_literal else f'.to("{device}")'
+        lines.append(f"{variables[node]} = {held.source}{move}")
     return lines

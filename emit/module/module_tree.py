@@ -45,10 +45,12 @@ class HeldValues:
 
     Attributes:
         sources: By target: the expression that makes the value, or which of the layer's own it is.
+        literals: The targets whose values are written out.
         stored: What constants.pt holds, by name.
     """
 
     sources: Mapping[str, str | ByLayer]
+    literals: frozenset[str]
     stored: Mapping[str, torch.Tensor]
 
 
@@ -78,6 +80,7 @@ def held_values(graph: CapturedGraph, layers: Mapping[str, frozenset[int]]) -> H
     sources: dict[str, str | ByLayer] = {}
     stored: dict[str, torch.Tensor] = {}
     entries: dict[object, str] = {}
+    literals: set[str] = set()
     for target, value in values.items():
         place = places[target]
         if place is not None and len(kinds[place]) > 1:
@@ -87,8 +90,10 @@ def held_values(graph: CapturedGraph, layers: Mapping[str, frozenset[int]]) -> H
         if literal is None:
             entry = entries.setdefault(contents[target], target)
             stored.setdefault(entry, value)
+        else:
+            literals.add(target)
         sources[target] = literal or f"constants[{python_string(entry)}]"
-    return HeldValues(sources, stored)
+    return HeldValues(sources, frozenset(literals), stored)
 
 
 def _place(target: str, layers: Mapping[str, frozenset[int]]) -> ByLayer | None:
@@ -121,6 +126,7 @@ class HeldTensor:
         dtype: Its element type.
         persistent: Whether it is in the state_dict.
         source: For what is in no state_dict: the expression that makes its value, or which of the layer's own it is.
+        is_literal: Whether that expression says the value itself.
         tied_to: The path of the tensor that this one is, if that has another path.
         channels_last: Whether it is made channels last: a convolution's weight.
         strides: How it lies in memory, if that is not contiguous and the kernels rely on it.
@@ -131,6 +137,7 @@ class HeldTensor:
     dtype: torch.dtype
     persistent: bool = True
     source: str | ByLayer = ""
+    is_literal: bool = False
     tied_to: str = ""
     channels_last: bool = False
     strides: tuple[int, ...] = ()
@@ -245,6 +252,7 @@ def grow(
             value.dtype,
             is_in_state_dict(entry),
             values.sources.get(entry.target, ""),
+            entry.target in values.literals,
             channels_last=entry.node in channels_last,
             strides=() if entry.node in channels_last else _odd_strides(buffers.get(entry.node)),
         )

@@ -1,20 +1,121 @@
 """Paragraphs of model.py: what runs, under the user's own statements that it came from.
 
-Views that the user gave a name to are lines of their own before the library call that reads them.
+A line that is asked about later is a `PythonLine`: what it binds, and what kind it is, is told where it is made. Views
+that the user gave a name to are lines of their own before the library call that reads them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import re
 import textwrap
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import Self
 
 from longhand.emit.text.quoting import python_comment
 from longhand.schedule.named_plan import Quote
 
+
+class LineKind(enum.Enum):
+    """What a line is, for those that arrange lines."""
+
+    PLAIN = "plain"
+    LAUNCH = "launch"  # the call of a kernel
+    COMMENT = "comment"
+    POOLED = "pooled"  # memory of the pool, which a name must hold
+    RELEASE = "release"  # ``del scores``
+
+
+class PythonLine(str):
+    """The text of a line, with what it is made of, so that nobody has to take it apart.
+
+    Attributes:
+        kind: What it is.
+        target: What it binds: ``q, k, v``; empty where it binds nothing, or a remark stands behind it.
+        value: What that is bound to.
+        is_atom: Whether the value stands before a dot without parentheses.
+    """
+
+    __slots__ = ("is_atom", "kind", "target", "value")
+    kind: LineKind
+    target: str
+    value: str
+    is_atom: bool
+
+    def __new__(cls, text: str, kind: LineKind = LineKind.PLAIN) -> Self:
+        made = super().__new__(cls, text)
+        made.kind, made.target, made.value, made.is_atom = kind, "", "", True
+        return made
+
+    @classmethod
+    def assignment(
+        cls, target: str, value: str, kind: LineKind = LineKind.PLAIN, is_atom: bool = True
+    ) -> Self:
+        """``target = value``"""
+        made = cls(f"{target} = {value}", kind)
+        made.target, made.value, made.is_atom = target, value, is_atom
+        return made
+
+    def indented(self) -> Self:
+        """The same further in: part of another statement, which binds nothing for those around it."""
+        return type(self)(f"    {self}", self.kind)
+
+
+def kind_of(line: str) -> LineKind:
+    """What a line is; of one that nobody asks about `PLAIN`."""
+    return line.kind if isinstance(line, PythonLine) else LineKind.PLAIN
+
+
+def bound_by(line: str) -> str:
+    """What a line binds; empty where it binds nothing."""
+    return line.target if isinstance(line, PythonLine) else ""
+
+
+def returned_value(line: str, target: str) -> str | None:
+    """What a line binds to a target, where it can be returned instead; None where it cannot, or binds another."""
+    is_bound = isinstance(line, PythonLine) and line.target == target and line.kind is not LineKind.POOLED
+    return line.value if is_bound and isinstance(line, PythonLine) else None
+
+
+def indented(lines: Sequence[str]) -> list[str]:
+    """The lines as part of another statement."""
+    return [line.indented() if isinstance(line, PythonLine) else f"    {line}" for line in lines]
+
+
+def remark_lines(text: str, width: int) -> list[PythonLine]:
+    """A comment, as long lines as the width allows."""
+    wrapped = textwrap.wrap(f"# {text}", width, subsequent_indent="# ") if text else []
+    return [PythonLine(line, LineKind.COMMENT) for line in wrapped]
+
+
+@dataclasses.dataclass(frozen=True)
+class LibraryCallText:
+    """A call, printed.
+
+    Attributes:
+        text: The right-hand side.
+        is_atom: Whether it stands before a dot without parentheses.
+        needs_functional: Whether it names ``F``.
+        runtime: The name of runtime.py that it calls; empty if it calls none.
+        module: The module whose import registers the operator; empty for torch's own.
+    """
+
+    text: str
+    needs_functional: bool = False
+    runtime: str = ""
+    module: str = ""
+    is_atom: bool = True
+
+
+def functional(name: str, arguments: Sequence[str]) -> LibraryCallText:
+    """``F.linear(x, weight)``"""
+    return LibraryCallText(f"F.{name}({', '.join(arguments)})", needs_functional=True)
+
+
 WIDEST = 98
 _MOST_QUOTES = 3
+_APART = (LineKind.LAUNCH, LineKind.COMMENT)  # what is read by itself
 
 
 @dataclasses.dataclass
@@ -58,7 +159,8 @@ def said_once(paragraphs: Iterable[Paragraph], names_modules: bool) -> list[Para
         heading = _part(paragraph.module, first[quotes[0]]) if quotes and not new and names_modules else ""
         if heading and heading not in headed:
             headed.add(heading)
-            found.append(Paragraph((), [f"# {python_comment(heading)}", *paragraph.lines]))
+            remark = PythonLine(f"# {python_comment(heading)}", LineKind.COMMENT)
+            found.append(Paragraph((), [remark, *paragraph.lines]))
         elif quotes and not new and _goes_on(found[-1], above, paragraph):
             found[-1].lines += paragraph.lines
         else:
@@ -72,7 +174,8 @@ def _goes_on(last: Paragraph, above: tuple[Quote, ...], paragraph: Paragraph) ->
     """Whether a paragraph with nothing new to quote is more of the last one, which came from the words `above`."""
     is_alike = bool(set(above) & set(paragraph.quotes)) or (bool(above) and not last.quotes)
     # The call of a kernel, with its tail of sizes, stands for itself.
-    return is_alike and not any("kernels." in line for line in (*last.lines, *paragraph.lines))
+    lines = (*last.lines, *paragraph.lines)
+    return is_alike and all(kind_of(line) is not LineKind.LAUNCH for line in lines)
 
 
 def _part(path: str, other: str) -> str:
@@ -95,10 +198,7 @@ def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:
             and last.quotes
             and paragraph.quotes
             and len(paragraph.lines) == 1
-            and all(
-                "kernels." not in line and not line.startswith("#")
-                for line in [*last.lines, *paragraph.lines]
-            )
+            and all(kind_of(line) not in _APART for line in [*last.lines, *paragraph.lines])
             and len({quote.qualname for quote in (*last.quotes, *paragraph.quotes)}) == 1
             and len(quote_lines((*last.quotes, *paragraph.quotes), WIDEST)) == 1
         ):
@@ -112,14 +212,17 @@ def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:
 def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
     """``Attention.forward    q = self.W_q(x); k = self.W_k(x)``: as many statements on a line as fit."""
     lines: list[str] = []
+    said, is_over = "", False
     for quote in quotes:
         head = f"{python_comment(quote.qualname)}    "
         text = python_comment(quote.statement)
-        is_over = lines and lines[-1].startswith(f"{head}return ")
-        if lines and not is_over and lines[-1].startswith(head) and len(lines[-1]) + 2 + len(text) <= width:
+        is_same = bool(lines) and head == said and not is_over
+        if is_same and len(lines[-1]) + 2 + len(text) <= width:
             lines[-1] += f"; {text}"
         else:
             lines.append(f"{head}{text}")
+            is_over = text.startswith("return ")  # the user's own statement
+        said = head
     return _wrapped(lines, width)
 
 
@@ -136,6 +239,6 @@ def _wrapped(lines: list[str], width: int) -> list[str]:
 
 def drop_unread(paragraphs: Iterable[Paragraph], words: Iterable[str], used: Collection[str]) -> None:
     """Takes the lines that bind a word which nothing uses out of the paragraphs."""
-    unread = tuple(f"{word} = " for word in words if word not in used)
+    unread = {word for word in words if word not in used}
     for paragraph in paragraphs:
-        paragraph.lines[:] = [line for line in paragraph.lines if not line.startswith(unread)]
+        paragraph.lines[:] = [line for line in paragraph.lines if bound_by(line) not in unread]

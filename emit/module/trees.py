@@ -18,7 +18,7 @@ from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.text.expression import literal_text
 from longhand.errors import CaptureError
 from longhand.lower.ir import memory_order
-from longhand.schedule.named_plan import UnitNames, children, parameter_specs
+from longhand.schedule.named_plan import UnitNames, children, parameters_in_order
 from longhand.schedule.names.words import is_attribute, own_name
 from longhand.schedule.plan import Access, Allocate, Launch, UnitPlan
 
@@ -42,14 +42,11 @@ class Parameter:
 
 def parameters(graph: CapturedGraph) -> tuple[Parameter, ...]:
     """The parameters of the user's call, in the order of the user's signature."""
-    leaves = iter(graph.argument_leaves)
-    found = [_parameter(name, spec, leaves) for name, spec in parameter_specs(graph)]
-    order = {own_name(name): place for place, name in enumerate(graph.signature)}
-    return tuple(sorted(found, key=lambda parameter: order.get(parameter.name, len(order))))
+    return tuple(_parameter(name, spec, leaves) for name, spec, leaves in parameters_in_order(graph))
 
 
-def _parameter(name: str, spec: pytree.TreeSpec, leaves: Iterator[str | Literal]) -> Parameter:
-    paths = [(next(leaves), path) for path in _paths(spec, name)]
+def _parameter(name: str, spec: pytree.TreeSpec, leaves: Sequence[str | Literal]) -> Parameter:
+    paths = list(zip(leaves, _paths(spec, name), strict=True))
     literal = paths[0][0] if len(paths) == 1 and paths[0][1] == name else None
     is_literal = isinstance(literal, Literal)
     return Parameter(name, literal.value if isinstance(literal, Literal) else None, is_literal, tuple(paths))
@@ -110,14 +107,31 @@ def build_arguments(
     return ", ".join([*positional, *named])
 
 
-def build(spec: pytree.TreeSpec, values: Iterator[str], imports: set[tuple[str, str]]) -> str:
-    """The expression that puts `values` together as `spec` says; types that it names are added to `imports`."""
+def build(
+    spec: pytree.TreeSpec,
+    values: Iterator[str],
+    imports: set[tuple[str, str]],
+    lists: Mapping[tuple[str, ...], str] | None = None,
+    is_bare: bool = False,
+) -> str:
+    """The expression that puts values together.
+
+    Args:
+        spec: How they hang together.
+        values: The texts of the leaves.
+        imports: The types that it names, (module, name), are added.
+        lists: By all their entries: the variables that hold lists.
+        is_bare: Whether a tuple is to be without its parentheses.
+    """
     if spec.is_leaf():
         return next(values)
-    parts = [build(child, values, imports) for child in children(spec)]
+    parts = [build(child, values, imports, lists) for child in children(spec)]
     if spec.type is tuple:
-        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+        listed = f"{', '.join(parts)}{',' * (len(parts) == 1)}"
+        return listed if is_bare else f"({listed})"
     if spec.type is list:
+        if lists and (whole := lists.get(tuple(parts))):
+            return whole
         return f"[{', '.join(parts)}]"
     if spec.type is dict:
         return (

@@ -13,7 +13,7 @@ import torch
 from longhand.emit.text.expression import literal_text
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Size, View, ViewCall
-from longhand.schedule.named_plan import Words, reshaped
+from longhand.schedule.named_plan import PaddedWord, Words, reshaped
 
 _FULL_SLICE_END = 2**62
 _FUNCTIONS = frozenset({"view_as_real", "view_as_complex"})  # of torch, no methods of tensors
@@ -258,13 +258,13 @@ def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: _Seen) -> tuple[s
 def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None) -> str:
     """``:vocab_size``; `word` is the dimension's before, ``padded_vocab_size``."""
     start, end, step = (*args[1:], None, None, None)[:3]
-    unpadded = (word or "").removeprefix("padded_")
+    unpadded = word.of if isinstance(word, PaddedWord) else None
 
     def text(value: Size | None) -> str:
         return "" if value is None else str(value) if isinstance(value, int) else sizes.text(value)
 
     begin = "" if start == 0 else text(start)
-    if unpadded != word and isinstance(end, int) and sizes.stands_for(unpadded, end):
+    if unpadded is not None and isinstance(end, int) and sizes.stands_for(unpadded, end):
         stop = sizes.text(end, unpadded)
     else:
         stop = "" if isinstance(end, int) and end >= _FULL_SLICE_END else text(end)

@@ -7,19 +7,21 @@ then ``probs = softmax(masked)``. What is put together of pieces is ``cat(x, y)`
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from longhand.emit.text.expression import Precedence, Text, literal_text
 from longhand.emit.text.reference_ops import Join, find_joins
 from longhand.emit.text.title_lines import LONGEST_LINE, Equation
 from longhand.emit.text.value_formula import LONGEST_FORMULA, Formula, plain_choice, says_only_the_operation
-from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Store
+from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Scalar, Store
 from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
-from longhand.schedule.plan import KernelPlan, ScalarRef, conditions_of, limit_along
+from longhand.schedule.plan import Factor, KernelPlan, ScalarRef, conditions_of, limit_along
 
+_HALF = "half"  # the number that halves a row
 _SHORT = 16  # what stays inside an equation, whatever it is called in the kernel
-_HALVES = ("[half:]", "[:half]")
+_SECOND, _FIRST = "[half:]", "[:half]"  # halves of a row
 Condition = tuple[int, bool]  # a value's position, and whether it is true
 
 
@@ -30,16 +32,42 @@ def equations_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> li
     """
     inside: frozenset[int] = frozenset()
     found = _InSteps(plan, names, words, inside)
-    if not found.text():
+    if not found.written():
         return []
     refused: set[int] = set()
     while waiting := [one for one in found.inlinable() if one not in refused]:
         other = _InSteps(plan, names, words, inside | {waiting[0]})
-        if other.text() and other.longest_line() <= max(LONGEST_LINE, found.longest_line()):
+        if other.written() and _longest(other) <= max(LONGEST_LINE, _longest(found)):
             inside, found = inside | {waiting[0]}, other
         else:
             refused.add(waiting[0])
     return found.equations
+
+
+@dataclasses.dataclass
+class _Said:
+    """What the texts say that were made since.
+
+    Attributes:
+        halves: The halves of rows that they read.
+        rotates: Whether the halves of a row change places in one.
+        names_half: Whether they name the number that halves a row.
+    """
+
+    halves: set[str] = dataclasses.field(default_factory=set)
+    rotates: bool = False
+    names_half: bool = False
+
+    def add(self, other: _Said) -> None:
+        """What is part of these texts now."""
+        self.halves |= other.halves
+        self.rotates |= other.rotates
+        self.names_half |= other.names_half
+
+
+def _longest(formulas: _InSteps) -> int:
+    """How long the longest equation is."""
+    return max(len(str(one)) for one in formulas.equations)
 
 
 class _InSteps(Formula):
@@ -61,9 +89,10 @@ class _InSteps(Formula):
         self._n_reads: Counter[int] = Counter()
         self._joins, self._pieces = find_joins(plan, names, words)
         self._results = {value.value for value in plan.body if isinstance(value, Store)}
-        self._holding: frozenset[Condition] = (
-            frozenset()
-        )  # what is so wherever the piece that is written is read
+        # What is so wherever the piece that is written is read.
+        self._holding: frozenset[Condition] = frozenset()
+        self._said = _Said()
+        self._is_rotated = False  # in a row whose halves change places: which one is read goes unsaid
 
     def inlinable(self) -> list[int]:
         """Steps whose word says no more than their operation, that are read once; the first computed first."""
@@ -73,10 +102,6 @@ class _InSteps(Formula):
             if self._n_reads[position] == 1
             and (says_only_the_operation(word) or word in self.names.pointers.values())
         ]
-
-    def longest_line(self) -> int:
-        """Of all equations."""
-        return max(len(str(one)) for one in self.equations)
 
     def _is_made(self, word: str, text: str) -> None:
         self.equations.append(Equation(word, text, is_result=True))
@@ -89,16 +114,25 @@ class _InSteps(Formula):
         if kept is not None:
             return self._value(kept)
         join = self._joins.get(position)
+        around, self._said = self._said, _Said()
         made = self._joined(join) if join is not None and join.fill is None else self._of_pieces(position)
         made = made or super()._value(position)
+        if made is not None and isinstance(self.plan.body[position], Scalar):
+            self._said.names_half |= made.text == _HALF
+        said, self._said = self._said, around
+        text = self._step_of(position, made, said)
+        if text is made:
+            self._said.add(said)
+        return text
+
+    def _step_of(self, position: int, made: Text | None, said: _Said) -> Text | None:
+        """The word of a value that is a step from here on; else what was made of it."""
         word = self.names.values.get(position)
         value = self.plan.body[position]
         is_step = isinstance(value, Pointwise | Reduce) and position not in {*self._results, *self._inside}
         if made is None or word is None or not is_step or len(made.text) <= _SHORT:
             return made
-        if "rotate_half(" in made.text and word not in self.names.pointers.values():
-            return made
-        if any(half in made.text for half in _HALVES):
+        if said.halves or (said.rotates and word not in self.names.pointers.values()):
             return made
         if isinstance(value, Pointwise) and plain_choice(value, self.plan.body) is not None:
             return made
@@ -109,7 +143,7 @@ class _InSteps(Formula):
 
     def _joined(self, join: Join) -> Text | None:
         """``cat(x, y)``; ``rotate_half(x)`` where that is what is joined, and ``-rotate_half(x)`` in its gradient."""
-        rotated = self._rotated(*join.pieces) if len(join.pieces) == 2 else None
+        rotated = self._rotated(join.pieces) if len(join.pieces) == 2 else None
         if rotated is not None:
             return rotated
         pieces = [made.text for piece in join.pieces if (made := self._value(piece)) is not None]
@@ -120,16 +154,46 @@ class _InSteps(Formula):
         pieces = list(self._pieces_below(position))
         if len(pieces) < 2:
             return None
-        texts: list[Text] = []
-        around = self._holding
-        for piece, conditions in pieces:
-            self._holding = around | conditions
-            made = self._value(piece)
-            self._holding = around
-            if made is None:
-                return None
-            texts.append(made)
-        return _rotation(*texts) or Text(f"cat({', '.join(text.text for text in texts)})")
+        rotated = self._rotated_pieces(pieces) if len(pieces) == 2 else None
+        if rotated is not None:
+            return rotated
+        texts = [self._while_holding(conditions, piece) for piece, conditions in pieces]
+        known = [text.text for text in texts if text is not None]
+        return Text(f"cat({', '.join(known)})") if len(known) == len(texts) else None
+
+    def _while_holding(self, conditions: frozenset[Condition], position: int) -> Text | None:
+        """A value where it is known what is so."""
+        around, self._holding = self._holding, self._holding | conditions
+        made = self._value(position)
+        self._holding = around
+        return made
+
+    def _rotated_pieces(self, pieces: Sequence[tuple[int, frozenset[Condition]]]) -> Text | None:
+        """``rotate_half(x)`` for the halves of a formula in the other order, the first one negated."""
+        n_reads = self._n_reads.copy()
+        (first, of_first), (second, of_second) = pieces
+        around, self._holding = self._holding, self._holding | of_first
+        while (kept := self._kept(first)) is not None:
+            first = kept
+        self._holding = around
+        value = self.plan.body[first]
+        if isinstance(value, Pointwise) and value.op is PointwiseOp.NEG and first not in self._steps:
+            one = self._half_of(_SECOND, lambda: self._while_holding(of_first, value.args[0]))
+            other = self._half_of(_FIRST, lambda: self._while_holding(of_second, second))
+            if one is not None and one == other:
+                self._said.rotates = True
+                return Text(f"rotate_half({one})")
+        self._n_reads = n_reads
+        return None
+
+    def _half_of(self, half: str, make: Callable[[], Text | None]) -> str | None:
+        """What a text says of whole rows that reads that half of each and nothing else; None if it is no such text."""
+        around = self._said, self._is_rotated
+        self._said, self._is_rotated = _Said(), True
+        made, said = make(), self._said
+        self._said, self._is_rotated = around
+        is_half = made is not None and said.halves == {half} and not said.names_half
+        return made.text if made is not None and is_half else None
 
     def _pieces_below(self, position: int) -> Iterator[tuple[int, frozenset[Condition]]]:
         """The pieces of a cat, each with what holds where it is picked; nothing where `position` is none."""
@@ -169,25 +233,27 @@ class _InSteps(Formula):
     def _half(self, position: int) -> str:
         """Which half of a row a load reads for the other one: ``[half:]``; empty where it reads its own place."""
         match self.plan.addresses[position].offset:
-            case ((ScalarRef(position=place),),) if self.names.scalars.get(place) == "half":
-                return "[half:]"
-            case ((-1, ScalarRef(position=place)),) if self.names.scalars.get(place) == "half":
-                return "[:half]"
+            case ((ScalarRef(position=place),),) if self.names.scalars.get(place) == _HALF:
+                return _SECOND
+            case ((-1, ScalarRef(position=place)),) if self.names.scalars.get(place) == _HALF:
+                return _FIRST
         return ""
 
-    def _rotated(self, first: int, second: int) -> Text | None:
+    def _rotated(self, pieces: Sequence[int]) -> Text | None:
         """The halves of one value in the other order, one of them negated."""
         signs, wholes = [], []
-        for place, half in ((first, "[half:]"), (second, "[:half]")):
+        for place, half in zip(pieces, (_SECOND, _FIRST), strict=True):
             value = self.plan.body[place]
             is_negated = isinstance(value, Pointwise) and value.op is PointwiseOp.NEG
-            made = super()._value(value.args[0] if is_negated else place)  # type: ignore[union-attr]
-            if made is None or half not in made.text:
+            inner = value.args[0] if is_negated else place  # type: ignore[union-attr]
+            whole = self._half_of(half, functools.partial(super()._value, inner))
+            if whole is None:
                 return None
             signs.append(is_negated)
-            wholes.append(made.text.replace(half, ""))
-        if wholes[0] != wholes[1] or "half" in wholes[0] or signs[0] == signs[1]:
+            wholes.append(whole)
+        if wholes[0] != wholes[1] or signs[0] == signs[1]:
             return None
+        self._said.rotates = True
         text = f"rotate_half({wholes[0]})"
         return Text(text) if signs[0] else Text(f"-{text}", Precedence.UNARY)
 
@@ -200,14 +266,26 @@ class _InSteps(Formula):
             around = "" if value.other == 0 else f", {literal_text(value.other)}"
             return Text(f"pad({plain.text}{around})")
         if self._is_whole_piece(value):
-            return Text(f"{plain.text}{self._half(position)}")
+            return Text(f"{plain.text}{self._shown(self._half(position))}")
         piece = self._pieces.get(position)
         if piece is not None:
-            return plain if piece.slice is None else Text(f"{plain.text}[{piece.slice}]")
+            return plain if piece.slice is None else Text(f"{plain.text}{self._shown(f'[{piece.slice}]')}")
         mask = self._value(value.mask)
         return (
             None if mask is None else Text(f"where({mask.text}, {plain.text}, {literal_text(value.other)})")
         )
+
+    def _shown(self, part: str) -> str:
+        """The part of a row that is read, where it is said; the halves of a row that changes them are not."""
+        if part not in (_SECOND, _FIRST):
+            return part
+        self._said.halves.add(part)
+        return "" if self._is_rotated else part
+
+    def _factor(self, factor: Factor) -> str:
+        text = super()._factor(factor)
+        self._said.names_half |= isinstance(factor, ScalarRef) and text == _HALF
+        return text
 
     def _is_padding(self, load: Load) -> bool:
         """Whether it is what a pad makes: a block of positions that the tensor fills, along however many axes."""
@@ -220,14 +298,3 @@ class _InSteps(Formula):
             or limit_along(self.plan, condition, PointwiseOp.LT)
             for condition in conditions
         )
-
-
-def _rotation(*pieces: Text) -> Text | None:
-    """``rotate_half(x)`` for the halves of a formula in the other order, the first one negated."""
-    if len(pieces) != 2 or not pieces[0].text.startswith("-"):
-        return None
-    first, second = pieces[0].text.removeprefix("-"), pieces[1].text
-    whole = second.replace("[:half]", "")
-    if "[half:]" not in first or first.replace("[half:]", "") not in (whole, f"({whole})") or "half" in whole:
-        return None
-    return Text(f"rotate_half({whole})")

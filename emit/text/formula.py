@@ -17,7 +17,7 @@ from longhand.emit.text.equations import equations_of
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_ops import find_joins
 from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, laid_out
-from longhand.emit.text.value_formula import value_formula
+from longhand.emit.text.value_formula import value_formulas
 from longhand.lower.ir import Load, Store
 from longhand.schedule.named_plan import (
     SILENT,
@@ -222,6 +222,7 @@ def _is_vector(node: fx.Node) -> bool:
     return node.op == "placeholder" and isinstance(value, torch.Tensor) and value.ndim <= 1
 
 
+_MOST_LISTED = 4  # words
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
 _MOST_INSTEAD_OF_OPS = 5  # equations, where the user's operations fit
@@ -272,7 +273,8 @@ def _padded(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
 def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """The results as formulas of values, else of the user's operations, else the operations in words."""
     how = _walk(plan, names)
-    exact, of_ops = value_formula(plan, names, words), op_equations(plan, names, words)
+    of_values, of_ops = value_formulas(plan, names, words), op_equations(plan, names, words)
+    exact = "; ".join(of_values)
     coarse = "; ".join(map(str, of_ops))
     is_coarser = coarse and exact and len(coarse) < _MUCH_SHORTER * len(exact)
     room = _WIDEST - len(names.kernel)
@@ -281,7 +283,7 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
             return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
     if plan.schedule.is_over_lists:
         return f"{_update_in_words(plan, names)}."
-    if exact and not is_coarser and "; " not in exact:
+    if len(of_values) == 1 and not is_coarser:
         return f"{exact}."
     equations = equations_of(plan, names, words)
     if len(equations) == 1 and len(str(equations[0])) <= _TWO_LINES - len(names.kernel):
@@ -328,7 +330,9 @@ def _in_words(plan: KernelPlan, names: KernelNames) -> str:
 
 def _some(words: list[str]) -> str:
     """All of a few; of many the first two, and how many there are besides."""
-    return listed(words) if len(words) <= 4 else f"{words[0]}, {words[1]} and {len(words) - 2} more"
+    return (
+        listed(words) if len(words) <= _MOST_LISTED else f"{words[0]}, {words[1]} and {len(words) - 2} more"
+    )
 
 
 def _update_in_words(plan: KernelPlan, names: KernelNames) -> str:

@@ -146,6 +146,11 @@ def shape_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> str
     return _SHAPE[pointer.region].format(f"({', '.join(words)}{',' if len(words) == 1 else ''})")
 
 
+def is_whole_shape(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> bool:
+    """Whether `shape_comment` begins with sizes: nothing but them says what is accessed."""
+    return bool(shape_words(plan, names, pointer)) and pointer.region in (Region.WHOLE, Region.IN_MEMORY)
+
+
 _LARGE_PRIME = 9973
 _MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many there are besides
 

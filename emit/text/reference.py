@@ -17,7 +17,7 @@ import torch
 
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import OperationCall, find_groups
-from longhand.emit.text.reference_ops import find_joins, operation, reduction
+from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH, find_joins, operation
 from longhand.emit.text.reference_page import (
     IndexWriter,
     JoinWriter,
@@ -36,6 +36,7 @@ from longhand.lower.ir import (
     Pointwise,
     Position,
     Reduce,
+    ReduceOp,
     Scalar,
     Store,
     arguments,
@@ -57,13 +58,15 @@ class Reference:
         parameters: Its parameters in order.
         views: For a tensor parameter, how it is seen; None for flat memory. Parameters not here are numbers.
         results: For each result, in order, where the kernel writes it.
-        uses_functional: Whether the text names ``F``.
+        uses_torch: Whether the text names ``torch``.
+        uses_functional: Whether it names ``F``.
     """
 
     source: str
     parameters: tuple[str, ...]
     views: Mapping[str, StridedView | None]
     results: tuple[StridedView, ...]
+    uses_torch: bool
     uses_functional: bool
 
 
@@ -169,13 +172,12 @@ class _ReferenceWriter:
             if store.mask is not None:
                 word = self.names.pointers[store.buffer]
                 text = Text(f"torch.where({self._value(store.mask).text}, {text.text}, {word})")
+                self.page.modules.add(TORCH)
             texts.append(text.text)
-        returned = texts[0] if len(texts) == 1 else f"({', '.join(texts)})" if texts else "()"
-        returned = returned[1:-1] if len(texts) > 1 else returned
-        if self.page.lines and self.page.lines[-1].startswith(f"{returned} = "):
-            returned = self.page.lines.pop().partition(" = ")[2]
-        body = [*self.page.lines, f"return {returned}"]
-        printed = "\n".join(body)
+        returned = ", ".join(texts) or "()"
+        if self.page.lines and self.page.lines[-1][0] == returned:
+            _, returned = self.page.lines.pop()
+        body = [*(f"{name} = {text}" for name, text in self.page.lines), f"return {returned}"]
         numbers = [word for word in self._number_words() if word in self.page.used_numbers]
         parameters = tuple(self.views) + tuple(numbers)
         filled = _listed([self.names.pointers[store.buffer] for _, store in stores])
@@ -186,7 +188,10 @@ class _ReferenceWriter:
                 *(f"    {line}" for line in body),
             ]
         )
-        return Reference(source, parameters, self.views, tuple(results), "F." in printed)
+        modules = self.page.modules
+        return Reference(
+            source, parameters, self.views, tuple(results), TORCH in modules, FUNCTIONAL in modules
+        )
 
     def _turn_once(self) -> None:
         """Brings what is read several times into the kernel's space on a line of its own: ``q = q.transpose(1, 2)``."""
@@ -197,7 +202,7 @@ class _ReferenceWriter:
                 reads[self.names.pointers[value.buffer]] += n_uses
         for word, view in self.views.items():
             if view is not None and view.back and reads[word] > 1:
-                self.page.lines.append(f"{word} = {word}{view.back}")
+                self.page.lines.append((word, f"{word}{view.back}"))
                 self.page.turned.add(word)
 
     def _value(self, position: int) -> Text:
@@ -205,6 +210,7 @@ class _ReferenceWriter:
         if position in self.done:
             return self.done[position]
         text = self._expression(position)
+        self.page.modules |= text.needs
         value = self.plan.body[position]
         is_leaf = (
             isinstance(value, Constant | Scalar | Extent)
@@ -214,7 +220,7 @@ class _ReferenceWriter:
         is_named_join = position in self.joins and position in self.names.values
         if not is_leaf and (is_named_join or self.uses[position] > 1 or len(text.text) > _LONGEST):
             name = self.page.scope.pick(self._words(position))
-            self.page.lines.append(f"{name} = {text.text}")
+            self.page.lines.append((name, text.text))
             text = Text(name)
         self.done[position] = text
         return text
@@ -234,6 +240,7 @@ class _ReferenceWriter:
         if group is not None:
             text = group.write([self._value(argument) for argument in group.inputs])
             self.page.used_numbers.update(group.sizes)
+            self.page.modules |= {group.module} if group.module else set()
             return Text(text)
         join = self.joins.get(position)
         if join is not None and join.fill is None:
@@ -270,6 +277,7 @@ class _ReferenceWriter:
                 self.page.number(self.names.axes[axis].size) if axis in varying else "1" for axis in order
             ]
             text = f"torch.broadcast_to({arg.text}, ({', '.join(sizes)},))"
+            self.page.modules.add(TORCH)
         return reduction(value.op, text, sorted(order.index(axis) - len(order) for axis in value.axes))
 
     def _scalar(self, position: int, value: Scalar) -> Text:
@@ -293,9 +301,37 @@ class _ReferenceWriter:
             return Text(f"{word}[{at.text}]")
         mask = self._value(value.mask).text
         inside = f"{word}[torch.where({mask}, {at.text}, 0)]"
+        self.page.modules.add(TORCH)
         # 0 would make whole numbers of booleans, which choose nothing.
         other = bool(value.other) if value.dtype is torch.bool else value.other
         return Text(f"torch.where({mask}, {inside}, {number_text(other).text})")
+
+
+_REDUCTIONS = {
+    ReduceOp.SUM: "sum",
+    ReduceOp.PROD: "prod",
+    ReduceOp.MAX: "amax",
+    ReduceOp.MIN: "amin",
+    ReduceOp.ARGMAX: "argmax",
+    ReduceOp.ARGMIN: "argmin",
+    ReduceOp.ANY: "any",
+    ReduceOp.ALL: "all",
+}
+_ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
+
+
+def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:
+    """A reduction over dimensions (negative, in order) that keeps them with size 1."""
+    method = _REDUCTIONS[op]
+    where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
+    if op not in _ONE_DIM_AT_A_TIME or len(dims) == 1:
+        return Text(f"{text}.{method}({where}, keepdim=True)")
+    if dims == list(range(-len(dims), 0)):
+        kept = ".unsqueeze(-1)" * (len(dims) - 1)
+        return Text(f"{text}.flatten({dims[0]}).{method}(-1, keepdim=True){kept}")
+    if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+        raise AssertionError("positions are reduced over trailing axes only")
+    return Text(text + "".join(f".{method}({dim}, keepdim=True)" for dim in dims))
 
 
 def _purpose(plan: KernelPlan, kernel: str, filled: str) -> str:

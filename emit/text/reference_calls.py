@@ -9,6 +9,7 @@ from typing import Any
 from torch import fx
 
 from longhand.emit.text.expression import Precedence, Text
+from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH
 from longhand.lower.ir import (
     Constant,
     Extent,
@@ -32,12 +33,14 @@ class OperationCall:
         write: The call's text, from the texts of `inputs`.
         memory: Pointers of which the call is given the flat memory.
         sizes: Words of sizes that the text names besides.
+        module: The one whose function it is.
     """
 
     inputs: tuple[int, ...]
     write: Callable[[list[Text]], str]
     memory: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
+    module: str = TORCH
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,14 +124,15 @@ def _reduces_last(plan: KernelPlan, values: _Values) -> bool:
     )
 
 
-def _unary(function: str, **fixed: str) -> Callable[[KernelPlan, _Values], OperationCall | None]:
+def _unary(function: str, module: str = TORCH) -> Callable[[KernelPlan, _Values], OperationCall | None]:
     """A call of one tensor."""
-    extra = "".join(f", {name}={text}" for name, text in fixed.items())
 
     def write(plan: KernelPlan, values: _Values) -> OperationCall | None:
         if len(values.tensors) != 1 or values.reduces:
             return None
-        return OperationCall(values.tensors, lambda texts: f"{function}({texts[0].text}{extra})")
+        return OperationCall(
+            values.tensors, lambda texts: f"{module}.{function}({texts[0].text})", module=module
+        )
 
     return write
 
@@ -137,7 +141,7 @@ def _gelu(plan: KernelPlan, values: _Values) -> OperationCall | None:
     if len(values.tensors) != 1:
         return None
     extra = ', approximate="tanh"' if _argument(values.node, 1, "approximate", "none") == "tanh" else ""
-    return OperationCall(values.tensors, lambda texts: f"F.gelu({texts[0].text}{extra})")
+    return OperationCall(values.tensors, lambda texts: f"F.gelu({texts[0].text}{extra})", module=FUNCTIONAL)
 
 
 def _over_last(function: str) -> Callable[[KernelPlan, _Values], OperationCall | None]:
@@ -146,7 +150,7 @@ def _over_last(function: str) -> Callable[[KernelPlan, _Values], OperationCall |
     def write(plan: KernelPlan, values: _Values) -> OperationCall | None:
         if len(values.tensors) != 1 or not _reduces_last(plan, values):
             return None
-        return OperationCall(values.tensors, lambda texts: f"{function}({texts[0].text}, -1)")
+        return OperationCall(values.tensors, lambda texts: f"torch.{function}({texts[0].text}, -1)")
 
     return write
 
@@ -157,17 +161,19 @@ def _kept(function: str) -> Callable[[KernelPlan, _Values], OperationCall | None
     def write(plan: KernelPlan, values: _Values) -> OperationCall | None:
         if len(values.tensors) != 1 or not _reduces_last(plan, values):
             return None
-        return OperationCall(values.tensors, lambda texts: f"{function}({texts[0].text}, -1, keepdim=True)")
+        return OperationCall(
+            values.tensors, lambda texts: f"torch.{function}({texts[0].text}, -1, keepdim=True)"
+        )
 
     return write
 
 
 def _layer_norm(plan: KernelPlan, values: _Values) -> OperationCall | None:
-    return _norm(plan, values, ("weight", "bias"), "F.layer_norm", (2, 3))
+    return _norm(plan, values, ("weight", "bias"), "layer_norm", (2, 3))
 
 
 def _rms_norm(plan: KernelPlan, values: _Values) -> OperationCall | None:
-    return _norm(plan, values, ("weight",), "F.rms_norm", (2,))
+    return _norm(plan, values, ("weight",), "rms_norm", (2,))
 
 
 def _norm(
@@ -212,10 +218,10 @@ def _norm(
         while slots and slots[-1] == "None":
             slots.pop()
         if len(slots) == len(affine):
-            return f"{function}({x.text}, {', '.join([shape, *slots, number])})"
-        return f"{function}({x.text}, {', '.join([shape, *slots])}, eps={number})"
+            return f"F.{function}({x.text}, {', '.join([shape, *slots, number])})"
+        return f"F.{function}({x.text}, {', '.join([shape, *slots])}, eps={number})"
 
-    return OperationCall(inputs, write)
+    return OperationCall(inputs, write, module=FUNCTIONAL)
 
 
 def _last_size(plan: KernelPlan, x: Text, slots: list[str]) -> str:
@@ -256,6 +262,7 @@ def _embedding(plan: KernelPlan, values: _Values) -> OperationCall | None:
         lambda texts: f"{table}.view(-1, {size})[{texts[0].within(Precedence.ATOM)}.squeeze(-1)]",
         (load.buffer,),
         (size,),
+        module="",
     )
 
 
@@ -279,6 +286,7 @@ def _cross_entropy(plan: KernelPlan, values: _Values) -> OperationCall | None:
             f"F.cross_entropy({texts[0].text}, {texts[1].within(Precedence.ATOM)}.squeeze(-1){extra}, "
             'reduction="none").unsqueeze(-1)'
         ),
+        module=FUNCTIONAL,
     )
 
 
@@ -286,23 +294,23 @@ _WRITERS: dict[str, Callable[[KernelPlan, _Values], OperationCall | None]] = {
     "gelu": _gelu,
     "embedding": _embedding,
     "cross_entropy_loss": _cross_entropy,
-    "silu": _unary("F.silu"),
-    "relu": _unary("torch.relu"),
-    "sigmoid": _unary("torch.sigmoid"),
-    "tanh": _unary("torch.tanh"),
-    "softplus": _unary("F.softplus"),
-    "mish": _unary("F.mish"),
-    "hardswish": _unary("F.hardswish"),
-    "hardsigmoid": _unary("F.hardsigmoid"),
-    "log_sigmoid": _unary("F.logsigmoid"),
-    "log_sigmoid_forward": _unary("F.logsigmoid"),
-    "selu": _unary("F.selu"),
-    "_softmax": _over_last("torch.softmax"),
-    "softmax": _over_last("torch.softmax"),
-    "_log_softmax": _over_last("torch.log_softmax"),
-    "log_softmax": _over_last("torch.log_softmax"),
-    "logsumexp": _kept("torch.logsumexp"),
-    "mean": _kept("torch.mean"),
+    "silu": _unary("silu", FUNCTIONAL),
+    "relu": _unary("relu"),
+    "sigmoid": _unary("sigmoid"),
+    "tanh": _unary("tanh"),
+    "softplus": _unary("softplus", FUNCTIONAL),
+    "mish": _unary("mish", FUNCTIONAL),
+    "hardswish": _unary("hardswish", FUNCTIONAL),
+    "hardsigmoid": _unary("hardsigmoid", FUNCTIONAL),
+    "log_sigmoid": _unary("logsigmoid", FUNCTIONAL),
+    "log_sigmoid_forward": _unary("logsigmoid", FUNCTIONAL),
+    "selu": _unary("selu", FUNCTIONAL),
+    "_softmax": _over_last("softmax"),
+    "softmax": _over_last("softmax"),
+    "_log_softmax": _over_last("log_softmax"),
+    "log_softmax": _over_last("log_softmax"),
+    "logsumexp": _kept("logsumexp"),
+    "mean": _kept("mean"),
     "layer_norm": _layer_norm,
     "native_layer_norm": _layer_norm,
     "rms_norm": _rms_norm,

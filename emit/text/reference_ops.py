@@ -10,31 +10,56 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from longhand.emit.text.expression import Operator, Precedence, Text, call, infix
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, ReduceOp, Scalar, arguments, domains
+from longhand.emit.text.expression import Operator, Precedence, Text, infix
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, arguments, domains
 from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
 from longhand.schedule.plan import Address, KernelPlan, Product, ScalarRef, conditions_of, limit_along
 
-_ATOM = (Precedence.ATOM,)
+TORCH, FUNCTIONAL = "torch", "F"  # the modules that a reference names
+OF_TORCH = frozenset({TORCH})
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchFunction(Operator):
+    """A call of one of torch's functions.
+
+    Attributes:
+        bare: The template without the module.
+    """
+
+    bare: str = ""
+
+    @property
+    def as_math(self) -> Operator:
+        """The same in a formula, which is no code."""
+        return Operator(self.bare)
+
+
+def _function(name: str, n_arguments: int = 1, more: str = "") -> TorchFunction:
+    arguments = ", ".join(f"{{{place}}}" for place in range(n_arguments))
+    bare = f"{name}({arguments}{more})"
+    return TorchFunction(f"torch.{bare}", needs=OF_TORCH, bare=bare)
+
+
 _OPERATORS: dict[PointwiseOp, Operator] = {
     PointwiseOp.ADD: infix("+", Precedence.SUM),
     PointwiseOp.SUB: infix("-", Precedence.SUM),
     PointwiseOp.MUL: infix("*", Precedence.PRODUCT),
     PointwiseOp.DIV: infix("/", Precedence.PRODUCT),
-    PointwiseOp.FLOOR_DIV: Operator('torch.div({0}, {1}, rounding_mode="floor")'),
-    PointwiseOp.TRUNC_DIV: Operator('torch.div({0}, {1}, rounding_mode="trunc")'),
-    PointwiseOp.REMAINDER: call("torch.remainder", 2),
-    PointwiseOp.FMOD: call("torch.fmod", 2),
+    PointwiseOp.FLOOR_DIV: _function("div", 2, ', rounding_mode="floor"'),
+    PointwiseOp.TRUNC_DIV: _function("div", 2, ', rounding_mode="trunc"'),
+    PointwiseOp.REMAINDER: _function("remainder", 2),
+    PointwiseOp.FMOD: _function("fmod", 2),
     PointwiseOp.FMA: Operator(
         "{0} * {1} + {2}", Precedence.SUM, (Precedence.PRODUCT, Precedence.UNARY, Precedence.PRODUCT)
     ),
     PointwiseOp.NEG: Operator("-{0}", Precedence.UNARY, (Precedence.UNARY,)),
-    PointwiseOp.COPYSIGN: call("torch.copysign", 2),
-    PointwiseOp.NEXTAFTER: call("torch.nextafter", 2),
+    PointwiseOp.COPYSIGN: _function("copysign", 2),
+    PointwiseOp.NEXTAFTER: _function("nextafter", 2),
     PointwiseOp.RECIPROCAL: Operator("1 / {0}", Precedence.PRODUCT, (Precedence.UNARY,)),
-    PointwiseOp.POW: call("torch.pow", 2),
-    PointwiseOp.ATAN2: call("torch.atan2", 2),
-    PointwiseOp.HYPOT: call("torch.hypot", 2),
+    PointwiseOp.POW: _function("pow", 2),
+    PointwiseOp.ATAN2: _function("atan2", 2),
+    PointwiseOp.HYPOT: _function("hypot", 2),
     PointwiseOp.EQ: infix("==", Precedence.COMPARE),
     PointwiseOp.NE: infix("!=", Precedence.COMPARE),
     PointwiseOp.LT: infix("<", Precedence.COMPARE),
@@ -51,12 +76,12 @@ _OPERATORS: dict[PointwiseOp, Operator] = {
     PointwiseOp.BITWISE_NOT: Operator("~{0}", Precedence.UNARY, (Precedence.UNARY,)),
     PointwiseOp.SHIFT_LEFT: infix("<<", Precedence.SHIFT),
     PointwiseOp.SHIFT_RIGHT: infix(">>", Precedence.SHIFT),
-    PointwiseOp.WHERE: call("torch.where", 3),
-    PointwiseOp.ISNAN: call("torch.isnan"),
-    PointwiseOp.ISINF: call("torch.isinf"),
-    PointwiseOp.SIGNBIT: call("torch.signbit"),
-    PointwiseOp.ERF: call("torch.erf"),
-    PointwiseOp.ERFC: call("torch.erfc"),
+    PointwiseOp.WHERE: _function("where", 3),
+    PointwiseOp.ISNAN: _function("isnan"),
+    PointwiseOp.ISINF: _function("isinf"),
+    PointwiseOp.SIGNBIT: _function("signbit"),
+    PointwiseOp.ERF: _function("erf"),
+    PointwiseOp.ERFC: _function("erfc"),
 }
 # On two numbers, Python's own arithmetic gives what torch's does.
 _ARITHMETIC = frozenset({PointwiseOp.ADD, PointwiseOp.SUB, PointwiseOp.MUL, PointwiseOp.DIV})
@@ -72,10 +97,10 @@ _TENSORS_ONLY: dict[PointwiseOp, tuple[int, ...]] = {
 # torch.maximum and its kin take no numbers; clamp does, with the same NaN rule.
 _CLAMPS = {PointwiseOp.MAXIMUM: "min", PointwiseOp.MINIMUM: "max"}
 _PAIRS = {
-    PointwiseOp.MAXIMUM: "torch.maximum",
-    PointwiseOp.MINIMUM: "torch.minimum",
-    PointwiseOp.FMAX: "torch.fmax",
-    PointwiseOp.FMIN: "torch.fmin",
+    PointwiseOp.MAXIMUM: "maximum",
+    PointwiseOp.MINIMUM: "minimum",
+    PointwiseOp.FMAX: "fmax",
+    PointwiseOp.FMIN: "fmin",
 }
 
 
@@ -93,7 +118,7 @@ def operation(value: Pointwise, given: list[Text], types: list[torch.dtype], is_
     if value.op in _PAIRS:
         return _pair(value.op, given, types, is_number)
     given = list(given)
-    operator = _OPERATORS.get(value.op) or call(f"torch.{value.op.value}", len(given))
+    operator = operator_of(value.op, len(given))
     wanted = _TENSORS_ONLY.get(value.op, ())
     if all(is_number) and not stays_number(value.op, is_number):
         wanted = (0, *wanted)
@@ -103,9 +128,15 @@ def operation(value: Pointwise, given: list[Text], types: list[torch.dtype], is_
     return operator.apply(given)
 
 
+def operator_of(op: PointwiseOp, n_arguments: int) -> Operator:
+    """What writes an operation of so many tensors."""
+    return _OPERATORS.get(op) or _function(_PAIRS.get(op, op.value), n_arguments)
+
+
 def _tensor(number: Text, dtype: torch.dtype) -> Text:
     """A number where torch takes tensors only; it would make a double one of single precision."""
-    return Text(f"torch.tensor({number.text}{', dtype=torch.float64' if dtype is torch.float64 else ''})")
+    type_ = ", dtype=torch.float64" if dtype is torch.float64 else ""
+    return Text(f"torch.tensor({number.text}{type_})", needs=OF_TORCH | number.needs)
 
 
 def stays_number(op: PointwiseOp, is_number: list[bool]) -> bool:
@@ -117,11 +148,12 @@ def _pair(op: PointwiseOp, given: list[Text], types: list[torch.dtype], is_numbe
     if any(is_number) and not all(is_number):
         number, tensor = (given[0], given[1]) if is_number[0] else (given[1], given[0])
         if op in _CLAMPS:
-            return Text(f"{tensor.within(Precedence.ATOM)}.clamp({_CLAMPS[op]}={number.text})")
-        return Text(f"{_PAIRS[op]}({tensor.text}, {_tensor(number, types[0]).text})")
+            needs = tensor.needs | number.needs
+            return Text(f"{tensor.within(Precedence.ATOM)}.clamp({_CLAMPS[op]}={number.text})", needs=needs)
+        return _function(_PAIRS[op], 2).apply([tensor, _tensor(number, types[0])])
     if all(is_number):
         given = [_tensor(text, dtype) for text, dtype in zip(given, types, strict=True)]
-    return call(_PAIRS[op], 2).apply(given)
+    return _function(_PAIRS[op], 2).apply(given)
 
 
 def _cast(value: Pointwise, given: Text, source: torch.dtype, is_number: bool) -> Text:
@@ -130,38 +162,12 @@ def _cast(value: Pointwise, given: Text, source: torch.dtype, is_number: bool) -
         return given
     text = given.within(Precedence.ATOM)
     if value.narrow is not None:
-        return Text(f"{text}.to({value.narrow}).to({value.dtype})")
+        return Text(f"{text}.to({value.narrow}).to({value.dtype})", needs=OF_TORCH | given.needs)
     if value.dtype == source:
         return given
     method = {torch.bool: "bool()", torch.int64: "long()", torch.int32: "int()", torch.float32: "float()"}
-    return Text(f"{text}.{method.get(value.dtype, f'to({value.dtype})')}")
-
-
-_REDUCTIONS = {
-    ReduceOp.SUM: "sum",
-    ReduceOp.PROD: "prod",
-    ReduceOp.MAX: "amax",
-    ReduceOp.MIN: "amin",
-    ReduceOp.ARGMAX: "argmax",
-    ReduceOp.ARGMIN: "argmin",
-    ReduceOp.ANY: "any",
-    ReduceOp.ALL: "all",
-}
-_ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
-
-
-def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:
-    """A reduction over dimensions (negative, in order) that keeps them with size 1."""
-    method = _REDUCTIONS[op]
-    where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
-    if op not in _ONE_DIM_AT_A_TIME or len(dims) == 1:
-        return Text(f"{text}.{method}({where}, keepdim=True)")
-    if dims == list(range(-len(dims), 0)):
-        kept = ".unsqueeze(-1)" * (len(dims) - 1)
-        return Text(f"{text}.flatten({dims[0]}).{method}(-1, keepdim=True){kept}")
-    if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-        raise AssertionError("positions are reduced over trailing axes only")
-    return Text(text + "".join(f".{method}({dim}, keepdim=True)" for dim in dims))
+    needs = given.needs if value.dtype in method else OF_TORCH | given.needs
+    return Text(f"{text}.{method.get(value.dtype, f'to({value.dtype})')}", needs=needs)
 
 
 _JOINS = frozenset({"cat", "concat", "stack", "constant_pad_nd"})

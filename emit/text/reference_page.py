@@ -9,7 +9,15 @@ import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 
 from longhand.emit.text.expression import Precedence, Text, literal_text, number_operand
-from longhand.emit.text.reference_ops import Join, PieceLoad, goes_back, stays_number
+from longhand.emit.text.reference_ops import (
+    FUNCTIONAL,
+    OF_TORCH,
+    TORCH,
+    Join,
+    PieceLoad,
+    goes_back,
+    stays_number,
+)
 from longhand.lower.ir import Constant, Extent, Load, Pointwise, Position, Scalar, arguments
 from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope
@@ -154,7 +162,9 @@ _SPECIAL = {
 def number_text(number: float | int | bool) -> Text:
     """A literal, or torch's name for it."""
     text = literal_text(number)
-    return number_operand(_SPECIAL.get(text, text))
+    if text not in _SPECIAL:
+        return number_operand(text)
+    return dataclasses.replace(number_operand(_SPECIAL[text]), needs=OF_TORCH)
 
 
 def prints_number(plan: KernelPlan, position: int, called: Set[int]) -> bool:
@@ -188,9 +198,10 @@ class ReferencePage:
         finder: How tensors are seen.
         views: By parameter, how it is seen; None for flat memory.
         scope: The names that are given.
-        lines: Above what is returned.
+        lines: Above what is returned: (name, what it is).
         used_numbers: The parameters besides tensors that the text mentions.
         turned: Tensors that a line has brought into the kernel's space.
+        modules: Those that the text names: ``torch``, ``F``.
     """
 
     plan: KernelPlan
@@ -198,9 +209,10 @@ class ReferencePage:
     finder: ViewFinder
     views: Mapping[str, StridedView | None]
     scope: Scope = dataclasses.field(default_factory=lambda: Scope(RESERVED_IN_MODULE | {"reference"}))
-    lines: list[str] = dataclasses.field(default_factory=list)
+    lines: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     used_numbers: set[str] = dataclasses.field(default_factory=set)
     turned: set[str] = dataclasses.field(default_factory=set)
+    modules: set[str] = dataclasses.field(default_factory=set)
 
     def number(self, word: str) -> str:
         """The word of a parameter that is a number, which is used then."""
@@ -249,6 +261,7 @@ class IndexWriter:
         trailing = len(order) - 1 - order.index(axis)
         tensor = next(iter(self.page.views), None)
         where = f", device={tensor}.device" if tensor else ""
+        self.page.modules.add(TORCH)
         steps = f"torch.arange({size}{where})" + (f".view(-1{', 1' * trailing})" if trailing else "")
         return self._named_step(steps, self.page.names.axes[axis].index)
 
@@ -256,7 +269,7 @@ class IndexWriter:
         """A line for part of an index, once."""
         if text not in self.steps:
             name = self.page.scope.pick([word, *([f"{word}_index"] if word != "at" else ["place"])])
-            self.page.lines.append(f"{name} = {text}")
+            self.page.lines.append((name, text))
             self.steps[text] = Text(name)
         return self.steps[text]
 
@@ -325,6 +338,7 @@ class JoinWriter:
                 sizes = [self._expanded(axis, own | {join.axis}, wanted) for axis in axes]
                 text = Text(f"{text.within(Precedence.ATOM)}.expand({', '.join(sizes)})")
             parts.append(text.text)
+        self.page.modules.add(TORCH)
         return Text(
             f"torch.cat([{', '.join(parts)}], dim={self._place(join.axis) - len(self.page.plan.axes)})"
         )
@@ -354,7 +368,9 @@ class JoinWriter:
         )
         n_after = len(self.page.plan.axes) - 1 - self._place(join.axis)
         widths = ", ".join(["0, 0"] * n_after + [f"{before}, {after}"])
-        fill = "" if not join.fill and join.fill == 0 else f", value={number_text(value.other).text}"
+        border = number_text(value.other)
+        fill = "" if not join.fill and join.fill == 0 else f", value={border.text}"
+        self.page.modules |= {FUNCTIONAL, *border.needs}
         return Text(f"F.pad({self.page.names.pointers[value.buffer]}, ({widths}){fill})")
 
 

@@ -16,6 +16,8 @@ from longhand.emit.text.expression import size_text
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
 
+Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
+
 
 @dataclasses.dataclass(frozen=True)
 class SizeText:
@@ -47,7 +49,7 @@ class SizeWriter:
         values: What each word that is bound stands for.
         symbols: The word for each symbolic size, by the symbol's name.
         binding: For each tensor whose shape binds words: the expression and the word of each dimension.
-        derived: Words of symbols that are no dimension by themselves, and how they follow from one.
+        derived: Words of symbols that are no dimension by themselves: whose dimension tells it, and how.
         taken: Names that no size may have.
         untold: Words of symbols that follow from nothing at hand: a function that uses them must be given them.
 
@@ -62,7 +64,7 @@ class SizeWriter:
         values: Mapping[str, Size],
         symbols: Mapping[str, str],
         binding: Sequence[tuple[str, Words]] = (),
-        derived: Mapping[str, str] | None = None,
+        derived: Mapping[str, tuple[str, str]] | None = None,
         taken: Set[str] | None = None,
         untold: Mapping[str, str] | None = None,
     ) -> None:
@@ -91,10 +93,8 @@ class SizeWriter:
         word = self._symbols[symbol]
         return self.use(SizeText(word, frozenset({word})))
 
-    def for_tensors(
-        self, tensors: Sequence[tuple[str, Words, Sequence[Size]]], taken: set[str]
-    ) -> SizeWriter:
-        """A writer for a function that is given `tensors`: (expression, words, shape)."""
+    def for_tensors(self, tensors: Sequence[Shaped], taken: set[str]) -> SizeWriter:
+        """A writer for a function that is given these tensors."""
         return bind_sizes(self._words, self._symbols, tensors, taken)
 
     def words_at(self, node: str, n_dims: int) -> Words:
@@ -115,21 +115,26 @@ class SizeWriter:
             elif wanted:
                 named = [word if word is not None and word in self.used else "_" for word in words]
                 lines.append(f"{', '.join(named)}{',' * (len(named) == 1)} = {path}.shape")
-        lines += [f"{word} = {text}" for word, text in self._derived.items() if word in self.used]
+        lines += [f"{word} = {text}" for word, (_, text) in self._derived.items() if word in self.used]
         stated = {word: size for word, size in self._stated.items() if word in self.used}
         known = {*stated, *self._values}
         padded = {word: word.of for word in stated if isinstance(word, PaddedWord) and word.of in known}
         plain = {word: size for word, size in stated.items() if word not in padded}
         rest = list(plain)
         while rest:
-            few = next(
-                n for n in range(len(rest), 0, -1) if n == 1 or len(_stated(plain, rest[:n])) <= _WIDEST
-            )
+            counts = range(len(rest), 0, -1)
+            few = next(n for n in counts if n == 1 or len(_stated(plain, rest[:n])) <= _WIDEST)
             lines.append(_stated(plain, rest[:few]))
             rest = rest[few:]
         return lines + [
             f"{word} = {stated[word]}  # {of} and the padding" for word, of in sorted(padded.items())
         ]
+
+    @property
+    def tensors_asked(self) -> frozenset[str]:
+        """The tensors whose shapes `binding_lines` ask for."""
+        binding = {path for path, words in self._binding if any(word in self.used for word in words)}
+        return frozenset(binding | {path for word, (path, _) in self._derived.items() if word in self.used})
 
     def dims(self, buffer: Buffer) -> list[str]:
         """The sizes of a buffer's dimensions."""
@@ -272,10 +277,13 @@ def _product(texts: Sequence[SizeText]) -> SizeText:
     return SizeText(" * ".join(text.factor for text in texts), words)
 
 
+_WIDEST = 90  # of a line that says what words stand for
+
+
 def bind_sizes(
     words: DimWords,
     symbols: Mapping[str, str],
-    tensors: Sequence[tuple[str, Words, Sequence[Size]]],
+    tensors: Sequence[Shaped],
     taken: set[str],
     given: frozenset[str] = frozenset(),
     may_state: bool = True,
@@ -300,27 +308,27 @@ def bind_sizes(
         values |= {word: size for word, size in zip(fresh, shape, strict=True) if word is not None}
         binding.append((path, fresh))
     words_of = dict(symbols)
-    derived: dict[str, str] = {}
+    derived: dict[str, tuple[str, str]] = {}
     untold: dict[str, str] = {}
     for symbol, word in symbols.items():
         if symbol in given or str(values.get(word)) == symbol:
             continue
-        text = _derivation(symbol, tensors)
-        if text is None and word in values:
+        derivation = _derivation(symbol, tensors)
+        if derivation is None and word in values:
             continue  # a size that is fixed by now
         while word in values or word in taken or word in derived or word in untold.values():
             word = f"{word}_size"
         words_of[symbol] = word
-        if text is None:
+        if derivation is None:
             untold[symbol] = word
         else:
-            derived[word] = text
+            derived[word] = derivation
     unusable = taken | set(words_of.values()) if may_state else None
     return SizeWriter(words, values, words_of, binding, derived, unusable, untold)
 
 
-def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]]) -> str | None:
-    """How a symbol's value follows from a dimension of one of the tensors."""
+def _derivation(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, str] | None:
+    """The tensor with a dimension that a symbol's value follows from, and how it does."""
     for path, _, shape in tensors:
         for dim, size in enumerate(shape):
             if isinstance(size, int) or [str(free) for free in size.free_symbols] != [symbol]:
@@ -331,11 +339,8 @@ def _derivation(symbol: str, tensors: Sequence[tuple[str, Words, Sequence[Size]]
             offset = size - scale * free
             if scale.is_Integer and scale > 0 and offset.is_Integer:
                 text = f"({text} - {offset})" if offset != 0 else text
-                return f"{text} // {scale}" if scale != 1 else text
+                return path, f"{text} // {scale}" if scale != 1 else text
     return None
-
-
-_WIDEST = 90  # of a line that says what words stand for
 
 
 def _stated(sizes: Mapping[str, int], words: Sequence[str]) -> str:
@@ -375,10 +380,10 @@ def _read_from(
 
 def data_size_lines(
     sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
-) -> list[str]:
-    """The lines that bind the sizes that a call's results are the first to have."""
+) -> list[tuple[str, str]]:
+    """(word, what it is) of the sizes that a call's results are the first to have."""
     return [
-        f"{words[str(size.symbol)]} = {variables[size.node]}.shape[{size.dim}]"
+        (words[str(size.symbol)], f"{variables[size.node]}.shape[{size.dim}]")
         for size in sizes
         if size.node in step.outputs and size.node in variables
     ]

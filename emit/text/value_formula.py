@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_calls import OperationCall, find_groups
-from longhand.emit.text.reference_ops import operation
+from longhand.emit.text.reference_ops import TorchFunction, operator_of
 from longhand.lower.ir import (
     PRIMITIVES,
     REDUCTIONS,
@@ -37,14 +37,27 @@ from longhand.schedule.plan import (
 )
 
 LONGEST_FORMULA = 88  # of a result's formula
-_REMAINDER = infix("%", Precedence.PRODUCT)
+_REMAINDER, _PRODUCT = infix("%", Precedence.PRODUCT), infix("*", Precedence.PRODUCT)
+
+
+class _Sum(Operator):
+    """``a + b``, which is ``a - b`` where b has a minus of its own."""
+
+    def apply(self, arguments: list[Text]) -> Text:
+        """The sum of any number of terms."""
+        first, *rest = (one.within(self.operands[bool(place)]) for place, one in enumerate(arguments))
+        terms = (f" - {one[1:]}" if one.startswith("-") else f" + {one}" for one in rest)
+        return Text(f"{first}{''.join(terms)}", self.precedence)
+
+
+_SUM = _Sum("", Precedence.SUM, (Precedence.SUM, Precedence.PRODUCT))
 # What it compares with belongs to the formula; a norm's weight does not.
 _OF_TWO = frozenset({"cross_entropy"})
 
 
-def value_formula(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
-    """All results, each a formula of what the kernel reads; empty where one is too long or has none."""
-    return Formula(plan, names, words).text()
+def value_formulas(plan: KernelPlan, names: KernelNames, words: BufferWords) -> list[str]:
+    """All results, each a formula of what the kernel reads; none where one is too long or has none."""
+    return Formula(plan, names, words).written()
 
 
 class Formula:
@@ -59,22 +72,22 @@ class Formula:
         self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.stored: dict[int, str] = {}
 
-    def text(self) -> str:
-        """All results; empty where there is no formula for them."""
+    def written(self) -> list[str]:
+        """All results; none where there is no formula for them."""
         parts: list[str] = []
         for value in self.plan.body:
             if not isinstance(value, Store):
                 continue
             if value.mask is not None or value.value in self.stored:
-                return ""
+                return []
             text = self._value(value.value)
             if text is None or len(text.text) > self.longest:
-                return ""
+                return []
             word = self.names.pointers[value.buffer]
-            self._is_made(word, text.text.replace(" + -", " - "))
-            parts.append(f"{word} = {text.text.replace(' + -', ' - ')}")
+            self._is_made(word, text.text)
+            parts.append(f"{word} = {text.text}")
             self.stored[value.value] = word
-        return "; ".join(parts)
+        return parts
 
     def _is_made(self, word: str, text: str) -> None:
         """Is told each result, in order."""
@@ -128,9 +141,12 @@ class Formula:
             return Operator("{0}**2", Precedence.UNARY, (Precedence.ATOM,)).apply(texts)
         if value.op is PointwiseOp.POW:
             return Operator("{0}**{1}", Precedence.UNARY, (Precedence.ATOM, Precedence.ATOM)).apply(texts)
-        types = [self.plan.body[argument].dtype for argument in value.args]  # type: ignore[union-attr]
-        made = operation(value, texts, types, [False] * len(texts))
-        return Text(made.text.replace("torch.", ""), made.precedence)
+        if value.op is PointwiseOp.ADD:
+            return _SUM.apply(texts)
+        if value.op is PointwiseOp.FMA:
+            return _SUM.apply([_PRODUCT.apply(texts[:2]), texts[2]])
+        operator = operator_of(value.op, len(texts))
+        return (operator.as_math if isinstance(operator, TorchFunction) else operator).apply(texts)
 
     def _in_plain_math(self, value: Pointwise) -> Text | None:
         """What people write otherwise: ``mean(x)``, ``relu(x)``, ``col % half``, ``table[i]``."""
@@ -172,11 +188,15 @@ class Formula:
             return None
         terms = [self._product(product, self.names.axes[axis].index) for axis, product in address.axes]
         terms += [self._product(product) for product in address.offset]
-        text = " + ".join(terms) or "0"
-        return Text(text, Precedence.ATOM if text.isidentifier() else Precedence.SUM)
+        if len(terms) > 1:
+            return _SUM.apply(terms)
+        (one,) = terms or (Text("0", Precedence.SUM),)
+        return one if one.precedence is Precedence.ATOM else Text(one.text, Precedence.SUM)
 
-    def _product(self, product: Product, *others: str) -> str:
-        return " * ".join([*(self._factor(factor) for factor in product), *others]) or "1"
+    def _product(self, product: Product, *others: str) -> Text:
+        factors = [*(self._factor(factor) for factor in product), *others]
+        is_word = len(factors) == 1 and not (product and isinstance(product[0], int))
+        return Text(" * ".join(factors) or "1", Precedence.ATOM if is_word else Precedence.PRODUCT)
 
     def _factor(self, factor: Factor) -> str:
         match factor:

@@ -160,7 +160,7 @@ class Block:
             address = dataclasses.replace(
                 address, base=self.bases[address.base], base_precedence=Precedence.ATOM
             )
-        return " + ".join(part for part in (pointer, address.whole) if part).replace("+ -", "- ")
+        return address.added_to(pointer)
 
     def mask(self, position: int) -> str | None:
         """The mask of a Load or Store: the sides it varies over, and its own condition."""

@@ -17,8 +17,9 @@ from typing import Any, cast
 import jinja2
 
 from longhand.emit.text.expression import literal_text
-from longhand.emit.text.kernel_head import head_lines, shape_comment
+from longhand.emit.text.kernel_head import head_lines, is_whole_shape, shape_comment
 from longhand.emit.text.quoting import python_docstring
+from longhand.emit.text.reference import Reference
 from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import (
     FunctionText,
@@ -30,7 +31,7 @@ from longhand.emit.triton.functions import (
     table_arguments,
     table_parameters,
 )
-from longhand.emit.triton.operators import DEVICE_FUNCTIONS
+from longhand.emit.triton.operators import DEVICE_FUNCTIONS, calls_libdevice
 from longhand.emit.triton.scope import FileScope, dtype_word, is_narrow
 from longhand.lower.ir import Constant, Pointwise, Reduce
 from longhand.schedule.named_plan import KernelNames, as_printed, pointer_word
@@ -104,13 +105,13 @@ class File:
     reference: str
 
 
-def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) -> str:
+def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: Reference) -> str:
     """The text of ``kernels/NAME.py``.
 
     Args:
         plan: The kernel.
         names: Its words.
-        reference: The whole ``def reference(...)`` that closes the file.
+        reference: What closes the file.
     """
     template = _ENVIRONMENT.get_template(f"triton/{plan.schedule.name}.jinja").module
     printed, words = as_printed(plan, names)
@@ -119,14 +120,13 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
     kernels = tuple(_kernel(plan, names, function, template) for function in text.functions)
     host = _host(plan, names, text.functions, kernels, template)
     ordered = tuple(name for name in DEVICE_FUNCTIONS if name in text.device_functions)
-    bodies = [kernel.body for kernel in kernels]
     file = File(
         kernel=names.kernel,
         head=_head(names),
         is_large=plan.widths.large,
-        needs_torch="torch" in names_in(reference, host),
-        needs_functional="F" in names_in(reference),
-        runtime=_runtime_names(host, bodies, ordered),
+        needs_torch=reference.uses_torch or any(pointer.scratch for pointer in plan.pointers),
+        needs_functional=reference.uses_functional,
+        runtime=_runtime_names(host, text.device_functions),
         constants=(*text.constants, *_constant_lines(printed, scope)),
         tunables=plan.tunables,
         functions=ordered,
@@ -134,7 +134,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: str) ->
         arguments=_arguments(plan, names),
         does=_does(plan, names),
         host=host,
-        reference=reference.strip("\n"),
+        reference=reference.source,
     )
     whole = _ENVIRONMENT.get_template("triton/kernel.py.jinja").render(file=file)
     return "\n".join(line.rstrip(" \t") for line in whole.split("\n"))
@@ -146,14 +146,11 @@ def _printer(schedule: KernelSchedule) -> Callable[[KernelPlan, KernelNames, Fil
     return cast(Callable[[KernelPlan, KernelNames, FileScope], KernelText], module.functions)
 
 
-def _runtime_names(host: str, bodies: list[str], device_functions: tuple[str, ...]) -> tuple[str, ...]:
+def _runtime_names(host: str, called: frozenset[str]) -> tuple[str, ...]:
     """What the file imports from the unit's runtime.py, in order."""
     of_host = {"ceil_div", "next_power_of_2", "tensor_table"} & names_in(host)
     # libdevice comes from there too: Triton's interpreter has none.
-    calls_libdevice = "libdevice" in names_in(*bodies) or any(
-        name.endswith("_float") for name in device_functions
-    )
-    return tuple(sorted({"fast_launch", *of_host, *["libdevice"] * calls_libdevice}))
+    return tuple(sorted({"fast_launch", *of_host, *["libdevice"] * calls_libdevice(called)}))
 
 
 def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
@@ -266,7 +263,7 @@ def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> 
         return f"{words}, a result of each chunk"
     shape = shape_comment(plan, names, pointer)
     if shape is not None:
-        words += f" {shape}" if shape.startswith("(") else f", {shape}"
+        words += f" {shape}" if is_whole_shape(plan, names, pointer) else f", {shape}"
     aliases = [pointer_word(names.pointers[alias]) for alias in pointer.may_alias]
     if aliases and pointer.access is not Access.READ:
         words += f"; may be {' or '.join(aliases)}"

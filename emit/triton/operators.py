@@ -5,7 +5,7 @@ Of reductions: identities, functions that combine, and where a guard stands.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 import torch
 
@@ -80,9 +80,10 @@ _ANY = {
     Op.SHIFT_RIGHT: infix(">>", _P.SHIFT),
     Op.WHERE: call("tl.where", 3),
 }
+_LIBDEVICE_TRUNC = frozenset({"libdevice.trunc"})
 _FLOAT = {
     Op.FLOOR_DIV: call("floor_quotient_float", 2),
-    Op.TRUNC_DIV: Operator("libdevice.trunc(tl.div_rn({0}, {1}))"),
+    Op.TRUNC_DIV: Operator("libdevice.trunc(tl.div_rn({0}, {1}))", needs=_LIBDEVICE_TRUNC),
     Op.REMAINDER: call("floor_remainder_float", 2),
     Op.FMOD: call("libdevice.fmod", 2),
     Op.MAXIMUM: call("nan_maximum", 2),
@@ -101,7 +102,9 @@ _INTEGER = {
 # What Triton writes out for float32 alone: its own are exact for float64.
 _DOUBLE = {
     Op.SQRT: call("tl.sqrt"),
-    Op.TRUNC_DIV: Operator("libdevice.trunc({0} / {1})", operands=(_P.PRODUCT, _P.UNARY)),
+    Op.TRUNC_DIV: Operator(
+        "libdevice.trunc({0} / {1})", operands=(_P.PRODUCT, _P.UNARY), needs=_LIBDEVICE_TRUNC
+    ),
 }
 # With a named constant on their left: in Triton's interpreter such a one takes the tensor on its right for a number.
 _FLIPPED = {
@@ -148,6 +151,15 @@ DEVICE_FUNCTIONS = (
     "first_min",
     "tensor_pointer",
 )
+
+
+# Those of them that call libdevice themselves.
+_OVER_LIBDEVICE = frozenset({"floor_quotient_float", "floor_remainder_float"})
+
+
+def calls_libdevice(functions: Iterable[str]) -> bool:
+    """Whether any of the functions that a kernel calls is one of libdevice, or calls one."""
+    return any(name.startswith("libdevice.") or name in _OVER_LIBDEVICE for name in functions)
 
 
 class OperatorTable:

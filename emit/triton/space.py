@@ -103,9 +103,11 @@ class AddressText:
     @property
     def whole(self) -> str:
         """Both parts."""
-        if not self.base or not self.rest:
-            return self.base or self.rest
-        return self.base + (f" {self.rest}" if self.rest.startswith("- ") else f" + {self.rest}")
+        return _added(self.base, self.rest)
+
+    def added_to(self, pointer: str) -> str:
+        """``x_ptr + row * n_cols``"""
+        return _added(pointer, self.whole)
 
     @property
     def precedence(self) -> Precedence:
@@ -113,6 +115,13 @@ class AddressText:
         if self.base and self.rest:
             return Precedence.SUM
         return self.base_precedence if self.base else self.rest_precedence
+
+
+def _added(one: str, other: str) -> str:
+    """Two sums as one; a second one with a minus of its own is taken off."""
+    if not one or not other:
+        return one or other
+    return f"{one} - {other[1:]}" if other.startswith("-") else f"{one} + {other}"
 
 
 def address_text(

@@ -58,7 +58,7 @@ class Cpp:
                 title=head_lines(names.kernel, names.title, FACE_WIDTH, python_docstring),
                 kernel=names,
                 reference=reference,
-                uses_torch="torch." in reference.source,
+                uses_torch=reference.uses_torch,
                 lists=list_face(kernel, names),
             ),
         }
@@ -74,7 +74,7 @@ class Triton:
 
     def files(self, kernel: KernelPlan, names: KernelNames, reference: Reference) -> dict[str, str]:
         """One file."""
-        return {f"kernels/{names.kernel}.py": print_triton_kernel(kernel, names, reference.source)}
+        return {f"kernels/{names.kernel}.py": print_triton_kernel(kernel, names, reference)}
 
     def shared(self, files: Mapping[str, str]) -> dict[str, str]:
         """None: they import Triton."""
@@ -168,7 +168,8 @@ def emit_unit(unit: NamedUnit, *, in_torch: Mapping[str, InTorch] = NONE_IN_TORC
         call = trained_call(graphs, forward.plan, passes[1].plan, unit.records)
         writer = ModelWriter(forward, call)
         model = writer.write()
-        backward["backward.py"] = write_backward(graphs, writer, passes[1])
+        assert unit.gradients is not None
+        backward["backward.py"] = write_backward(graphs, writer, passes[1], unit.gradients)
     kernels = write_kernels(passes, in_torch)
     texts = {
         "__init__.py": render_template(

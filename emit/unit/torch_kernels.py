@@ -46,7 +46,6 @@ def print_torch_kernel(plan: KernelPlan, names: KernelNames, reference: Referenc
         for pointer in plan.pointers
         if pointer.access is not Access.READ and not pointer.scratch
     ]
-    calls = _call(checked)
     return render_template(
         "torch_kernel.py.jinja",
         title=head_lines(names.kernel, names.title, FACE_WIDTH, python_docstring),
@@ -56,9 +55,9 @@ def print_torch_kernel(plan: KernelPlan, names: KernelNames, reference: Referenc
         ),
         kernel=checked,
         filled=listed(filled),
-        call=calls,
-        runtime=[word for word in ("fill", "memory", "window") if f"{word}(" in calls],
-        uses_torch="torch." in reference.source,
+        call=_call(checked),
+        runtime=["fill", *sorted(checked.needs)],
+        uses_torch=reference.uses_torch,
         reference=reference,
     )
 

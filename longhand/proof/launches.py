@@ -11,8 +11,8 @@ import sympy
 
 from longhand.emit.unit.lock_file import LOCK
 from longhand.lower.ir import Buffer, Size
-from longhand.schedule.plan import Launch, UnitPlan
-from longhand.telling.summary import flat_steps
+from longhand.schedule.plan import Launch, UnitPlan, flat_steps
+from longhand.telling.summary import concrete
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ def kernel_calls(plans: Iterable[UnitPlan], names: Mapping[str, str]) -> dict[st
     for plan in plans:
         examples = plan.program.graph.examples
         facts = {name: _facts(buffer, examples) for name, buffer in plan.buffers.items()}
-        for step in flat_steps(plan):
+        for step in flat_steps(plan.steps):
             if isinstance(step, Launch):
                 call = _call(step, plan, facts, examples)
                 found.setdefault(names[step.kernel], {})[call] = None
@@ -71,7 +71,7 @@ def _call(
     examples: Mapping[sympy.Symbol, int],
 ) -> KernelCall:
     kernel = plan.kernels[step.kernel]
-    scalars = [value if isinstance(value, float) else number(value, examples) for value in step.scalars]
+    scalars = [value if isinstance(value, float) else concrete(value, examples) for value in step.scalars]
     if kernel.schedule.is_over_lists:
         tensors: list[Argument] = []
         for place, pointer in enumerate(kernel.pointers):
@@ -83,14 +83,9 @@ def _call(
 
 
 def _numbers(sizes: Sequence[Size], examples: Mapping[sympy.Symbol, int]) -> list[int]:
-    return [number(size, examples) for size in sizes]
+    return [concrete(size, examples) for size in sizes]
 
 
 def _facts(buffer: Buffer, examples: Mapping[sympy.Symbol, int]) -> TensorFacts:
     shape, stride = _numbers(buffer.shape, examples), _numbers(buffer.stride, examples)
     return TensorFacts(str(buffer.dtype).removeprefix("torch."), tuple(shape), tuple(stride))
-
-
-def number(size: Size, examples: Mapping[sympy.Symbol, int]) -> int:
-    """A size, with the values that symbols had at capture."""
-    return size if isinstance(size, int) else int(size.subs(examples))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import sympy
@@ -13,7 +13,7 @@ import torch.utils._pytree as pytree
 from longhand.capture import torch_private
 from longhand.emit.unit.threeway import MergeReport
 from longhand.lower.ir import Buffer, Extern, Size, View
-from longhand.schedule.plan import Launch, PlanStep, Repeat, TrainingPlan, UnitPlan
+from longhand.schedule.plan import Launch, TrainingPlan, UnitPlan, flat_steps
 from longhand.telling.clock import Timings
 
 # What nobody asks a generated kernel to do: products, convolutions, attention. By the op's name, or how it begins.
@@ -111,16 +111,6 @@ def counted(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
 
 
-def flat_steps(plan: UnitPlan) -> Iterator[PlanStep]:
-    """The plan's steps with every repeat unrolled."""
-    for step in plan.steps:
-        if isinstance(step, Repeat):
-            for run in step.runs:
-                yield from run
-        else:
-            yield step
-
-
 def summarize(
     plan: UnitPlan,
     out: Path,
@@ -133,7 +123,7 @@ def summarize(
 ) -> Summary:
     """The summary of a plan that was written, its backward pass included."""
     plans = [plan] if training is None else [plan, training.backward]
-    placed = [(one, step) for one in plans for step in flat_steps(one)]
+    placed = [(one, step) for one in plans for step in flat_steps(one.steps)]
     steps = [step for _, step in placed]
     examples = plan.program.graph.examples
     calls: dict[tuple[str, str | None], int] = {}
@@ -149,7 +139,7 @@ def summarize(
         n_launches=sum(isinstance(step, Launch) for step in steps),
         library_calls=tuple(LibraryCall(target, reason, count) for (target, reason), count in calls.items()),
         n_refused=sum(len(one.refusals) for one in plans),
-        kernel_bytes=sum(_number(step.bytes_moved, examples) for step in steps if isinstance(step, Launch)),
+        kernel_bytes=sum(concrete(step.bytes_moved, examples) for step in steps if isinstance(step, Launch)),
         library_bytes=sum(
             _extern_bytes(step, one, examples)
             for one, step in placed
@@ -200,10 +190,10 @@ def finds_it_contiguous(
         return False
     view = step.args[0]
     buffer = buffers[view.buffer]
-    sizes, strides = ([_number(size, examples) for size in part] for part in (buffer.shape, buffer.stride))
+    sizes, strides = ([concrete(size, examples) for size in part] for part in (buffer.shape, buffer.stride))
     given = seen = torch.empty_strided(sizes, strides, dtype=buffer.dtype, device="meta")
     for call in view.calls:
-        args = pytree.tree_map_only(sympy.Expr, lambda size: _number(size, examples), call.args)
+        args = pytree.tree_map_only(sympy.Expr, lambda size: concrete(size, examples), call.args)
         seen = call.target(seen, *args)
     is_view = torch_private.storage_key(seen) == torch_private.storage_key(given)
     return is_view and seen.is_contiguous()
@@ -212,10 +202,10 @@ def finds_it_contiguous(
 def _elements(tensor: View | Buffer, examples: dict[sympy.Symbol, int]) -> int:
     count = 1
     for size in tensor.shape:
-        count *= _number(size, examples)
+        count *= concrete(size, examples)
     return count
 
 
-def _number(size: Size, examples: Mapping[sympy.Symbol, int]) -> int:
+def concrete(size: Size, examples: Mapping[sympy.Symbol, int]) -> int:
     """A size, with the values that symbols had at capture."""
     return size if isinstance(size, int) else int(size.subs(examples))

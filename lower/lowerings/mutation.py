@@ -54,6 +54,8 @@ def written_in_place(ctx: Context, args: list[Any]) -> TensorView | None:
     if node.target not in _PARTS and node.target not in _TWINS:
         return None
     base: TensorView = args[0]
+    if node.target in _PARTS and _is_there(ctx, base, args):
+        return base
     if not _may_be_overwritten(ctx, base):
         return None
     try:
@@ -66,14 +68,23 @@ def written_in_place(ctx: Context, args: list[Any]) -> TensorView | None:
     return base
 
 
+def _is_there(ctx: Context, base: TensorView, args: list[Any]) -> bool:
+    """Whether the part that the node puts into a tensor is what lies in its place: the write before it went there."""
+    source, part = args[1], _part(ctx, base, args)
+    return part is not None and (source.buffer, source.dims, source.offset) == (
+        base.buffer,
+        part.dims,
+        part.offset,
+    )
+
+
 def _write_part(ctx: Context, base: TensorView, args: list[Any]) -> bool:
     source: TensorView = args[1]
     part = _part(ctx, base, args)
     if part is None or source.dtype not in LOOP_DTYPES or base.dtype not in LOOP_DTYPES or part.is_empty:
         return False
     if source.buffer == base.buffer:
-        # Already there, or read where it would be overwritten.
-        return (source.dims, source.offset) == (part.dims, part.offset)
+        return False  # read where it would be overwritten
     ctx.write(source, part)
     return True
 

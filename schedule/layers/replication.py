@@ -9,7 +9,7 @@ the last of them. Where the plan is not like that, the whole graph has to be low
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from longhand.lower.ir import Buffer, Extern, Layers, Literal, Program, View
@@ -21,6 +21,7 @@ from longhand.schedule.plan import (
     PlanStep,
     Repeat,
     UnitStep,
+    flat_steps,
     renamed_all,
     renamed_argument,
     renamed_plan_step,
@@ -115,7 +116,7 @@ class _Chain:
         runs, paths, inputs, outputs, its_own, previous = columns
         whole = Repeat(runs, paths, inputs, outputs, its_own, previous)
         before, after = self._plan.steps[: self._place], self._plan.steps[self._place + 1 :]
-        done = (*_flat(before), *(step for one in repeat.runs[: run + 1] for step in one))
+        done = (*flat_steps(before), *(step for one in repeat.runs[: run + 1] for step in one))
         launched = {step.kernel for step in done if isinstance(step, Launch)}
         return Instances(
             (*before, whole, *(renamed_step(step, later) for step in after)),
@@ -158,12 +159,12 @@ class _Chain:
         layers = self._layers(repeat.runs[run])
         last = max(layers, default=-1)
         earlier = (
-            *_flat(self._plan.steps[:place]),
+            *flat_steps(self._plan.steps[:place]),
             *(step for one in repeat.runs[: run - 1] for step in one),
         )
         later = (
             *(step for one in repeat.runs[run + 1 :] for step in one),
-            *_flat(self._plan.steps[place + 1 :]),
+            *flat_steps(self._plan.steps[place + 1 :]),
         )
         returned = {result.buffer for result in self._plan.results if isinstance(result, View)}
         reached = self._layers(later) | {self._layer_of[name] for name in returned if name in self._layer_of}
@@ -232,15 +233,6 @@ def _add_renamed(buffers: dict[str, Buffer], renamed: Names) -> None:
             if derived is not None:
                 derived = dataclasses.replace(derived, of=renamed.get(derived.of, derived.of))
             buffers[new] = dataclasses.replace(old, name=new, derived=derived)
-
-
-def _flat(steps: Iterable[UnitStep]) -> Iterator[PlanStep]:
-    for step in steps:
-        if isinstance(step, Repeat):
-            for run in step.runs:
-                yield from run
-        else:
-            yield step
 
 
 def _origins(step: PlanStep) -> tuple[str, ...]:

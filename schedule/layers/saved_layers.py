@@ -19,6 +19,7 @@ class SavedLayers:
         fields: Its fields.
         buffers: By the layer's position: the forward's buffer for each field, a weight or something that it made.
         nodes: By the layer's position: the backward's placeholder for each field.
+        paths: For each field: the path inside the layer of the weight that it is; empty for what the layer made.
         places: Positions among the forward's results of what only these records need.
     """
 
@@ -26,6 +27,7 @@ class SavedLayers:
     word: str
     class_name: str
     fields: tuple[str, ...]
+    paths: tuple[str, ...]
     buffers: Mapping[int, tuple[str, ...]]
     nodes: Mapping[int, tuple[str, ...]]
     places: frozenset[int]

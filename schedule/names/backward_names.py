@@ -187,7 +187,7 @@ def _record(
     places = range(len(loop.own[0]))
     if any(made[place] is None and not held[place] for place in places):
         return None
-    words = name_block(loop, backward.words)
+    words, paths = name_block(loop, backward.words), backward.plan.program.graph.paths
     # What the layer made, in order, then its weights.
     order = sorted(places, key=lambda place: (held[place], (made[place] or 0) if not held[place] else 0))
     nodes = {
@@ -199,10 +199,18 @@ def _record(
         f"saved_{list_words(backward.names.steps)[loop.owner, loop.positions]}",
         f"{twin.class_name}Saved",
         tuple(words[loop.own[0][place]] for place in order),
+        tuple(_inside_layer(paths.get(loop.own[0][place], "")) for place in order),
         {position: tuple(own[place] for place in order) for position, own in sources.items()},
         nodes,
         frozenset(),
     )
+
+
+def _inside_layer(path: str) -> str:
+    """``mlp.c_fc.weight`` of ``blocks.3.mlp.c_fc.weight``."""
+    parts = path.split(".")
+    layers = [place for place in range(1, len(parts) - 1) if parts[place].isdecimal()]
+    return ".".join(parts[layers[-1] + 1 :]) if layers else path
 
 
 def _forward_buffer(entry: BackwardInput, plan: UnitPlan) -> str | None:

@@ -16,7 +16,7 @@ from longhand.schedule.layers.model_steps import (
 )
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.reached import list_holding
+from longhand.schedule.names.reached import Reached, list_holding
 from longhand.schedule.names.unit_names import LayerNames
 from longhand.schedule.names.variables import (
     EVERY,
@@ -52,7 +52,7 @@ def name_layers(
         record = record_of(records, loop)
         nodes = record.nodes[loop.positions[0]] if record is not None else ()
         fields = dict(zip(nodes, record.fields, strict=True)) if record is not None else {}
-        reached = {node: f"{SAVED}.{field}" for node, field in fields.items()}
+        reached = {node: Reached.field_of(SAVED, field) for node, field in fields.items()}
         found[loop.key] = LayerNames(
             word=lists[loop.owner, loop.positions],
             gradients=gradients_word(loop, steps),

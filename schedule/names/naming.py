@@ -28,7 +28,7 @@ from longhand.schedule.names.words import (
     singular,
     without_counter,
 )
-from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, Repeat, UnitPlan, UnitStep, facts_of
+from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, UnitPlan, facts_of, flat_steps
 
 _MOST_QUOTES = 6
 # What the templates of kernels over lists bind themselves.
@@ -115,21 +115,12 @@ def with_records(
 
 def launches(plan: UnitPlan) -> Iterator[Launch]:
     """Every launch of a unit in order, those in repeats included."""
-    yield from (step for step in _flat(plan) if isinstance(step, Launch))
+    yield from (step for step in flat_steps(plan.steps) if isinstance(step, Launch))
 
 
 def externs(plan: UnitPlan) -> Iterator[Extern]:
     """Every library call of a unit in order, those in repeats included."""
-    yield from (step for step in _flat(plan) if isinstance(step, Extern))
-
-
-def _flat(plan: UnitPlan) -> Iterator[UnitStep]:
-    for step in plan.steps:
-        if isinstance(step, Repeat):
-            for run in step.runs:
-                yield from run
-        else:
-            yield step
+    yield from (step for step in flat_steps(plan.steps) if isinstance(step, Extern))
 
 
 def quotes_of(origins: tuple[str, ...], words: BufferWords) -> tuple[Quote, ...]:

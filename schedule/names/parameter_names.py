@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch.utils._pytree as pytree
 
-from longhand.capture.graph import CapturedGraph
+from longhand.capture.graph import CapturedGraph, Literal
 from longhand.schedule.names.words import own_name
 
 
@@ -25,3 +25,21 @@ def parameter_specs(graph: CapturedGraph) -> list[tuple[str, pytree.TreeSpec]]:
     ]
     by_key = zip(kwargs_spec.context or [], children(kwargs_spec), strict=True)
     return [*positional, *((own_name(str(key)), spec) for key, spec in by_key)]
+
+
+def parameters_in_order(
+    graph: CapturedGraph,
+) -> list[tuple[str, pytree.TreeSpec, tuple[str | Literal, ...]]]:
+    """Each parameter's name, its nesting and its leaves, in the order of the user's signature."""
+    leaves = iter(graph.argument_leaves)
+    found = [
+        (name, spec, tuple(next(leaves) for _ in range(spec.num_leaves)))
+        for name, spec in parameter_specs(graph)
+    ]
+    order = {own_name(name): place for place, name in enumerate(graph.signature)}
+    return sorted(found, key=lambda parameter: order.get(parameter[0], len(order)))
+
+
+def given_values(graph: CapturedGraph) -> list[str]:
+    """The placeholders that the arguments feed, in the order of the user's signature."""
+    return [leaf for _, _, leaves in parameters_in_order(graph) for leaf in leaves if isinstance(leaf, str)]

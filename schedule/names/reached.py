@@ -10,20 +10,36 @@ class Reached(str):
 
     Attributes:
         steps: Places in lists as numbers, all else as it is written: ``("self", ".blocks", 3, ".ln_1", ".weight")``.
+        is_field: Whether it is a field of a record that a variable holds: ``saved.x``.
     """
 
-    __slots__ = ("steps",)
+    __slots__ = ("is_field", "steps")
     steps: tuple[str | int, ...]
+    is_field: bool
 
     def __new__(cls, *steps: str | int) -> Self:
         made = super().__new__(cls, "".join(f"[{step}]" if isinstance(step, int) else step for step in steps))
-        made.steps = steps
+        made.steps, made.is_field = steps, False
+        return made
+
+    @classmethod
+    def field_of(cls, record: str, field: str) -> Self:
+        """A field of the record that a variable holds."""
+        made = cls(record, f".{field}")
+        made.is_field = True
         return made
 
     @property
     def n_before_a_list(self) -> int:
         """How many steps come before the first place in a list; all, where there is none."""
         return next((n for n, step in enumerate(self.steps) if isinstance(step, int)), len(self.steps))
+
+
+def is_plain_variable(variable: str) -> bool:
+    """Whether it is a word, or a field of what a word holds that is no module: ``x``, ``saved.x``."""
+    if not isinstance(variable, Reached):
+        return variable.isidentifier()
+    return variable.is_field
 
 
 def entry_of(variable: str) -> tuple[str, int] | None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from longhand.schedule.layers.returned_gradients import find_returned_gradients
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.backward_names import find_saved_layers, name_backward
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimension_names import DimWords
 from longhand.schedule.names.layer_names import name_layers
 from longhand.schedule.names.naming import externs, name_unit, with_records
+from longhand.schedule.names.parameter_names import given_values
 from longhand.schedule.names.unit_names import Ledger, NamedPlan, NamedUnit
 from longhand.schedule.names.value_origins import NOTHING_RENAMED, find_renamed
 from longhand.schedule.plan import TrainingPlan, UnitPlan
@@ -40,7 +42,15 @@ def name_plans(
     backward = name_backward(training, ledger, forward)
     records = find_saved_layers(training.graphs, forward, backward)
     forward = NamedPlan(plan, with_records(plan, names, words, records), words, dims)
-    return NamedUnit((_complete(forward), _complete(backward, records)), training.graphs, records)
+    gradients = find_returned_gradients(
+        training.graphs,
+        training.backward,
+        backward.names.steps,
+        backward.names.buffers,
+        given_values(training.graphs.forward),
+    )
+    passes = _complete(forward), _complete(backward, records)
+    return NamedUnit(passes, training.graphs, records, gradients)
 
 
 def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPlan:

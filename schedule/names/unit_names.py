@@ -14,6 +14,7 @@ from typing import Any
 from longhand.capture.graph import TrainingGraphs
 from longhand.lower.ir import Load, arguments
 from longhand.schedule.layers.model_steps import Loop, LoopKey, ModelStep
+from longhand.schedule.layers.returned_gradients import ReturnedGradients
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimension_names import DimWords
@@ -246,11 +247,13 @@ class NamedUnit:
         passes: The forward pass, and in training the backward pass.
         training: In training: both graphs, as they were captured.
         records: In training: what the layers of each list save for the backward pass.
+        gradients: In training: what the backward pass returns.
     """
 
     passes: tuple[NamedPlan, ...]
     training: TrainingGraphs | None = None
     records: tuple[SavedLayers, ...] = ()
+    gradients: ReturnedGradients | None = None
 
 
 _SIDES = ("first", "second")

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from longhand.errors import BrokenPlanError
 from longhand.lower.ir import Contraction, Extern, Nest, Step
-from longhand.schedule.draft import Draft, flattened
-from longhand.schedule.plan import Launch, PlanStep
+from longhand.schedule.draft import Draft
+from longhand.schedule.plan import Launch, PlanStep, flat_steps
 from longhand.schedule.verification.body_rules import launch_faults, nest_faults, view_faults
 from longhand.schedule.verification.contraction_rules import contraction_faults
 from longhand.schedule.verification.memory_rules import memory_faults
@@ -45,7 +45,7 @@ class Verifier:
 
     def _faults(self, draft: Draft) -> Iterator[RuleBreach]:
         steps: tuple[Step | PlanStep, ...] = (
-            tuple(flattened(draft.unit_steps)) if draft.has_kernels else draft.loops
+            tuple(flat_steps(draft.unit_steps)) if draft.has_kernels else draft.loops
         )
         yield from memory_faults(steps, draft)
         for step in steps:

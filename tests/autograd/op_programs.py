@@ -63,6 +63,10 @@ class Program:
         function: Callable[..., Any] = names["program"]
         return function
 
+    def in_float64(self) -> Callable[..., Any]:
+        """The program, computing in float64 whatever it is given."""
+        return InFloat64(self.function())
+
     def arguments(self, *, train: bool, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
         """Fresh arguments, `one` first; those that carry gradients as leaves.
 
@@ -149,7 +153,7 @@ def seen(function: Callable[..., Any], arguments: Sequence[torch.Tensor], seed: 
 
 def seen_in_float64(program: Program, *, train: bool) -> dict[str, Any]:
     """The same of the program in float64."""
-    return seen(InFloat64(program.function()), program.arguments(train=train, dtype=torch.float64))
+    return seen(program.in_float64(), program.arguments(train=train, dtype=torch.float64))
 
 
 def _shared(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:

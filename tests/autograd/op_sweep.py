@@ -12,6 +12,7 @@ import argparse
 import collections
 import dataclasses
 import enum
+import functools
 import json
 import logging
 import multiprocessing
@@ -29,12 +30,11 @@ import longhand
 from longhand.capture.bytecode.entry.entries import Event, EventKind
 from longhand.compiled.from_bytecode import captured
 from longhand.errors import CaptureError
-from longhand.verify.comparison import compare, distance, is_equal
+from longhand.verify.comparison import is_equal
 from tests.autograd.op_programs import Form, Program, op_names, programs, seen, seen_in_float64
+from tests.autograd.sample_judge import drawn_error, judge, plain
 
 LIMIT = 120.0  # seconds for an op
-NEAR = 1e-5  # relative: sums that cancel, where eager's rounding happens to do so, too
-LOOSE = 1e-3  # relative: where eager is farther than that from float64, we must be where eager is
 SHORT = ("bfloat16", "half")  # they compute in 16 bits
 UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
 
@@ -191,55 +191,22 @@ def _difference(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> 
                 Outcome.WRONG,
                 f"{name}: {got.dtype} {_short(got)} instead of {wanted.dtype} {_short(wanted)}",
             )
-        if case.program.name in UNINITIALIZED or not is_equal(_plain(wanted), _plain(again[name])):
+        if case.program.name in UNINITIALIZED or not is_equal(plain(wanted), plain(again[name])):
             continue  # memory that nothing was written into
         is_short = wanted.dtype.itemsize == 2 or case.program.name in SHORT
-        kind, words = _compared(name, _plain(got), _plain(wanted), exact.get(name), is_short=is_short)
-        if kind is Outcome.WRONG:
-            return kind, words
-        near = near or words
+        draws = functools.partial(drawn_error, case.program, name, train=case.train)
+        verdict = judge(
+            name, plain(got), plain(wanted), exact.get(name), is_short=is_short, error_of_eager=draws
+        )
+        if not verdict.is_right:
+            return Outcome.WRONG, verdict.words
+        near = near or verdict.words
     return (Outcome.NEAR if near else Outcome.RIGHT), near
-
-
-def _compared(
-    name: str, found: torch.Tensor, wanted: torch.Tensor, exact: Any, *, is_short: bool
-) -> tuple[Outcome, str]:
-    """By the rule of `longhand verify`; where eager itself is far from float64, by eager."""
-    if not wanted.dtype.is_floating_point:
-        return (Outcome.RIGHT, "") if torch.equal(found, wanted) else (Outcome.WRONG, f"{name}: other values")
-    exact = _plain(exact) if isinstance(exact, torch.Tensor) else wanted
-    compared = compare(name, found, wanted, exact if exact.shape == wanted.shape else wanted)
-    if compared.is_right and compared.bound <= LOOSE * _scale(wanted):
-        return Outcome.RIGHT, ""
-    off = f"{name}: off by {compared.error:.2g}, allowed {compared.bound:.2g}: {compared.mismatch or compared.note}"
-    # Ill-conditioned, or another sign of an eigenvector, or numbers drawn by another generator.
-    apart = distance(found, wanted)
-    if apart <= NEAR * max(1.0, _scale(wanted)):
-        return (Outcome.RIGHT, "") if compared.is_right else (Outcome.NEAR, off)
-    if compared.is_right and compared.error <= NEAR * NEAR and exact is not wanted:
-        return Outcome.RIGHT, ""  # as in float64 to ten digits: it is eager that is off, around zero
-    if compared.is_right and (is_short or apart <= LOOSE * _scale(wanted)):
-        return Outcome.RIGHT, ""
-    return Outcome.WRONG, f"{off} ({apart:.2g} from eager)"
-
-
-def _scale(tensor: torch.Tensor) -> float:
-    finite = tensor[tensor.isfinite()]
-    return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    tensor = tensor.detach()
-    if tensor.layout is not torch.strided:
-        tensor = tensor.to_dense()
-    if tensor.is_quantized:
-        tensor = tensor.dequantize()
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _is_nothing(gradient: Any) -> bool:
     """Whether it is None, or all zero: an op without a derivative has either."""
-    return gradient is None or (isinstance(gradient, torch.Tensor) and not _plain(gradient).any())
+    return gradient is None or (isinstance(gradient, torch.Tensor) and not plain(gradient).any())
 
 
 def _is_constant(seen_in_eager: dict[str, Any]) -> bool:

@@ -41,3 +41,6 @@ def test_they_are_whole_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     x = torch.tensor([[1.0, 1, 2], [1, 1, 2], [3, 3, 3], [1, 1, 2], [0, 0, 0]])
     for found, expected in zip(longhand.load(tmp_path / "unit")(x), program(x), strict=True):
         assert found.dtype is expected.dtype and torch.equal(found, expected)
+    calls = (tmp_path / "unit" / "model.py").read_text()
+    assert calls.count("torch.clone(") == 0  # nor is anything cast that is a whole number already
+    assert ".to.dtype(" not in calls

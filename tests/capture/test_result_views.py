@@ -63,3 +63,30 @@ def test_a_view_is_what_shares_memory_and_writes_nothing(function, n_outside):
 
     Capture(backend).call(function, (torch.randn(4, 6),), {})
     assert [len(one.views) if one else 0 for one in peeled] == [n_outside]
+
+
+def argument_itself(x):
+    return torch.nn.functional.dropout(x, 0.5, training=False), torch.exp(x)
+
+
+def value_twice(x):
+    y = torch.exp(x)
+    return y, torch.nn.functional.dropout(y, 0.5, training=False)
+
+
+@pytest.mark.parametrize("function", [argument_itself, value_twice])
+def test_dropout_that_drops_nothing_gives_its_argument(function):
+    """In a trace of Dynamo's it is a copy."""
+    peeled = []
+
+    def backend(module, inputs):
+        peeled.append(peel(module))
+        return peeled[-1].completed(peeled[-1].module)
+
+    torch._dynamo.reset()
+    x = torch.randn(4, 6, requires_grad=True)
+    results = torch.compile(function, backend=backend)(x)
+    (one,) = peeled
+    assert [node.target for node in one.results] == [torch.exp]
+    memory = {value.untyped_storage().data_ptr() for value in (x, *results)}
+    assert len(memory) == 2

@@ -8,8 +8,11 @@ import pytest
 import torch
 
 import longhand
-from longhand.capture import torch_private, whole_calls
+from longhand.capture import torch_private, whole_by_rule, whole_calls
+from longhand.capture.frontends import export
+from longhand.capture.frontends.finalize import finish
 from longhand.capture.whole_by_rule import whole
+from longhand.options import Device, Target
 
 X = torch.rand(3, 5)
 
@@ -29,6 +32,7 @@ def taken(function, *args, **kwargs):
         (torch.Tensor.corrcoef, (X,)),
         (torch.quantile, (X, torch.tensor(0.5))),
         (torch.trapz, (X,)),
+        (torch.ctc_loss, (torch.rand(4, 1, 3), torch.tensor([[1, 2]]), [4], [2], 0, 1)),
     ],
 )
 def test_results_look_like_eagers(function, args):
@@ -79,3 +83,44 @@ def test_a_loss_of_lengths_is_one_call(tmp_path: Path) -> None:
     for length in (given, given - 1):
         found, expected = (torch.autograd.grad(call(x, length).sum() ** 2, x)[0] for call in (unit, loss))
         torch.testing.assert_close(found, expected)
+
+
+def test_a_call_that_the_trace_gave_up_is_none(monkeypatch):
+    """torch 2.11 leaves it in the graph, before what stands for it."""
+
+    def finish_with_it(traced, target):
+        graph = traced.module.graph
+        (x,) = (node for node in graph.nodes if node.op == "placeholder")
+        with graph.inserting_after(x):
+            graph.call_function(torch.ops.aten.equal.default, (x, x)).meta["val"] = None
+        return finish(traced, target)
+
+    monkeypatch.setattr(export, "finish", finish_with_it)
+    captured = export.capture_export(lambda x: x * 2, (X,), target=Target(Device.CPU))
+    assert [node.target for node in captured.graph.nodes if node.op == "call_function"] == [
+        torch.ops.aten.mul.Tensor
+    ]
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """The largest tensor of any trial."""
+    largest = [0]
+
+    class Watched(whole_by_rule._Sizes):
+        def __torch_dispatch__(self, *call):
+            made = super().__torch_dispatch__(*call)
+            largest[0] = max(largest[0], whole_by_rule._most_bytes(made))
+            return made
+
+    monkeypatch.setattr(whole_by_rule, "_Sizes", Watched)
+    monkeypatch.setattr(whole_by_rule, "_MOST_BYTES", 2**12)
+    monkeypatch.setattr(whole_by_rule, "_known", {})
+    return largest
+
+
+def test_a_trial_makes_no_large_tensor(memory):
+    assert taken(torch.cov, torch.zeros(20, 10)).shape == (20, 20)
+    assert taken(torch.cov, torch.zeros(1000, 2)) is NotImplemented  # small itself: its result is not
+    assert taken(torch.cov, torch.zeros(10, 2000)) is NotImplemented
+    assert 0 < memory[0] <= 2**12

@@ -9,9 +9,14 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.emit.module.gradient_lists import returned_gradients
+from longhand.emit.module.gradient_lists import write_gradients
 from longhand.emit.unit.loading import load_unit
+from longhand.schedule.layers.returned_gradients import group_gradients
 from longhand.schedule.named_plan import Reached
+
+
+def returned_gradients(texts: list[str], paths: list[str]) -> list[str]:
+    return write_gradients(group_gradients(texts, paths), texts)
 
 
 def test_gradients_from_the_same_places_of_each_layer_are_told_once() -> None:

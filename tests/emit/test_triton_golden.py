@@ -10,6 +10,7 @@ from pathlib import Path
 import black
 import pytest
 
+from longhand.emit.text.reference import Reference
 from longhand.emit.triton.kernel import print_triton_kernel
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, ReduceOp
 from longhand.schedule.kernels.kernel import plan_kernel
@@ -133,9 +134,10 @@ def text_of(kernel: str) -> str:
     arguments = ", ".join(dict.fromkeys(p.name for p in plan.pointers if p.access.value == "read"))
     eps = ", eps" if plan.scalars else ""
     reference = (
-        f'def reference({arguments}{eps}):\n    """What {kernel}() must compute."""\n    {golden.reference}\n'
+        f'def reference({arguments}{eps}):\n    """What {kernel}() must compute."""\n    {golden.reference}'
     )
-    return print_triton_kernel(plan, named(plan, kernel, golden), reference)
+    modules = ("torch." in golden.reference, "F." in golden.reference)
+    return print_triton_kernel(plan, named(plan, kernel, golden), Reference(reference, (), {}, (), *modules))
 
 
 @pytest.mark.parametrize("kernel", CASES)

@@ -306,6 +306,42 @@ def test_a_layer_in_anothers_place(unit_folder: Any) -> None:
         ours(*case.args)
 
 
+def test_a_weight_in_anothers_place(unit_folder: Any) -> None:
+    """However a weight or a buffer is replaced after the first call, the new one is what is computed with."""
+    case = _cases()["norms"]
+    ours = load_unit(unit_folder(case.model.eval(), case.args))()
+    ours.load_state_dict(case.model.state_dict())
+    ours(*case.args)
+    replaced = copy.deepcopy(case.model)
+
+    def assigned(name: str, tensor: torch.Tensor) -> nn.Module:
+        ours.load_state_dict({**ours.state_dict(), name: tensor}, assign=True)
+        return ours
+
+    def put(name: str, tensor: torch.Tensor) -> nn.Module:
+        setattr(ours, name, tensor if name == "shift" else nn.Parameter(tensor, requires_grad=False))
+        return ours
+
+    def in_a_copy(name: str, tensor: torch.Tensor) -> nn.Module:
+        other = copy.deepcopy(ours)
+        dict(other.named_parameters() if name == "scale" else other.named_buffers())[name].data.copy_(tensor)
+        return other
+
+    for change in (assigned, put, in_a_copy):
+        for name in ("scale", "shift"):
+            tensor = torch.rand(96)
+            getattr(replaced, name).data.copy_(tensor)
+            with torch.no_grad():
+                torch.testing.assert_close(change(name, tensor)(*case.args), replaced(*case.args))
+                kept = torch.func.functional_call(ours, {name: tensor + 1}, case.args)
+            getattr(replaced, name).data.add_(1)
+            with torch.no_grad():
+                torch.testing.assert_close(kept, replaced(*case.args))
+            getattr(replaced, name).data.copy_(tensor)
+            put(name, tensor)
+    assert set(ours.state_dict()) == set(case.model.state_dict())
+
+
 def test_broken_units_are_refused(tmp_path: Path, unit_folder: Any) -> None:
     with pytest.raises(UnitError, match=r"no generated unit"):
         load_unit(tmp_path / "nowhere")

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
+from longhand.emit.text.reference import Reference
 from longhand.emit.triton.kernel import print_triton_kernel
 from longhand.emit.unit.templates import write_runtime
 from longhand.lower.ir import Load, Pointwise, Reduce, Size, Store, arguments
 from longhand.schedule.names.unit_names import AxisNames, KernelNames
 from longhand.schedule.plan import AxisRole, KernelPlan, Launch
 
-REFERENCE = 'def reference():\n    """Not part of these tests."""\n'
+REFERENCE = Reference('def reference():\n    """Not part of these tests."""', (), {}, (), False, False)
 
 
 def runtime_text() -> str:

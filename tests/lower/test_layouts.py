@@ -176,13 +176,28 @@ def test_the_input_is_converted_once_and_read_so_by_all() -> None:
         (F.conv2d, X, filters(32, 8, 3, 3)),
         (F.conv1d, X[0], filters(72, 9, 3, 1)[..., 0]),
         (F.conv2d, X.double(), W1.double()),
+        (lambda x, w: F.conv2d(x, w, groups=8), X, filters(72, 1, 3, 3)),
+        (lambda x, w: F.conv_transpose2d(x, w, groups=8), X.bfloat16(), filters(8, 9, 3, 3).bfloat16()),
     ],
-    ids=["grouped", "few channels", "one dimension", "double"],
+    ids=["grouped", "few channels", "one dimension", "double", "depthwise", "grouped and transposed"],
 )
 def test_other_convolutions_stay_as_they_are(
     function: Function, x: torch.Tensor, weight: torch.Tensor
 ) -> None:
     assert not convolutions(checked(function, x, weight))
+
+
+def test_depthwise_convolutions_of_16_bits_are_channels_last() -> None:
+    """Between two that are dense, as in MobileNet: nothing is turned round on the way."""
+
+    def separable(x: torch.Tensor, w1: torch.Tensor, each: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
+        h = F.conv2d(F.conv2d(x, w1).relu(), each, padding=1, groups=72)
+        return F.conv2d(h.relu(), back).mean((2, 3))
+
+    args = [one.bfloat16() for one in (X, W1, filters(72, 1, 3, 3), W_BACK)]
+    program = lower(traced(separable, args), CUDA)
+    assert len(convolutions(program)) == 3
+    assert [name for name in program.buffers if name.endswith("_channels_last")] == ["arg0_1_channels_last"]
 
 
 def test_the_cpu_keeps_eagers_layout() -> None:
@@ -249,3 +264,32 @@ def test_what_attention_reads_lies_as_in_eager(options: Options) -> None:
     transposed = [buffer.stride for buffer in operands if len(buffer.shape) == 4]
     assert len(operands) == 3
     assert transposed == [(160, 8, 32, 1)] * len(transposed) and len(transposed) >= 2  # q and k + 1
+
+
+class Biased(nn.Module):
+    """Heads innermost in the table that the bias is looked up in: permuted (T5), and made contiguous (Swin)."""
+
+    def __init__(self, is_copied: bool) -> None:
+        super().__init__()
+        self.is_copied = is_copied
+        self.table = nn.Parameter(torch.randn(9, 4))
+
+    def forward(self, q: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        bias = self.table[places].permute(2, 0, 1)
+        bias = bias.contiguous() if self.is_copied else bias
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=bias.unsqueeze(0))
+
+
+@pytest.mark.parametrize("seq", [5, 16])
+@pytest.mark.parametrize("is_copied", [False, True], ids=["permuted", "copied"])
+def test_a_bias_of_attention_has_its_keys_side_by_side(is_copied: bool, seq: int) -> None:
+    args = (torch.randn(2, 4, seq, 8), torch.randint(9, (seq, seq)))
+    graph = capture_export(Biased(is_copied), args, target=CUDA.target)
+    program = lower(graph, CUDA)
+    (attention,) = (
+        step
+        for step in program.steps
+        if isinstance(step, Extern) and "scaled_dot_product" in str(step.target)
+    )
+    bias = attention.args[3] if len(attention.args) > 3 else dict(attention.kwargs)["attn_mask"]
+    assert isinstance(bias, View) and bias.stride[-1] == 1 and bias.stride[-2] == 16

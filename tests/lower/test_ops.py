@@ -16,7 +16,8 @@ import torch
 from longhand.emit.cpp.operators import cpp_operator
 from longhand.emit.cpp.reductions import accumulators, value_reduction
 from longhand.emit.text.expression import Text
-from longhand.emit.text.reference_ops import operation, reduction
+from longhand.emit.text.reference import reduction
+from longhand.emit.text.reference_ops import operation
 from longhand.emit.triton.operators import OperatorTable, reduce_identity
 from longhand.errors import LonghandError
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Reduce, ReduceOp, Value

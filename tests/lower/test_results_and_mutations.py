@@ -159,3 +159,38 @@ def test_bags_of_places_that_lie_apart(dtype):
 def test_no_result_is_no_tensor():
     _, results = run(lambda x: (x + 1, None, 7), torch.ones(2))
     assert results[1:] == [None, 7]
+
+
+class StackedCache(nn.Module):
+    """Layers that write a token into their own part of one cache, and read it."""
+
+    def forward(self, x: torch.Tensor, cache: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        for part in cache:
+            part[:, position] = x
+            x = x + part.sum(1, keepdim=True)
+        return x
+
+
+class RewrittenCache(nn.Module):
+    """The same part twice, and what lay in it is read when all is written."""
+
+    def forward(self, x: torch.Tensor, cache: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        before = cache[1] * 1
+        cache[1][:, position] = x
+        between = cache[1] * 1
+        cache[1][:, position] = x + 1
+        return before + 2 * between + 4 * cache[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "wholes"), [(StackedCache(), 1), (RewrittenCache(), 3)], ids=["stacked", "rewritten"]
+)
+def test_a_part_of_a_cache_is_written_where_it_lies(model, wholes):
+    """A cache of all layers costs what is written into it, not a copy of all of it in each layer."""
+    x, cache, position = torch.randn(2, 1, 3), torch.randn(4, 2, 5, 3), torch.tensor([2])
+    expected_cache = cache.clone()
+    expected = model(x, expected_cache, position)
+    program, results = run(model, x, cache, position)
+    torch.testing.assert_close(results[0], expected)
+    torch.testing.assert_close(cache, expected_cache)
+    assert sum(buffer.shape == tuple(cache.shape) for buffer in program.buffers.values()) == wholes
