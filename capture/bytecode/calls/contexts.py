@@ -25,18 +25,21 @@ def _save_for_backward(trace: Trace, args: list[Value], kwargs: dict[str, Value]
     """``self.to_save = tensors``, which is all that it does; autograd takes them once forward has returned."""
     context, *given = map(trace.force, args)
     saved = all(isinstance(one, Tensor) or (isinstance(one, Const) and one.value is None) for one in given)
-    if kwargs or not saved or not isinstance(context, Obj) or not _is_autograds(context):
-        raise Unsupported("save_for_backward is called on what autograd did not make, or with what is no tensor")
+    if kwargs or not saved or not isinstance(context, Obj) or not _is_autograds(trace, context):
+        raise Unsupported(
+            "save_for_backward is called on what autograd did not make, or with what is no tensor"
+        )
     trace.attributes.setdefault(context, {})["to_save"] = Seq(tuple, given)
     return Const(None)
 
 
-def _is_autograds(context: Obj) -> bool:
+def _is_autograds(trace: Trace, context: Obj) -> bool:
     kind = type(context.value)
-    return isinstance(context.value, torch.autograd.function.BackwardCFunction) and (
-        kind.save_for_backward is torch.autograd.function.FunctionCtx.save_for_backward
-        and kind.__setattr__ is object.__setattr__
-    )
+    own = [trace.classes.lookup(kind, name) for name in ("save_for_backward", "__setattr__")]
+    return isinstance(context.value, torch.autograd.function.BackwardCFunction) and own == [
+        torch.autograd.function.FunctionCtx.save_for_backward,
+        object.__setattr__,
+    ]
 
 
 class ForwardContext:
