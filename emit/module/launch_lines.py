@@ -10,51 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from torch import fx
 
 from longhand.emit.module.paragraphs import LineKind, PythonLine
+from longhand.emit.module.scalar_words import averaged_of, half_of
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
 from longhand.emit.text.expression import number
 from longhand.emit.text.kernel_head import shape_words
 from longhand.emit.text.sizes import SizeWriter, is_bare, is_path
-from longhand.lower.ir import Buffer, Pointwise, PointwiseOp, Position, Scalar, Size, memory_order
+from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.options import Device
 from longhand.schedule.named_plan import BufferWords, KernelNames, UnitNames, aten_name, is_plain_variable
 from longhand.schedule.names.words import singular
 from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, UnitPlan
-
-
-def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str, str]) -> str | None:
-    """The text for a scalar that lowering called a half, over the words of the axes; None for any other.
-
-    What else is as large may be the same argument (the first of two rows, and the first of four), so the axis is one
-    that the launch makes twice as long.
-
-    Args:
-        plan: The kernel.
-        launch: Its call.
-        position: The scalar in its body.
-        sizes: By axis: the text of its size.
-    """
-    scalar = plan.body[position]
-    if not isinstance(scalar, Scalar) or scalar.name != "half":
-        return None
-    number = next(
-        number for one, number in zip(plan.scalars, launch.scalars, strict=True) if one.position == position
-    )
-    length = {axis.name: size for axis, size in zip(plan.axes, launch.sizes, strict=True)}
-    for value in plan.body:
-        if isinstance(value, Pointwise) and value.op is PointwiseOp.LT and value.args[1] == position:
-            address = plan.addresses.get(value.args[0])
-            if (
-                isinstance(plan.body[value.args[0]], Position)
-                and address is not None
-                and len(address.axes) == 1
-                and not isinstance(number, float)
-                and length[address.axes[0][0]] == 2 * number
-            ):
-                size = sizes.get(address.axes[0][0], "")
-                return f"{size} // 2" if size.isidentifier() or size.endswith(".shape[-1]") else None
-    return None
-
 
 _CHANNELS_LAST = [0, 2, 3, 1]
 
@@ -240,6 +206,7 @@ class LaunchWriter:
         scalars = [
             self.numbers.get((step, place))
             or half_of(self.plan.kernels[step.kernel], step, scalar.position, by_axis)
+            or averaged_of(self.plan.kernels[step.kernel], step, scalar.position, by_axis)
             or self._boundary(self.plan.kernels[step.kernel], scalar.position, value)
             or self._dimension(step, scalar.position, value)
             or self._scalar(value)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.layer_numbers import is_one_of
+from longhand.emit.module.data_sizes import data_size_lines
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.paragraphs import (
@@ -22,7 +23,7 @@ from longhand.emit.module.paragraphs import (
 )
 from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import write_view
-from longhand.emit.text.sizes import SizeWriter, data_size_lines
+from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, Size
 from longhand.options import Device
 from longhand.schedule.named_plan import (

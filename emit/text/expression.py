@@ -231,7 +231,7 @@ def _round_text(value: float) -> str | None:
 
 def number_operand(text: str) -> Text:
     """The text of a number as a part of an expression."""
-    if " / " in text or " * " in text:
+    if " / " in text or " * " in text or " ** " in text:
         return Text(text, Precedence.PRODUCT)
     return Text(text, Precedence.UNARY if text.startswith("-") or "**" in text else Precedence.ATOM)
 

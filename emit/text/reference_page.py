@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 
 from longhand.emit.text.expression import Precedence, Text, literal_text, number_operand
+from longhand.emit.text.numbers_of_pi import pi_text
 from longhand.emit.text.reference_ops import (
     FUNCTIONAL,
     OF_TORCH,
@@ -161,6 +162,9 @@ _SPECIAL = {
 
 def number_text(number: float | int | bool) -> Text:
     """A literal, or torch's name for it."""
+    of_pi = pi_text(number)
+    if of_pi is not None:
+        return dataclasses.replace(number_operand(of_pi), needs=OF_TORCH)
     text = literal_text(number)
     if text not in _SPECIAL:
         return number_operand(text)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import sympy
 
-from longhand.capture.graph import DataSize
 from longhand.emit.text.expression import size_text
-from longhand.lower.ir import Buffer, Extern, Size, memory_order
+from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
 
 Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
@@ -152,9 +151,7 @@ class SizeWriter:
         if not isinstance(size, int):
             return self._symbolic(size)
         if isinstance(word, ProductWord):
-            parts = [part for part in map(self._values.get, word.of) if isinstance(part, int)]
-            is_known = len(parts) == len(word.of) and math.prod(parts) == size
-            return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
+            return _known_product(word, size, self.written, {**self._stated, **self._values})
         if (
             word is not None
             and size > 1
@@ -271,6 +268,19 @@ class SizeWriter:
         return SizeText(size_text(size, self._symbols), words, is_factor, is_number)
 
 
+def _known_product(
+    word: ProductWord, size: int, written: Callable[[Size, str], SizeText], known: Mapping[str, Size]
+) -> SizeText:
+    """A size that is a product of others, which are known, or as long as the word says."""
+    parts: list[Size | None] = [known.get(one) for one in word.of]
+    if None in parts and word.sizes and math.prod(word.sizes) == size:
+        told = zip(word.of, word.sizes, strict=True)
+        parts = [part if written(part, one).text == one else None for one, part in told]
+    numbers = [part for part in parts if isinstance(part, int)]
+    is_known = len(numbers) == len(parts) and math.prod(numbers) == size
+    return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
+
+
 def _product(texts: Sequence[SizeText]) -> SizeText:
     """Sizes multiplied."""
     words = frozenset[str]().union(*(text.words for text in texts))
@@ -378,23 +388,13 @@ def _read_from(
     return found
 
 
-def data_size_lines(
-    sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
-) -> list[tuple[str, str]]:
-    """(word, what it is) of the sizes that a call's results are the first to have."""
-    return [
-        (words[str(size.symbol)], f"{variables[size.node]}.shape[{size.dim}]")
-        for size in sizes
-        if size.node in step.outputs and size.node in variables
-    ]
-
-
 def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:
     """Dimensions; one that was made of others, which are known, as these."""
     found: list[tuple[Size, str | None]] = []
     for size, word in dims:
-        of = word.of if isinstance(word, ProductWord) else ()
-        parts = [(part, one) for one in of if (part := values.get(one)) is not None]
+        of, sizes = (word.of, word.sizes) if isinstance(word, ProductWord) else ((), ())
+        told = dict(zip(of, sizes, strict=False))
+        parts = [(part, one) for one in of if (part := values.get(one, told.get(one))) is not None]
         is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
         found += parts if is_known else [(size, word)]
     return [size for size, _ in found], tuple(word for _, word in found)

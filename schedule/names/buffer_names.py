@@ -204,7 +204,9 @@ class BufferWords:
             yield from words
             return  # what is made beside the first result is called nothing else
         yield from self._returned(node, origin)
-        yield from words_of_module(origin)
+        # What is on the way to a gradient is none of the module's results.
+        sign = "d_" if origin.differentiates else ""
+        yield from (f"{sign}{word}" for word in words_of_module(origin))
         yield from self._of_stream(node)
         yield from copied_words(self.origins, node)
         if phrase := self._phrase(node):

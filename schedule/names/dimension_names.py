@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Iterable, Mapping, Sequence, Set
-from pathlib import Path
 
 import torch
 from torch import fx
@@ -17,8 +16,17 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimension_propagation import Words, carried_words, filled, reshaped, shape_of
-from longhand.schedule.names.operation_names import aten_name
+from longhand.schedule.names.dimension_propagation import (
+    RESHAPES,
+    Words,
+    carried_words,
+    filled,
+    reshaped,
+    shape_of,
+)
+from longhand.schedule.names.met_dimensions import learned, words_met
+from longhand.schedule.names.operation_names import aten_name, provenance_of
+from longhand.schedule.names.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.words import identifier
 from longhand.schedule.sizes import as_size
 
@@ -59,6 +67,8 @@ class DimWords:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
         tables = {**_words_of_sliced_tables(graph), **_table_words(graph)}
         self._words: dict[str, Words] = {**tables, **self.arguments}
+        self._are_met = False  # words that only say which layer made a dimension come after what it meets
+        self._n_heads: dict[str, Size] = {}  # by the attention's path
         self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
         self._buffers = buffers
         self._shapes: dict[str, tuple[Size, ...]] = {
@@ -72,6 +82,23 @@ class DimWords:
             for names in chain.names[chain.n_kept :]
             for name, twin in zip(names, chain.names[chain.n_kept - 1], strict=True)
         }
+        self._carry(graph, twins, known or {}, layers)
+        self._meet(graph)
+        self._are_met = True
+        self._carry(graph, twins, known or {}, layers)
+        if given is None:
+            vectors = {name for name, words in self.arguments.items() if words == (None,)}
+            for node in graph.graph.nodes if vectors else ():
+                self._learn_vectors(node)
+
+    def _carry(
+        self,
+        graph: CapturedGraph,
+        twins: Mapping[str, str],
+        known: Mapping[str, Words],
+        layers: BufferWords | None,
+    ) -> None:
+        """Gives each value the words that its arguments have for its dimensions, where it has none yet."""
         for node in graph.graph.nodes:
             twin = twins.get(node.name)
             if twin is not None:
@@ -80,8 +107,10 @@ class DimWords:
                 continue
             if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
                 continue
-            carried = carried_words(node, self._words)
-            if layers is not None and aten_name(node) == "linear":
+            carried = self._heads_told_apart(node, carried_words(node, self._words))
+            old = self._words.get(node.name, ())
+            carried = learned(old, carried) if len(old) == len(carried) else carried
+            if layers is not None and aten_name(node) == "linear" and self._are_met:
                 carried = (*carried[:-1], carried[-1] or f"{next(layers.variables(node.name))}_dim")
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
@@ -90,12 +119,24 @@ class DimWords:
             if aten_name(node) in _CLASS_LOSSES:
                 rows = self._words.get(node.all_input_nodes[0].name, (None,))
                 self._rows[node.name] = rows[:1]
-            own = (known or {}).get(node.name, ())
+            own = known.get(node.name, ())
             self._words[node.name] = filled(own, carried) if len(own) == len(carried) else carried
-        if given is None:
-            vectors = {name for name, words in self.arguments.items() if words == (None,)}
-            for node in graph.graph.nodes if vectors else ():
-                self._learn_vectors(node)
+
+    def _meet(self, graph: CapturedGraph) -> None:
+        """Gives the arguments of each operation the words that its result has, and those of each other."""
+        for node in reversed(graph.graph.nodes):
+            for name, met in words_met(node, self._words) if node.op == "call_function" else ():
+                old = self._words.get(name)
+                if old is not None and len(old) == len(met):
+                    self._words[name] = learned(old, met)
+
+    def _heads_told_apart(self, node: fx.Node, words: Words) -> Words:
+        """The words; keys and values of fewer heads than the queries of their attention have another word for them."""
+        if HEADS not in words or aten_name(node) not in RESHAPES:
+            return words
+        size = shape_of(node)[words.index(HEADS)]
+        first = self._n_heads.setdefault(provenance_of(node).module, size)
+        return words if str(first) == str(size) else tuple(FEWER_HEADS if w == HEADS else w for w in words)
 
     def learn_copies(self, steps: Iterable[Extern]) -> None:
         """A copy that lays a view out anew has the view's words."""
@@ -206,6 +247,7 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
                 symbols.get((entry.node, dim)),
                 own[dim] if len(own) == value.ndim and own[dim].strip("_") else None,
                 customary[dim] if customary else None,
+                _of_another_sequence(entry.target, customary[dim]) if customary else None,
             ]
             words.append(next((w for w in choices if w and w not in words and _agrees(owner, w, size)), None))
         for word, size in zip(words, value.shape, strict=True):
@@ -213,6 +255,12 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
                 owner[word] = size
         found[entry.node] = tuple(words)
     return found
+
+
+def _of_another_sequence(argument: str, word: str) -> str | None:
+    """``decoder_seq``: of ``decoder_input_ids``, where ``seq`` is as long as something else."""
+    first, _, rest = identifier(argument).partition("_")
+    return f"{first}_{word}" if word == "seq" and first and rest else None
 
 
 def _agrees(owner: Mapping[str, Size], word: str, size: Size) -> bool:
@@ -245,21 +293,9 @@ def _unpacked_shapes(graph: CapturedGraph) -> dict[str, tuple[str, ...]]:
 
 @functools.lru_cache(maxsize=64)
 def _unpacked_in(file: str, qualname: str) -> dict[str, tuple[str, ...]]:
-    try:
-        tree: ast.AST = ast.parse(Path(file).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
+    tree = function_of(file, qualname)
+    if tree is None:
         return {}
-    for part in qualname.split("."):
-        if part == "<locals>":
-            continue
-        inner = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == part
-        ]
-        if not inner:
-            return {}
-        tree = inner[0]
     found: dict[str, tuple[str, ...]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):

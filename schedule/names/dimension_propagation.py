@@ -1,12 +1,7 @@
-"""How the words of dimensions pass through operations: from the arguments of a node to its result.
-
-The user's own statements have words for sizes: ``q.view(batch, seq, self.n_heads, self.head_dim)``.
-"""
+"""How the words of dimensions pass through operations: from the arguments of a node to its result."""
 
 from __future__ import annotations
 
-import ast
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,64 +10,7 @@ from torch import fx
 
 from longhand.lower.ir import Size
 from longhand.schedule.names.operation_names import aten_name, provenance_of
-from longhand.schedule.names.words import RESERVED_IN_MODULE, identifier
-
-_RESHAPES = frozenset({"view", "reshape", "expand"})
-
-
-def words_of_reshape(statement: str, sizes: Sequence[Size]) -> tuple[str | None, ...]:
-    """A word for each size of a reshape; none where the statement does not tell, or tells different ones."""
-    found: set[tuple[str | None, ...]] = set()
-    for call in _calls(statement, _RESHAPES):
-        arguments = list(call.args)
-        if len(arguments) == 1 and isinstance(arguments[0], ast.Tuple | ast.List):
-            arguments = list(arguments[0].elts)
-        if len(arguments) == len(sizes) and all(map(_may_be, arguments, sizes)):
-            found.add(tuple(map(_word, arguments)))
-    if len(found) != 1:
-        return (None,) * len(sizes)
-    (words,) = found
-    if len(words) > 1 and words[-1] is None and "head" in (words[-2] or ""):
-        words = (*words[:-1], "head_dim")  # ``view(batch, seq, n_heads, -1)``
-    return words if len(set(words) - {None}) == len(words) - words.count(None) else (None,) * len(sizes)
-
-
-def word_of_split(statement: str) -> str | None:
-    """The word for the size of each part: ``qkv.split(dim, dim=-1)``."""
-    words = {_word(call.args[0]) for call in _calls(statement, frozenset({"split"})) if call.args}
-    return words.pop() if len(words) == 1 else None
-
-
-@functools.lru_cache(maxsize=1024)
-def _calls(statement: str, methods: frozenset[str]) -> tuple[ast.Call, ...]:
-    try:
-        tree = ast.parse(statement)
-    except SyntaxError:  # the head of a compound statement: ``with x:``
-        return ()
-    return tuple(
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
-    )
-
-
-def _may_be(argument: ast.expr, size: Size) -> bool:
-    """Whether a written size can be this one: a number must be it."""
-    value = argument.operand if isinstance(argument, ast.UnaryOp) else argument
-    if isinstance(argument, ast.Starred):
-        return False
-    return isinstance(argument, ast.UnaryOp) or not isinstance(value, ast.Constant) or value.value == size
-
-
-def _word(argument: ast.expr) -> str | None:
-    text = (
-        argument.id
-        if isinstance(argument, ast.Name)
-        else argument.attr if isinstance(argument, ast.Attribute) else None
-    )
-    word = identifier(text.strip("_")) if text and text.strip("_") else None
-    return word if word is not None and word not in RESERVED_IN_MODULE else None
-
+from longhand.schedule.names.stated_sizes import word_of_split, words_of_reshape
 
 Words = tuple[str | None, ...]
 
@@ -82,14 +20,17 @@ class ProductWord(str):
 
     Attributes:
         of: The word of each.
+        sizes: How long each is, where that is known.
     """
 
-    __slots__ = ("of",)
+    __slots__ = ("of", "sizes")
     of: tuple[str, ...]
+    sizes: tuple[Size, ...]
 
-    def __new__(cls, of: Sequence[str]) -> ProductWord:
+    def __new__(cls, of: Sequence[str], sizes: Sequence[Size] = ()) -> ProductWord:
         made = super().__new__(cls, " * ".join(of))
         made.of = tuple(of)
+        made.sizes = tuple(sizes)
         return made
 
 
@@ -114,6 +55,7 @@ _REDUCTION_OPS = """
 """
 _REDUCTIONS = frozenset(_REDUCTION_OPS.split())
 _POOLS = ("conv", "max_pool", "avg_pool")
+RESHAPES = frozenset({"view", "_unsafe_view", "reshape", "flatten", "unflatten"})
 _MATMULS = frozenset({"mm", "bmm", "matmul"})
 
 
@@ -154,9 +96,9 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         moved = _moved(name, node.args, first, len(shape))
         if moved is not None and len(moved) == len(shape):
             return moved
-    if name in ("view", "_unsafe_view", "reshape", "flatten", "unflatten"):
+    if name in RESHAPES:
         carried = reshaped(shape_of(given[0]) if given else (), first, shape)
-        stated = words_of_reshape(_statement(node), shape)
+        stated = words_of_reshape(provenance_of(node), shape)
         # A product gives way to the user's own word for it.
         plain = tuple(
             own if own and own not in carried and isinstance(word, ProductWord) else word
@@ -173,9 +115,10 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         if not aten_name(node.args[0]).startswith("split") or len(piece) != len(shape):
             return piece
         dim = (*node.args[0].args[2:], 0)[0]
-        assert isinstance(dim, int)
+        place = node.args[1]
+        assert isinstance(dim, int) and isinstance(place, int)
         nothing: Words = (None,) * len(shape)
-        return filled(piece, _put(nothing, dim % len(shape), word_of_split(_statement(node))))
+        return filled(piece, _put(nothing, dim % len(shape), word_of_split(_statement(node), place)))
     if name in ("slice", "narrow") and given:
         dim, start = (*node.args[1:], 0, 0)[:2]
         found = _of_piece(given[0], words, shape)
@@ -188,10 +131,15 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
     if name in _REDUCTIONS:
         reduced = _reduced(node.args, first, len(shape))
         return reduced if len(reduced) == len(shape) else (None,) * len(shape)
+    if name == "expand" and given:
+        return filled(_broadcast(given, words, shape), words_of_reshape(provenance_of(node), shape))
+    if name == "cat" and given and all(len(shape_of(one)) == len(shape) for one in given):
+        return _joined(given, words, shape)
     if name in ("cross_entropy_loss", "nll_loss_forward") and len(first) == len(shape) + 1:
         return first[:-1]
     if name == "scaled_dot_product_attention" and len(first) == len(shape):
-        return (*first[:-1], None)
+        values = words.get(given[2].name, ()) if len(given) > 2 else ()
+        return (*first[:-1], values[-1] if len(values) == len(shape) else None)
     return _broadcast(given, words, shape)
 
 
@@ -205,10 +153,15 @@ def _padded_word(word: str, node: fx.Node, words: Mapping[str, Words]) -> str | 
     return padded if is_padded else None
 
 
-def product_word(words: Words) -> str:
+def product_word(words: Words, sizes: Sequence[Size] = ()) -> str:
     """The word of dimensions, of which each has one, that become one dimension."""
     parts = [part for word in words for part in parts_of(word)]
-    return parts[0] if len(parts) == 1 else ProductWord(parts)
+    if len(parts) == 1:
+        return parts[0]
+    known: list[Size] = []
+    for word, size in zip(words, sizes, strict=False):
+        known += word.sizes if isinstance(word, ProductWord) else [size]
+    return ProductWord(parts, known if len(known) == len(parts) else ())
 
 
 def parts_of(word: str | None) -> tuple[str, ...]:
@@ -264,25 +217,64 @@ def _moved(name: str, args: tuple[Any, ...], first: Words, n_dims: int) -> Words
     return (*first[:dim], *first[dim + 1 :])
 
 
+def moved_back(name: str, args: tuple[Any, ...], words: Words, n_dims: int) -> Words | None:
+    """The words of what `_moved` moved the dimensions of, where the result has `words`."""
+    if name in ("t", "transpose"):
+        return _moved(name, args, words, len(words))
+    if name == "permute":
+        found: list[str | None] = [None] * n_dims
+        for word, dim in zip(words, args[1], strict=True):
+            found[dim] = word
+        return tuple(found)
+    dim = args[1] % len(words) if name == "unsqueeze" else args[1] % n_dims
+    if name == "unsqueeze":
+        return (*words[:dim], *words[dim + 1 :])
+    return (*words[:dim], None, *words[dim:])
+
+
 def reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Words:
-    """Dimensions that stay, counted from both ends, keep their words; those that become one have its product."""
+    """Dimensions that stay, counted from both ends, keep their words; those that become one have its product.
+
+    Where they are of one element they come and go.
+    """
+    known = tuple(words) + (None,) * (len(old) - len(words))
+    kept = [place for place, size in enumerate(old) if str(size) != "1"]
+    places = [place for place, size in enumerate(new) if str(size) != "1"]
+    made = _reshaped([old[i] for i in kept], [known[i] for i in kept], [new[i] for i in places])
+    found = dict(zip(places, made, strict=True))
+    plain = _reshaped(list(old), list(known), list(new))
+    return filled(tuple(plain), tuple(found.get(place) for place in range(len(new))))
+
+
+def _reshaped(old: Sequence[Size], words: Sequence[str | None], new: Sequence[Size]) -> list[str | None]:
     found: list[str | None] = [None] * len(new)
     front = 0
     while front < min(len(old), len(new)) and str(old[front]) == str(new[front]):
-        found[front] = words[front] if front < len(words) else None
+        found[front] = words[front]
         front += 1
     tail = 0
     for back in range(1, min(len(old), len(new)) - front + 1):
         if str(old[-back]) != str(new[-back]):
             break
-        found[-back] = words[-back] if back <= len(words) else None
+        found[-back] = words[-back]
         tail = back
     inner, made = words[front : len(old) - tail], range(front, len(new) - tail)
     if len(made) == 1 < len(inner) and all(inner):
-        found[front] = product_word(inner)
+        found[front] = product_word(tuple(inner), old[front : len(old) - tail])
     elif len(inner) == 1 < len(made) and len(parts := parts_of(inner[0])) == len(made):
         found[front : len(new) - tail] = parts
-    return tuple(found)
+    return found
+
+
+def _joined(pieces: list[fx.Node], words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:
+    """The words of what pieces are joined to: of the dimensions that the first of them with a word has whole."""
+    found: Words = (None,) * len(shape)
+    for piece in pieces:
+        carried = words.get(piece.name, ())
+        if len(carried) == len(shape):
+            sizes = zip(carried, shape_of(piece), shape, strict=True)
+            found = filled(found, tuple(word if str(old) == str(new) else None for word, old, new in sizes))
+    return found
 
 
 def _of_piece(whole: fx.Node, words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:

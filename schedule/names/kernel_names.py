@@ -13,12 +13,19 @@ from longhand.capture.graph import Provenance
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Store
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.kernel_purposes import KernelPurpose, purpose_of
-from longhand.schedule.names.operation_names import derivative_word, name_of_ops, op_word, provenance_of
+from longhand.schedule.names.operation_names import (
+    derivative_word,
+    lists_ops,
+    name_of_ops,
+    op_word,
+    provenance_of,
+)
 from longhand.schedule.names.people_names import (
     is_list_of_ops,
     name_of_backward,
     name_of_copy,
     name_of_differentiated,
+    name_of_most,
     name_of_people,
 )
 from longhand.schedule.names.schedule_words import words_of
@@ -96,7 +103,9 @@ def _candidates(
     base = told or _of_two_results(plan, nodes, words) or name_of_ops(nodes)
     base = (name_of_copy(nodes, words) if base == "copy" else None) or base
     base = _of_many_results(plan, nodes, base, words) or base
-    if plan.schedule.is_down_columns and not (derivatives or backward) and base != people:
+    most = name_of_most(nodes, _stored(plan), words) if lists_ops(base) else None
+    told, base = most or told, most or base
+    if plan.schedule.is_down_columns and not told:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
         base = re.sub(r"_norm$", "_norm_columns", base)
     if plan.schedule.is_tiled and "transpose" not in base:

@@ -146,6 +146,15 @@ _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
 _TELLING |= {f"{word}s": weight for word, weight in _TELLING.items() if word.endswith("_norm")}
 # A derivative tells as much as what it differentiates.
 _TELLING |= {f"d_{word}": weight for word, weight in _TELLING.items()}
+# Operations that are no formula, and words that stand beside them and say nothing of the mathematics.
+_OPS_TEXT = """
+    abs add any all ceil clamp cos cumsum cumprod div eq exp floor ge gt isfinite isinf isnan le log lt max maximum mean
+    min minimum mod mul ne neg not or pow power prod reciprocal remainder round rsqrt scale scatter sigmoid sign sin
+    sqrt stack std sub sum tan tanh tril triu var where xor cat gather pad select square index_put mask
+"""
+_OPS = frozenset(_OPS_TEXT.split())
+_BESIDE = frozenset({"and", "to", "column", "columns", "transpose", "slice", "embedding"})
+_MANY = 3
 _LONGEST = 40
 _MOST_OPS = 4
 _FORMULA = 3  # from this weight on a word tells what, and not how
@@ -272,6 +281,13 @@ def loud_words(nodes: list[fx.Node]) -> list[str]:
 def is_formula(word: str) -> bool:
     """Whether a word is a known formula's, and not that of one operation among others."""
     return _TELLING.get(word, 1) >= _FORMULA
+
+
+def lists_ops(name: str) -> bool:
+    """Whether a kernel's name only lists operations: three of them, or two and nothing else."""
+    ops = [word for word in name.split("_") if word in _OPS]
+    is_all = all(word in _OPS or word in _BESIDE for word in name.split("_"))
+    return len(ops) >= _MANY or (len(ops) > 1 and is_all)
 
 
 def is_activation(word: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from torch import fx
@@ -20,7 +21,14 @@ from longhand.schedule.names.call_frames import (
     is_nearly_whole_backward,
     is_whole,
 )
-from longhand.schedule.names.operation_names import is_activation, is_formula, loud_words, provenance_of
+from longhand.schedule.names.operation_names import (
+    is_activation,
+    is_formula,
+    loud_words,
+    op_word,
+    provenance_of,
+)
+from longhand.schedule.names.value_origins import result_word
 from longhand.schedule.names.words import identifier, layer_and_leaf, snake_case, without_counter
 
 _LONGEST = 40
@@ -69,6 +77,43 @@ def name_of_people(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buffe
         or (told if is_most else None)
         or _of_part(told, stored, words)
     )
+
+
+def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str | None:
+    """``lstm_c_and_h``, ``experts_sums_add``: the function that most of a kernel is of, what it makes, and the rest.
+
+    For a kernel that nothing else has a name for than a list of its operations. None where no function has one either.
+
+    Args:
+        nodes: What it does, in order.
+        stored: The buffers that it writes.
+        words: The captured graph's.
+    """
+    loud = [node for node in nodes if loud_words([node]) and not op_word(node).silent]
+    frames = [(provenance_of(node).qualname, provenance_of(node).module) for node in loud]
+    counted = Counter(frame for frame in frames if frame[0])
+    for frame, _ in sorted(counted.items(), key=lambda entry: (-entry[1], frames.index(entry[0]))):
+        told = _told(frame)
+        if told is None:
+            continue
+        inside = [node for node, own in zip(loud, frames, strict=True) if own == frame]
+        made = _made_by(inside, stored, words)
+        if not made and not is_nearly_whole(frame, nodes, words.nodes):
+            made = result_word(op_word(inside[-1]).word)  # a part of a function has not its name
+        outside = [node for node, own in zip(loud, frames, strict=True) if own != frame]
+        rest = loud_words(outside) if outside else []
+        sign = "d_" if any(map(is_derivative, nodes)) else ""
+        tail = "_".join(rest) if len(rest) <= _PLAINLY_SAID and not sign else ""
+        names = ["_".join(filter(None, parts)) for parts in ([told, made, tail], [told, made])]
+        return next((f"{sign}{name}" for name in names if len(sign) + len(name) <= _LONGEST), None)
+    return None
+
+
+def _made_by(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str:
+    """``c_and_h``: the user's words for those of a kernel's results that some of its operations make."""
+    made = {node.name for node in nodes}
+    locals_of = [words.provenance(buffer).local for buffer in stored if buffer in made]
+    return "_and_".join(dict.fromkeys(without_counter(identifier(one)) for one in locals_of if one))
 
 
 def name_of_copy(nodes: Sequence[fx.Node], words: BufferWords) -> str | None:
@@ -207,4 +252,5 @@ def _of_variables(stored: Sequence[str], words: BufferWords) -> str | None:
 
 
 def _is_telling(variable: str) -> bool:
-    return len(variable) > 2 and without_counter(variable) == variable and variable not in _ANY_VALUE
+    is_any = variable in _ANY_VALUE or variable.endswith(("_value", "_values", "_result"))
+    return len(variable) > 2 and without_counter(variable) == variable and not is_any

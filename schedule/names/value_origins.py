@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -17,7 +18,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
-from longhand.schedule.names.words import identifier
+from longhand.schedule.names.words import identifier, place_words
 
 
 def words_of_module(origin: Provenance) -> Iterator[str]:
@@ -67,7 +68,12 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     for word in words if path and last else ():
         plain = word.removeprefix("d_")
         rest = "" if plain == last else f"_{plain.removeprefix(f'{last}_')}"
-        yield f"{word[: len(word) - len(plain)]}{identifier(path)}{rest}"
+        sign = word[: len(word) - len(plain)]
+        yield from (f"{sign}{place}{rest}" for place in itertools.islice(place_words(path, 1), _FEW))
+        yield f"{sign}{identifier(path)}{rest}"
+
+
+_FEW = 4  # words that say the place in a list and the end of the path, before all of it is said
 
 
 _OF_ZERO = {"le": "is_not_positive", "lt": "is_negative", "ge": "is_not_negative", "gt": "is_positive"}

@@ -7,12 +7,12 @@ more of its path, ``layers_3_q_proj_weight``, so that no gradient stands beside 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from itertools import chain
 
 from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import View
-from longhand.schedule.names.words import further_words, identifier, path_words
+from longhand.schedule.names.words import further_words, identifier, path_words, place_words
 from longhand.schedule.plan import UnitPlan
 
 _BARE = frozenset({"weight", "bias"})  # say nothing of whose they are
@@ -39,10 +39,12 @@ def name_weights(
         paths: Those of all weights that they have to be told from.
         is_free: Whether a word may be given out.
     """
-    n_claims = Counter(word for path in {*paths, *wanted} for word in set(_words(path)))
+    known, wanted = {*paths, *wanted}, list(wanted)
+    shared = _names_of_several_lists(known)
+    n_claims = Counter(word for path in known for word in set(_words(path, shared)))
     found: dict[str, str] = {}
     for path in dict.fromkeys(wanted):
-        words = list(_words(path))
+        words = list(_words(path, shared))
         own = [word for word in words if n_claims[word] == 1] or words[-1:]
         taken = set(found.values())
         found[path] = next(
@@ -61,11 +63,26 @@ def inside_layer(path: str, owner: str, positions: Iterable[int]) -> str | None:
     return rest if is_inside and rest else None
 
 
-def _words(path: str) -> Iterator[str]:
+def _names_of_several_lists(paths: Iterable[str]) -> frozenset[str]:
+    """``layers``, of ``encoder.layers`` and ``decoder.layers``."""
+    owners: dict[str, set[str]] = {}
+    for path in paths:
+        parts = path.split(".")
+        for at, part in enumerate(parts):
+            if at and part.isdigit():
+                owner = ".".join(part for part in parts[: at - 1] if not part.isdigit())
+                owners.setdefault(parts[at - 1], set()).add(owner)
+    return frozenset(name for name, having in owners.items() if len(having) > 1)
+
+
+def _words(path: str, shared: Set[str]) -> Iterator[str]:
     """Shortest first; positions in lists come in where nothing shorter tells."""
     parts = path.split(".")
     bare = _BARE if len(parts) > 1 else frozenset()
-    yield from (word for word in path_words(path) if word not in bare)
+    *plain, last = path_words(path)  # the last one is all of the path
+    yield from (word for word in plain if word not in bare)
+    yield from place_words(path, 2, shared)
+    yield last
     for start in range(len(parts) - 1, -1, -1):
         if any(part.isdigit() for part in parts[start:]) and not parts[start].isdigit():
             yield identifier("_".join(parts[start:]))

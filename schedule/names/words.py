@@ -137,6 +137,36 @@ def path_words(path: str) -> Iterator[str]:
         yield identifier(f"layer_{path}" if path[0].isdigit() else path)
 
 
+def place_words(path: str, n_last: int, shared: Container[str] = ()) -> Iterator[str]:
+    """Names for what stands in lists, by their places and the end of the path: ``stage_0_q_proj_weight``.
+
+    Of lists in lists the outer place comes first, then the inner one, then both; more of the path only where that
+    does not tell. None for a path without places.
+
+    Args:
+        path: ``encoder.stages.0.blocks.1.attention.q_proj.weight``.
+        n_last: How many parts of its end are said at least: 2 for the module and the leaf.
+        shared: Names of lists that several modules have one of: whose list it is comes first, ``decoder_layer_0_fc1``.
+    """
+    parts = path.split(".")
+    places = [at for at, part in enumerate(parts) if at and part.isdigit() and not parts[at - 1].isdigit()]
+    chosen = [[at] for at in places] + ([places] if len(places) > 1 else [])
+    for more in range(max(len(parts), 1)):
+        for some in chosen:
+            heads = [f"{singular(parts[at - 1])}_{parts[at]}" for at in some]
+            first = some[0] - 1
+            if parts[first] in shared and first and not parts[first - 1].isdigit():
+                heads.insert(0, parts[first - 1])
+            below = [part for at, part in enumerate(parts) if at > some[-1] and _is_said(parts, at)]
+            if more == 0 or n_last + more <= len(below):
+                yield identifier("_".join((*heads, *below[-(n_last + more) :])))
+
+
+def _is_said(parts: list[str], at: int) -> bool:
+    """Whether a part of a path is neither a place nor the list that the place is in."""
+    return not parts[at].isdigit() and not (at + 1 < len(parts) and parts[at + 1].isdigit())
+
+
 def layer_and_leaf(path: str) -> str:
     """``token_embedding_weight`` of ``model.token_embedding.weight``; ``layer_3_bias`` of a layer in a list."""
     *owners, leaf = path.split(".")

@@ -15,6 +15,7 @@ from torch import nn
 
 import longhand
 from longhand.emit.unit.loading import load_unit
+from longhand.schedule.names.words import singular
 
 
 class Attention(nn.Module):
@@ -152,10 +153,18 @@ def words_of_weights(folder: Path) -> tuple[dict[str, str], dict[str, str], list
 
 
 def tells(word: str, path: str) -> bool:
-    """Whether a word is the end of a path, positions in lists left out or not."""
+    """Whether a word is the end of a path, positions in lists left out or not, or a place in a list and the end."""
     parts = path.split(".")
     named = [part for part in parts if not part.isdigit()]
-    return any("_".join(some[start:]) == word for some in (parts, named) for start in range(len(some)))
+    ends = ["_".join(some[start:]) for some in (parts, named) for start in range(len(some))]
+    placed = [
+        f"{'_'.join((*parts[first : at - 1], singular(parts[at - 1]), part))}_{end}"
+        for at, part in enumerate(parts)
+        if part.isdigit() and at
+        for first in (at - 1, max(at - 2, 0))
+        for end in ends
+    ]
+    return word in (*ends, *placed)
 
 
 @pytest.fixture(scope="module", params=CASES)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import longhand
+from longhand.schedule.names.operation_names import lists_ops
 
 
 class Attention(nn.Module):
@@ -71,3 +72,30 @@ def test_a_part_of_a_function_has_not_its_name(tmp_path: Path, device: str) -> N
     found = kernels_of(tmp_path / "unit")
     assert "smooth" not in found
     assert "make_widened" in found
+
+
+class Cell(nn.Module):
+    """Written by hand: sums and products of gates, whose variables have one letter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = nn.Linear(8, 32)
+
+    def forward(self, x: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        i, f, g, o = self.gates(x).chunk(4, dim=-1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        return h, c
+
+
+def test_a_kernel_of_most_of_a_module_has_its_name_and_not_a_list_of_operations(tmp_path: Path) -> None:
+    """It was sigmoid_tanh_and_sum."""
+    given = torch.randn(4, 8), torch.randn(4, 8)
+    longhand.generate(Cell().eval(), given, out=tmp_path / "unit", device="cpu", run=False)
+    (kernel,) = kernels_of(tmp_path / "unit")
+    assert kernel.startswith("cell_") and not lists_ops(kernel)
+
+
+def test_a_name_lists_operations_or_says_something() -> None:
+    assert all(map(lists_ops, ("gather_sum_add", "sigmoid_mul", "cat_mean_rsqrt_mul_strided")))
+    assert not any(map(lists_ops, ("add_layer_norm", "mul", "make_mask", "relu_batch_norm", "column_sum")))

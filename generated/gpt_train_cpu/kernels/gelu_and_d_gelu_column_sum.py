@@ -16,8 +16,8 @@ gelu_and_d_gelu_column_sum = load_kernel("gelu_and_d_gelu_column_sum.cpp")
 def reference(widen, d_hidden):
     """What gelu_and_d_gelu_column_sum() must fill hidden, d_widen and d_bias with."""
     widen_i_squared = widen * widen
-    sigmoid = torch.sigmoid((widen + widen_i_squared * widen * 0.044715) * 1.5957691216057308)
+    sigmoid = torch.sigmoid((widen + widen_i_squared * widen * 0.044715) * (2 * (2 / torch.pi) ** 0.5))
     hidden = widen * sigmoid
-    total = sigmoid + hidden * (1.0 - sigmoid) * ((widen_i_squared * 0.134145 + 1.0) * 1.5957691216057308)
-    d_widen = d_hidden * total
+    product = hidden * (1.0 - sigmoid) * ((widen_i_squared * 0.134145 + 1.0) * (2 * (2 / torch.pi) ** 0.5))
+    d_widen = d_hidden * (sigmoid + product)
     return hidden, d_widen, d_widen.sum(-2, keepdim=True)

@@ -92,9 +92,9 @@ def resnet_block_backward(saved, d_activated):
 
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x)
-    d_shortcut_1_weight = empty(shortcut_mean.shape, torch.float32)
+    d_shortcut_1_weight = empty(shortcut_1_weight.shape, torch.float32)
     d_shortcut = empty(shortcut.shape, torch.float32)
-    d_shortcut_1_bias = empty(shortcut_mean.shape, torch.float32)
+    d_shortcut_1_bias = empty(shortcut_1_weight.shape, torch.float32)
     kernels.d_relu_d_batch_norm(
         activated,
         d_activated,

@@ -196,7 +196,8 @@ def check_weights(module, device):
         for path, part in module.named_modules():
             if isinstance(part, Weights):
                 check_own_tensors(path, part, device)
-            part.__dict__.update(part._modules)  # found there at once, without nn.Module.__getattr__
+            for held in (part._modules, part._parameters, part._buffers):
+                part.__dict__.update(held)  # found there at once, without nn.Module.__getattr__
         state["weights"] = seen
 
 

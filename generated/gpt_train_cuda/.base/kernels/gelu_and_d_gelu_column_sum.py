@@ -119,8 +119,8 @@ def gelu_and_d_gelu_column_sum(widen, d_hidden, hidden, d_widen, d_bias, n_rows,
 def reference(widen, d_hidden):
     """What gelu_and_d_gelu_column_sum() must fill hidden, d_widen and d_bias with."""
     widen_squared = widen * widen
-    sigmoid = torch.sigmoid((widen + widen_squared * widen * 0.044715) * 1.5957691216057308)
+    sigmoid = torch.sigmoid((widen + widen_squared * widen * 0.044715) * (2 * (2 / torch.pi) ** 0.5))
     hidden = widen * sigmoid
-    total = sigmoid + hidden * (1.0 - sigmoid) * ((widen_squared * 0.134145 + 1.0) * 1.5957691216057308)
-    d_widen = d_hidden * total
+    product = hidden * (1.0 - sigmoid) * ((widen_squared * 0.134145 + 1.0) * (2 * (2 / torch.pi) ** 0.5))
+    d_widen = d_hidden * (sigmoid + product)
     return hidden, d_widen, d_widen.sum(-2, keepdim=True)

@@ -1,0 +1,66 @@
+"""Numbers that a launch is given and that follow from the sizes of its axes: ``head_dim // 2``, ``n_averaged=dim``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from longhand.lower.ir import Pointwise, PointwiseOp, Position, Reduce, Scalar
+from longhand.schedule.plan import KernelPlan, Launch
+
+
+def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str, str]) -> str | None:
+    """The text for a scalar that lowering called a half, over the words of the axes; None for any other.
+
+    What else is as large may be the same argument (the first of two rows, and the first of four), so the axis is one
+    that the launch makes twice as long.
+
+    Args:
+        plan: The kernel.
+        launch: Its call.
+        position: The scalar in its body.
+        sizes: By axis: the text of its size.
+    """
+    scalar = plan.body[position]
+    if not isinstance(scalar, Scalar) or scalar.name != "half":
+        return None
+    number = next(
+        number for one, number in zip(plan.scalars, launch.scalars, strict=True) if one.position == position
+    )
+    length = {axis.name: size for axis, size in zip(plan.axes, launch.sizes, strict=True)}
+    for value in plan.body:
+        if isinstance(value, Pointwise) and value.op is PointwiseOp.LT and value.args[1] == position:
+            address = plan.addresses.get(value.args[0])
+            if (
+                isinstance(plan.body[value.args[0]], Position)
+                and address is not None
+                and len(address.axes) == 1
+                and not isinstance(number, float)
+                and length[address.axes[0][0]] == 2 * number
+            ):
+                size = sizes.get(address.axes[0][0], "")
+                return f"{size} // 2" if size.isidentifier() or size.endswith(".shape[-1]") else None
+    return None
+
+
+def averaged_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str, str]) -> str | None:
+    """The text for how many a mean is taken of, over the words of the axes that the kernel sums; None for any other.
+
+    Args:
+        plan: The kernel.
+        launch: Its call.
+        position: The scalar in its body.
+        sizes: By axis: the text of its size.
+    """
+    scalar = plan.body[position]
+    if not isinstance(scalar, Scalar) or scalar.name != "n_averaged":
+        return None
+    given = zip(plan.scalars, launch.scalars, strict=True)
+    wanted = next(str(number) for one, number in given if one.position == position)
+    length = {axis.name: size for axis, size in zip(plan.axes, launch.sizes, strict=True)}
+    for value in plan.body:
+        axes = value.axes if isinstance(value, Reduce) else ()
+        if axes and str(math.prod(length[axis] for axis in axes)) == wanted:
+            words = [sizes[axis] for axis in axes]
+            return " * ".join(words) if len(words) == 1 or all(map(str.isidentifier, words)) else None
+    return None

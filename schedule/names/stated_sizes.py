@@ -1,0 +1,145 @@
+"""The words that the user's own statements have for sizes: ``q.view(batch, seq, self.n_heads, self.head_dim)``.
+
+A shape that has a name is looked up where the function assigns it: ``shape = (*input_shape, -1, self.head_dim)``.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+from longhand.capture.graph import Provenance
+from longhand.lower.ir import Size
+from longhand.schedule.names.words import RESERVED_IN_MODULE, identifier
+
+HEADS = "n_heads"  # where a shape says only how large a head is: ``(batch, seq, -1, head_dim)``
+FEWER_HEADS = "n_kv_heads"  # of keys and values that several heads of queries share
+_RESHAPES = frozenset({"view", "reshape", "expand"})
+
+
+def words_of_reshape(origin: Provenance, sizes: Sequence[Size]) -> tuple[str | None, ...]:
+    """A word for each size of a reshape; none where the statement does not tell, or tells different ones."""
+    found: set[tuple[str | None, ...]] = set()
+    for call in _calls(origin.statement, _RESHAPES):
+        arguments = _arguments(call, origin, len(sizes))
+        if len(arguments) == len(sizes) and all(map(_may_be, arguments, sizes)):
+            found.add(tuple(map(_word, arguments)))
+    if len(found) != 1:
+        return (None,) * len(sizes)
+    (words,) = found
+    return words if len(set(words) - {None}) == len(words) - words.count(None) else (None,) * len(sizes)
+
+
+def _arguments(call: ast.Call, origin: Provenance, n_dims: int) -> list[ast.expr]:
+    """The sizes that a reshape is given; what is said of how heads are laid out is complete then."""
+    given = list(call.args)
+    if len(given) == 1 and isinstance(given[0], ast.Name):
+        given = [shape_called(origin, given[0].id) or given[0]]
+    if len(given) == 1 and isinstance(given[0], ast.Tuple | ast.List):
+        given = list(given[0].elts)
+    starred = [place for place, size in enumerate(given) if isinstance(size, ast.Starred)]
+    if len(starred) == 1:  # ``*input_shape``: as many as there are
+        (place,) = starred
+        unknown: ast.expr = ast.UnaryOp(ast.USub(), ast.Constant(1))
+        given[place : place + 1] = [unknown] * (n_dims - len(given) + 1)
+    words = [*map(_word, given)]
+    if len(words) > 1 and words[-1] is None and "head" in (words[-2] or ""):
+        given[-1] = ast.Name("head_dim")  # ``view(batch, seq, n_heads, -1)``
+    elif len(words) > 2 and _is_rest(given[-2]) and "head" in ast.unparse(given[-1]):
+        given[-2] = ast.Name(HEADS)
+    return given
+
+
+def _is_rest(size: ast.expr) -> bool:
+    """Whether a size is -1."""
+    return isinstance(size, ast.UnaryOp) and isinstance(size.op, ast.USub)
+
+
+def word_of_split(statement: str, piece: int = 0) -> str | None:
+    """The word for the size of a part: ``qkv.split(dim, dim=-1)``, ``torch.split(kv, [self.rank, self.rope_dim])``."""
+    words = set()
+    for call in _calls(statement, frozenset({"split"})):
+        sizes = call.args[1:] if ast.unparse(call.func) == "torch.split" else call.args
+        match sizes[:1]:
+            case [ast.List(elts=each) | ast.Tuple(elts=each)]:
+                words.add(_word(each[piece]) if piece < len(each) else None)
+            case [size]:
+                words.add(_word(size))
+    return words.pop() if len(words) == 1 else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _calls(statement: str, methods: frozenset[str]) -> tuple[ast.Call, ...]:
+    try:
+        tree = ast.parse(statement)
+    except SyntaxError:  # the head of a compound statement: ``with x:``
+        return ()
+    return tuple(
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
+    )
+
+
+def _may_be(argument: ast.expr, size: Size) -> bool:
+    """Whether a written size can be this one: a number must be it."""
+    value = argument.operand if isinstance(argument, ast.UnaryOp) else argument
+    if isinstance(argument, ast.Starred):
+        return False
+    return isinstance(argument, ast.UnaryOp) or not isinstance(value, ast.Constant) or value.value == size
+
+
+def _word(argument: ast.expr) -> str | None:
+    text = (
+        argument.id
+        if isinstance(argument, ast.Name)
+        else argument.attr if isinstance(argument, ast.Attribute) else None
+    )
+    word = identifier(text.strip("_")) if text and text.strip("_") else None
+    return word if word is not None and word not in RESERVED_IN_MODULE else None
+
+
+def shape_called(origin: Provenance, name: str) -> ast.expr | None:
+    """The tuple that the function of a statement assigns to a name, if it does so once."""
+    function = function_of(origin.file, origin.qualname) if origin.file else None
+    if function is None:
+        return None
+    found = [
+        node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+    ]
+    return found[0] if len(found) == 1 and isinstance(found[0], ast.Tuple | ast.List) else None
+
+
+@functools.lru_cache(maxsize=256)
+def function_of(file: str, qualname: str) -> ast.AST | None:
+    """The definition of that name in a file; None where it is not to be had."""
+    tree = _parsed(file)
+    for part in qualname.split(".") if tree is not None else ():
+        if part == "<locals>":
+            continue
+        assert tree is not None
+        tree = next(
+            (
+                node
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+                and node.name == part
+            ),
+            None,
+        )
+        if tree is None:
+            return None
+    return tree
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(file: str) -> ast.AST | None:
+    try:
+        return ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return None

@@ -1,0 +1,46 @@
+"""What stands in lists of lists goes by its place and the end of its path, and not by all of the path."""
+
+from __future__ import annotations
+
+from longhand.schedule.names.value_origins import words_in_module
+from longhand.schedule.names.weight_names import name_weights
+
+
+def _words(*paths: str) -> dict[str, str]:
+    return name_weights(paths, paths, lambda word: True)
+
+
+def test_a_weight_of_a_stage_has_the_stage_and_its_layer() -> None:
+    """Segformer's were segformer_stages_0_blocks_0_attention_q_proj_weight."""
+    found = _words(
+        "segformer.stages.0.blocks.0.attention.q_proj.weight",
+        "segformer.stages.1.blocks.0.attention.q_proj.weight",
+    )
+    assert [*found.values()] == ["stage_0_q_proj_weight", "stage_1_q_proj_weight"]
+
+
+def test_more_is_said_where_that_does_not_tell() -> None:
+    found = _words(
+        "stages.0.blocks.0.norm.weight",
+        "stages.0.blocks.1.norm.weight",
+        "stages.1.blocks.0.norm.weight",
+        "stages.1.blocks.1.norm.weight",
+        "stages.0.blocks.0.a.fc.weight",
+        "stages.0.blocks.0.b.fc.weight",
+        "stages.1.blocks.0.a.fc.weight",
+    )
+    assert found["stages.0.blocks.1.norm.weight"] == "stage_0_block_1_norm_weight"
+    assert found["stages.0.blocks.0.a.fc.weight"] == "stage_0_a_fc_weight"
+    assert len({*found.values()}) == len(found)
+
+
+def test_of_two_lists_of_a_name_it_is_said_whose_it_is() -> None:
+    paths = [f"{side}.layers.{layer}.mlp.fc.weight" for side in ("encoder", "decoder") for layer in (0, 1)]
+    assert _words(*paths)["decoder.layers.1.mlp.fc.weight"] == "decoder_layer_1_fc_weight"
+
+
+def test_a_value_has_the_place_and_the_module_that_makes_it() -> None:
+    found = next(words_in_module("segformer.stages.0.blocks.0.mlp", ["hidden_states"]))
+    assert found == "stage_0_mlp_hidden_states"
+    assert next(words_in_module("segformer.stages.0.blocks.0", ["d_total"])) == "d_stage_0_total"
+    assert next(words_in_module("decode_head", ["activation"])) == "decode_head_activation"
