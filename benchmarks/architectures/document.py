@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.architectures.rows import Book, Key, Part, Result, Verdict
 
@@ -116,14 +117,33 @@ def _all_breaks(results: dict[Key, Result], rows: list[str], setting: str) -> st
 
 
 def _is_left_by_dynamo(results: dict[Key, Result], row: str, setting: str) -> bool:
-    """Whether Dynamo has as many breaks if those count once that lie in a function whose rest it leaves to CPython."""
+    """Whether Dynamo has as many breaks if only those count that it can see.
+
+    In a function whose rest it leaves to CPython it sees one, or none: where it broke in what the function calls.
+    """
     ours, theirs = (results[row, setting, part].numbers for part in (_OURS, _THEIRS))
-    left, places = set(theirs.get("left", ())), set()
-    for one in ours["breaks"]:
-        match = re.match(r"(.+?):(\d+) in (\S+):", one)
-        file, line, function = match.groups() if match else (one, "", "")
-        places.add((file, function) if f"{file}:{function}" in left else (file, line))
+    left = set(theirs.get("left", ()))
+    theirs_inside = {function for one in _listed(theirs) if (function := _function_of(one))}
+    places = set()
+    for one in _listed(ours):
+        function = _function_of(one)
+        if function not in left:
+            places.add(one.partition(": ")[0])
+        elif function in theirs_inside:
+            places.add(function)
     return bool(left) and len(places) <= _n_breaks(results[row, setting, _THEIRS])
+
+
+def _listed(numbers: dict[str, Any]) -> list[str]:
+    """Breaks as they are told; none where only their number is known."""
+    breaks = numbers["breaks"]
+    return breaks if isinstance(breaks, list) else []
+
+
+def _function_of(told: str) -> str:
+    """``e.py:f`` of ``e.py:5 in f: print``; empty where no function is told."""
+    match = re.match(r"(.+?):\d+ in (\S+):", told)
+    return f"{match[1]}:{match[2]}" if match else ""
 
 
 _Counted = tuple[int, int] | None

@@ -20,6 +20,10 @@ _N_LAYERS = (
 _INTEGERS: tuple[tuple[str, int | None], ...] = (
     (r"num_feat_extract_layers$", None),
     (r"(\w+_)?codebook_size$", 64),
+    (
+        r"mask_(time|feature)_length$",
+        2,
+    ),  # of what a model of sound hides in training: it hears four steps here
     (r".*(layer_id|layer_idx|_index|select_layer|interval|_pattern|_freq|_step|_period|every|offset)$", None),
     (
         r"(pad|bos|eos|cls|sep|mask|unk|image|video|audio|speech|boi|eoi|boa|eoa|decoder_start|vision_\w+|\w*)_token_(id|index)$",

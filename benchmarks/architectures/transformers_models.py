@@ -131,10 +131,21 @@ def _candidates(model_class: type, config: Any) -> Iterator[dict[str, Any]]:
             **{name: known[name] for name in asked},
             "input_features": known["input_features"].transpose(1, 2),
         }
+    if "input_values" in asked:  # sound with a channel
+        yield {**{name: known[name] for name in asked}, "input_values": known["input_values"][:, None]}
+    if {"hidden_states", "grid_thw"} <= set(parameters):
+        yield _patches(config)
     if "pixel_values" in asked:
         n_frames = getattr(config, "num_frames", None) or 4
         clip = known["pixel_values"][:, None].repeat(1, n_frames, 1, 1, 1)
         yield {**{name: known[name] for name in asked}, "pixel_values": clip}
+
+
+def _patches(config: Any) -> dict[str, torch.Tensor]:
+    """What the image half of a model reads that takes images of any size: the patches of two, side by side."""
+    channels = getattr(config, "in_channels", None) or getattr(config, "in_chans", None) or 3
+    size = channels * (getattr(config, "temporal_patch_size", None) or 1) * config.patch_size**2
+    return {"hidden_states": torch.randn(16 + 32, size), "grid_thw": torch.tensor([[1, 4, 4], [1, 4, 8]])}
 
 
 def _words(config: Any, length: int) -> torch.Tensor:

@@ -263,7 +263,9 @@ class BackwardWriter(ModelWriter):
         call = f"{name}({', '.join([layers, *given, *numbers.words])})"
         n_layers = len(loop.positions)
         is_whole = record is not None and sorted(loop.positions) == list(range(n_layers))
-        head = f"reversed(range(len({record.word})))" if is_whole and record else _backwards(loop.positions)
+        head = f"range(len({record.word}))" if is_whole and record else _backwards(loop.positions)
+        if is_whole and record and loop.positions[0] > loop.positions[-1]:
+            head = f"reversed({head})"
         appended = [f"    {name}.append({words.of_one[place]})" for place, name in lists.items()]
         return [*lines, numbers.head("layer", head), f"    {', '.join(targets)} = {call}", *appended]
 

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import sympy
+import torch
 import torch.utils._pytree as pytree
 
+from longhand.capture import torch_private
 from longhand.emit.unit.threeway import MergeReport
 from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.plan import Launch, TrainingPlan, UnitPlan, flat_steps
@@ -159,6 +161,8 @@ def _is_heavy(target: str) -> bool:
 
 def _extern_bytes(step: Extern, plan: UnitPlan, examples: dict[sympy.Symbol, int]) -> int:
     """What a library call reads and writes, each element once."""
+    if finds_it_contiguous(step, plan.buffers, examples):
+        return 0
     total = 0
     for leaf in pytree.tree_leaves(
         (step.args, dict(step.kwargs)), is_leaf=lambda leaf: isinstance(leaf, View)
@@ -168,6 +172,31 @@ def _extern_bytes(step: Extern, plan: UnitPlan, examples: dict[sympy.Symbol, int
     for name in filter(None, step.outputs):  # nobody reads those without a name
         total += _elements(plan.buffers[name], examples) * plan.buffers[name].dtype.itemsize
     return total
+
+
+def finds_it_contiguous(
+    step: Extern, buffers: Mapping[str, Buffer], examples: Mapping[sympy.Symbol, int]
+) -> bool:
+    """Whether the call is a `contiguous` that copies nothing where a library lays its result out as at capture.
+
+    Nothing but the library knows how it does, so the call is written; the gradients of attention, heads side by side
+    again, are contiguous as they come.
+    """
+    if (
+        step.target is not torch.ops.aten.contiguous.default
+        or step.kwargs
+        or not isinstance(step.args[0], View)
+    ):
+        return False
+    view = step.args[0]
+    buffer = buffers[view.buffer]
+    sizes, strides = ([concrete(size, examples) for size in part] for part in (buffer.shape, buffer.stride))
+    given = seen = torch.empty_strided(sizes, strides, dtype=buffer.dtype, device="meta")
+    for call in view.calls:
+        args = pytree.tree_map_only(sympy.Expr, lambda size: concrete(size, examples), call.args)
+        seen = call.target(seen, *args)
+    is_view = torch_private.storage_key(seen) == torch_private.storage_key(given)
+    return is_view and seen.is_contiguous()
 
 
 def _elements(tensor: View | Buffer, examples: dict[sympy.Symbol, int]) -> int:

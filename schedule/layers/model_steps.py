@@ -219,12 +219,17 @@ def loops_of(steps: Iterable[ModelStep]) -> list[Loop]:
 
 
 def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tuple[str, ...]]]:
-    """(record, place in the list, buffers) of the layers outside of the loops, whose records are made apart."""
+    """(record, place in the list, buffers) of the layers outside of the loops, whose records are made apart.
+
+    The list is in the order in which the layers run, which is the last one first in ``for layer in reversed(...)``:
+    the backward pass takes the record of the layer that ran last from its end.
+    """
     found: list[tuple[SavedLayers, int, tuple[str, ...]]] = []
     for loop in loops_of(steps):
         if loop.record is not None:
             inside = layers_called(loop)
-            layers = sorted(loop.record.buffers.items())
+            is_reversed = loop.positions[0] > loop.positions[-1]
+            layers = sorted(loop.record.buffers.items(), reverse=is_reversed)
             found += [
                 (loop.record, number, buffers)
                 for number, (position, buffers) in enumerate(layers)

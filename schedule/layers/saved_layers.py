@@ -14,7 +14,7 @@ class SavedLayers:
 
     Attributes:
         owner: The path of the list: ``gpt.blocks``.
-        word: The variable of the list of records, in the order of the layers: ``saved_blocks``.
+        word: The variable of the list of records, in the order in which they run: ``saved_blocks``.
         class_name: The record: ``BlockSaved``.
         fields: Its fields.
         buffers: By the layer's position: the forward's buffer for each field, a weight or something that it made.

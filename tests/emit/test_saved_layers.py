@@ -13,6 +13,9 @@ from torch import nn
 import longhand
 from examples import gpt_train
 from longhand.emit.unit.loading import load_unit
+from longhand.schedule.layers.model_steps import Loop, records_apart
+from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.plan import Repeat
 
 
 class Layer(nn.Module):
@@ -37,6 +40,15 @@ class Stack(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
+            x = layer(x)
+        return self.norm(x)
+
+
+class Reversed(Stack):
+    """The last layer runs first."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in reversed(self.layers):
             x = layer(x)
         return self.norm(x)
 
@@ -174,6 +186,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "an odd first layer": lambda: Stack(6, odd=0),
     "an odd last layer": lambda: Stack(6, odd=5),
     "two streams": TwoStreams,
+    "reversed, an odd layer first": lambda: Reversed(6, odd=5),
+    "reversed, an odd layer last": lambda: Reversed(6, odd=0),
 }
 
 
@@ -198,7 +212,11 @@ def test_gradients_are_the_models(name: str, tmp_path: Path) -> None:
     model, backward = unit_of(MODELS[name](), tmp_path / "unit")
     has_records = "Saved(NamedTuple)" in backward
     assert has_records == (
-        name in ("a stack", "behind a sum", "two stacks", "an odd first layer", "two streams")
+        name
+        in (
+            *("a stack", "behind a sum", "two stacks", "an odd first layer", "two streams"),
+            *("reversed, an odd layer first", "reversed, an odd layer last"),
+        )
     )
     assert has_records == ("Saved(" in model)
 
@@ -268,6 +286,19 @@ def test_gradients_in_a_layer_are_named_after_what_the_layer_saved(device: str, 
         ("saved.x", ["d_x"]),
         ("saved.residual", ["d_x", "d_residual"]),
     ]
+
+
+@pytest.mark.parametrize("inside", [(2, 1), (1, 2), (3, 2, 1), (2, 1, 0)])
+def test_records_of_layers_outside_of_a_loop_stand_where_these_run(inside: tuple[int, ...]) -> None:
+    """Of VITS's flow, which runs the last layer first, the first and the last one had each other's record."""
+    buffers = {place: (f"x_{place}",) for place in range(4)}
+    record = SavedLayers("flows", "saved_flows", "FlowSaved", ("x",), buffers, {}, frozenset())
+    loop = Loop(Repeat(*[[("x",)] * len(inside)] * 4), "flows", inside, "Flow", (), (), {}, (), record=record)
+    saved = [buffers[place] for place in inside]
+    for _, place, made in records_apart([loop]):
+        saved.insert(place, made)
+    run = range(4) if inside[0] < inside[1] else reversed(range(4))
+    assert saved == [buffers[place] for place in run]
 
 
 class Scaled(nn.Module):
