@@ -26,8 +26,14 @@ from longhand.schedule.layers.returned_gradients import (
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward
-from longhand.schedule.names.dimension_names import DimWords, symbol_words
-from longhand.schedule.names.dimension_propagation import PaddedWord, ProductWord, Words, grouped, reshaped
+from longhand.schedule.names.dimensions.dimension_names import DimWords, symbol_words
+from longhand.schedule.names.dimensions.dimension_propagation import (
+    PaddedWord,
+    ProductWord,
+    Words,
+    grouped,
+    reshaped,
+)
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
 from longhand.schedule.names.naming import launches
 from longhand.schedule.names.operation_names import (

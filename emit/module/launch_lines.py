@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from torch import fx
 
 from longhand.emit.module.paragraphs import LineKind, PythonLine
-from longhand.emit.module.scalar_words import averaged_of, half_of
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
 from longhand.emit.text.expression import number
 from longhand.emit.text.kernel_head import shape_words
-from longhand.emit.text.sizes import SizeWriter, is_bare, is_path
+from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path
 from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.options import Device
 from longhand.schedule.named_plan import BufferWords, KernelNames, UnitNames, aten_name, is_plain_variable

@@ -6,12 +6,12 @@ import dataclasses
 import keyword
 import math
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
-from longhand.capture.graph import Differentiated, differentiated, registered_by
+from longhand.capture.graph import DataSize, Differentiated, differentiated, registered_by
 from longhand.emit.module.paragraphs import LibraryCallText, functional
 from longhand.emit.module.told_arguments import TOLD, told_argument
 from longhand.emit.module.view_calls import argument, write_view
@@ -376,3 +376,14 @@ _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], LibraryCallText | None]] =
     "empty_permuted": _unfilled,
     **dict.fromkeys(_UPSAMPLES.split(), _resized),
 }
+
+
+def data_size_lines(
+    sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """(word, what it is) of the sizes that a call's results are the first to have."""
+    return [
+        (words[str(size.symbol)], f"{variables[size.node]}.shape[{size.dim}]")
+        for size in sizes
+        if size.node in step.outputs and size.node in variables
+    ]

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.layer_numbers import is_one_of
-from longhand.emit.module.data_sizes import data_size_lines
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
-from longhand.emit.module.library_calls import LibraryWriter
+from longhand.emit.module.library_calls import LibraryWriter, data_size_lines
 from longhand.emit.module.paragraphs import (
     WIDEST,
     LineKind,

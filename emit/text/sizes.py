@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 import sympy
 
 from longhand.emit.text.expression import size_text
+from longhand.emit.text.told_sizes import is_bare, is_path
 from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
 
@@ -368,17 +369,6 @@ def _derivation(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, str] | Non
 
 
 _WIDEST = 90  # of a line that says what words stand for
-_LARGEST_BARE = 9  # of a number that needs no word
-
-
-def is_bare(text: str) -> bool:
-    """Whether a size is a number that a reader would ask about."""
-    return text.isdigit() and int(text) > _LARGEST_BARE
-
-
-def is_path(text: str) -> bool:
-    """Whether an expression is a variable or an attribute, and not a view that is made for one call."""
-    return text.replace(".", "").isidentifier()
 
 
 def _read_from(

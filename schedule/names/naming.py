@@ -13,7 +13,7 @@ from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store, arguments
 from longhand.schedule.layers.loops import arrange
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
 from longhand.schedule.names.number_names import constant_words
 from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word

@@ -12,7 +12,7 @@ from longhand.schedule.layers.returned_gradients import find_returned_gradients
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.backward_names import find_saved_layers, name_backward
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.layer_names import name_layers
 from longhand.schedule.names.naming import externs, name_unit, with_records
 from longhand.schedule.names.parameter_names import given_values

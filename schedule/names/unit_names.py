@@ -17,7 +17,7 @@ from longhand.schedule.layers.model_steps import Loop, LoopKey, ModelStep
 from longhand.schedule.layers.returned_gradients import ReturnedGradients
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.words import KernelScope, first_free, further_words, is_word
 from longhand.schedule.plan import Halves, KernelPlan, UnitPlan
 

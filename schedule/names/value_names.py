@@ -30,8 +30,8 @@ from longhand.lower.ir import (
     memory_order,
 )
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimension_names import DimWords
-from longhand.schedule.names.dimension_propagation import grouped, parts_of
+from longhand.schedule.names.dimensions.dimension_names import DimWords
+from longhand.schedule.names.dimensions.dimension_propagation import grouped, parts_of
 from longhand.schedule.names.operation_names import noun_of
 from longhand.schedule.names.unit_names import AxisNames
 from longhand.schedule.names.value_rules import Nameless, one_of, words_by_rule

@@ -13,7 +13,7 @@ from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.sizes import SizeWriter
 from longhand.loading import load
 from longhand.lower.ir import Buffer, BufferKind, View, ViewCall
-from longhand.schedule.names.dimension_names import DimWords
+from longhand.schedule.names.dimensions.dimension_names import DimWords
 from tests.lower.conftest import traced
 
 ATEN = torch.ops.aten

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from benchmarks.readability.units import text_of
 from longhand.capture.graph import Provenance
-from longhand.schedule.names.dimension_propagation import ProductWord, Words, reshaped
-from longhand.schedule.names.met_dimensions import learned, words_met
-from longhand.schedule.names.stated_sizes import word_of_split, words_of_reshape
+from longhand.schedule.names.dimensions.dimension_propagation import ProductWord, Words, reshaped
+from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
+from longhand.schedule.names.dimensions.stated_sizes import word_of_split, words_of_reshape
 
 SOURCE = """
 class Attention:

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import Provenance
-from longhand.schedule.names.dimension_propagation import carried_words
+from longhand.schedule.names.dimensions.dimension_propagation import carried_words
 
 
 @pytest.mark.parametrize(

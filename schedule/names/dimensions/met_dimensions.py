@@ -12,7 +12,13 @@ import torch
 from torch import fx
 
 from longhand.lower.ir import Size
-from longhand.schedule.names.dimension_propagation import RESHAPES, Words, moved_back, reshaped, shape_of
+from longhand.schedule.names.dimensions.dimension_propagation import (
+    RESHAPES,
+    Words,
+    moved_back,
+    reshaped,
+    shape_of,
+)
 from longhand.schedule.names.operation_names import aten_name
 
 _MOVES = ("transpose", "permute", "t", "unsqueeze", "select")

@@ -1,4 +1,4 @@
-"""Numbers that a launch is given and that follow from the sizes of its axes: ``head_dim // 2``, ``n_averaged=dim``."""
+"""What tells a size: a tensor that has it (``conv.shape[1]``), or the axes of a launch (``head_dim // 2``)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ from collections.abc import Mapping
 
 from longhand.lower.ir import Pointwise, PointwiseOp, Position, Reduce, Scalar
 from longhand.schedule.plan import KernelPlan, Launch
+
+_LARGEST_BARE = 9  # of a number that needs no word
+
+
+def is_bare(text: str) -> bool:
+    """Whether a size is a number that a reader would ask about."""
+    return text.isdigit() and int(text) > _LARGEST_BARE
+
+
+def is_path(text: str) -> bool:
+    """Whether an expression is a variable or an attribute, and not a view that is made for one call."""
+    return text.replace(".", "").isidentifier()
 
 
 def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str, str]) -> str | None:

@@ -9,8 +9,8 @@ import torch
 from torch import fx
 
 from longhand.lower.ir import Size
+from longhand.schedule.names.dimensions.stated_sizes import word_of_split, words_of_reshape
 from longhand.schedule.names.operation_names import aten_name, provenance_of
-from longhand.schedule.names.stated_sizes import word_of_split, words_of_reshape
 
 Words = tuple[str | None, ...]
 

@@ -16,7 +16,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimension_propagation import (
+from longhand.schedule.names.dimensions.dimension_propagation import (
     RESHAPES,
     Words,
     carried_words,
@@ -24,9 +24,9 @@ from longhand.schedule.names.dimension_propagation import (
     reshaped,
     shape_of,
 )
-from longhand.schedule.names.met_dimensions import learned, words_met
+from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
+from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.operation_names import aten_name, provenance_of
-from longhand.schedule.names.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.words import identifier
 from longhand.schedule.sizes import as_size
 

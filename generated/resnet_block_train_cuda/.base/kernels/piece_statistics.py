@@ -1,0 +1,77 @@
+"""piece_statistics: bn1_piece_means = mean(conv1); bn1_piece_squares = sum((conv1 - bn1_piece_means)**2).
+
+    ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
+
+Reads conv1 once, writes bn1_piece_means and bn1_piece_squares once.
+"""
+
+import triton
+import triton.language as tl
+
+from ..runtime import ceil_div, fast_launch, next_power_of_2
+
+# Tunables.
+ELEMENTS = 8192  # per program: short rows share one
+PROGRAMS = 4096  # at least, where there are rows for them
+NUM_WARPS = 8
+
+
+@fast_launch
+@triton.jit
+def piece_statistics_kernel(
+    conv1_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    bn1_piece_means_ptr,  # float32 (n_channels, n_batches)
+    bn1_piece_squares_ptr,  # float32 (n_channels, n_batches)
+    n_channels,
+    n_batches,
+    n_pixels: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,  # n_pixels, rounded up to a power of two
+):
+    """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
+    n_rows = n_channels * n_batches
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    pixel = tl.arange(0, COLS)[None, :]
+    in_rows = row < n_rows
+    in_cols = pixel < n_pixels
+    in_range = in_rows & in_cols
+    batch = row % n_batches
+    channel = row // n_batches
+
+    conv1 = tl.load(
+        conv1_ptr + (batch * n_channels + channel) * n_pixels + pixel, mask=in_range, other=0.0
+    ).to(tl.float32)
+
+    row_sum = tl.sum(conv1, axis=1, keep_dims=True)
+    bn1_piece_means = row_sum / n_pixels
+    centered = tl.where(in_cols, conv1 - bn1_piece_means, 0.0)
+    bn1_piece_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+
+    tl.store(bn1_piece_means_ptr + row, bn1_piece_means, mask=in_rows)
+    tl.store(bn1_piece_squares_ptr + row, bn1_piece_squares, mask=in_rows)
+
+
+def piece_statistics(conv1, bn1_piece_means, bn1_piece_squares, n_channels, n_batches, n_pixels):
+    """Fill bn1_piece_means and bn1_piece_squares."""
+    n_rows = n_channels * n_batches
+    cols = next_power_of_2(n_pixels)
+    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    piece_statistics_kernel[(ceil_div(n_rows, rows),)](
+        conv1,
+        bn1_piece_means,
+        bn1_piece_squares,
+        n_channels,
+        n_batches,
+        n_pixels,
+        ROWS=rows,
+        COLS=cols,
+        num_warps=NUM_WARPS,
+    )
+
+
+def reference(conv1, n_pixels):
+    """What piece_statistics() must fill bn1_piece_means and bn1_piece_squares with."""
+    conv1 = conv1.transpose(0, 1)
+    bn1_piece_means = conv1.sum(-1, keepdim=True) / n_pixels
+    centered = conv1 - bn1_piece_means
+    return bn1_piece_means, (centered * centered).sum(-1, keepdim=True)

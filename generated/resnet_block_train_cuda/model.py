@@ -1,0 +1,188 @@
+"""ResNetBlock as kernels: examples.resnet_block.ResNetBlock for cuda (sm_90), bfloat16, training.
+
+    x   bfloat16 (batch=64, channels=128, height=56, width=56)
+    ->  bfloat16 (batch, 256, 28, 28)
+
+Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import kernels
+from .backward import ResNetBlockFunction
+from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, parameters_of
+
+
+def batch_norm2d_weights():
+    """What BatchNorm2d holds."""
+    return Weights(
+        dtype=torch.bfloat16,
+        weight=(256,),
+        bias=(256,),
+        running_mean=buffer((256,), torch.bfloat16),
+        running_var=buffer((256,), torch.bfloat16),
+        num_batches_tracked=buffer((), torch.int64),
+    )
+
+
+class ResNetBlock(nn.Module):
+    """Takes the state_dict of examples.resnet_block.ResNetBlock."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = Weights(dtype=torch.bfloat16, weight=(256, 128, 3, 3))
+        self.bn1 = batch_norm2d_weights()
+        self.conv2 = Weights(dtype=torch.bfloat16, weight=(256, 256, 3, 3))
+        self.bn2 = batch_norm2d_weights()
+        self.shortcut = nn.ModuleList(
+            [Weights(dtype=torch.bfloat16, weight=(256, 128, 1, 1)), batch_norm2d_weights()]
+        )
+        self.requires_grad_()
+
+    def forward(self, x):
+        check_mode(self, training=True)
+        check_tensor("x", x.detach(), dtype=torch.bfloat16, shape=(64, 128, 56, 56), device="cuda")
+        with torch.no_grad():
+            check_weights(self, x.device)
+        return ResNetBlockFunction.apply(self, x, *parameters_of(self))[0]
+
+    def launch(self, x):
+        """What the model runs, in order: returns the results, then what backward.py reads."""
+        batch = x.shape[0]
+        conv1_channels, conv1_height, conv1_width, conv2_channels = 256, 28, 28, 256
+        shortcut_channels, shortcut_height, shortcut_width = 256, 28, 28
+
+        # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
+        conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
+        kernels.increment(self.bn1.num_batches_tracked)
+        bn1_piece_means = torch.empty(conv1_channels, batch, 1, dtype=torch.float32, device=x.device)
+        bn1_piece_squares = torch.empty(conv1_channels, batch, 1, dtype=torch.float32, device=x.device)
+        kernels.piece_statistics(
+            conv1,
+            bn1_piece_means,
+            bn1_piece_squares,
+            n_channels=conv1_channels,
+            n_batches=batch,
+            n_pixels=conv1_height * conv1_width,
+        )
+        bn1_mean = bn1_piece_means.new_empty(256)
+        bn1_rstd = bn1_piece_means.new_empty(256)
+        kernels.batch_statistics(
+            bn1_piece_means,
+            bn1_piece_squares,
+            bn1_mean,
+            bn1_rstd,
+            self.bn1.running_mean,
+            self.bn1.running_var,
+            n_rows=conv1_channels,
+            n_cols=batch,
+            piece_size=784,
+            eps=1e-5,
+            momentum=0.1,
+        )
+        out = torch.empty_like(conv1)
+        kernels.batch_norm_relu(
+            conv1,
+            bn1_mean,
+            bn1_rstd,
+            self.bn1.weight,
+            self.bn1.bias,
+            out,
+            n_batches=batch,
+            n_channels=conv1_channels,
+            n_pixels=conv1_height * conv1_width,
+        )
+
+        # ResNetBlock.forward    out = self.bn2(self.conv2(out))
+        conv2 = F.conv2d(out, self.conv2.weight, padding=1)
+        kernels.increment(self.bn2.num_batches_tracked)
+        bn2_piece_means = torch.empty(conv2_channels, batch, 1, dtype=torch.float32, device=x.device)
+        bn2_piece_squares = torch.empty(conv2_channels, batch, 1, dtype=torch.float32, device=x.device)
+        kernels.piece_statistics(
+            conv2,
+            bn2_piece_means,
+            bn2_piece_squares,
+            n_channels=conv2_channels,
+            n_batches=batch,
+            n_pixels=conv1_height * conv1_width,
+        )
+        bn2_mean = bn2_piece_means.new_empty(256)
+        bn2_rstd = bn2_piece_means.new_empty(256)
+        kernels.batch_statistics(
+            bn2_piece_means,
+            bn2_piece_squares,
+            bn2_mean,
+            bn2_rstd,
+            self.bn2.running_mean,
+            self.bn2.running_var,
+            n_rows=conv2_channels,
+            n_cols=batch,
+            piece_size=784,
+            eps=1e-5,
+            momentum=0.1,
+        )
+
+        # ResNetBlock.forward    out = out + self.shortcut(x)
+        shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
+        kernels.increment(self.shortcut[1].num_batches_tracked)
+        shortcut_piece_means = torch.empty(shortcut_channels, batch, 1, dtype=torch.float32, device=x.device)
+        shortcut_piece_squares = torch.empty(
+            shortcut_channels, batch, 1, dtype=torch.float32, device=x.device
+        )
+        kernels.piece_statistics(
+            shortcut,
+            shortcut_piece_means,
+            shortcut_piece_squares,
+            n_channels=shortcut_channels,
+            n_batches=batch,
+            n_pixels=shortcut_height * shortcut_width,
+        )
+        shortcut_mean = shortcut_piece_means.new_empty(256)
+        shortcut_rstd = shortcut_piece_means.new_empty(256)
+        kernels.batch_statistics(
+            shortcut_piece_means,
+            shortcut_piece_squares,
+            shortcut_mean,
+            shortcut_rstd,
+            self.shortcut[1].running_mean,
+            self.shortcut[1].running_var,
+            n_rows=shortcut_channels,
+            n_cols=batch,
+            piece_size=784,
+            eps=1e-5,
+            momentum=0.1,
+        )
+
+        # ResNetBlock.forward    return F.relu(out)
+        activated = torch.empty_like(conv2)
+        kernels.batch_norms_add_relu(
+            conv2,
+            bn2_mean,
+            bn2_rstd,
+            self.bn2.weight,
+            self.bn2.bias,
+            shortcut,
+            shortcut_mean,
+            shortcut_rstd,
+            self.shortcut[1].weight,
+            self.shortcut[1].bias,
+            activated,
+            n_batches=batch,
+            n_channels=conv2_channels,
+            n_pixels=conv1_height * conv1_width,
+        )
+        return (
+            activated,
+            conv1,
+            bn1_mean,
+            bn1_rstd,
+            out,
+            conv2,
+            bn2_mean,
+            bn2_rstd,
+            shortcut,
+            shortcut_mean,
+            shortcut_rstd,
+        )

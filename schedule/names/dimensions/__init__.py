@@ -1,0 +1,1 @@
+"""A word for every dimension: from users' statements, through operations, forwards and backwards."""
