@@ -16,6 +16,7 @@ from longhand.lower.host_values import host_values
 from longhand.lower.layers import keep_first_layers
 from longhand.lower.layouts import convolution_weights, wants_channels_last
 from longhand.lower.lowerings.alignment import align_products
+from longhand.lower.lowerings.peeling import peel_biases
 from longhand.lower.nodes import lower_nodes, replay_view
 from longhand.lower.pruning import prune
 from longhand.lower.results import Unmapped, result_of, store_mutations
@@ -38,6 +39,10 @@ class LoweringPass:
 
 def _align_products(draft: LoweringDraft) -> LoweringDraft:
     return draft.with_graph(align_products(draft.graph, draft.options))
+
+
+def _peel_biases(draft: LoweringDraft) -> LoweringDraft:
+    return draft.with_graph(peel_biases(draft.graph, draft.options))
 
 
 def _keep_first_layers(draft: LoweringDraft) -> LoweringDraft:
@@ -95,6 +100,9 @@ def _prune(draft: LoweringDraft) -> LoweringDraft:
 PASSES: tuple[LoweringPass, ...] = (
     LoweringPass(
         "align_products", "Products of tensors with odd rows are widened, where that pays.", _align_products
+    ),
+    LoweringPass(
+        "peel_biases", "Biases of convolutions go to the kernels that read the results.", _peel_biases
     ),
     LoweringPass("keep_first_layers", "Of many equal layers only the first few stay.", _keep_first_layers),
     LoweringPass("choose_layouts", "Whether images lie with their channels last.", _choose_layouts),
