@@ -98,6 +98,8 @@ def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferW
             continue
         inside = [node for node, own in zip(loud, frames, strict=True) if own == frame]
         made = _made_by(inside, stored, words)
+        if not made and not frame[1]:
+            continue  # the model's own name says nothing of what a kernel of it does
         if not made and not is_nearly_whole(frame, nodes, words.nodes):
             made = result_word(op_word(inside[-1]).word)  # a part of a function has not its name
         outside = [node for node, own in zip(loud, frames, strict=True) if own != frame]

@@ -91,7 +91,7 @@ def test_their_backward_pass_is_one_function_whose_gradients_are_told_by_name(tm
     order = [word for word in re.findall(r"d_\w+", returned) if word.endswith(("weight", "bias", "scale"))]
     held = [name.replace(".", "_") for name, _ in Layer().named_parameters()]
     assert order == [word for word in (f"d_{name}" for name in held) if word in order]
-    assert "d_layers_0_down_weight" in whole and "d_layers_1_down_weight" in whole
+    assert "d_layer_0_down_weight" in whole and "d_layer_1_down_weight" in whole
     unit = load_unit(tmp_path / "unit")()
     unit.load_state_dict(model.state_dict())
     for one in (unit, model):

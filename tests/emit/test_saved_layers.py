@@ -292,7 +292,7 @@ def test_gradients_in_a_layer_are_named_after_what_the_layer_saved(device: str, 
 def test_records_of_layers_outside_of_a_loop_stand_where_these_run(inside: tuple[int, ...]) -> None:
     """Of VITS's flow, which runs the last layer first, the first and the last one had each other's record."""
     buffers = {place: (f"x_{place}",) for place in range(4)}
-    record = SavedLayers("flows", "saved_flows", "FlowSaved", ("x",), buffers, {}, frozenset())
+    record = SavedLayers("flows", "saved_flows", "FlowSaved", ("x",), ("",), buffers, {}, frozenset())
     loop = Loop(Repeat(*[[("x",)] * len(inside)] * 4), "flows", inside, "Flow", (), (), {}, (), record=record)
     saved = [buffers[place] for place in inside]
     for _, place, made in records_apart([loop]):
