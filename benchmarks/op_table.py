@@ -155,7 +155,8 @@ def _refused() -> list[str]:
     refused: dict[str, dict[str, dict[str, str]]] = kept["refused"]
     bad = ", ".join(f"`{op}`" for op in kept["bad"])
     newer = ", ".join(f"`{op}`" for op in kept.get("right with newer", ()))
-    run = kept["runs"][-1]
+    mended = ", ".join(f"`{op}`" for op in kept.get("mended", ()))
+    run = kept["runs"][0]
     swept = (
         f"`python -m tests.autograd.every_sample` ran {kept['pairs']:,} of the {run['pairs']:,} pairs of an op and a "
         f"dtype in PyTorch's operator database ({', '.join(kept['dtypes'])}; {kept['ops']} ops), {run['date']}, with "
@@ -164,6 +165,12 @@ def _refused() -> list[str]:
         "gradients compared with eager's and with float64's. Where eager itself raises, or finds nothing but zeros to "
         "differentiate, there is no case to be right in. "
         + (f"Wrong, or an error that nobody wrote for people: {bad}. " if bad else "")
+        + (
+            f"The pairs that were wrong, crashed or were refused ran once more after mends, of code or of the judge: "
+            f"{mended} were bad before. "
+            if mended
+            else ""
+        )
         + (
             f"Refused there, and right with PyTorch {torch.__version__.partition('+')[0]}: {newer}."
             if newer
