@@ -21,7 +21,7 @@ from longhand.options import Device, Options
 aten = torch.ops.aten
 
 _BIAS = 2
-_REMARK = "The kernel that reads this adds the bias: the library would take a launch of its own for it."
+_REMARK = "A kernel below adds the bias: in the call of the library it would be a launch of its own."
 
 
 def peel_biases(graph: CapturedGraph, options: Options) -> CapturedGraph:

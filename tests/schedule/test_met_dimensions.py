@@ -132,3 +132,22 @@ def test_a_second_sequence_is_called_after_its_argument() -> None:
     given = torch.randint(50, (2, 19)), torch.randint(50, (2, 7))
     model = text_of((Translator(), given, {}), "cpu", train=False)["model.py"]
     assert "decoder_input_ids  int64 (batch, decoder_seq=7)" in model
+
+
+class Listener(nn.Module):
+    """Whisper's beginning: a signal of channels, which becomes a sequence of features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(6, 10, 3)
+        self.norm = nn.LayerNorm(10)
+
+    def forward(self, sound: torch.Tensor) -> torch.Tensor:
+        return self.norm(F.gelu(self.first(sound * 2.0)).permute(0, 2, 1))
+
+
+def test_what_a_convolution_over_a_line_reads_has_channels_and_a_length() -> None:
+    """They were called seq and dim, and after the permutation the other way round: out_dim positions of out_seq."""
+    text = text_of((Listener().eval(), (torch.randn(2, 6, 20),), {}), "cpu", train=False)["model.py"]
+    assert "sound  float32 (batch=2, channels=6, length=20)" in text
+    assert "out_seq" not in text and "out_dim" not in text

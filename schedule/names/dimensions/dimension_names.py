@@ -240,6 +240,8 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
         customary = _CUSTOMARY.get((value.ndim, is_float), ())
         if (value.ndim, is_float) == (4, True) and not _feeds_image_op(nodes[entry.node]):
             customary = ("batch", "heads", "seq", "dim")
+        if (value.ndim, is_float) == (3, True) and _is_signal(nodes[entry.node]):
+            customary = ("batch", "channels", "length")
         own = written.get(entry.target, ())
         words: list[str | None] = []
         for dim, size in enumerate(value.shape):
@@ -276,6 +278,21 @@ def _feeds_image_op(node: fx.Node) -> bool:
         for user in node.graph.nodes
         if user.op == "call_function"
     )
+
+
+def _is_signal(argument: fx.Node) -> bool:
+    """Whether an argument, or what is computed from it element by element, goes into a convolution over a line."""
+    waiting, seen = [argument], {argument}
+    while waiting:
+        node = waiting.pop()
+        for user in node.users:
+            if aten_name(user).startswith("conv") and user.args[0] is node:
+                return True
+            is_alike = isinstance(user.meta.get("val"), torch.Tensor) and shape_of(user) == shape_of(argument)
+            if is_alike and user not in seen:
+                seen.add(user)
+                waiting.append(user)
+    return False
 
 
 def _unpacked_shapes(graph: CapturedGraph) -> dict[str, tuple[str, ...]]:
