@@ -35,7 +35,7 @@ from longhand.capture.graph import (
 )
 from longhand.capture.known.biases import make_biases
 from longhand.capture.known.equal_constants import with_equal_constants_once
-from longhand.capture.known.filled import join_parts
+from longhand.capture.known.filled import fill_parts
 from longhand.capture.known.fold import fold_known
 from longhand.capture.known.spelling import Emit
 from longhand.capture.known.tables import with_tables
@@ -135,7 +135,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     remove_dead_code(rewriter.graph)
     assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
     fold_known(rewriter.graph, _emitter(rewriter))
-    join_parts(rewriter.graph, _emitter(rewriter))
+    fill_parts(rewriter.graph, _emitter(rewriter))
     make_biases(rewriter.graph, _emitter(rewriter), target.device)
     names, graph = named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
     move_to_target(graph, target)

@@ -1,7 +1,8 @@
 """Memory that is made empty and then filled part by part is what its parts are, side by side.
 
-``states = x.new_empty(...); states[..., :n].copy_(a); states[..., n:].copy_(b)`` is ``torch.cat([a, b], -1)``: as a
-chain of writes into a copy each it would read memory that nothing was written into.
+``states = x.new_empty(...); states[..., :n].copy_(a); states[..., n:].copy_(b)`` is ``torch.cat([a, b], -1)``: a graph
+of functions has a copy with a part replaced for each write, which would read memory that nothing was written into.
+Where the parts are not all there is, what nobody wrote is 0, a number as good as any other, which no kernel reads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from longhand.capture.provenance import Provenance
 
 aten = torch.ops.aten
 
-_EMPTY = (aten.empty.memory_format, aten.new_empty.default, aten.empty_like.default)
+_FILL = aten.slice_scatter.default
+_FILLS = (_FILL, aten.select_scatter.default)
+_EMPTY = (aten.empty.memory_format,)  # what the others have become
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,25 +40,41 @@ class FilledPart:
     source: fx.Node
 
 
-def join_parts(graph: fx.Graph, emit: Emit) -> None:
+def fill_parts(graph: fx.Graph, emit: Emit) -> None:
     """Rewrites the graph in place; its results stay the same nodes.
 
     Args:
         graph: Functional; each node has its fake value and its provenance.
         emit: Adds a call at the graph's insertion point.
     """
+    _join(graph, emit)
     for node in list(graph.nodes):
-        if node.target is not aten.slice_scatter.default or any(
-            _continues(user, node) for user in node.users
-        ):
+        if node.target in _EMPTY and all(_is_filled(node, user) for user in node.users):
+            value: torch.Tensor = node.meta["val"]
+            with graph.inserting_before(node):
+                zeros = emit(
+                    aten.full.default, (node.args[0], 0), {"dtype": value.dtype, "device": value.device}
+                )
+            zeros.meta["provenance"] = node.meta.get("provenance", Provenance())
+            node.replace_all_uses_with(zeros)
+    remove_dead_code(graph)
+
+
+def _is_filled(node: fx.Node, user: fx.Node) -> bool:
+    return user.target in _FILLS and user.args[0] is node and user.args[1] is not node
+
+
+def _join(graph: fx.Graph, emit: Emit) -> None:
+    for node in list(graph.nodes):
+        if node.target is not _FILL or any(_continues(user, node) for user in node.users):
             continue
         dim, parts, base = _chain(node)
-        if not parts or not _covers(parts, shape_of(node)[dim]):
+        if not parts or not _are_all(parts, shape_of(node)[dim]):
             continue
         with graph.inserting_before(node):
             joined = emit(aten.cat.default, ([part.source for part in parts], dim), {})
-        if joined.meta["val"].stride() != node.meta["val"].stride():
-            continue  # eager's memory is contiguous, that of a join lies as its parts do
+        if _looks(joined) != _looks(node):
+            continue  # eager's memory is contiguous, and has a type of its own; a join is as its parts are
         told: Provenance = node.meta.get("provenance", Provenance())
         made: Provenance = base.meta.get("provenance", Provenance())
         joined.meta["provenance"] = dataclasses.replace(told, local=told.local or made.local)
@@ -63,43 +82,47 @@ def join_parts(graph: fx.Graph, emit: Emit) -> None:
     remove_dead_code(graph)
 
 
+def _looks(node: fx.Node) -> Any:
+    value: torch.Tensor = node.meta["val"]
+    return tuple(value.shape), value.stride(), value.dtype, value.device
+
+
 def _continues(user: fx.Node, node: fx.Node) -> bool:
     """Whether a user fills another part of what a node filled one of."""
-    return user.target is aten.slice_scatter.default and user.args[0] is node and _dim(user) == _dim(node)
+    return user.target is _FILL and user.args[0] is node and _given(user)["dim"] == _given(node)["dim"]
 
 
 def _chain(node: fx.Node) -> tuple[int, list[FilledPart], fx.Node]:
     """The dimension, the parts in order, and what was empty; no parts where something else was there before."""
-    dim, parts = _dim(node), []
-    while node.target is aten.slice_scatter.default and _dim(node) == dim:
-        base, source = node.args[:2]
-        bounds = _bounds(node, shape_of(node)[dim])
-        if not isinstance(base, fx.Node) or not isinstance(source, fx.Node) or bounds is None:
-            return dim, [], node
-        parts.append(FilledPart(*bounds, source))
-        node = base
-    return dim, sorted(parts, key=lambda part: part.start) if node.target in _EMPTY else [], node
+    wanted, parts = _given(node)["dim"], []
+    while node.target is _FILL and _given(node)["dim"] == wanted:
+        part = _part(node)
+        if part is None:
+            return wanted, [], node
+        parts.append(part)
+        node = node.all_input_nodes[0]
+    return wanted, sorted(parts, key=lambda part: part.start) if node.target in _EMPTY else [], node
 
 
-def _bounds(node: fx.Node, size: Any) -> tuple[int, int] | None:
-    """Where a part begins and ends; None where that is no number, or the part has gaps."""
-    given = (
-        [*node.args[3:], *(None, None, 1)[len(node.args) - 3 :]] if len(node.args) > 2 else [None, None, 1]
-    )
-    start, end, step = given
-    start, end = 0 if start is None else start, size if end is None else end
-    if not isinstance(start, int) or not isinstance(end, int) or not isinstance(size, int) or step != 1:
+def _part(node: fx.Node) -> FilledPart | None:
+    """What a call fills; None where its ends are no numbers, or there are gaps in it."""
+    given, size = _given(node), shape_of(node)[_given(node)["dim"]]
+    start, end = given["start"] or 0, size if given["end"] is None else given["end"]
+    if not all(isinstance(one, int) for one in (start, end, size)) or given["step"] != 1:
         return None
     first, last = (min(max(one + size * (one < 0), 0), size) for one in (start, end))
-    return first, last
+    return FilledPart(first, last, given["src"])
 
 
-def _dim(node: fx.Node) -> int:
-    given = node.args[2] if len(node.args) > 2 else node.kwargs.get("dim", 0)
-    return int(given) % len(shape_of(node))  # type: ignore[arg-type]
+def _given(node: fx.Node) -> dict[str, Any]:
+    """What a call is given, by name; the dimension counted from the first one."""
+    found: dict[str, Any] = {argument.name: argument.default_value for argument in _FILL._schema.arguments}
+    found |= dict(zip(found, node.args, strict=False)) | node.kwargs
+    found["dim"] %= len(shape_of(node))
+    return found
 
 
-def _covers(parts: list[FilledPart], size: object) -> bool:
+def _are_all(parts: list[FilledPart], size: object) -> bool:
     """Whether the parts are all there is, each once."""
     ends = [0, *(part.end for part in parts)]
     return ends[-1] == size and all(part.start == end for part, end in zip(parts, ends, strict=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from longhand.lower.ir import Pointwise, PointwiseOp, Position, Reduce, Scalar
+from longhand.lower.ir import Pointwise, PointwiseOp, Position, Reduce, Scalar, Size
 from longhand.schedule.plan import KernelPlan, Launch
 
 _LARGEST_BARE = 9  # of a number that needs no word
@@ -19,6 +19,13 @@ def is_bare(text: str) -> bool:
 def is_path(text: str) -> bool:
     """Whether an expression is a variable or an attribute, and not a view that is made for one call."""
     return text.replace(".", "").isidentifier()
+
+
+def _given(plan: KernelPlan, launch: Launch, position: int) -> tuple[float | Size, dict[str, Size]]:
+    """What a launch gives a scalar of the kernel's body, and how long it makes each axis."""
+    scalars = zip(plan.scalars, launch.scalars, strict=True)
+    number = next(number for one, number in scalars if one.position == position)
+    return number, {axis.name: size for axis, size in zip(plan.axes, launch.sizes, strict=True)}
 
 
 def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str, str]) -> str | None:
@@ -36,10 +43,7 @@ def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str,
     scalar = plan.body[position]
     if not isinstance(scalar, Scalar) or scalar.name != "half":
         return None
-    number = next(
-        number for one, number in zip(plan.scalars, launch.scalars, strict=True) if one.position == position
-    )
-    length = {axis.name: size for axis, size in zip(plan.axes, launch.sizes, strict=True)}
+    number, length = _given(plan, launch, position)
     for value in plan.body:
         if isinstance(value, Pointwise) and value.op is PointwiseOp.LT and value.args[1] == position:
             address = plan.addresses.get(value.args[0])
@@ -67,12 +71,10 @@ def averaged_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[
     scalar = plan.body[position]
     if not isinstance(scalar, Scalar) or scalar.name != "n_averaged":
         return None
-    given = zip(plan.scalars, launch.scalars, strict=True)
-    wanted = next(str(number) for one, number in given if one.position == position)
-    length = {axis.name: size for axis, size in zip(plan.axes, launch.sizes, strict=True)}
+    wanted, length = _given(plan, launch, position)
     for value in plan.body:
         axes = value.axes if isinstance(value, Reduce) else ()
-        if axes and str(math.prod(length[axis] for axis in axes)) == wanted:
+        if axes and str(math.prod(length[axis] for axis in axes)) == str(wanted):
             words = [sizes[axis] for axis in axes]
             return " * ".join(words) if len(words) == 1 or all(map(str.isidentifier, words)) else None
     return None

@@ -18,6 +18,7 @@ from torch import fx
 
 from longhand.capture.graph import PADDED_FOR_SPEED, CapturedGraph, Provenance
 from longhand.lower.layouts import is_view
+from longhand.lower.lowerings.new_nodes import add_call
 from longhand.options import Device, Options
 
 aten = torch.ops.aten
@@ -124,11 +125,9 @@ class _Aligner:
     def _call(
         self, name: str, target: Any, args: tuple[Any, ...], of: fx.Node, is_padded: bool = False
     ) -> fx.Node:
-        """A new node, with what is known about the node of the old graph that it belongs to."""
-        made = self.graph.create_node("call_function", target, args, name=name)
-        fakes = fx.node.map_arg(args, lambda arg: arg.meta["val"])
-        with torch.no_grad():
-            made.meta = {**of.meta, "val": target(*fakes), PADDED_FOR_SPEED: is_padded}
+        """A new node; whether it has more rows or columns than it is read of."""
+        made = add_call(self.graph, name, target, args, of)
+        made.meta[PADDED_FOR_SPEED] = is_padded
         return made
 
 

@@ -45,6 +45,7 @@ _CONTIGUOUS = frozenset(
         aten.linear.default,
         aten._grouped_mm.default,
         aten.embedding_dense_backward.default,
+        aten.empty.memory_format,
     }
 )
 # Their results are contiguous if all tensor arguments are.

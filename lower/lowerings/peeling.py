@@ -8,13 +8,13 @@ its way, without a rounding in between. torch.compile does the same.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, Provenance
 from longhand.lower.layouts import CONVOLUTIONS, is_convolution, is_view
+from longhand.lower.lowerings.new_nodes import add_call
 from longhand.lower.registry import LOWERINGS
 from longhand.options import Device, Options
 
@@ -60,18 +60,10 @@ def _peeled(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> f
     told: Provenance = node.meta.get("provenance", Provenance())
     without.meta = {**node.meta, "provenance": dataclasses.replace(told, local=None, remark=_REMARK)}
     shape = [-1] + [1] * (node.meta["val"].dim() - 2)
-    each = _call(graph, f"{node.name}_bias", aten.view.default, (bias, shape), node)
-    biased = _call(graph, node.name, aten.add.Tensor, (without, each), node)
+    each = add_call(graph, f"{node.name}_bias", aten.view.default, (bias, shape), node)
+    biased = add_call(graph, node.name, aten.add.Tensor, (without, each), node)
     biased.meta["provenance"] = dataclasses.replace(told, local=told.local or "biased")
     return biased
-
-
-def _call(graph: fx.Graph, name: str, target: Any, args: tuple[Any, ...], of: fx.Node) -> fx.Node:
-    made = graph.create_node("call_function", target, args, name=name)
-    fakes = fx.node.map_arg(args, lambda arg: arg.meta["val"])
-    with torch.no_grad():
-        made.meta = {**of.meta, "val": target(*fakes)}
-    return made
 
 
 assert all(target._schema.arguments[_BIAS].name == "bias" for target in CONVOLUTIONS)

@@ -1,4 +1,4 @@
-"""Empty memory that is filled part by part is a join of its parts; where that is not all, it stays what it was."""
+"""Empty memory that is filled part by part: a join of its parts where these are all, and never memory to read."""
 
 from __future__ import annotations
 
@@ -46,27 +46,46 @@ def filled_before(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return states * 2
 
 
+def by_keyword(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    states = torch.slice_scatter(a.new_empty(2, 3, 7), b[:2], dim=-1, end=4)
+    return torch.slice_scatter(states, a[..., :3], dim=2, start=4).neg()
+
+
+def a_part_by_keyword(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """What nothing was written into is not looked at."""
+    return torch.slice_scatter(a.new_empty(2, 3, 7), b[:2], dim=-1, start=2, end=6)[..., 2:6].neg()
+
+
+def of_another_type(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    states = torch.empty(2, 3, 8, dtype=torch.bfloat16)
+    return states.slice_scatter(a, -1, 0, 4).slice_scatter(b[:2], -1, 4, 8).neg()
+
+
+JOINED, REPLACED, ALONE = "boundary", "n_filled", "numel"  # what the kernel is given
+
+
 @pytest.mark.parametrize(
-    ("function", "is_joined"),
+    ("function", "given"),
     [
-        (two_halves, True),
-        (last_first, True),
-        (returned_as_it_is, False),
-        (one_part_twice, False),
-        (filled_before, False),
+        (two_halves, JOINED),
+        (last_first, JOINED),
+        (by_keyword, JOINED),
+        (a_part_by_keyword, ALONE),
+        (of_another_type, REPLACED),
+        (returned_as_it_is, REPLACED),
+        (one_part_twice, REPLACED),
+        (filled_before, REPLACED),
     ],
     ids=lambda one: getattr(one, "__name__", None),
 )
 def test_what_is_filled_part_by_part(
-    function: Callable[..., torch.Tensor], is_joined: bool, tmp_path: Path
+    function: Callable[..., torch.Tensor], given: str, tmp_path: Path
 ) -> None:
     a, b = torch.randn(2, 3, 4), torch.randn(4, 3, 4)
     b = b[:2] if function is two_halves else b
     longhand.generate(function, (a, b), out=tmp_path / "unit")
     torch.testing.assert_close(longhand.load(tmp_path / "unit")(a, b), function(a, b))
-    text = "".join(
-        path.read_text() for path in (tmp_path / "unit").rglob("*") if path.suffix in (".py", ".cpp")
-    )
-    assert "slice_scatter" not in text or not is_joined
     model = (tmp_path / "unit" / "model.py").read_text()
-    assert model.count("kernels.") == 1 or not is_joined
+    made = [line for line in model.splitlines() if "empty(" in line and "#" not in line]
+    assert len(made) == model.count("kernels.") == 1, "what nothing was written into is not read"
+    assert given in model
