@@ -19,7 +19,7 @@ from longhand.lower.nest import Coordinate, NestBuilder
 from longhand.lower.ops import ReduceOp
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import BEST_IN_LIBRARY, Decline
-from longhand.lower.views import TensorView
+from longhand.lower.views import TensorView, overlaps
 
 aten = torch.ops.aten
 
@@ -103,7 +103,8 @@ class _PoolingNest:
     def element(self, outside: float) -> Handle:
         """An element of the window; `outside` where it lies in the padding."""
         kept = [self.nest.coordinate(dim) for dim in range(self.first)]
-        is_inside = self.is_within([0] * len(self.places))
+        inside = self.is_within([0] * len(self.places))
+        is_inside = None if inside is None else inside.named("is_inside")
         return self.nest.load_at(self.x, [*kept, *self.places], is_inside, outside)
 
     def store(self, value: Handle) -> TensorView:
@@ -118,6 +119,7 @@ def _begin(ctx: Context, x: TensorView, window: _Window) -> _PoolingNest:
     if not ctx.is_cuda or not is_small or x.dtype not in _FLOATS or x.is_empty:
         raise Decline(BEST_IN_LIBRARY)
     x = ctx.strided(x)
+    x = ctx.copy(x) if overlaps(x) else x
     return _PoolingNest(ctx, x, ctx.make_result(like=[x]), window)
 
 
@@ -134,7 +136,8 @@ def _max_pool(
     window = _Window.of(_n_dims(ctx), size, stride, padding, dilation)
     pooling = _begin(ctx, x, window)
     element = pooling.element(-math.inf)
-    return pooling.store(pooling.nest.body.reduce(ReduceOp.MAX, element, pooling.axes))
+    largest = pooling.nest.body.reduce(ReduceOp.MAX, element, pooling.axes)
+    return pooling.store(largest.named(ctx.local or "window_max"))
 
 
 @lowers(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default)
@@ -152,7 +155,7 @@ def _avg_pool(
     pooling = _begin(ctx, x, window)
     body = pooling.nest.body
     element = pooling.element(0.0)
-    total = body.reduce(ReduceOp.SUM, element, pooling.axes)
+    total = body.reduce(ReduceOp.SUM, element, pooling.axes, "window_sum")
     if divisor is not None:
         return pooling.store(total / body.scalar(float(divisor), element.dtype, "divisor"))
     is_counted = pooling.is_within(window.padding if counts_padding else [0] * len(window.size))

@@ -41,6 +41,7 @@ from longhand.schedule.plan import Access, AxisRole, KernelPlan, Launch, PlanAxi
 # From the innermost axis outwards: words for axes that came without one.
 _ROW_LADDER = ("row", "group", "batch", "outer")
 _COL_LADDER = ("col", "lane", "slab", "outer_col")
+_WINDOW_LADDER = ("window_column", "window_line", "window_slice")
 _INDEX_WORDS = {"seq": "token", "dim": "feature", "n": "item", "x": "column", "y": "line"}
 # What the indices of dimensions are called, by the customary words for the sizes.
 _INDEX_OF = {
@@ -64,7 +65,8 @@ def name_axes(
         dimensions: For axes that walk dimensions with words: those words (see `dimensions_of`).
     """
     names: dict[str, AxisNames] = {}
-    for role, ladder in ((AxisRole.ROW, _ROW_LADDER), (AxisRole.COL, _COL_LADDER)):
+    row_ladder = _WINDOW_LADDER if plan.schedule.walks_windows else _ROW_LADDER
+    for role, ladder in ((AxisRole.ROW, row_ladder), (AxisRole.COL, _COL_LADDER)):
         axes = [axis for axis in plan.axes if axis.role is role]
         for steps_out, axis in enumerate(reversed(axes)):
             index = _index_of((dimensions or {}).get(axis.name, ()))
