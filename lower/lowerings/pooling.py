@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
+from longhand.lower.body import MOST_PLACES
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.nest import Coordinate, NestBuilder
@@ -23,8 +24,6 @@ from longhand.lower.views import TensorView, overlaps
 
 aten = torch.ops.aten
 
-# The loops over a window are unrolled: its places are loads in flight at the same time.
-MOST_PLACES = 25
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 

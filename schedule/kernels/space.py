@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from longhand.errors import ScheduleError
-from longhand.lower.ir import Axis, Buffer, Load, Nest, Reduce, Store, Value, arguments, domains
+from longhand.lower.ir import MOST_PLACES, Axis, Buffer, Load, Nest, Reduce, Store, Value, arguments, domains
 from longhand.schedule.fusion.column_reductions import find_column_sums, without_column_sums
 from longhand.schedule.kernels.axis_collapsing import POSITIONAL, coefficient, merge_axes, reduced_axes, tidy
 from longhand.schedule.range_analysis import simplify_predicates
@@ -23,8 +23,6 @@ from longhand.schedule.sizes import Hints, guess
 SMALLEST_TILE_SIDE = 16
 # Accesses along the row axis are worth tiles if they are at least this share of all bytes.
 TRANSPOSED_SHARE = 0.1
-# A window of no more places is walked by loops that are unrolled.
-MOST_PLACES = 25
 
 
 class Family(enum.Enum):

@@ -1,4 +1,4 @@
-"""Pooling of small windows on CUDA: which are loops of ours, and that these compute what eager does, to NaN and -inf."""
+"""Pooling of small windows on CUDA: which are loops of ours, and that these compute what eager does."""
 
 from __future__ import annotations
 
