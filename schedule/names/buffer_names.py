@@ -333,7 +333,12 @@ def _of_result(origins: ValueOrigins, call: fx.Node, place: object) -> Iterator[
     word = _result_of_call(call, place)
     if word is not None:
         path = without_positions(origins.of(call).module)
-        yield f"{last_word(path)}_{word}" if word in _STATISTICS.values() and path else word
+        if path and word in _STATISTICS.values():
+            yield f"{last_word(path)}_{word}"
+            return
+        yield word
+        if path:
+            yield f"{last_word(path)}_{word}"  # where another call of the same kind has the word
 
 
 def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:
