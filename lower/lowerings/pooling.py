@@ -16,14 +16,18 @@ import torch
 from longhand.lower.body import MOST_PLACES
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
+from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.nest import Coordinate, NestBuilder
-from longhand.lower.ops import ReduceOp
+from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
+from longhand.lower.sizes import add
 from longhand.lower.unsupported import BEST_IN_LIBRARY, Decline
 from longhand.lower.views import TensorView, overlaps
 
 aten = torch.ops.aten
+Op = PointwiseOp
 
+_SIDES, _PLACES = ("depth", "height", "width"), ("slices_inside", "lines_inside", "columns_inside")
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -84,27 +88,51 @@ class _PoolingNest:
         inside = self.nest.coordinate(self.target.rank + dim).times(window.dilation[dim])
         return Coordinate(result.axes + inside.axes, -window.padding[dim])
 
-    def is_within(self, margin: Sequence[int]) -> Handle | None:
-        """Whether a place lies in the tensor, or at most `margin` outside; None where all do."""
+    def _passes_end(self, dim: int, margin: int) -> bool:
+        """Whether some place may lie more than `margin` behind the end of a dimension."""
+        window, size = self.window, self.x.size(self.first + dim)
+        last = (self.target.size(self.first + dim) - 1) * window.stride[dim]
+        last += (window.size[dim] - 1) * window.dilation[dim] - window.padding[dim]
+        return not isinstance(last, int) or not isinstance(size, int) or last >= size + margin
+
+    def _end(self, dim: int, margin: int) -> Handle:
+        word = _SIDES[dim - len(self.places)]
+        size = add(self.x.size(self.first + dim), margin)
+        return self.nest.body.scalar(size, torch.int64, f"padded_{word}" if margin else word)
+
+    def is_inside(self) -> Handle | None:
+        """Whether a place lies in the tensor; None where all do."""
         found: Handle | None = None
         for dim, place in enumerate(self.places):
-            size = self.x.size(self.first + dim)
-            last = (self.target.size(self.first + dim) - 1) * self.window.stride[dim]
-            last += (self.window.size[dim] - 1) * self.window.dilation[dim] - self.window.padding[dim]
             at = self.nest.position_of(place)
-            conditions = [at >= 0] if self.window.padding[dim] > margin[dim] else []
-            if not isinstance(last, int) or not isinstance(size, int) or last >= size + margin[dim]:
-                conditions.append(at < self.nest.size(size + margin[dim]))
+            conditions = [at >= 0] if self.window.padding[dim] else []
+            conditions += [at < self._end(dim, 0)] if self._passes_end(dim, 0) else []
             for condition in conditions:
                 found = condition if found is None else found & condition
-        return found
+        return found if found is None else found.named("is_inside")
+
+    def count(self, counts_padding: bool, dtype: torch.dtype) -> Handle:
+        """How many places of a window a mean is of: of those in the tensor, or in the padding, too."""
+        count = self.nest.body.constant(1, dtype)
+        for dim, (size, padding) in enumerate(zip(self.window.size, self.window.padding, strict=True)):
+            margin = padding if counts_padding else 0
+            is_cut = self._passes_end(dim, margin)
+            if padding == margin and not is_cut:
+                axes = self.nest.axes([self.target.rank + dim])
+                count = count * self.nest.body.extent(axes, dtype) if axes else count
+                continue
+            result = self.nest.coordinate(self.first + dim).times(self.window.stride[dim])
+            begin, end = (self.nest.position_of(result.plus(at - padding)) for at in (0, size))
+            begin = apply(Op.MAXIMUM, begin, 0) if padding > margin else begin
+            end = apply(Op.MINIMUM, end, self._end(dim, margin)) if is_cut else end
+            length = (end - begin).named(f"n_{_PLACES[dim - len(self.places)]}")
+            count = count * length.to(dtype)
+        return count
 
     def element(self, outside: float) -> Handle:
         """An element of the window; `outside` where it lies in the padding."""
         kept = [self.nest.coordinate(dim) for dim in range(self.first)]
-        inside = self.is_within([0] * len(self.places))
-        is_inside = None if inside is None else inside.named("is_inside")
-        return self.nest.load_at(self.x, [*kept, *self.places], is_inside, outside)
+        return self.nest.load_at(self.x, [*kept, *self.places], self.is_inside(), outside)
 
     def store(self, value: Handle) -> TensorView:
         """Stores the value of each result."""
@@ -157,12 +185,8 @@ def _avg_pool(
     total = body.reduce(ReduceOp.SUM, element, pooling.axes, "window_sum")
     if divisor is not None:
         return pooling.store(total / body.scalar(float(divisor), element.dtype, "divisor"))
-    is_counted = pooling.is_within(window.padding if counts_padding else [0] * len(window.size))
-    if is_counted is None:
-        count = body.extent(pooling.axes, element.dtype) if pooling.axes else 1.0
-    else:
-        count = body.reduce(ReduceOp.SUM, is_counted.to(element.dtype), pooling.axes, "count")
-    return pooling.store(total / count)
+    count = pooling.count(counts_padding, element.dtype)
+    return pooling.store(total / count.named("count"))
 
 
 def _n_dims(ctx: Context) -> int:

@@ -368,6 +368,8 @@ def _result_of_call(call: fx.Node, place: object) -> str | None:
         return None
     if aten_name(call) == "_native_batch_norm_legit_functional" and place in _STATISTICS:
         return _STATISTICS[place]
+    if aten_name(call).endswith("_with_indices") and place:
+        return "indices"
     returns = call.target._schema.returns
     return (returns[place].name or None) if 0 < place < len(returns) else None
 
