@@ -65,8 +65,6 @@ NUMBERS = {
     "emit/module/launch_lines.py": {"_MANY", "_CHANNELS_LAST"},
     "emit/module/model_body.py": {"_WIDEST_REMARK", "_SOON"},
     "emit/module/model_py.py": {"_WIDEST"},
-    "emit/module/model_text.py": {"_FEWEST_HELD"},
-    "emit/module/weight_functions.py": {"_FRAME", "_LEAST_SAVED", "_WIDEST"},
     "emit/module/paragraphs.py": {"WIDEST", "_MOST_QUOTES"},
     "emit/module/view_calls.py": {"_FULL_SLICE_END"},
     "emit/text/equations.py": {"_SHORT"},
