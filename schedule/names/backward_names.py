@@ -35,7 +35,6 @@ from longhand.schedule.names.naming import name_unit
 from longhand.schedule.names.unit_names import Ledger, NamedPlan
 from longhand.schedule.names.variables import list_words
 from longhand.schedule.names.weight_names import weights_of
-from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope
 from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read
 
 
@@ -217,10 +216,6 @@ def _record(
     if any(made[place] is None and not held[place] for place in places):
         return None
     words, paths = name_block(loop, backward.words), backward.plan.program.graph.paths
-    # What the layer made goes by the forward's variables, which are apart where its function ends.
-    pattern, variables = sources[twin.positions[twin.pattern]], name_block(twin, forward.words)
-    of_forward = {p: variables[pattern[p]] for p in places if not held[p] and pattern[p] in variables}
-    scope = Scope(RESERVED_IN_MODULE)
     # What the layer made, in order, then its weights.
     order = sorted(places, key=lambda place: (held[place], (made[place] or 0) if not held[place] else 0))
     nodes = {
@@ -231,12 +226,41 @@ def _record(
         loop.owner,
         f"saved_{list_words(backward.names.steps)[loop.owner, loop.positions]}",
         f"{twin.class_name}Saved",
-        tuple(scope.pick([of_forward.get(place, ""), words[loop.own[0][place]]]) for place in order),
+        tuple(words[loop.own[0][place]] for place in order),
         tuple(_inside_layer(paths.get(loop.own[0][place], "")) for place in order),
         {position: tuple(own[place] for place in order) for position, own in sources.items()},
         nodes,
         frozenset(),
     )
+
+
+def with_forward_words(records: Sequence[SavedLayers], forward: NamedPlan) -> tuple[SavedLayers, ...]:
+    """The records, what layers made by the variables that it has where the forward's function of a layer ends."""
+    variables: dict[str, str] = {}
+    for loop in loops_of(forward.names.steps):
+        if loop.record is not None:
+            variables |= name_block(loop, forward.words)
+    found = [_with_fields(record, variables) for record in records]
+    fields: dict[str, set[tuple[str, ...]]] = {}
+    for one in found:
+        fields.setdefault(one.class_name, set()).add(one.fields)
+    return tuple(
+        new if len(fields[new.class_name]) == 1 else old for new, old in zip(found, records, strict=True)
+    )
+
+
+def _with_fields(record: SavedLayers, variables: Mapping[str, str]) -> SavedLayers:
+    for buffers in record.buffers.values():
+        made = [variables.get(name) for name, path in zip(buffers, record.paths, strict=True) if not path]
+        held = [word for word, path in zip(record.fields, record.paths, strict=True) if path]
+        if None not in made and len({*made, *held}) == len(buffers):
+            words = iter(made)
+            fields = (
+                word if path else str(next(words))
+                for word, path in zip(record.fields, record.paths, strict=True)
+            )
+            return dataclasses.replace(record, fields=tuple(fields))
+    return record
 
 
 def _inside_layer(path: str) -> str:
