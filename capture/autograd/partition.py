@@ -25,6 +25,7 @@ from longhand.capture.autograd.costs import (
     operations,
 )
 from longhand.capture.autograd.joint import Joint
+from longhand.capture.autograd.layers_alike import inputs_to_keep
 from longhand.capture.autograd.randomness import is_random
 from longhand.capture.autograd.recomputed_chains import links_to_keep
 from longhand.capture.functionalize.view_nodes import is_view, seen
@@ -178,7 +179,9 @@ class _Sides:
         if allowed:  # who wants less to be kept, takes more time for it
             return found
         links = links_to_keep(region, found.recomputed, heavy) - self.checkpointed
-        return self._cheapest(region, heavy | links) if links else found
+        found = self._cheapest(region, heavy | links) if links else found
+        inputs = inputs_to_keep(self.nodes, found.saved, found.recomputed) - self.checkpointed
+        return self._cheapest(region, heavy | links | inputs) if inputs else found
 
     def _cheapest(self, region: Sequence[fx.Node], once: Collection[fx.Node]) -> Partition:
         """The minimum cut that computes nothing in `once` again."""
