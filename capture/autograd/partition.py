@@ -180,8 +180,13 @@ class _Sides:
             return found
         links = links_to_keep(region, found.recomputed, heavy) - self.checkpointed
         found = self._cheapest(region, heavy | links) if links else found
-        inputs = inputs_to_keep(self.nodes, found.saved, found.recomputed) - self.checkpointed
-        return self._cheapest(region, heavy | links | inputs) if inputs else found
+        inputs = inputs_to_keep(self.nodes, found.saved, found.recomputed)
+        # Nor is a result made again that derivatives read: the caller has it, and eager reads it, too.
+        results = {
+            node for node in found.recomputed if node in self._results & self._read and not is_view(node)
+        }
+        kept = (inputs | results) - self.checkpointed
+        return self._cheapest(region, heavy | links | kept) if kept else found
 
     def _cheapest(self, region: Sequence[fx.Node], once: Collection[fx.Node]) -> Partition:
         """The minimum cut that computes nothing in `once` again."""
