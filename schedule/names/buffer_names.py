@@ -150,14 +150,13 @@ class BufferWords:
 
     def fillers(self, buffer: str) -> frozenset[str]:
         """The words for a buffer that say only by which operation it is made, or that it is a copy."""
-        if buffer in self._forward.fillers:
-            return self._forward.fillers[buffer]
+        of_forward = self._forward.fillers.get(buffer, frozenset())
         made = self.origins.derived(buffer)
         if made is not None and made.how.is_layout:
             own = frozenset(self.candidates(buffer)) - frozenset(self.candidates(made.of))
             return own | self.fillers(made.of)
         node = self.nodes.get(buffer) if buffer not in self._inputs else None
-        return frozenset(self._fillers(node)) if node is not None else frozenset()
+        return of_forward | frozenset(self._fillers(node) if node is not None else ())
 
     def _of_table(self, entry: GraphInput) -> Iterator[str]:
         """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""
