@@ -39,7 +39,7 @@ def short_words(module: str, words: Iterable[str], layer: str, among: Alike) -> 
             plain = word.removeprefix("d_")
             ends_with_it = bool(before) and re.sub(r"(_\d+)+$", "", before[-1]) == singular(last)
             owner = "_".join([*before, *([] if ends_with_it else [last])])
-            said = plain.removeprefix(f"{last}_") if ends_with_it and plain != last else plain
+            said = "" if plain == last else plain.removeprefix(f"{last}_")
             yield f"{word[: len(word) - len(plain)]}{identifier(joined_words(owner, said))}"
 
 

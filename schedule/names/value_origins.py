@@ -67,11 +67,10 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     last = last_word(without_positions(path))
     for word in words if path and last else ():
         plain = word.removeprefix("d_")
-        sign = word[: len(word) - len(plain)]
-        yield from (
-            f"{sign}{joined_words(place, plain)}" for place in itertools.islice(place_words(path, 1), _FEW)
-        )
-        yield f"{sign}{joined_words(identifier(path), plain)}"
+        sign, rest = word[: len(word) - len(plain)], "" if plain == last else plain.removeprefix(f"{last}_")
+        places = itertools.islice(place_words(path, 1), _FEW)
+        yield from (f"{sign}{joined_words(place, rest)}" for place in places)
+        yield f"{sign}{joined_words(identifier(path), rest)}"
 
 
 _FEW = 4  # words that say the place in a list and the end of the path, before all of it is said

@@ -169,7 +169,7 @@ def _is_said(parts: list[str], at: int) -> bool:
 
 def joined_words(before: str, word: str) -> str:
     """``self_attn_output`` of ``self_attn`` and ``attn_output``: what both say is said once."""
-    first, second = before.split("_"), word.split("_")
+    first, second = before.split("_"), word.split("_") if word else []
     n_same = next(
         n for n in range(min(len(first), len(second)), -1, -1) if first[len(first) - n :] == second[:n]
     )
