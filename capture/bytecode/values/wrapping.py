@@ -226,9 +226,9 @@ class Wrapping(GivenObjects):
         node.meta["example_value"] = fake
         node.meta["grapharg"] = InputOrigin(source)
         made = Tensor(node, fake, kind, source=source)
-        if source.is_buffer and can_be_given(value, is_guarded=self.is_guarded):
-            if self.sizes.is_steady(self.called, source.name, value):
-                self.values.give(fake, value, source)
+        is_number = source.is_buffer and can_be_given(value, is_guarded=self.is_guarded)
+        if is_number and self.sizes.is_steady(self.called, source.name, value):
+            self.values.give(fake, value, source)
         self.inputs.append(made)
         self.real_inputs.append(value)
         self.tensors[id(fake)] = made

@@ -1,4 +1,4 @@
-"""Whole numbers that a module holds as buffers decide branches and sizes: one graph, which holds while they are that."""
+"""Whole numbers that a module holds as buffers decide branches and sizes: one graph, while they are what they were."""
 
 import warnings
 
