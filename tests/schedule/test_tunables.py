@@ -11,7 +11,7 @@ from longhand.schedule.targets import TRITON
 
 
 @pytest.mark.parametrize(
-    ("live_words", "elements"), [(1, 4096), (8, 4096), (12, 1024), (19, 1024), (29, 512)]
+    ("live_words", "elements"), [(1, 2048), (8, 2048), (12, 2048), (19, 1024), (29, 512)]
 )
 def test_crowded_blocks_are_smaller(live_words: int, elements: int) -> None:
     work = KernelWork(has_rows=True, has_cols=True, element_bytes=4, live_words=live_words)
