@@ -75,7 +75,13 @@ def plan_kernel(
     """
     hints = hints or {}
     target = facts_of(options.target)
-    space = find_space(nest, buffers, hints, are_products=products is not None)
+    space = find_space(
+        nest,
+        buffers,
+        hints,
+        are_products=products is not None,
+        has_windows=products is None and target.unrolls_windows,
+    )
     addresses = find_addresses(space.body, space.axes, hints)
     candidate = Candidate(space, buffers, target, hints)
     entry, loops = choose_schedule(candidate, (products,) if products is not None else SCHEDULES)
@@ -256,6 +262,7 @@ def _work(
     return KernelWork(
         has_rows=bool(space.rows),
         has_cols=bool(space.cols),
+        has_several_cols=len(space.cols) > 1,
         is_split=loops.is_split,
         is_heavy=any(
             isinstance(value, Pointwise) and PRIMITIVES[value.op].cost is Cost.HEAVY for value in space.body

@@ -109,7 +109,7 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedP
     differentiated: dict[str, str] = {}
     lowered = training.backward.program.graph  # what lowering added has words, too
     for node in lowered.graph.nodes:
-        origin: Provenance = node.meta.get("provenance", Provenance())
+        origin: Provenance = Provenance.of(node)
         if origin.gradient_of in forward.words.nodes:
             given[node.name] = tuple(forward.words.gradient(origin))
             value = forward.words.value_of_gradient(origin)

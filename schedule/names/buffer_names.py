@@ -333,7 +333,12 @@ def _of_result(origins: ValueOrigins, call: fx.Node, place: object) -> Iterator[
     word = _result_of_call(call, place)
     if word is not None:
         path = without_positions(origins.of(call).module)
-        yield f"{last_word(path)}_{word}" if word in _STATISTICS.values() and path else word
+        if path and word in _STATISTICS.values():
+            yield f"{last_word(path)}_{word}"
+            return
+        yield word
+        if path:
+            yield f"{last_word(path)}_{word}"  # where another call of the same kind has the word
 
 
 def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:
@@ -363,6 +368,8 @@ def _result_of_call(call: fx.Node, place: object) -> str | None:
         return None
     if aten_name(call) == "_native_batch_norm_legit_functional" and place in _STATISTICS:
         return _STATISTICS[place]
+    if aten_name(call).endswith("_with_indices") and place:
+        return "indices"
     returns = call.target._schema.returns
     return (returns[place].name or None) if 0 < place < len(returns) else None
 

@@ -99,6 +99,7 @@ class KernelWork:
     Attributes:
         has_rows: Whether there are row axes.
         has_cols: Whether there are col axes.
+        has_several_cols: Whether there is more than one col axis.
         is_split: Whether chunks leave partial results.
         is_heavy: Whether an element costs far more than its loads (exp, tanh, erf, ...).
         is_tall: Whether columns have so many rows, and there are so few columns, that programs take few columns each.
@@ -114,6 +115,7 @@ class KernelWork:
     has_rows: bool
     has_cols: bool
     element_bytes: int
+    has_several_cols: bool = False
     is_split: bool = False
     is_heavy: bool = False
     is_tall: bool = False
