@@ -56,11 +56,11 @@ class LibraryWriter:
 
     def write(self, step: Extern) -> LibraryCallText:
         """The call of `step`."""
-        call = self._plain_call(step)
         if step.memory_format is not torch.channels_last:
-            return call
+            return self._plain_call(step)
         if step.target is torch.ops.aten.conv2d.default:  # runtime.py's own
-            return LibraryCallText(call.text.removeprefix("F."), runtime="conv2d")
+            return LibraryCallText(f"conv2d({self._arguments(step)})", runtime="conv2d")
+        call = self._plain_call(step)
         return LibraryCallText(f"channels_last({call.text})", call.needs_functional, "channels_last")
 
     def _plain_call(self, step: Extern) -> LibraryCallText:
