@@ -193,6 +193,19 @@ def _suits_efficient(query: Proxy, key: Proxy, value: Proxy, mask: Proxy | None,
 
 
 _CUDNN_MOST = 65535  # images, or heads
+# So few blocks of 128 queries leave most of a GPU without work, unless the keys are divided, too: the flash kernel does
+# (us on an H200, bf16, forward and backward: 6 heads, 128 queries, 1500 keys 20.9 + 14.1 with cuDNN, 11.9 + 16.7 with
+# flash; with 1500 queries 20.8 + 48.3 and 28.4 + 71.7; 8 heads, 1 query, 77 keys 4.4 + 11.2 and 6.4 + 15.2).
+_FEW_BLOCKS, _MANY_KEYS = 32, 1024
+
+
+def _are_few_queries(shape: Sequence[Any], n_keys: Any) -> bool:
+    """Whether the flash kernel is the faster one: a decoder that looks at a long recording, say."""
+    n_images, n_heads, n_queries, _ = shape
+    if not all(isinstance(size, int) for size in (n_images, n_heads, n_queries, n_keys)):
+        return False
+    is_long = n_keys >= _MANY_KEYS and n_keys >= 8 * n_queries
+    return is_long and n_images * n_heads * math.ceil(n_queries / 128) <= _FEW_BLOCKS
 
 
 def _suits_cudnn(query: Proxy, key: Proxy, machine: Target) -> bool:
@@ -200,6 +213,8 @@ def _suits_cudnn(query: Proxy, key: Proxy, machine: Target) -> bool:
 
     The unit asks for the version of cuDNN (templates/runtime/attention.py.jinja): nothing here runs on the GPU.
     """
+    if _are_few_queries(query.fake.shape, key.fake.shape[2]):
+        return False
     is_small = not any(isinstance(n, int) and n > _CUDNN_MOST for n in query.fake.shape[:2])
     return machine.arch == "sm_90" and query.fake.shape[3] <= 128 and key.fake.shape[2] != 1 and is_small
 
