@@ -15,6 +15,7 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.loops import Accumulator, LoopPrinter
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Side, Space
+from longhand.errors import ScheduleError
 from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan, Pass
 
@@ -40,6 +41,8 @@ class WindowPrinter(LoopPrinter):
 
 def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each block of results."""
+    if plan.has_wide_index(axis.name for axis in plan.rows):
+        raise ScheduleError("The step from one place of a window to the next passes 32 bits.")
     rows = side_words(plan, plan.cols[:-1], names, scope, "row", "n_rows")
     cols = side_words(plan, plan.cols[-1:], names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
     tile = bool(rows.keys)
