@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from longhand.emit.text.expression import Text, word
 from longhand.emit.triton.chunks import lines_of
 from longhand.emit.triton.functions import (
     FunctionText,
@@ -30,10 +31,10 @@ class WindowPrinter(LoopPrinter):
             found.append(accumulator if name is None else Accumulator(position, (name,)))
         return found
 
-    def final(self, accumulator: Accumulator) -> list[str]:
+    def final(self, accumulator: Accumulator) -> list[Text]:
         """Nothing: the accumulator is the value."""
         assert isinstance(accumulator.reduction, int)
-        self.known[accumulator.reduction] = accumulator.names[0]
+        self.known[accumulator.reduction] = word(accumulator.names[0])
         return []
 
 
@@ -49,7 +50,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         cols=Side(cols.keys, columns, "in_cols" if tile else "in_range"),
         width=f"[ROWS, {columns}]" if tile else f"[{columns}]",
     )
-    printer = WindowPrinter(plan, names, scope, space, index="")
+    printer = WindowPrinter(plan, names, scope, space, index=Text(""))
     before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
     (one,) = plan.passes
     loop = printer.loop(one)
@@ -73,4 +74,4 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     does = f"Each program computes a block of {'ROWS x COLS' if tile else 'BLOCK'} results"
     constants = (("ROWS", ""), ("COLS", "")) if tile else (("BLOCK", ""),)
     function = FunctionText(does, context, constants, (rows, cols))
-    return KernelText((function,), frozenset(printer.functions), tuple(sorted(printer.constants)))
+    return KernelText((function,), tuple(sorted(printer.constants)))
