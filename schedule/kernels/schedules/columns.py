@@ -32,8 +32,8 @@ def _loops(candidate: Candidate) -> Loops | None:
 
 
 _FEW_ROWS, _TALL, _MANY_COLS = 32, 256, 64 * 1024
-# A second launch costs the host its time, and the GPU more than it saves (bf16, H100, us, in one launch or two: 512 x
-# 768 2.3 and 3.6, 1024 x 3072 3.5 and 6.0, 2048 x 768 4.7 and 4.5, 4096 x 768 8.0 and 5.0).
+# A second launch costs the host its time, and the GPU more than it saves (bf16, H200, us, in one launch or two: 1500 x
+# 384 3.0 and 3.4, 1500 x 1536 3.2 and 4.3, 2048 x 768 3.5 and 3.8; an H100 with 4 warps, 4096 x 768 8.0 and 5.0).
 _MOST_UNSPLIT = 2048
 
 
@@ -66,15 +66,16 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
         )
     if work.writes_rows:
         # Whole pieces of rows are written, too (gelu and its gradient, 8192 x 3072 on an H200: 62 us; 80 as below).
-        rows, cols = 32 // max(2, min(work.element_bytes, 8)), 128
+        rows, cols, splits, warps = 32 // max(2, min(work.element_bytes, 8)), 128, 32, 4
     else:
-        # 64 bytes a thread on their way, twice that as the loop is unrolled.
-        rows, cols = 128 // max(2, min(work.element_bytes, 8)), 64
+        # 64 bytes a thread on their way, twice that as the loop is unrolled (bf16, H200, us, so and by 4 warps, 64
+        # columns, 32 chunks: 2048 x 768 3.8 and 4.5, 4096 x 768 4.6 and 4.9, 32768 x 768 14.4 and 18.4).
+        rows, cols, splits, warps = 128 // max(2, min(work.element_bytes, 8)), 32, 64, 2
     return (
         Tunable("ROWS", rows, "rows at a time"),
         Tunable("COLS", cols, "columns per program"),
-        Tunable("SPLITS", 32, "chunks of the rows, at most"),
-        Tunable("NUM_WARPS", 4),
+        Tunable("SPLITS", splits, "chunks of the rows, at most"),
+        Tunable("NUM_WARPS", warps),
     )
 
 
