@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 
 from longhand.emit.text.expression import Precedence, Text, compose, joined, number_operand, render, word
+from longhand.emit.triton.narrow_positions import is_narrow
 from longhand.emit.triton.operators import (
     OF_TENSORS,
     ONE_WAY,
@@ -19,7 +20,7 @@ from longhand.emit.triton.operators import (
     reduce_identity,
 )
 from longhand.emit.triton.scope import FileScope, language_dtype, number, typed_numbers
-from longhand.emit.triton.space import AddressText, Line, Space, StatementKind, address_text, is_narrow
+from longhand.emit.triton.space import AddressText, Line, Space, StatementKind, address_text
 from longhand.errors import ScheduleError
 from longhand.lower.ir import (
     Constant,

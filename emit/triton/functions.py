@@ -12,7 +12,7 @@ from longhand.emit.triton.block import Block
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Flat, Line, Space, StatementKind, unflatten
 from longhand.schedule.named_plan import KernelNames, pointer_word
-from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Pointer
+from longhand.schedule.plan import KernelPlan, PlanAxis, Pointer
 
 Binding = tuple[str, Text]  # a name, and what is bound to it
 
@@ -287,10 +287,10 @@ def one_function(
 
 
 def constexpr_sizes(plan: KernelPlan, names: KernelNames) -> set[str]:
-    """Size arguments that a kernel is compiled for: those of rows that it reduces."""
-    if not plan.schedule.is_compiled_for_cols:
-        return set()
-    return {names.axes[axis.name].size for axis in plan.axes if axis.role is AxisRole.COL}
+    """Size arguments that a kernel is compiled for: those of rows that it reduces, or of windows."""
+    schedule = plan.schedule
+    axes = plan.cols if schedule.is_compiled_for_cols else plan.rows if schedule.walks_windows else ()
+    return {names.axes[axis.name].size for axis in axes}
 
 
 _TABLE = (("tensor_of_block", "int64, for each program"), ("first_block", "int64 (n_tensors,)"))

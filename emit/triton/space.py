@@ -1,7 +1,4 @@
-"""Where a Triton function works: index variables, lanes and masks, and the addresses made of them.
-
-Positions that are data are kept in Triton's 32 bits where they fit, though a body's whole numbers have 64.
-"""
+"""Where a Triton function works: index variables, lanes and masks, and the addresses made of them."""
 
 from __future__ import annotations
 
@@ -11,9 +8,8 @@ import math
 from collections.abc import Callable, Container, Mapping, Sequence
 
 from longhand.emit.text.expression import Precedence, Text, compose, joined, word
-from longhand.lower.ir import Load, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
 from longhand.schedule.named_plan import KernelNames
-from longhand.schedule.plan import Address, Factor, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.plan import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,45 +309,3 @@ class Space:
         """Whether what varies along these axes varies along the row side, and along the col side."""
         rows, cols = (any(axis in axes for axis in side.axes) for side in (self.rows, self.cols))
         return rows, cols
-
-
-# Operations that mean the same on an int32 position as on an int64 one.
-_ANY_WIDTH = frozenset(
-    {
-        *(PointwiseOp.CAST, PointwiseOp.EQ, PointwiseOp.NE),
-        *(PointwiseOp.LT, PointwiseOp.LE, PointwiseOp.GT, PointwiseOp.GE),
-    }
-)
-
-
-def is_narrow(plan: KernelPlan, position: int) -> bool:
-    """Whether a value that is a position, or a place made of one, is right in 32 bits for all that reads it."""
-    if any(position == at for address in plan.addresses.values() for at, _ in address.values):
-        return False
-    users = [(at, v) for at, v in enumerate(plan.body) if isinstance(v, Pointwise) and position in v.args]
-    return all(user.op in _ANY_WIDTH or _is_place(plan, at) for at, user in users)
-
-
-def _is_place(plan: KernelPlan, at: int) -> bool:
-    """Whether a value is a moved position that only addresses read, or another such value."""
-    match plan.body[at]:
-        case Pointwise(op=PointwiseOp.SUB, args=(_, taken)):
-            is_moved = isinstance(plan.body[taken], Scalar)
-        case Pointwise(op=PointwiseOp.WHERE):
-            is_moved = True
-        case _:
-            is_moved = False
-    users = [(other, value) for other, value in enumerate(plan.body) if at in arguments(value)]
-    return (
-        is_moved
-        and not plan.widths.large
-        and bool(users)
-        and all(_addresses(value, at) or _is_place(plan, other) for other, value in users)
-    )
-
-
-def _addresses(value: Value, at: int) -> bool:
-    """Whether a value is in memory, at a place that another one says, and reads that one for nothing else."""
-    if not isinstance(value, Load | Store):
-        return False
-    return at not in (value.mask, value.value if isinstance(value, Store) else None)
