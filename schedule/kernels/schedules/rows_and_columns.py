@@ -4,8 +4,8 @@ COLUMNS.
 CUDA: rows are held as in ROWS_PERSISTENT; the one pass is over the rows of a chunk, ``rows = max(1, ELEMENTS // cols)``
 at a time, ``splits = min(SPLITS, cdiv(n_rows, rows))``: its `compute` holds the reductions over the cols too, its
 `reductions` are the sums. ELEMENTS, WARP_ELEMENTS (of the first kernel: ``ceil_div(rows * cols, WARP_ELEMENTS)``
-warps), SPLITS, SUM_COLS (cols that a program of the second kernel adds up). CPU: passes over the cols as in ROWS_LOOPED, whose `sums` are those over the rows; what stores these comes
-after all rows. ROWS, SPLITS, GRAIN.
+warps), SPLITS, SUM_COLS (cols that a program of the second kernel adds up). CPU: passes over the cols as in
+ROWS_LOOPED, whose `sums` are those over the rows; what stores these comes after all rows. ROWS, SPLITS, GRAIN.
 """
 
 from __future__ import annotations
