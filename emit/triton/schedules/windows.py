@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longhand.emit.text.expression import Text, word
+from longhand.emit.text.expression import Text, compose, word
 from longhand.emit.triton.chunks import lines_of
 from longhand.emit.triton.functions import (
     FunctionText,
@@ -65,7 +65,11 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         "before": before,
         "initial": loop.initial,
         "loops": [
-            f"for {names.axes[axis.name].index} in tl.static_range({names.axes[axis.name].size}):"
+            compose(
+                "for {} in tl.static_range({}):",
+                word(names.axes[axis.name].index),
+                word(names.axes[axis.name].size),
+            )
             for axis in plan.rows
         ],
         "inside": [*loop.shared, *lines_of(loop.body)],
