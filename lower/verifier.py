@@ -10,6 +10,9 @@ import enum
 import os
 from collections.abc import Iterator
 
+import torch
+from torch import fx
+
 from longhand.errors import BrokenPlanError
 from longhand.lower.draft import LoweringDraft
 from longhand.lower.ir import View
@@ -114,6 +117,18 @@ def _views(value: object) -> Iterator[TensorView]:
 
 def _surroundings(draft: LoweringDraft) -> Surroundings:
     values = draft.lowered.values
-    mutated = {view.buffer for name in draft.graph.overwritten for view in _views(values.get(name))}
+    written = {*draft.graph.overwritten, *(name for node in draft.nodes for name in _written_by(node))}
+    mutated = {view.buffer for name in written for view in _views(values.get(name))}
     kept = {result.buffer for result in draft.results if isinstance(result, View)}
     return Surroundings(draft.buffers, draft.graph.examples.keys(), kept, mutated)
+
+
+def _written_by(node: fx.Node) -> Iterator[str]:
+    """What an operator of the graph writes into itself: one of the user's own that nobody could make functional."""
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
+        return
+    for place, parameter in enumerate(node.target._schema.arguments):
+        value = node.args[place] if place < len(node.args) else node.kwargs.get(parameter.name)
+        if parameter.alias_info is not None and parameter.alias_info.is_write:
+            parts = value if isinstance(value, list | tuple) else [value]
+            yield from (part.name for part in parts if isinstance(part, fx.Node))

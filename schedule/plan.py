@@ -34,6 +34,7 @@ from longhand.schedule.kernels.kernel_plan import (
 )
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.tensor_shapes import conditions_of, limit_along, tensor_shape
+from longhand.schedule.numerics.narrow_positions import is_narrow_position
 from longhand.schedule.targets import TargetFacts, facts_of
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "conditions_of",
     "facts_of",
     "flat_steps",
+    "is_narrow_position",
     "limit_along",
     "renamed_all",
     "renamed_argument",

@@ -14,7 +14,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autograd.joint import Joint
-from longhand.capture.autograd.partition import Partition
+from longhand.capture.autograd.kept.partition import Partition
 from longhand.capture.autograd.shared_results import is_shared
 from longhand.capture.devices import move_to_target
 from longhand.capture.functionalize.decompositions import packet_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from longhand.capture.autograd.carried import names_carrying, refuse_unsound
 from longhand.capture.autograd.joined_slices import join_slices
 from longhand.capture.autograd.joint import differentiate
-from longhand.capture.autograd.partition import partition
+from longhand.capture.autograd.kept.partition import partition
 from longhand.capture.autograd.shared_results import computes_nothing, with_bases, with_detached
 from longhand.capture.autograd.split import split
 from longhand.capture.graph import CapturedGraph, TrainingGraphs

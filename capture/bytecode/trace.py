@@ -244,12 +244,6 @@ class Trace(Wrapping):
         """Whether anything that was there before is to be changed."""
         return bool(self.changed or self.attributes or self.globals_written)
 
-    def has_open_generators(self) -> bool:
-        """Whether a generator was left inside a try or with block, which runs on when CPython drops it."""
-        return any(
-            frame.index > 0 and not frame.finished and frame.runs_when_closed() for frame in self.generators
-        )
-
     def n_effects(self) -> int:
         """Grows with everything that is to be changed."""
         parts = [*self.attributes.values(), *(written for _, written in self.globals_written.values())]

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 
 from longhand.emit.text.expression import Precedence, Text, compose, joined, number_operand, render, word
-from longhand.emit.triton.narrow_positions import is_narrow
 from longhand.emit.triton.operators import (
     OF_TENSORS,
     ONE_WAY,
@@ -37,7 +36,7 @@ from longhand.lower.ir import (
     domains,
 )
 from longhand.schedule.named_plan import KernelNames, pointer_word
-from longhand.schedule.plan import Access, KernelPlan, scalar_at
+from longhand.schedule.plan import Access, KernelPlan, is_narrow_position, scalar_at
 
 _WIDEST = 106  # of a statement in a function
 _CONJUNCTIONS = frozenset({PointwiseOp.LOGICAL_AND, PointwiseOp.BITWISE_AND})
@@ -128,7 +127,7 @@ class Block:
         address = self.address(position)
         plain = address.whole if address.whole.text else Text("0")
         is_wide = self.plan.has_wide_index(axis for axis, _ in self.plan.addresses[position].axes)
-        if plain.text.isdigit() or is_wide or is_narrow(self.plan, position):
+        if plain.text.isdigit() or is_wide or is_narrow_position(self.plan, position):
             return plain
         return compose("{}.to(tl.int64)", plain.operand(Precedence.ATOM))
 

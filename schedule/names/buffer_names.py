@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import fx
@@ -224,7 +224,7 @@ class BufferWords:
             yield from words_of_module(origin)
             yield from self._of_stream(node)
             yield from copied_words(self.origins, node)
-        if phrase := self._phrase(node):
+        if phrase := _phrase(node, self._short_name):
             yield phrase
         if local:
             yield from _of_pattern(self.origins, node, local)
@@ -320,18 +320,6 @@ class BufferWords:
         elif len(users) > 1:
             yield "residual"
 
-    def _phrase(self, node: fx.Node) -> str | None:
-        """``x_plus_attn``: the sum of two values that have short names of their own."""
-        if aten_name(node) not in ("add", "add_"):
-            return None
-        sides = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
-        if len(sides) != 2:
-            return None
-        words = [self._short_name(side) for side in sides]
-        if not all(words) or words[0] == words[1]:
-            return None
-        return f"{words[0]}_plus_{words[1]}"
-
     def _short_name(self, node: fx.Node) -> str | None:
         origin = self.origins.of(node)
         entry = self._inputs.get(node.name)
@@ -341,6 +329,19 @@ class BufferWords:
             local = self.origins.local(node)
             word = local or next(self._returned(node, origin), None) or next(words_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
+
+
+def _phrase(node: fx.Node, short_name: Callable[[fx.Node], str | None]) -> str | None:
+    """``x_plus_attn``: the sum of two values that have short names of their own."""
+    if aten_name(node) not in ("add", "add_"):
+        return None
+    sides = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
+    if len(sides) != 2:
+        return None
+    words = [short_name(side) for side in sides]
+    if not all(words) or words[0] == words[1]:
+        return None
+    return f"{words[0]}_plus_{words[1]}"
 
 
 def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:

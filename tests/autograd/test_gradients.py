@@ -13,7 +13,7 @@ from torch import nn
 import longhand
 from examples import gpt_train, resnet_block_train
 from longhand.capture.autograd.joint import differentiate
-from longhand.capture.autograd.partition import partition
+from longhand.capture.autograd.kept.partition import partition
 from longhand.capture.frontends.export import capture_export
 from longhand.errors import CaptureError
 from longhand.loading import bound

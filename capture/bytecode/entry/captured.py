@@ -187,7 +187,7 @@ class Attempt:
             # No local may hold an exception: its traceback would keep the user's frames, and all that they hold, alive.
             reason = f"{getattr(raised.value, 'kind', Exception).__name__} is raised"
             raise Unsupported(reason, where="{}:{}".format(*self.frame.place()[:2])) from None
-        if self.trace.has_open_generators():
+        if _has_open_generators(self.trace):
             raise SkipFrame("a generator is left inside a try or with block")
         self._require_balance()
         write_side_effects(outcome)
@@ -346,3 +346,10 @@ class Attempt:
         pattern = sharing(*self.trace.real_inputs)
         names = ", ".join(f"i{k}" for k in range(len(self.trace.inputs)))
         return [f"sharing({names}) == {pattern!r}"]
+
+
+def _has_open_generators(trace: Trace) -> bool:
+    """Whether a generator was left inside a try or with block, which runs on when CPython drops it."""
+    return any(
+        frame.index > 0 and not frame.finished and frame.runs_when_closed() for frame in trace.generators
+    )

@@ -28,7 +28,7 @@ _NOT_FOLLOWED = re.compile(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Known:
+class _KnownTensor:
     """What one fake tensor is.
 
     Attributes:
@@ -48,7 +48,7 @@ class KnownTensors:
     """The values of fake tensors, as long as nobody writes into them."""
 
     def __init__(self) -> None:
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, _KnownTensor] = {}
         self._given: dict[Source, torch.Tensor] = {}
         self.values_relied_on: dict[Source, torch.Tensor] = {}
 
@@ -56,7 +56,7 @@ class KnownTensors:
         """Notes what a buffer is, which later calls may find changed: whoever asks for it relies on it."""
         value = real.detach().clone()
         self._given[source] = real
-        self._known[id(fake)] = _Known(fake, value, torch_private.version(fake), frozenset([source]))
+        self._known[id(fake)] = _KnownTensor(fake, value, torch_private.version(fake), frozenset([source]))
 
     def value(self, fake: Any) -> torch.Tensor | None:
         """A fake tensor's value, on the CPU, to decide something by; None if it is not known.
@@ -69,7 +69,7 @@ class KnownTensors:
         self.values_relied_on |= {source: self._given[source] for source in found.origins}
         return found.value
 
-    def _find(self, fake: Any) -> _Known | None:
+    def _find(self, fake: Any) -> _KnownTensor | None:
         found = self._known.get(id(fake))
         if found is None or found.fake is not fake or torch_private.version(fake) != found.version:
             return None
@@ -104,7 +104,7 @@ class KnownTensors:
         parts = [self._find(leaf) for leaf in pytree.tree_leaves((args, kwargs))]
         origins = frozenset(source for part in parts if part is not None for source in part.origins)
         for one, value in zip(_results(fake), found, strict=True):
-            self._known[id(one)] = _Known(one, value.cpu(), torch_private.version(one), origins)
+            self._known[id(one)] = _KnownTensor(one, value.cpu(), torch_private.version(one), origins)
 
     def _can_follow(self, target: Any, args: Any, kwargs: Any) -> bool:
         name = name_of(target)

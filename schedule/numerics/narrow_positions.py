@@ -1,4 +1,4 @@
-"""Which positions are right in Triton's 32 bits, though a body's whole numbers have 64."""
+"""Which positions are right in 32 bits, which Triton computes them in, though a body's whole numbers have 64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from longhand.lower.ir import (
     Value,
     arguments,
 )
-from longhand.schedule.plan import KernelPlan
+from longhand.schedule.kernels.kernel_plan import KernelPlan
 
 # Operations that mean the same on an int32 position as on an int64 one.
 _ANY_WIDTH = frozenset(
@@ -24,7 +24,7 @@ _ANY_WIDTH = frozenset(
 )
 
 
-def is_narrow(plan: KernelPlan, position: int) -> bool:
+def is_narrow_position(plan: KernelPlan, position: int) -> bool:
     """Whether a value that is a position, or a place made of one, is right in 32 bits for all that reads it."""
     if any(position == at for address in plan.addresses.values() for at, _ in address.values):
         return False

@@ -17,17 +17,17 @@ import networkx as nx
 import torch
 from torch import fx
 
-from longhand.capture.autograd.costs import (
+from longhand.capture.autograd.joint import Joint
+from longhand.capture.autograd.kept.costs import (
     bytes_of,
     checkpoint,
     is_light,
     is_stateful,
     operations,
 )
-from longhand.capture.autograd.joint import Joint
-from longhand.capture.autograd.layers_alike import inputs_to_keep
+from longhand.capture.autograd.kept.layers_alike import inputs_to_keep
+from longhand.capture.autograd.kept.recomputed_chains import links_to_keep
 from longhand.capture.autograd.randomness import is_random
-from longhand.capture.autograd.recomputed_chains import links_to_keep
 from longhand.capture.functionalize.view_nodes import is_view, seen
 from longhand.errors import OptionError
 
