@@ -101,6 +101,7 @@ def write_method(
         is_of_layers=True,
         numbers=numbers.at,
     )
+    body.calls = outer.calls
     paragraphs = body.write(steps, {})
     if last is not None:
         paragraphs.append(Paragraph((), [last]))

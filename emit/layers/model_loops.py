@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.class_names import free_name
+from longhand.emit.layers.function_bodies import layer_variables
 from longhand.emit.layers.layer_methods import (
     Method,
     device_inside,
@@ -88,9 +89,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     """
     first = f"{loop.owner}.{loop.positions[0]}"
     branch = tree.root.at(first)
-    variables = dict(outer.names.of_layers(loop).variables)
-    for buffer, path in {**_weights_saved(loop, outer), **loop.own_weights}.items():
-        variables[buffer] = member(expression(branch, path))
+    variables = layer_variables(loop, outer, tree)
     saved = ""
     if loop.record is not None:
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
@@ -164,14 +163,6 @@ def _write_parts(
         )
         methods.insert(0, method)
     return methods
-
-
-def _weights_saved(loop: Loop, outer: BodyWriter) -> dict[str, str]:
-    """The weights that a layer saves for its backward pass, by the path below it: it need not read them itself."""
-    head = f"{loop.repeat.paths[loop.pattern]}."
-    targets = {entry.node: entry.target for entry in outer.plan.program.graph.inputs}
-    paths = {buffer: targets.get(buffer, "") for buffer in loop.saved}
-    return {buffer: path[len(head) :] for buffer, path in paths.items() if path.startswith(head)}
 
 
 @dataclasses.dataclass(frozen=True)

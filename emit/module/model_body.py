@@ -82,6 +82,25 @@ class Needs:
         self.registering |= other.registering
 
 
+@dataclasses.dataclass(frozen=True)
+class SharedCall:
+    """Steps that are a call of a function that does the same for others.
+
+    Attributes:
+        n_steps: How many they are.
+        line: The call.
+        results: What it makes that is read elsewhere.
+        released: What is dropped after it.
+        made: All that it makes.
+    """
+
+    n_steps: int
+    line: PythonLine
+    results: tuple[str, ...]
+    released: tuple[str, ...]
+    made: frozenset[str]
+
+
 # Of a line and what stands behind it: longer, and the line would be broken to make room for the remark.
 _WIDEST_REMARK = 96
 
@@ -137,6 +156,8 @@ class BodyWriter:
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
         self.holds: dict[str, str] = {}  # by variable: what was bound to it last
         self.told: set[str] = set()  # remarks: each is made once
+        self.calls: Mapping[int, SharedCall] = {}  # by the first of the steps that they stand for
+        self._made_in_calls: set[str] = set()  # and seen by nobody else
 
     def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
         """The paragraphs of `steps`.
@@ -147,8 +168,16 @@ class BodyWriter:
         """
         paragraphs: list[Paragraph] = []
         waiting: list[str] = []
+        done = 0
         for place, step in enumerate(steps):
-            if isinstance(step, Loop | FirstCall | LayerCall):
+            call = self.calls.get(id(step))
+            if place < done:
+                continue
+            if call is not None:
+                done = place + call.n_steps
+                self._call(call, steps, done - 1, waiting, paragraphs)
+                waiting = []
+            elif isinstance(step, Loop | FirstCall | LayerCall):
                 lines = waiting + loop_lines[place]
                 for made in (name for plain in plain_steps(step) for name in buffers_made(plain)):
                     self.holds[self.variables.get(made, "")] = made
@@ -182,6 +211,22 @@ class BodyWriter:
         if waiting:
             self._append(paragraphs, (), waiting)
         return joined_quotes(said_once(paragraphs, self.names_modules))
+
+    def _call(
+        self,
+        call: SharedCall,
+        steps: Sequence[ModelStep],
+        last: int,
+        waiting: list[str],
+        paragraphs: list[Paragraph],
+    ) -> None:
+        """The call of a function in the place of steps, the last of which is told."""
+        self._made_in_calls |= call.made - set(call.results)
+        for buffer in call.results:
+            self._bind(buffer)
+        self._append(paragraphs, (), [*waiting, call.line])
+        if call.released:
+            self._release(Release(call.released), steps, last, paragraphs)
 
     @staticmethod
     def _append(
@@ -252,10 +297,11 @@ class BodyWriter:
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
-        names = [self.variables[b] for b in step.buffers if self.variables.get(b, "").isidentifier()]
+        buffers = [b for b in step.buffers if b not in self._made_in_calls]
+        names = [self.variables[b] for b in buffers if self.variables.get(b, "").isidentifier()]
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         names = [name for name in names if self.holds.get(name, step.buffers[0]) in step.buffers]
-        names += [variable for b in step.buffers for variable in self.seen_as.get(b, [])]
+        names += [variable for b in buffers for variable in self.seen_as.get(b, [])]
         names += _gathered_lists(step.buffers, steps, self.variables)
         still = _rebound_or_alive(self, names, steps, place)
         if self._is_in_branch:

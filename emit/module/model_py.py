@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
+from longhand.emit.layers.function_bodies import bodies_of
 from longhand.emit.layers.layers_in_turn import write_layer_call
 from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop, write_record
+from longhand.emit.layers.shared_functions import FunctionSharing, SharedFunction
 from longhand.emit.module.call_checks import (
     CallChecks,
     as_size,
@@ -161,6 +163,7 @@ class ModelWriter:
         device = self._device_expression()
         all_lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
         body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, device, all_lists)
+        functions = self._share_functions(body)
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         paragraphs = body.write(self.steps, layers.lines)
@@ -168,7 +171,7 @@ class ModelWriter:
         self._finish(paragraphs, sizes)
         told_by_data = (sizes.symbols[str(size.symbol)] for size in self.graph.data_sizes)
         drop_unread(paragraphs, told_by_data, sizes.used)
-        text = self._text(paragraphs, sizes, layers.blocks)
+        text = dataclasses.replace(self._text(paragraphs, sizes, layers.blocks), functions=functions)
         if body.needs.functional:
             self.imports.add("import torch.nn.functional as F")
         if body.needs.kernels:
@@ -184,6 +187,15 @@ class ModelWriter:
         self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
+
+    def _share_functions(self, body: BodyWriter) -> tuple[SharedFunction, ...]:
+        """What several of the user's modules do alike; the writer of forward() learns where that is called."""
+        if not self.graph.is_module:
+            return ()
+        sharing = FunctionSharing(bodies_of(self.steps, body, self.tree), body, self.tree.root)
+        sharing.find([self.name, self.launch, *(one.name for one in self.tree.functions.values())])
+        body.calls = sharing.calls
+        return tuple(sharing.functions)
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[LayerClass, list[str]]:
         """The class of a repeated block, and the lines of the loop."""

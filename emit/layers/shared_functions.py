@@ -1,0 +1,255 @@
+"""What the user wrote once and calls several times: a function of model.py, called for each of the modules.
+
+schedule/layers/alike_calls.py says which modules may do the same. Here each is printed as a function of its own; if
+they are one but for parameters (emit/layers/alike_texts.py), that is printed, and calls in their place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from longhand.capture.graph import InputKind
+from longhand.emit.layers.alike_texts import OneFunction, PrintedFunction, as_one
+from longhand.emit.layers.function_bodies import FunctionBody
+from longhand.emit.layers.layer_methods import Method, device_inside, own_releases, sizes_inside, write_method
+from longhand.emit.module.model_body import BodyWriter, SharedCall
+from longhand.emit.module.module_tree import Branch, expression, member, module_expression
+from longhand.emit.module.paragraphs import PythonLine
+from longhand.emit.text.quoting import python_docstring
+from longhand.lower.ir import Extern
+from longhand.schedule.layers.alike_calls import CallsAlike, CallSite, ModuleCalls, made_in, plain_sites
+from longhand.schedule.layers.outside import references
+from longhand.schedule.named_plan import ModelStep, plain_steps
+from longhand.schedule.names.words import first_free, listed
+from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
+
+_MOST_RESULTS = 3
+_MOST_PARAMETERS = 8
+_MOST_TRIES = 40
+_MOST_LISTED = 4  # modules that a docstring names
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedFunction:
+    """A function of model.py.
+
+    Attributes:
+        name: The function.
+        remark: What its docstring says.
+        parameters: Its parameters.
+        sizes: Lines that bind sizes to words.
+        paragraphs: (quotes, lines).
+    """
+
+    name: str
+    remark: str
+    parameters: tuple[str, ...]
+    sizes: tuple[str, ...]
+    paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Printed:
+    """A module's steps as a function of its own.
+
+    Attributes:
+        method: The text.
+        text: What of it is compared.
+        results: What it makes that is read elsewhere.
+        released: What it drops of what it is given.
+        made: What it makes.
+    """
+
+    method: Method
+    text: PrintedFunction
+    results: tuple[str, ...]
+    released: tuple[str, ...]
+    made: frozenset[str]
+
+
+class FunctionSharing:
+    """Finds the functions.
+
+    Args:
+        bodies: The functions of model.py.
+        outer: The writer of forward().
+        tree: The root of the modules.
+    """
+
+    def __init__(self, bodies: Sequence[FunctionBody], outer: BodyWriter, tree: Branch) -> None:
+        self._bodies = bodies
+        self._outer = outer
+        self._tree = tree
+        graph = outer.plan.program.graph
+        self._weights = {
+            entry.node: entry.target
+            for entry in graph.inputs
+            if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+        }
+        self._told_by_data = {size.node for size in graph.data_sizes}
+        self._in_lists = {node for one in outer.lists for node in one.nodes}
+        self._read = [[(n, frozenset(_named(step))) for n, step in enumerate(body.steps)] for body in bodies]
+        self.functions: list[SharedFunction] = []
+        self.calls: dict[int, SharedCall] = {}
+
+    def find(self, names: Sequence[str]) -> None:
+        """Fills `functions` and `calls`, which is by the first step of each call.
+
+        Args:
+            names: Those that no function may have.
+        """
+        found = ModuleCalls(
+            [body.steps for body in self._bodies], self._outer.words, [body.root for body in self._bodies]
+        )
+        taken = {(number, place) for number, body in enumerate(self._bodies) for place in body.fixed}
+        refused: set[tuple[CallSite, ...]] = set()
+        used = {*names}
+        for _ in range(_MOST_TRIES):
+            candidates = (one for one in found.candidates(taken) if one.sites not in refused)
+            best = next(candidates, None)
+            if best is None:
+                return
+            refused.add(best.sites)
+            if self._share(best, used):
+                taken |= {
+                    (site.body, place) for site in best.sites for place in range(site.start, site.stop)
+                }
+
+    def _share(self, alike: CallsAlike, used: set[str]) -> bool:
+        """Makes modules of one class one function, if they are."""
+        word = _word_for(alike)
+        printed = [self._printed(site, word) for site in alike.sites]
+        if None in printed:
+            return False
+        each = [one for one in printed if one is not None]
+        one = as_one([one.text for one in each])
+        if one is None or len(one.parameters) > _MOST_PARAMETERS or word in one.parameters:
+            return False
+        name = first_free((_snake(alike.class_name), f"call_{_snake(alike.class_name)}"), used)
+        used.add(name)
+        self.functions.append(_function(name, word, alike, each[0].method, one))
+        for site, printed_site, arguments in zip(alike.sites, each, one.arguments, strict=True):
+            body = self._bodies[site.body]
+            module = member(module_expression(self._tree, site.path))
+            if body.root:
+                module = member(
+                    module_expression(self._tree.at(body.root), site.path.removeprefix(f"{body.root}."))
+                )
+            value = f"{name}({', '.join([str(module), *arguments])})"
+            targets = ", ".join(body.variables[buffer] for buffer in printed_site.results)
+            line = PythonLine.assignment(targets, value)
+            call = SharedCall(
+                site.stop - site.start, line, printed_site.results, printed_site.released, printed_site.made
+            )
+            self.calls[id(body.steps[site.start])] = call
+        return True
+
+    def _printed(self, site: CallSite, word: str) -> _Printed | None:
+        """A module's steps as a function that is given the module as `word`; None if they are none."""
+        body = self._bodies[site.body]
+        steps = plain_sites(body.steps, site)
+        made = made_in(steps)
+        branch = self._tree.at(site.path)
+        variables = dict(body.variables)
+        inputs: dict[str, None] = {}
+        for name in _in_order_of_use(steps):
+            path = self._weights.get(name)
+            if name in made:
+                continue
+            if path is None:
+                inputs[name] = None
+            elif path.startswith(f"{site.path}."):
+                variables[name] = member(expression(branch, path.removeprefix(f"{site.path}.")), word)
+            else:
+                return None
+        named = {name for step in steps for name in references(step)}
+        if named & (self._told_by_data | self._in_lists) or not all(
+            variables.get(name, "").isidentifier() for name in inputs
+        ):
+            return None
+        elsewhere = {
+            name
+            for place, read in self._read[site.body]
+            if not site.start <= place < site.stop
+            for name in read
+        }
+        results = tuple(name for name in _made_in_order(steps) if name in elsewhere | body.kept)
+        if not 0 < len(results) <= _MOST_RESULTS:
+            return None
+        given = [name for name in inputs]
+        sizes = sizes_inside(given, self._outer, variables)
+        method = write_method(
+            "",
+            "",
+            given,
+            own_releases(steps),
+            [variables[name] for name in results],
+            self._outer,
+            variables,
+            device_inside(given, self._outer, variables),
+            sizes=sizes,
+        )
+        if method.needed or method.bound.padding:
+            return None
+        lines = (*method.bound.told, *(line for _, lines in method.paragraphs for line in lines))
+        text = PrintedFunction(lines, method.parameters, method.bound.stated)
+        dropped = tuple(
+            name for step in steps if isinstance(step, Release) for name in step.buffers if name not in made
+        )
+        return _Printed(method, text, results, dropped, made)
+
+
+def _function(name: str, word: str, alike: CallsAlike, method: Method, one: OneFunction) -> SharedFunction:
+    """The function from the text of its first call."""
+    lines = iter(one.lines)
+    told = tuple(next(lines) for _ in method.bound.told)
+    paragraphs = tuple((quotes, tuple(next(lines) for _ in old)) for quotes, old in method.paragraphs)
+    bound = dataclasses.replace(method.bound, told=told, stated=one.stated)
+    paths = list(dict.fromkeys(_printed_path(site.path) for site in alike.sites))
+    where = listed(paths) if len(paths) <= _MOST_LISTED else f"{paths[0]} to {paths[-1]}"
+    remark = python_docstring(f"What {alike.class_name} does: {where}.")
+    return SharedFunction(name, remark, (word, *one.parameters), bound.lines(), paragraphs)
+
+
+def _printed_path(path: str) -> str:
+    return re.sub(r"\.(\d+)", r"[\1]", path)
+
+
+def _word_for(alike: CallsAlike) -> str:
+    """What a function calls the module that it is given: by its attribute, if all have the same, or by its class."""
+    lasts = {site.path.rpartition(".")[2] for site in alike.sites}
+    if len(lasts) == 1 and not next(iter(lasts)).isdigit():
+        return next(iter(lasts))
+    return _snake(alike.class_name).rpartition("_")[2]
+
+
+def _snake(class_name: str) -> str:
+    """``mgpstr_a3_module`` of MgpstrA3Module."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", class_name)
+    return re.sub(r"_+", "_", parted).lower().strip("_")
+
+
+def _named(step: ModelStep) -> list[str]:
+    """Every buffer that a step of model.py names."""
+    return [name for plain in plain_steps(step) for name in _named_in(plain)]
+
+
+def _named_in(step: UnitStep) -> list[str]:
+    if isinstance(step, PlanStep):
+        return [] if isinstance(step, Release) else list(references(step))
+    inside = (name for run in step.runs for inner in run for name in _named_in(inner))
+    return [*inside, *(name for each in (*step.inputs, *step.outputs) for name in each)]
+
+
+def _in_order_of_use(steps: Sequence[PlanStep]) -> list[str]:
+    """What calls name, and then what only memory is taken from."""
+    calls = [step for step in steps if isinstance(step, Launch | Extern)]
+    rest = [step for step in steps if isinstance(step, Reuse)]
+    return list(dict.fromkeys(name for step in (*calls, *rest) for name in references(step)))
+
+
+def _made_in_order(steps: Sequence[PlanStep]) -> list[str]:
+    made = made_in(steps)
+    return [name for name in dict.fromkeys(n for step in steps for n in references(step)) if name in made]
