@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from longhand.schedule.names.words import first_free
 
@@ -49,12 +49,14 @@ class OneFunction:
         parameters: In order.
         arguments: For each of the functions what it is called with.
         stated: Words for sizes that are the same in all of them.
+        n_numbers: How many of the parameters are numbers.
     """
 
     lines: tuple[str, ...]
     parameters: tuple[str, ...]
     arguments: tuple[Column, ...]
     stated: dict[str, int | str]
+    n_numbers: int = 0
 
 
 class _DifferError(Exception):
@@ -74,17 +76,41 @@ class _Comparison:
 
     def __init__(self, functions: Sequence[PrintedFunction]) -> None:
         self._functions = functions
-        self._local: list[dict[str, int]] = [{} for _ in functions]
+        # By variable: the number of what was assigned, or the parameter that it is another name of.
+        self._local: list[dict[str, int | str]] = [{} for _ in functions]
         self._n_locals = 0
+        self._renamed: dict[str, list[ast.Name]] = {}  # where the first one gives a parameter another name
+        self._stored: list[ast.Name] = []  # by the first one
         self._inputs: dict[Column, list[ast.Name]] = {}
         self._sizes: dict[Column, None] = {}
         self._numbers: dict[Column, tuple[str, list[tuple[ast.expr, str]]]] = {}
         self._target = ""
         trees = [ast.parse("\n".join(one.lines)).body for one in functions]
-        if len({len(tree) for tree in trees}) > 1:
+        while any(trees):
+            for number, tree in enumerate(trees):
+                while tree and self._is_renaming(number, tree[0]):
+                    tree.pop(0)
+            if not all(trees):
+                break
+            self._statement([tree.pop(0) for tree in trees])
+        if any(trees):
             raise _DifferError
-        for statements in zip(*trees, strict=True):
-            self._statement(statements)
+
+    def _is_renaming(self, number: int, statement: ast.stmt) -> bool:
+        """Whether a statement only gives a variable another name, which is noted: ``normed = x``."""
+        match statement:
+            case ast.Assign(targets=[ast.Name() as target], value=ast.Name() as value):
+                inputs = self._functions[number].inputs
+                known = self._local[number].get(value.id, value.id if value.id in inputs else None)
+                if known is None:
+                    return False
+                self._local[number][target.id] = known
+                if number == 0:
+                    self._stored.append(target)
+                    if isinstance(known, str):
+                        self._renamed.setdefault(known, []).append(value)
+                return True
+        return False
 
     def _statement(self, nodes: Sequence[ast.stmt]) -> None:
         first = nodes[0]
@@ -165,21 +191,24 @@ class _Comparison:
     def _names(self, nodes: Sequence[ast.Name]) -> None:
         words = tuple(node.id for node in nodes)
         if isinstance(nodes[0].ctx, ast.Store):
+            self._stored.append(nodes[0])
             for known, word in zip(self._local, words, strict=True):
                 known[word] = self._n_locals
             self._n_locals += 1
             return
-        locals_ = {known.get(word) for known, word in zip(self._local, words, strict=True)}
-        if locals_ != {None}:
-            if len(locals_) > 1:
+        found = [known.get(word, word) for known, word in zip(self._local, words, strict=True)]
+        if any(isinstance(one, int) for one in found):
+            if len(set(found)) > 1:
                 raise _DifferError
             return
+        roots = tuple(map(str, found))
         kinds = {
             (word in one.inputs, word in one.stated)
-            for word, one in zip(words, self._functions, strict=True)
+            for word, one in zip(roots, self._functions, strict=True)
         }
         if kinds == {(True, False)}:
-            self._inputs.setdefault(words, []).append(nodes[0])
+            places = self._inputs.setdefault(roots, [])
+            places += [nodes[0]] if roots[0] == words[0] else []
         elif kinds == {(False, True)}:
             self._sizes[words] = None
         elif kinds != {(False, False)} or len(set(words)) > 1 or words[0] == "self":
@@ -192,12 +221,18 @@ class _Comparison:
         edits: list[tuple[ast.expr, str, str]] = []  # what stands there, the word for it, the keyword of a new argument
         given: list[tuple[str, Column]] = []
         order = sorted(self._inputs, key=lambda column: first.inputs.index(column[0]))
+        if len({column[0] for column in order if column[0] in self._renamed}) < sum(
+            column[0] in self._renamed for column in order
+        ):
+            raise _DifferError  # another name of which parameter?
         for column in order:
-            word = column[0]
+            places = [*self._inputs[column], *self._renamed.get(column[0], ())]
+            word = self._plainest(column, places, taken)
             if any(word == known for known, _ in given):
                 word = first_free((*column[1:], *(f"other_{one}" for one in column)), {*taken})
-                taken.add(word)
-                edits += [(node, word, "") for node in self._inputs[column]]
+            if word != column[0]:
+                edits += [(node, word, "") for node in places]
+            taken.add(word)
             given.append((word, column))
         stated = self._stated_sizes(given)
         for (keyword, *texts), (word, places) in self._numbers.items():
@@ -208,8 +243,26 @@ class _Comparison:
         if len(given) - len(order) > _MOST_NUMBERS:
             raise _DifferError
         lines = _edited(first.lines, edits)
-        arguments = tuple(tuple(column[number] for _, column in given) for number in range(len(self._functions)))
-        return OneFunction(lines, tuple(word for word, _ in given), arguments, stated)
+        n_inputs = len(order)
+        arguments = tuple(
+            (
+                *(column[number] for _, column in given[:n_inputs]),
+                *(f"{word}={column[number]}" for word, column in given[n_inputs:]),
+            )
+            for number in range(len(self._functions))
+        )
+        return OneFunction(lines, tuple(word for word, _ in given), arguments, stated, len(given) - n_inputs)
+
+    def _plainest(self, column: Column, places: Sequence[ast.Name], taken: Collection[str]) -> str:
+        """What most of the functions call a parameter, if the first one can call it so, too."""
+        word = max(column, key=column.count)
+        stored = [node for node in self._stored if node.id == word]
+        if word == column[0] or word in self._functions[0].inputs:
+            return column[0]
+        if word in taken and not stored:
+            return column[0]
+        is_before = all(use.lineno <= node.lineno for use in places for node in stored)
+        return word if is_before else column[0]
 
     def _stated_sizes(self, given: list[tuple[str, Column]]) -> dict[str, int | str]:
         """The sizes that are the same everywhere; others become parameters."""

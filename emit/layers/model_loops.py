@@ -22,7 +22,7 @@ from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_nu
 from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
-from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
+from longhand.emit.module.module_tree import Branch, ModulePlace, ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.quoting import python_docstring
 from longhand.schedule.named_plan import (
@@ -97,7 +97,8 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
     numbers = name_numbers(loop, outer.plan, outer.names, {*variables.values(), *outer.variables.values()})
     parts = _parts(loop, {*branch.branches, *branch.held}, variables, pending)
-    methods = _write_parts(parts, loop, outer, variables, word, saved, numbers)
+    whose = ModulePlace(tree.root, loop.repeat.paths[loop.pattern])
+    methods = _write_parts(parts, loop, outer, variables, word, saved, numbers, whose)
     made = construct_block(tree, first, word)
     name = free_name(own_name(loop.class_name), taken, loop.owner, is_in_turn=loop.is_in_turn)
     return LayerClass(
@@ -123,6 +124,7 @@ def _write_parts(
     word: str,
     saved: str,
     numbers: LayerNumbers,
+    whose: ModulePlace,
 ) -> list[Method]:
     """The functions of a layer, from the last on: each but that one ends with a call of the next."""
     methods: list[Method] = []
@@ -160,6 +162,7 @@ def _write_parts(
             sizes=sizes,
             numbers=numbers if len(parts) == 1 else NO_NUMBERS,
             last=last,
+            whose=whose,
         )
         methods.insert(0, method)
     return methods

@@ -7,22 +7,29 @@ they are one but for parameters (emit/layers/alike_texts.py), that is printed, a
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.emit.layers.alike_texts import OneFunction, PrintedFunction, as_one
 from longhand.emit.layers.function_bodies import FunctionBody
 from longhand.emit.layers.layer_methods import Method, device_inside, own_releases, sizes_inside, write_method
 from longhand.emit.module.model_body import BodyWriter, SharedCall
-from longhand.emit.module.module_tree import Branch, expression, member, module_expression
-from longhand.emit.module.paragraphs import PythonLine
+from longhand.emit.module.module_tree import Branch, ModulePlace, expression, member
 from longhand.emit.text.quoting import python_docstring
 from longhand.lower.ir import Extern
-from longhand.schedule.layers.alike_calls import CallsAlike, CallSite, ModuleCalls, made_in, plain_sites
+from longhand.schedule.layers.alike_calls import (
+    FEWEST_SAVED,
+    CallsAlike,
+    CallSite,
+    ModuleCalls,
+    made_in,
+    plain_sites,
+)
 from longhand.schedule.layers.outside import references
-from longhand.schedule.named_plan import ModelStep, plain_steps
-from longhand.schedule.names.words import first_free, listed
+from longhand.schedule.named_plan import ModelStep, named_views, plain_steps, view_key
+from longhand.schedule.names.words import first_free, further_words, identifier, listed, singular
 from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
 
 _MOST_RESULTS = 3
@@ -103,7 +110,12 @@ class FunctionSharing:
         found = ModuleCalls(
             [body.steps for body in self._bodies], self._outer.words, [body.root for body in self._bodies]
         )
-        taken = {(number, place) for number, body in enumerate(self._bodies) for place in body.fixed}
+        self._outer.calls = self.calls
+        taken = {
+            CallSite(number, place, place, "")
+            for number, body in enumerate(self._bodies)
+            for place in body.fixed
+        }
         refused: set[tuple[CallSite, ...]] = set()
         used = {*names}
         for _ in range(_MOST_TRIES):
@@ -112,41 +124,92 @@ class FunctionSharing:
             if best is None:
                 return
             refused.add(best.sites)
-            if self._share(best, used):
-                taken |= {
-                    (site.body, place) for site in best.sites for place in range(site.start, site.stop)
-                }
+            taken.update(self._share(best, used))
 
-    def _share(self, alike: CallsAlike, used: set[str]) -> bool:
-        """Makes modules of one class one function, if they are."""
-        word = _word_for(alike)
-        printed = [self._printed(site, word) for site in alike.sites]
-        if None in printed:
-            return False
-        each = [one for one in printed if one is not None]
-        one = as_one([one.text for one in each])
-        if one is None or len(one.parameters) > _MOST_PARAMETERS or word in one.parameters:
-            return False
-        name = first_free((_snake(alike.class_name), f"call_{_snake(alike.class_name)}"), used)
+    def _share(self, alike: CallsAlike, used: set[str]) -> tuple[CallSite, ...]:
+        """Makes modules of one class one function, if they are; or those that do what the first one does."""
+        words = _words_for(alike)
+        word = next(one for one in words if all(self._is_free(one, site) for site in alike.sites))
+        told = self._told(alike, word)
+        if told is None and len(alike.sites) > 2:
+            first, *others = alike.sites
+            same = (
+                other
+                for other in others
+                if self._told(dataclasses.replace(alike, sites=(first, other)), word) is not None
+            )
+            alike = dataclasses.replace(alike, sites=(first, *same))
+            is_worth = len(alike.sites) > 1 and alike.n_saved >= FEWEST_SAVED
+            told = self._told(alike, word) if is_worth else None
+        if told is None:
+            return ()
+        each, one = told
+        name = self._name(alike, one, used)
         used.add(name)
         self.functions.append(_function(name, word, alike, each[0].method, one))
         for site, printed_site, arguments in zip(alike.sites, each, one.arguments, strict=True):
-            body = self._bodies[site.body]
-            module = member(module_expression(self._tree, site.path))
-            if body.root:
-                module = member(
-                    module_expression(self._tree.at(body.root), site.path.removeprefix(f"{body.root}."))
-                )
-            value = f"{name}({', '.join([str(module), *arguments])})"
-            targets = ", ".join(body.variables[buffer] for buffer in printed_site.results)
-            line = PythonLine.assignment(targets, value)
+            variables = self._bodies[site.body].variables
             call = SharedCall(
-                site.stop - site.start, line, printed_site.results, printed_site.released, printed_site.made
+                site.stop - site.start,
+                name,
+                site.path,
+                arguments,
+                ", ".join(variables[buffer] for buffer in printed_site.results),
+                printed_site.results,
+                printed_site.released,
+                printed_site.made,
             )
-            self.calls[id(body.steps[site.start])] = call
-        return True
+            self.calls[id(self._bodies[site.body].steps[site.start])] = call
+        return alike.sites
 
-    def _printed(self, site: CallSite, word: str) -> _Printed | None:
+    def _is_free(self, word: str, site: CallSite) -> bool:
+        """Whether nothing in the steps of a site is called so."""
+        body = self._bodies[site.body]
+        steps = plain_sites(body.steps, site)
+        named = {name for step in steps for name in references(step)}
+        keys = (
+            view_key(step, key)
+            for step in steps
+            if isinstance(step, Extern)
+            for line in named_views(step, self._outer.words)
+            for key in line.keys
+        )
+        return all(body.variables.get(name) != word for name in (*named, *keys))
+
+    def _told(self, alike: CallsAlike, word: str) -> tuple[list[_Printed], OneFunction] | None:
+        """The one function that modules are: of one size, or that reads all sizes from tensors."""
+        told = self._as_one(alike, word, reads_shapes=False)
+        if told is None or told[1].n_numbers:
+            told = self._as_one(alike, word, reads_shapes=True) or told
+        return told
+
+    def _name(self, alike: CallsAlike, one: OneFunction, used: set[str]) -> str:
+        """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""
+        plain = _snake(alike.class_name)
+        words = list(dict.fromkeys(_kernel_words(one.lines)))
+        known = {
+            word
+            for other in self.functions
+            if other.name.startswith(plain)
+            for _, lines in other.paragraphs
+            for word in _kernel_words(lines)
+        }
+        own = (f"{plain}_{word}" for word in words if word not in known)
+        more = further_words(plain)
+        return first_free(itertools.chain([plain], own, more), used)
+
+    def _as_one(
+        self, alike: CallsAlike, word: str, reads_shapes: bool
+    ) -> tuple[list[_Printed], OneFunction] | None:
+        """Each module's steps, and the one function that they are; None if they are none."""
+        printed = [self._printed(site, word, reads_shapes) for site in alike.sites]
+        each = [one for one in printed if one is not None]
+        one = as_one([one.text for one in each]) if len(each) == len(printed) else None
+        if one is None or len(one.parameters) > _MOST_PARAMETERS or word in one.parameters:
+            return None
+        return each, one
+
+    def _printed(self, site: CallSite, word: str, reads_shapes: bool) -> _Printed | None:
         """A module's steps as a function that is given the module as `word`; None if they are none."""
         body = self._bodies[site.body]
         steps = plain_sites(body.steps, site)
@@ -179,7 +242,7 @@ class FunctionSharing:
         if not 0 < len(results) <= _MOST_RESULTS:
             return None
         given = [name for name in inputs]
-        sizes = sizes_inside(given, self._outer, variables)
+        sizes = sizes_inside(given, self._outer, variables, reads_shapes)
         method = write_method(
             "",
             "",
@@ -190,6 +253,7 @@ class FunctionSharing:
             variables,
             device_inside(given, self._outer, variables),
             sizes=sizes,
+            whose=ModulePlace(self._tree, site.path, word),
         )
         if method.needed or method.bound.padding:
             return None
@@ -217,12 +281,28 @@ def _printed_path(path: str) -> str:
     return re.sub(r"\.(\d+)", r"[\1]", path)
 
 
-def _word_for(alike: CallsAlike) -> str:
-    """What a function calls the module that it is given: by its attribute, if all have the same, or by its class."""
-    lasts = {site.path.rpartition(".")[2] for site in alike.sites}
-    if len(lasts) == 1 and not next(iter(lasts)).isdigit():
-        return next(iter(lasts))
-    return _snake(alike.class_name).rpartition("_")[2]
+def _words_for(alike: CallsAlike) -> Iterator[str]:
+    """What a function may call the module that it is given: by its attribute, or its list, or its class."""
+    lasts = {_attribute(site.path) for site in alike.sites}
+    if len(lasts) == 1:
+        yield from lasts
+    yield from (_snake(alike.class_name).rpartition("_")[2], "module")
+    yield from further_words("module")
+
+
+def _attribute(path: str) -> str:
+    """``self_attn``; ``block`` of those in a list of ``blocks``."""
+    *owners, last = path.split(".")
+    if not last.isdigit():
+        return identifier(last)
+    words = [one for one in owners if not one.isdigit()]
+    return singular(identifier(words[-1])) if words else "layer"
+
+
+def _kernel_words(lines: Sequence[str]) -> list[str]:
+    """The words in the names of the kernels that some lines call."""
+    calls = (re.match(r"kernels\.(\w+)\(", line) for line in lines)
+    return [word for call in calls if call for word in call[1].split("_") if word != "and"]
 
 
 def _snake(class_name: str) -> str:

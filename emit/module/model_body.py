@@ -9,6 +9,7 @@ from longhand.capture.graph import Provenance
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter, data_size_lines
+from longhand.emit.module.module_tree import ModulePlace
 from longhand.emit.module.paragraphs import (
     WIDEST,
     LineKind,
@@ -88,14 +89,20 @@ class SharedCall:
 
     Attributes:
         n_steps: How many they are.
-        line: The call.
-        results: What it makes that is read elsewhere.
+        name: The function.
+        path: The module that it is given.
+        arguments: What else it is given.
+        targets: The variables of what it makes that is read elsewhere.
+        results: Those buffers.
         released: What is dropped after it.
         made: All that it makes.
     """
 
     n_steps: int
-    line: PythonLine
+    name: str
+    path: str
+    arguments: tuple[str, ...]
+    targets: str
     results: tuple[str, ...]
     released: tuple[str, ...]
     made: frozenset[str]
@@ -122,6 +129,7 @@ class BodyWriter:
         position: In a layer that asks which one it is: the attribute that holds that.
         is_of_layers: Whether this is the function of many layers, so that no path of a module is that of all.
         numbers: Words for scalars of launches, by place, that the function is given.
+        whose: The module at hand, from which others are reached.
     """
 
     def __init__(
@@ -136,7 +144,9 @@ class BodyWriter:
         position: str = "",
         is_of_layers: bool = False,
         numbers: Mapping[tuple[Launch, int], str] | None = None,
+        whose: ModulePlace | None = None,
     ) -> None:
+        self.whose = whose
         self.position = position
         self.names_modules = not is_of_layers
         self.plan = plan
@@ -224,7 +234,9 @@ class BodyWriter:
         self._made_in_calls |= call.made - set(call.results)
         for buffer in call.results:
             self._bind(buffer)
-        self._append(paragraphs, (), [*waiting, call.line])
+        assert self.whose is not None
+        value = f"{call.name}({', '.join([self.whose.reach(call.path), *call.arguments])})"
+        self._append(paragraphs, (), [*waiting, PythonLine.assignment(call.targets, value)])
         if call.released:
             self._release(Release(call.released), steps, last, paragraphs)
 

@@ -75,6 +75,7 @@ class SizeWriter:
     Attributes:
         symbols: As given.
         used: The words that were.
+        reads_shapes: Whether all numbers are read from tensors that tell them: the function is one for several sizes.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class SizeWriter:
         taken: Set[str] | None = None,
         untold: Mapping[str, str] | None = None,
     ) -> None:
+        self.reads_shapes = False
         self._untold = dict(untold or {})
         self._taken = taken  # None: only what a shape binds has a word
         self._stated: dict[str, int] = {}  # words that no shape binds
@@ -112,9 +114,13 @@ class SizeWriter:
         word = self._symbols[symbol]
         return self.use(SizeText(word, frozenset({word})))
 
-    def for_tensors(self, tensors: Sequence[Shaped], taken: set[str]) -> SizeWriter:
-        """A writer for a function that is given these tensors."""
-        return bind_sizes(self._words, self._symbols, tensors, taken)
+    def for_tensors(
+        self, tensors: Sequence[Shaped], taken: set[str], reads_shapes: bool = False
+    ) -> SizeWriter:
+        """A writer for a function that is given these tensors, of one size or of several."""
+        made = bind_sizes(self._words, self._symbols, tensors, taken, may_state=not reads_shapes)
+        made.reads_shapes = reads_shapes
+        return made
 
     def words_at(self, node: str, n_dims: int) -> Words:
         """Words for the dimensions of a value of the captured graph, a view for instance."""
@@ -214,8 +220,11 @@ class SizeWriter:
             if groups is None:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
                 continue
+            places = [dim for dim in order if str(buffer.shape[dim]) != "1"]
+            is_plain = len(shape) == len(order) and is_path(variable)
             for axis, group in zip(axes, groups, strict=True):
                 texts = [self.written(size, word) for size, word in group]
+                dims, places = places[: len(group)], places[len(group) :]
                 if axis in found or not texts:
                     continue
                 is_whole = len(axes) == 1 and len(texts) > (1 if any(text.is_number for text in texts) else 2)
@@ -223,8 +232,11 @@ class SizeWriter:
                     found[axis] = f"{variable}.numel()"
                 elif not any(text.is_number for text in texts):
                     found[axis] = self.use(_product(texts) if len(texts) > 1 else texts[0])
+                elif is_plain:
+                    read = _read_from(variable, len(order), dims, texts, self.reads_shapes)
+                    literal.setdefault(axis, _product(read))
                 else:
-                    literal.setdefault(axis, _product(_read_from(variable, buffer, group, texts)))
+                    literal.setdefault(axis, _product(texts))
         rest = {
             axis: self.use(literal[axis] if axis in literal else self.written(size, None))
             for axis, size in sizes.items()
@@ -372,18 +384,22 @@ _WIDEST = 90  # of a line that says what words stand for
 
 
 def _read_from(
-    variable: str, buffer: Buffer, group: Sequence[tuple[Size, str | None]], texts: Sequence[SizeText]
+    variable: str, n_dims: int, dims: Sequence[int], texts: Sequence[SizeText], every: bool
 ) -> list[SizeText]:
-    """The sizes of a group of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
+    """The sizes of some of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
 
-    Small numbers stay, and those of a tensor that has several dimensions so large, or one that is a product of them.
+    Small numbers stay, unless they are of neighbouring dimensions (``conv.shape[2:].numel()`` pixels) or every number is
+    to be read.
     """
-    shape = [str(size) for size in buffer.shape]
+    if len(texts) > 1 and all(text.is_number for text in texts):
+        first, last = dims[0], dims[-1]
+        if list(dims) == list(range(first, last + 1)) and (not first or last + 1 == n_dims):
+            span = f"{first or ''}:{'' if last + 1 == n_dims else last + 1}"
+            return [SizeText(f"{variable}.shape[{span}].numel()")]
     found = []
-    for (size, _), text in zip(group, texts, strict=True):
-        if is_path(variable) and is_bare(text.text) and shape.count(str(size)) == 1:
-            place = -1 if str(size) == shape[-1] else shape.index(str(size))
-            text = SizeText(f"{variable}.shape[{place}]")
+    for dim, text in zip(dims, texts, strict=True):
+        if is_bare(text.text) or (every and text.is_number):
+            text = SizeText(f"{variable}.shape[{-1 if dim + 1 == n_dims else dim}]")
         found.append(text)
     return found
 

@@ -42,6 +42,12 @@ class CallSite:
     stop: int
     path: str
 
+    def goes_with(self, other: CallSite) -> bool:
+        """Whether the other is somewhere else, or a part of this one."""
+        is_apart = self.body != other.body or self.stop <= other.start or other.stop <= self.start
+        is_part = self.start <= other.start and other.stop <= self.stop
+        return is_apart or (is_part and self.path != other.path)
+
 
 @dataclasses.dataclass(frozen=True)
 class CallsAlike:
@@ -56,6 +62,11 @@ class CallsAlike:
     class_name: str
     sites: tuple[CallSite, ...]
     n_calls: int
+
+    @property
+    def depth(self) -> int:
+        """How deep in the model the deepest of the modules lies."""
+        return max(site.path.count(".") for site in self.sites)
 
     @property
     def n_saved(self) -> int:
@@ -91,18 +102,17 @@ class ModuleCalls:
         for number, (steps, root) in enumerate(zip(bodies, roots, strict=True)):
             self._collect(number, steps, root)
 
-    def candidates(self, taken: Collection[tuple[int, int]]) -> list[CallsAlike]:
-        """What modules of one class may have in common, what saves most first.
+    def candidates(self, taken: Collection[CallSite]) -> list[CallsAlike]:
+        """What modules of one class may have in common: the innermost first, then what saves most.
 
         Args:
-            taken: (function, place) of steps that belong to something else already.
+            taken: What is a call of something else already; it may stand inside of another call.
         """
         found: list[CallsAlike] = []
         for class_name, calls in self._by_class.items():
-            free = [one for one in calls if not any((one.body, place) in taken for place in one.places)]
-            found += self._alike(class_name, free)
+            found += self._alike(class_name, calls, taken)
         worth = [one for one in found if one.n_saved >= FEWEST_SAVED]
-        return sorted(worth, key=lambda one: (-one.n_saved, -one.n_calls, one.sites[0].body))
+        return sorted(worth, key=lambda one: (-one.depth, -one.n_saved, -one.n_calls, one.sites[0].body))
 
     def _collect(self, number: int, steps: Sequence[ModelStep], root: str) -> None:
         """The stretches of calls that stand in one module each, by the class of the module."""
@@ -138,7 +148,9 @@ class ModuleCalls:
         head = f"{root}." if root else ""
         return {path: kind for path, kind in (common or {}).items() if path.startswith(head) and path != root}
 
-    def _alike(self, class_name: str, calls: Sequence[_Calls]) -> Iterator[CallsAlike]:
+    def _alike(
+        self, class_name: str, calls: Sequence[_Calls], taken: Collection[CallSite]
+    ) -> Iterator[CallsAlike]:
         """The groups of equal calls, whole ones and those without what one of them does otherwise at an end."""
         if hasattr(torch.nn, class_name):
             return
@@ -153,6 +165,7 @@ class ModuleCalls:
                 site
                 for one, start, stop in members
                 if (site := self._site(one, one.places[start], one.places[stop - 1])) is not None
+                and all(map(site.goes_with, taken))
             )
             if len(sites) > 1 and not _overlap(sites):
                 yield CallsAlike(class_name, sites, len(tokens))
