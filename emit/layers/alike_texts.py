@@ -47,16 +47,16 @@ class OneFunction:
     Attributes:
         lines: The first one's, with the words of parameters.
         parameters: In order.
-        arguments: For each of the functions what it is called with.
+        arguments: For each of the functions the tensors that it is called with.
+        numbers: Likewise (parameter, number), which come after them.
         stated: Words for sizes that are the same in all of them.
-        n_numbers: How many of the parameters are numbers.
     """
 
     lines: tuple[str, ...]
     parameters: tuple[str, ...]
     arguments: tuple[Column, ...]
+    numbers: tuple[tuple[tuple[str, str], ...], ...]
     stated: dict[str, int | str]
-    n_numbers: int = 0
 
 
 class _DifferError(Exception):
@@ -244,14 +244,14 @@ class _Comparison:
             raise _DifferError
         lines = _edited(first.lines, edits)
         n_inputs = len(order)
-        arguments = tuple(
-            (
-                *(column[number] for _, column in given[:n_inputs]),
-                *(f"{word}={column[number]}" for word, column in given[n_inputs:]),
-            )
-            for number in range(len(self._functions))
+        numbers = range(len(self._functions))
+        return OneFunction(
+            lines,
+            tuple(word for word, _ in given),
+            tuple(tuple(column[number] for _, column in given[:n_inputs]) for number in numbers),
+            tuple(tuple((word, column[number]) for word, column in given[n_inputs:]) for number in numbers),
+            stated,
         )
-        return OneFunction(lines, tuple(word for word, _ in given), arguments, stated, len(given) - n_inputs)
 
     def _plainest(self, column: Column, places: Sequence[ast.Name], taken: Collection[str]) -> str:
         """What most of the functions call a parameter, if the first one can call it so, too."""

@@ -15,12 +15,12 @@ from longhand.capture.graph import InputKind
 from longhand.emit.layers.alike_texts import OneFunction, PrintedFunction, as_one
 from longhand.emit.layers.function_bodies import FunctionBody
 from longhand.emit.layers.layer_methods import Method, device_inside, own_releases, sizes_inside, write_method
+from longhand.emit.layers.parameter_words import renamed, users_words, without_owner
 from longhand.emit.module.model_body import BodyWriter, SharedCall
 from longhand.emit.module.module_tree import Branch, ModulePlace, expression, member
 from longhand.emit.text.quoting import python_docstring
 from longhand.lower.ir import Extern
 from longhand.schedule.layers.alike_calls import (
-    FEWEST_SAVED,
     CallsAlike,
     CallSite,
     ModuleCalls,
@@ -139,7 +139,7 @@ class FunctionSharing:
                 if self._told(dataclasses.replace(alike, sites=(first, other)), word) is not None
             )
             alike = dataclasses.replace(alike, sites=(first, *same))
-            is_worth = len(alike.sites) > 1 and alike.n_saved >= FEWEST_SAVED
+            is_worth = len(alike.sites) > 1 and alike.is_worth
             told = self._told(alike, word) if is_worth else None
         if told is None:
             return ()
@@ -147,14 +147,16 @@ class FunctionSharing:
         name = self._name(alike, one, used)
         used.add(name)
         self.functions.append(_function(name, word, alike, each[0].method, one))
-        for site, printed_site, arguments in zip(alike.sites, each, one.arguments, strict=True):
+        columns = zip(alike.sites, each, one.arguments, one.numbers, strict=True)
+        for site, printed_site, arguments, numbers in columns:
             variables = self._bodies[site.body].variables
             call = SharedCall(
                 site.stop - site.start,
                 name,
                 site.path,
                 arguments,
-                ", ".join(variables[buffer] for buffer in printed_site.results),
+                numbers,
+                tuple(variables[buffer] for buffer in printed_site.results),
                 printed_site.results,
                 printed_site.released,
                 printed_site.made,
@@ -179,7 +181,7 @@ class FunctionSharing:
     def _told(self, alike: CallsAlike, word: str) -> tuple[list[_Printed], OneFunction] | None:
         """The one function that modules are: of one size, or that reads all sizes from tensors."""
         told = self._as_one(alike, word, reads_shapes=False)
-        if told is None or told[1].n_numbers:
+        if told is None or any(told[1].numbers):
             told = self._as_one(alike, word, reads_shapes=True) or told
         return told
 
@@ -267,14 +269,25 @@ class FunctionSharing:
 
 def _function(name: str, word: str, alike: CallsAlike, method: Method, one: OneFunction) -> SharedFunction:
     """The function from the text of its first call."""
-    lines = iter(one.lines)
-    told = tuple(next(lines) for _ in method.bound.told)
-    paragraphs = tuple((quotes, tuple(next(lines) for _ in old)) for quotes, old in method.paragraphs)
+    first = alike.sites[0].path
+    short = without_owner(first, one.parameters, one.lines)
+    text = [renamed(short, line) for line in one.lines]
+    n_told = len(method.bound.told)
+    words = users_words(one.parameters, word, text[:n_told], _paragraphs(method, text[n_told:]))
+    text = [renamed(words, line) for line in text]
+    told, paragraphs = tuple(text[:n_told]), _paragraphs(method, text[n_told:])
     bound = dataclasses.replace(method.bound, told=told, stated=one.stated)
+    parameters = tuple(words.get(parameter, parameter) for parameter in one.parameters)
     paths = list(dict.fromkeys(_printed_path(site.path) for site in alike.sites))
     where = listed(paths) if len(paths) <= _MOST_LISTED else f"{paths[0]} to {paths[-1]}"
     remark = python_docstring(f"What {alike.class_name} does: {where}.")
-    return SharedFunction(name, remark, (word, *one.parameters), bound.lines(), paragraphs)
+    return SharedFunction(name, remark, (word, *parameters), bound.lines(), paragraphs)
+
+
+def _paragraphs(method: Method, lines: Sequence[str]) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+    """The paragraphs of a text, with other lines in their places."""
+    rest = iter(lines)
+    return tuple((quotes, tuple(next(rest) for _ in old)) for quotes, old in method.paragraphs)
 
 
 def _printed_path(path: str) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
+from longhand.emit.layers.call_rounds import CallLine, CallOfMany, in_rounds
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter, data_size_lines
@@ -91,7 +92,8 @@ class SharedCall:
         n_steps: How many they are.
         name: The function.
         path: The module that it is given.
-        arguments: What else it is given.
+        tensors: The tensors that it is given.
+        numbers: (parameter, what it is given for it).
         targets: The variables of what it makes that is read elsewhere.
         results: Those buffers.
         released: What is dropped after it.
@@ -101,8 +103,9 @@ class SharedCall:
     n_steps: int
     name: str
     path: str
-    arguments: tuple[str, ...]
-    targets: str
+    tensors: tuple[str, ...]
+    numbers: tuple[tuple[str, str], ...]
+    targets: tuple[str, ...]
     results: tuple[str, ...]
     released: tuple[str, ...]
     made: frozenset[str]
@@ -220,6 +223,8 @@ class BodyWriter:
                 waiting = []
         if waiting:
             self._append(paragraphs, (), waiting)
+        if self.whose is not None and self.calls:
+            paragraphs = in_rounds(paragraphs, self.whose.reach, self.whose.n_listed)
         return joined_quotes(said_once(paragraphs, self.names_modules))
 
     def _call(
@@ -235,8 +240,15 @@ class BodyWriter:
         for buffer in call.results:
             self._bind(buffer)
         assert self.whose is not None
-        value = f"{call.name}({', '.join([self.whose.reach(call.path), *call.arguments])})"
-        self._append(paragraphs, (), [*waiting, PythonLine.assignment(call.targets, value)])
+        numbers = [f"{word}={text}" for word, text in call.numbers]
+        given = [self.whose.reach(call.path), *call.tensors, *numbers]
+        line = CallLine.assignment(", ".join(call.targets), f"{call.name}({', '.join(given)})")
+        owner, _, last = call.path.rpartition(".")
+        if last.isdigit() and owner and self.whose.n_listed(owner):
+            line.call = CallOfMany(call.name, owner, int(last), call.tensors, call.numbers, call.targets)
+        else:
+            line = PythonLine(line)
+        paragraphs.append(Paragraph((), [*waiting, line]))
         if call.released:
             self._release(Release(call.released), steps, last, paragraphs)
 

@@ -408,6 +408,11 @@ class ModulePlace:
         branch = self.root.at(self.path) if self.path else self.root
         return self.word if path == self.path else str(member(module_expression(branch, below), self.word))
 
+    def n_listed(self, path: str) -> int:
+        """How many modules a list holds; 0 if it is none, or has gaps."""
+        branch = self.root.at(path)
+        return len(branch.branches) if branch.is_list and not branch.held else 0
+
 
 def open_layouts(buffers: Mapping[str, Buffer]) -> frozenset[str]:
     """The parameters that no kernel reads and whose layout is therefore open."""

@@ -20,7 +20,9 @@ from longhand.schedule.layers.outside import made_inside, references
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
 
-FEWEST_CALLS = 3  # launches and library calls that are worth a function
+FEWEST_CALLS = 2  # launches and library calls that are worth a function, if it is called often
+_FEWEST_OF_FEW = 3  # of those that are called two or three times
+_OFTEN = 4
 FEWEST_SAVED = 4  # of them that are not written out again
 _MOST_TRIMMED = 2  # calls at either end that one module does otherwise
 _PLAIN = Launch | Extern | Allocate | Reuse | Release
@@ -73,6 +75,13 @@ class CallsAlike:
         """How many calls are not written out again."""
         return (len(self.sites) - 1) * self.n_calls
 
+    @property
+    def is_worth(self) -> bool:
+        """Whether a function tells it shorter."""
+        return self.n_saved >= FEWEST_SAVED and (
+            len(self.sites) >= _OFTEN or self.n_calls >= _FEWEST_OF_FEW
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class _Calls:
@@ -111,7 +120,7 @@ class ModuleCalls:
         found: list[CallsAlike] = []
         for class_name, calls in self._by_class.items():
             found += self._alike(class_name, calls, taken)
-        worth = [one for one in found if one.n_saved >= FEWEST_SAVED]
+        worth = [one for one in found if one.is_worth]
         return sorted(worth, key=lambda one: (-one.depth, -one.n_saved, -one.n_calls, one.sites[0].body))
 
     def _collect(self, number: int, steps: Sequence[ModelStep], root: str) -> None:
@@ -208,4 +217,4 @@ def _token(step: ModelStep) -> object:
     if isinstance(step, Launch):
         return step.kernel
     assert isinstance(step, Extern)
-    return str(step.target), len(step.args), len(step.outputs), len(step.mutates)
+    return str(step.target), len(step.outputs), len(step.mutates)
