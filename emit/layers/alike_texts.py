@@ -121,7 +121,9 @@ class _Comparison:
             if len(first.targets) == 1 and isinstance(first.targets[0], ast.Name):
                 self._target = first.targets[0].id
             self._all([node.value for node in nodes if isinstance(node, ast.Assign)])
-            for targets in zip(*(node.targets for node in nodes if isinstance(node, ast.Assign)), strict=True):
+            for targets in zip(
+                *(node.targets for node in nodes if isinstance(node, ast.Assign)), strict=True
+            ):
                 self._all(targets)
         else:
             self._fields(nodes)
@@ -203,8 +205,7 @@ class _Comparison:
             return
         roots = tuple(map(str, found))
         kinds = {
-            (word in one.inputs, word in one.stated)
-            for word, one in zip(roots, self._functions, strict=True)
+            (word in one.inputs, word in one.stated) for word, one in zip(roots, self._functions, strict=True)
         }
         if kinds == {(True, False)}:
             places = self._inputs.setdefault(roots, [])
@@ -217,8 +218,12 @@ class _Comparison:
     def result(self) -> OneFunction:
         """The first function, with parameters for what differs."""
         first = self._functions[0]
-        taken = {node.id for node in ast.walk(ast.parse("\n".join(first.lines))) if isinstance(node, ast.Name)}
-        edits: list[tuple[ast.expr, str, str]] = []  # what stands there, the word for it, the keyword of a new argument
+        taken = {
+            node.id for node in ast.walk(ast.parse("\n".join(first.lines))) if isinstance(node, ast.Name)
+        }
+        edits: list[tuple[ast.expr, str, str]] = (
+            []
+        )  # what stands there, the word for it, the keyword of a new argument
         given: list[tuple[str, Column]] = []
         order = sorted(self._inputs, key=lambda column: first.inputs.index(column[0]))
         if len({column[0] for column in order if column[0] in self._renamed}) < sum(
@@ -286,7 +291,9 @@ def _edited(lines: Sequence[str], edits: Sequence[tuple[ast.expr, str, str]]) ->
     for node, word, keyword in edits:
         assert node.end_lineno is not None and node.end_col_offset is not None
         if keyword and isinstance(node, ast.Call):  # an argument that the first function left out
-            places.append((node.end_lineno - 1, node.end_col_offset - 1, node.end_col_offset - 1, f", {keyword}={word}"))
+            places.append(
+                (node.end_lineno - 1, node.end_col_offset - 1, node.end_col_offset - 1, f", {keyword}={word}")
+            )
         else:
             places.append((node.lineno - 1, node.col_offset, node.end_col_offset, word))
     for row, begin, end, word in sorted(places, reverse=True):

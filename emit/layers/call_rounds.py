@@ -44,7 +44,7 @@ class CallLine(PythonLine):
 
 def call_of(line: str) -> CallOfMany | None:
     """The call that a line is, if it may be one of several."""
-    return line.call if isinstance(line, CallLine) else None
+    return getattr(line, "call", None) if isinstance(line, CallLine) else None
 
 
 def in_rounds(

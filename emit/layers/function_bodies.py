@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.module.model_body import BodyWriter
@@ -77,7 +78,7 @@ def _methods(loop: Loop, outer: BodyWriter, tree: ModuleTree) -> list[FunctionBo
     variables = layer_variables(loop, outer, tree)
     numbered = {place for place, _ in loop.repeat.numbers}
     found = []
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in itertools.pairwise(cuts):
         elsewhere = (*run[:start], *run[stop:])
         read = {name for step in elsewhere for name in buffers_read(step)}
         body = steps_of(loop, start, stop)

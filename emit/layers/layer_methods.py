@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers
 from longhand.emit.module.model_body import BodyWriter
-from longhand.emit.module.module_tree import ModulePlace
+from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.paragraphs import Paragraph, PythonLine, quote_lines, returned_value
 from longhand.emit.text.sizes import BoundSizes, SizeWriter
 from longhand.schedule.named_plan import SAVED, ModelStep, plain_steps

@@ -27,9 +27,9 @@ def users_words(
     found: dict[str, str] = {}
     for word in parameters:
         wanted = _told_by_call(word, module, lines, quotes)
-        if wanted and wanted != word and wanted not in (*parameters, *found.values(), module):
-            if _may_be_called(word, wanted, lines):
-                found[word] = wanted
+        is_free = wanted not in ("", word, module, *parameters, *found.values())
+        if is_free and _may_be_called(word, wanted, lines):
+            found[word] = wanted
     return found
 
 

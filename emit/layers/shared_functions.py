@@ -16,8 +16,10 @@ from longhand.emit.layers.alike_texts import OneFunction, PrintedFunction, as_on
 from longhand.emit.layers.function_bodies import FunctionBody
 from longhand.emit.layers.layer_methods import Method, device_inside, own_releases, sizes_inside, write_method
 from longhand.emit.layers.parameter_words import renamed, users_words, without_owner
-from longhand.emit.module.model_body import BodyWriter, SharedCall
-from longhand.emit.module.module_tree import Branch, ModulePlace, expression, member
+from longhand.emit.module.body_parts import SharedCall
+from longhand.emit.module.model_body import BodyWriter
+from longhand.emit.module.module_place import ModulePlace
+from longhand.emit.module.module_tree import Branch, expression, member
 from longhand.emit.text.quoting import python_docstring
 from longhand.lower.ir import Extern
 from longhand.schedule.layers.alike_calls import (
@@ -216,35 +218,11 @@ class FunctionSharing:
         body = self._bodies[site.body]
         steps = plain_sites(body.steps, site)
         made = made_in(steps)
-        branch = self._tree.at(site.path)
-        variables = dict(body.variables)
-        inputs: dict[str, None] = {}
-        for name in _in_order_of_use(steps):
-            path = self._weights.get(name)
-            if name in made:
-                continue
-            if path is None:
-                inputs[name] = None
-            elif path.startswith(f"{site.path}."):
-                variables[name] = member(expression(branch, path.removeprefix(f"{site.path}.")), word)
-            else:
-                return None
-        named = {name for step in steps for name in references(step)}
-        if named & (self._told_by_data | self._in_lists) or not all(
-            variables.get(name, "").isidentifier() for name in inputs
-        ):
+        told = self._given(site, steps, word)
+        results = self._results(site, steps)
+        if told is None or not 0 < len(results) <= _MOST_RESULTS:
             return None
-        elsewhere = {
-            name
-            for place, read in self._read[site.body]
-            if not site.start <= place < site.stop
-            for name in read
-        }
-        results = tuple(name for name in _made_in_order(steps) if name in elsewhere | body.kept)
-        if not 0 < len(results) <= _MOST_RESULTS:
-            return None
-        given = [name for name in inputs]
-        sizes = sizes_inside(given, self._outer, variables, reads_shapes)
+        given, variables = told
         method = write_method(
             "",
             "",
@@ -254,17 +232,43 @@ class FunctionSharing:
             self._outer,
             variables,
             device_inside(given, self._outer, variables),
-            sizes=sizes,
+            sizes=sizes_inside(given, self._outer, variables, reads_shapes),
             whose=ModulePlace(self._tree, site.path, word),
         )
         if method.needed or method.bound.padding:
             return None
         lines = (*method.bound.told, *(line for _, lines in method.paragraphs for line in lines))
         text = PrintedFunction(lines, method.parameters, method.bound.stated)
-        dropped = tuple(
-            name for step in steps if isinstance(step, Release) for name in step.buffers if name not in made
-        )
-        return _Printed(method, text, results, dropped, made)
+        released = (name for step in steps if isinstance(step, Release) for name in step.buffers)
+        return _Printed(method, text, results, tuple(name for name in released if name not in made), made)
+
+    def _given(
+        self, site: CallSite, steps: Sequence[PlanStep], word: str
+    ) -> tuple[list[str], dict[str, str]] | None:
+        """The buffers that a function takes beside its module, and its variables; None if they are none of it."""
+        body, made, branch = self._bodies[site.body], made_in(steps), self._tree.at(site.path)
+        variables = dict(body.variables)
+        given: list[str] = []
+        for name in _in_order_of_use(steps):
+            path = self._weights.get(name, "")
+            if path.startswith(f"{site.path}."):
+                variables[name] = member(expression(branch, path.removeprefix(f"{site.path}.")), word)
+            elif name in made:
+                continue
+            elif path or not variables.get(name, "").isidentifier():
+                return None
+            else:
+                given.append(name)
+        named = {name for step in steps for name in references(step)}
+        return None if named & (self._told_by_data | self._in_lists) else (given, variables)
+
+    def _results(self, site: CallSite, steps: Sequence[PlanStep]) -> tuple[str, ...]:
+        """What the steps make that is read elsewhere."""
+        read = set(self._bodies[site.body].kept)
+        for place, names in self._read[site.body]:
+            if not site.start <= place < site.stop:
+                read |= names
+        return tuple(name for name in _made_in_order(steps) if name in read)
 
 
 def _function(name: str, word: str, alike: CallsAlike, method: Method, one: OneFunction) -> SharedFunction:
@@ -278,9 +282,7 @@ def _function(name: str, word: str, alike: CallsAlike, method: Method, one: OneF
     told, paragraphs = tuple(text[:n_told]), _paragraphs(method, text[n_told:])
     bound = dataclasses.replace(method.bound, told=told, stated=one.stated)
     parameters = tuple(words.get(parameter, parameter) for parameter in one.parameters)
-    paths = list(dict.fromkeys(_printed_path(site.path) for site in alike.sites))
-    where = listed(paths) if len(paths) <= _MOST_LISTED else f"{paths[0]} to {paths[-1]}"
-    remark = python_docstring(f"What {alike.class_name} does: {where}.")
+    remark = python_docstring(f"What {alike.class_name} does: {_where(alike)}.")
     return SharedFunction(name, remark, (word, *parameters), bound.lines(), paragraphs)
 
 
@@ -290,8 +292,14 @@ def _paragraphs(method: Method, lines: Sequence[str]) -> tuple[tuple[tuple[str, 
     return tuple((quotes, tuple(next(rest) for _ in old)) for quotes, old in method.paragraphs)
 
 
-def _printed_path(path: str) -> str:
-    return re.sub(r"\.(\d+)", r"[\1]", path)
+def _where(alike: CallsAlike) -> str:
+    """The modules, as the model reaches them: ``conv_layers[1] to conv_layers[5]``; of layers that share code one."""
+    paths = list(dict.fromkeys(re.sub(r"\.(\d+)", r"[\1]", site.path) for site in alike.sites))
+    if len(paths) <= _MOST_LISTED:
+        return listed(paths)
+    first, last = paths[0], paths[-1]
+    owner = first.rpartition("[")[0]
+    return f"{first} to {last.removeprefix(owner) if owner and last.startswith(f'{owner}[') else last}"
 
 
 def _words_for(alike: CallsAlike) -> Iterator[str]:

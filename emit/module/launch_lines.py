@@ -71,7 +71,7 @@ class AllocationWriter:
         return PythonLine.assignment(variable, f"{made}{_reordered(order)}", kind)
 
     def _dims(self, buffer: Buffer, launch: Launch | None) -> list[str]:
-        """The sizes of a new tensor's dimensions; of a function that is one for several sizes as its calls tell them."""
+        """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
         dims = self.sizes.dims(buffer)
         if not self.sizes.reads_shapes:
             return dims

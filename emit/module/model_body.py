@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_rounds import CallLine, CallOfMany, in_rounds
 from longhand.emit.layers.layer_numbers import is_one_of
+from longhand.emit.module.body_parts import Needs, SharedCall
+from longhand.emit.module.later_steps import allocates, gathered_lists, next_launch, rebound_or_alive, root
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter, data_size_lines
-from longhand.emit.module.module_tree import ModulePlace
+from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.paragraphs import (
     WIDEST,
     LineKind,
@@ -38,7 +39,6 @@ from longhand.schedule.named_plan import (
     Quote,
     UnitNames,
     Words,
-    list_holding,
     named_views,
     plain_steps,
     view_key,
@@ -51,71 +51,13 @@ from longhand.schedule.plan import (
     Reuse,
     UnitPlan,
     buffers_made,
-    buffers_read,
 )
 
 _DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
 
 
-@dataclasses.dataclass
-class Needs:
-    """What the statements name and model.py must import.
-
-    Attributes:
-        functional: ``F``.
-        kernels: The unit's kernels.
-        empty: Memory from the pool.
-        runtime: Further names of runtime.py.
-        registering: Modules whose import makes custom operators known.
-    """
-
-    functional: bool = False
-    kernels: bool = False
-    empty: bool = False
-    runtime: set[str] = dataclasses.field(default_factory=set)
-    registering: set[str] = dataclasses.field(default_factory=set)
-
-    def merge(self, other: Needs) -> None:
-        """Adds what another function names."""
-        self.functional |= other.functional
-        self.kernels |= other.kernels
-        self.empty |= other.empty
-        self.runtime |= other.runtime
-        self.registering |= other.registering
-
-
-@dataclasses.dataclass(frozen=True)
-class SharedCall:
-    """Steps that are a call of a function that does the same for others.
-
-    Attributes:
-        n_steps: How many they are.
-        name: The function.
-        path: The module that it is given.
-        tensors: The tensors that it is given.
-        numbers: (parameter, what it is given for it).
-        targets: The variables of what it makes that is read elsewhere.
-        results: Those buffers.
-        released: What is dropped after it.
-        made: All that it makes.
-    """
-
-    n_steps: int
-    name: str
-    path: str
-    tensors: tuple[str, ...]
-    numbers: tuple[tuple[str, str], ...]
-    targets: tuple[str, ...]
-    results: tuple[str, ...]
-    released: tuple[str, ...]
-    made: frozenset[str]
-
-
 # Of a line and what stands behind it: longer, and the line would be broken to make room for the remark.
 _WIDEST_REMARK = 96
-
-
-_SOON = 2  # statements: what these bind anew is not dropped before
 
 
 class BodyWriter:
@@ -210,7 +152,7 @@ class BodyWriter:
             elif isinstance(step, Allocate):
                 self.needs.empty |= self._is_on_cpu
                 self._bind(step.buffer)
-                waiting.append(self.allocations.write(step, _next_launch(steps, place, step.buffer)))
+                waiting.append(self.allocations.write(step, next_launch(steps, place, step.buffer)))
             elif isinstance(step, Reuse):
                 waiting += self._reuse(step)
             elif isinstance(step, Release):
@@ -242,12 +184,12 @@ class BodyWriter:
         assert self.whose is not None
         numbers = [f"{word}={text}" for word, text in call.numbers]
         given = [self.whose.reach(call.path), *call.tensors, *numbers]
-        line = CallLine.assignment(", ".join(call.targets), f"{call.name}({', '.join(given)})")
-        owner, _, last = call.path.rpartition(".")
-        if last.isdigit() and owner and self.whose.n_listed(owner):
-            line.call = CallOfMany(call.name, owner, int(last), call.tensors, call.numbers, call.targets)
-        else:
-            line = PythonLine(line)
+        value = f"{call.name}({', '.join(given)})"
+        line = CallLine.assignment(", ".join(call.targets), value)
+        owner, _, position = call.path.rpartition(".")
+        is_listed = position.isdigit() and owner and self.whose.n_listed(owner)
+        if is_listed and not waiting:
+            line.call = CallOfMany(call.name, owner, int(position), call.tensors, call.numbers, call.targets)
         paragraphs.append(Paragraph((), [*waiting, line]))
         if call.released:
             self._release(Release(call.released), steps, last, paragraphs)
@@ -326,18 +268,14 @@ class BodyWriter:
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         names = [name for name in names if self.holds.get(name, step.buffers[0]) in step.buffers]
         names += [variable for b in buffers for variable in self.seen_as.get(b, [])]
-        names += _gathered_lists(step.buffers, steps, self.variables)
-        still = _rebound_or_alive(self, names, steps, place)
+        names += gathered_lists(step.buffers, steps, self.variables)
+        still = rebound_or_alive(self.variables, names, steps, place)
         if self._is_in_branch:
-            still.add(_root(self.allocations.device))  # the other branches do not drop it
+            still.add(root(self.allocations.device))  # the other branches do not drop it
         dropped = [name for name in dict.fromkeys(names) if name not in still]
         if dropped and paragraphs:
             lines = paragraphs[-1].lines
-            if (
-                not self._is_on_cpu
-                and _root(self.allocations.device) in dropped
-                and _allocates(steps[place:])
-            ):
+            if not self._is_on_cpu and root(self.allocations.device) in dropped and allocates(steps[place:]):
                 lines += self._keep_device()
             lines.append(PythonLine(f"del {', '.join(dropped)}", LineKind.RELEASE))
 
@@ -412,58 +350,3 @@ class BodyWriter:
         texts = [self.sizes.text(part, word) for part in parts]
         each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
         return f".split({each}, dim={dim})"
-
-
-def _gathered_lists(
-    buffers: Iterable[str], steps: Iterable[ModelStep], variables: Mapping[str, str]
-) -> list[str]:
-    """The lists that loops gather of which every tensor is among the buffers."""
-    dropped = set(buffers)
-    return [
-        list_holding(variables[loop.repeat.outputs[0][place]])
-        for loop in steps
-        if isinstance(loop, Loop)
-        for place in loop.gathered
-        if dropped.issuperset(run[place] for run in loop.repeat.outputs)
-    ]
-
-
-def _root(expression: str) -> str:
-    """The variable that an expression starts from."""
-    return expression.partition(".")[0].partition("[")[0]
-
-
-def _allocates(steps: Sequence[ModelStep]) -> bool:
-    """Whether any of the steps makes a tensor in the function itself."""
-    return any(
-        isinstance(one, Allocate)
-        for step in steps
-        if not isinstance(step, Loop | FirstCall | LayerCall)
-        for one in plain_steps(step)
-    )
-
-
-def _next_launch(steps: Sequence[ModelStep], place: int, buffer: str) -> Launch | None:
-    """The launch that a buffer is made for; None if a library call fills it."""
-    later = steps[place + 1 :]
-    writers = (step for step in later if isinstance(step, Launch | Extern))
-    first = next((step for step in writers if isinstance(step, Launch) or buffer in step.mutates), None)
-    return first if isinstance(first, Launch) else None
-
-
-def _rebound_or_alive(
-    writer: BodyWriter, names: Iterable[str], steps: Sequence[ModelStep], place: int
-) -> set[str]:
-    """Names that the very next statements bind anew, or that stand for another buffer that is still read."""
-    later_read: set[str] = set()
-    first_bound: dict[str, int] = {}
-    for number_, step in enumerate(steps[place + 1 :]):
-        for plain in plain_steps(step):
-            for buffer in buffers_read(plain):
-                variable = writer.variables.get(buffer, "")
-                if variable not in first_bound:
-                    later_read.add(variable)
-            for buffer in buffers_made(plain):
-                first_bound.setdefault(writer.variables.get(buffer, ""), number_)
-    bound_soon = {word for word, place in first_bound.items() if place <= _SOON}
-    return {name for name in names if name in later_read or name in bound_soon}

@@ -34,7 +34,8 @@ from longhand.emit.module.model_text import (
     write_layers,
 )
 from longhand.emit.module.model_weights import constants_of_function, construct, write_weight_functions
-from longhand.emit.module.module_tree import ModulePlace, ModuleTree, grow, member, open_layouts
+from longhand.emit.module.module_place import ModulePlace
+from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layouts
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
 from longhand.emit.module.trained_call import TrainedCall, launched_words
 from longhand.emit.module.trained_results import trained_lines
@@ -162,10 +163,8 @@ class ModelWriter:
         sizes = self._sizes()
         device = self._device_expression()
         all_lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
-        whose = ModulePlace(self.tree.root)
-        body = BodyWriter(
-            self.plan, self.names, self.words, self.variables, sizes, device, all_lists, whose=whose
-        )
+        body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, device, all_lists)
+        body.whose = ModulePlace(self.tree.root)
         functions = self._share_functions(body)
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names

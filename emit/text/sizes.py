@@ -9,33 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 import sympy
 
 from longhand.emit.text.expression import size_text
-from longhand.emit.text.told_sizes import is_bare, is_path
+from longhand.emit.text.told_sizes import SizeText, is_path, read_from
 from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
 
 Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
-
-
-@dataclasses.dataclass(frozen=True)
-class SizeText:
-    """A size as it is written.
-
-    Attributes:
-        text: By itself.
-        words: Those that it names.
-        is_factor: Whether it stands in a product without parentheses.
-        is_number: Whether it is one.
-    """
-
-    text: str
-    words: frozenset[str] = frozenset()
-    is_factor: bool = True
-    is_number: bool = False
-
-    @property
-    def factor(self) -> str:
-        """In a product."""
-        return self.text if self.is_factor else f"({self.text})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,7 +211,7 @@ class SizeWriter:
                 elif not any(text.is_number for text in texts):
                     found[axis] = self.use(_product(texts) if len(texts) > 1 else texts[0])
                 elif is_plain:
-                    read = _read_from(variable, len(order), dims, texts, self.reads_shapes)
+                    read = read_from(variable, len(order), dims, texts, self.reads_shapes)
                     literal.setdefault(axis, _product(read))
                 else:
                     literal.setdefault(axis, _product(texts))
@@ -381,27 +359,6 @@ def _derivation(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, str] | Non
 
 
 _WIDEST = 90  # of a line that says what words stand for
-
-
-def _read_from(
-    variable: str, n_dims: int, dims: Sequence[int], texts: Sequence[SizeText], every: bool
-) -> list[SizeText]:
-    """The sizes of some of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
-
-    Small numbers stay, unless they are of neighbouring dimensions (``conv.shape[2:].numel()`` pixels) or every number is
-    to be read.
-    """
-    if len(texts) > 1 and all(text.is_number for text in texts):
-        first, last = dims[0], dims[-1]
-        if list(dims) == list(range(first, last + 1)) and (not first or last + 1 == n_dims):
-            span = f"{first or ''}:{'' if last + 1 == n_dims else last + 1}"
-            return [SizeText(f"{variable}.shape[{span}].numel()")]
-    found = []
-    for dim, text in zip(dims, texts, strict=True):
-        if is_bare(text.text) or (every and text.is_number):
-            text = SizeText(f"{variable}.shape[{-1 if dim + 1 == n_dims else dim}]")
-        found.append(text)
-    return found
 
 
 def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:

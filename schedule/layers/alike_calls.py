@@ -78,9 +78,7 @@ class CallsAlike:
     @property
     def is_worth(self) -> bool:
         """Whether a function tells it shorter."""
-        return self.n_saved >= FEWEST_SAVED and (
-            len(self.sites) >= _OFTEN or self.n_calls >= _FEWEST_OF_FEW
-        )
+        return self.n_saved >= FEWEST_SAVED and (len(self.sites) >= _OFTEN or self.n_calls >= _FEWEST_OF_FEW)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,9 +188,7 @@ class ModuleCalls:
         inside = [step for step in steps[start:stop] if isinstance(step, _PLAIN)]
         if len(inside) < stop - start:
             return None
-        touched = {
-            name for step in inside if isinstance(step, Launch | Extern) for name in references(step)
-        }
+        touched = {name for step in inside if isinstance(step, Launch | Extern) for name in references(step)}
         is_filled = all(step.buffer in touched for step in inside if isinstance(step, Allocate | Reuse))
         return CallSite(calls.body, start, stop, calls.path) if is_filled else None
 
