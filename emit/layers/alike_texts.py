@@ -247,7 +247,7 @@ class _Comparison:
             given.append((word, tuple(texts)))
         if len(given) - len(order) > _MOST_NUMBERS:
             raise _DifferError
-        lines = _edited(first.lines, edits)
+        lines = edited(first.lines, edits)
         n_inputs = len(order)
         numbers = range(len(self._functions))
         return OneFunction(
@@ -283,7 +283,7 @@ class _Comparison:
         return stated
 
 
-def _edited(lines: Sequence[str], edits: Sequence[tuple[ast.expr, str, str]]) -> tuple[str, ...]:
+def edited(lines: Sequence[str], edits: Sequence[tuple[ast.expr, str, str]]) -> tuple[str, ...]:
     """The lines with words in the places of expressions, and further arguments at the ends of calls."""
     text = "\n".join(lines)
     rows = text.split("\n")

@@ -5,10 +5,35 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import ast
+from collections.abc import Mapping, Sequence
+
+from longhand.emit.layers.alike_texts import edited
 
 Paragraphs = Sequence[tuple[Sequence[str], Sequence[str]]]  # (quotes, lines)
+_REMARK = "# "
+
+
+class _Text:
+    """Where the lines of a function name what."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.tree = ast.parse("\n".join(lines))
+        self.names = [node for node in ast.walk(self.tree) if isinstance(node, ast.Name)]
+
+    def read(self, word: str) -> list[int]:
+        """The rows in which a variable is read."""
+        return [node.lineno for node in self.names if node.id == word and not isinstance(node.ctx, ast.Store)]
+
+    def bound(self, word: str) -> list[int]:
+        """The rows in which it is bound."""
+        return [node.lineno for node in self.names if node.id == word and isinstance(node.ctx, ast.Store)]
+
+    def may_be_called(self, word: str, wanted: str) -> bool:
+        """Whether another word means nothing else while a parameter is read."""
+        first = min(self.bound(wanted), default=len(self.names) + 1)
+        is_unread = all(row > first for row in self.read(wanted))
+        return is_unread and all(row <= first for row in self.read(word)) and not self.bound(word)
 
 
 def users_words(
@@ -23,60 +48,43 @@ def users_words(
         paragraphs: Of the function.
     """
     quotes = " ".join(text.strip() for quoted, _ in paragraphs for text in quoted)
-    lines = [*told, *(line for _, own in paragraphs for line in own)]
+    text = _Text([*told, *(line for _, own in paragraphs for line in own)])
     found: dict[str, str] = {}
     for word in parameters:
-        wanted = _told_by_call(word, module, lines, quotes)
+        wanted = _told_by_call(word, module, text, quotes)
         is_free = wanted not in ("", word, module, *parameters, *found.values())
-        if is_free and _may_be_called(word, wanted, lines):
+        if is_free and text.may_be_called(word, wanted):
             found[word] = wanted
     return found
 
 
-def without_owner(path: str, parameters: Sequence[str], lines: Sequence[str]) -> dict[str, str]:
+def without_owner(path: str, lines: Sequence[str]) -> dict[str, str]:
     """Shorter words for variables that begin with the name of the one module that the text was printed for."""
-    owner = path.rpartition(".")[2]
-    text = "\n".join(lines)
-    names = dict.fromkeys(re.findall(rf"\b{re.escape(owner)}_(\w+)\b", text)) if owner.isidentifier() else {}
-    return {
-        f"{owner}_{rest}": rest
-        for rest in names
-        if rest.isidentifier() and rest not in parameters and not re.search(rf"(?<!\.)\b{rest}\b", text)
-    }
+    head = f"{path.rpartition('.')[2]}_"
+    names = dict.fromkeys(node.id for node in _Text(lines).names)
+    short = {name: name.removeprefix(head) for name in names if name.startswith(head)}
+    return {name: word for name, word in short.items() if word.isidentifier() and word not in names}
 
 
-def renamed(words: dict[str, str], text: str) -> str:
-    """A text with other words for variables."""
-    for old, new in words.items():
-        text = re.sub(rf"(?<![.\w]){old}\b(?!=[^=])", new, text)
-    return text
+def renamed(words: Mapping[str, str], lines: Sequence[str]) -> list[str]:
+    """Lines with other words for variables, in their remarks, too."""
+    named = [(node, words[node.id], "") for node in _Text(lines).names if node.id in words]
+    found = []
+    for line in edited(lines, named):
+        code, mark, remark = line.partition(_REMARK)
+        told = " ".join(words.get(one, one) for one in remark.split(" "))
+        found.append(f"{code}{mark}{told}")
+    return found
 
 
-def _told_by_call(word: str, module: str, lines: Sequence[str], quotes: str) -> str:
+def _told_by_call(word: str, module: str, text: _Text, quotes: str) -> str:
     """The argument of the user's call of the module's part that reads the parameter."""
-    for line in lines:
-        call = re.search(rf"\({word}, {module}\.([\w.\[\]]+)\.weight\b", line)
-        if call is not None:
-            part = re.escape(call[1])
-            said = re.search(rf"\bself\.{part}\((\w+)\)", quotes)
-            return said[1] if said is not None and said[1].isidentifier() else ""
+    for node in ast.walk(text.tree):
+        match node:
+            case ast.Call(args=[ast.Name(id=given), ast.Attribute(value=part, attr="weight"), *_]):
+                told = ast.unparse(part)
+                if given == word and told.startswith(f"{module}."):
+                    call = f"self.{told.removeprefix(f'{module}.')}("
+                    argument = quotes.partition(call)[2].partition(")")[0]
+                    return argument if argument.isidentifier() else ""
     return ""
-
-
-def _may_be_called(word: str, wanted: str, lines: Sequence[str]) -> bool:
-    """Whether a word means nothing else while a parameter is read."""
-    bound = [n for n, line in enumerate(lines) if wanted in _targets(line)]
-    read = [n for n, line in enumerate(lines) if re.search(rf"(?<![.\w]){word}\b", _value(line))]
-    first = bound[0] if bound else len(lines)
-    early = [_value(line) for line in lines[: first + 1]]
-    is_unread = not any(re.search(rf"(?<![.\w]){wanted}\b(?!=)", text) for text in early)
-    return is_unread and all(n <= first for n in read) and not any(word in _targets(line) for line in lines)
-
-
-def _targets(line: str) -> list[str]:
-    head, equals, _ = line.partition(" = ")
-    return head.split(", ") if equals and re.fullmatch(r"[\w, ]+", head) else []
-
-
-def _value(line: str) -> str:
-    return line.partition(" = ")[2] if _targets(line) else line

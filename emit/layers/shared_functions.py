@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Iterator, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.emit.layers.alike_texts import OneFunction, PrintedFunction, as_one
-from longhand.emit.layers.function_bodies import FunctionBody
+from longhand.emit.layers.function_bodies import FunctionBody, bodies_of
 from longhand.emit.layers.layer_methods import Method, device_inside, own_releases, sizes_inside, write_method
 from longhand.emit.layers.parameter_words import renamed, users_words, without_owner
 from longhand.emit.module.body_parts import SharedCall
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_place import ModulePlace
-from longhand.emit.module.module_tree import Branch, expression, member
+from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.text.quoting import python_docstring
 from longhand.lower.ir import Extern
 from longhand.schedule.layers.alike_calls import (
@@ -31,7 +30,7 @@ from longhand.schedule.layers.alike_calls import (
 )
 from longhand.schedule.layers.outside import references
 from longhand.schedule.named_plan import ModelStep, named_views, plain_steps, view_key
-from longhand.schedule.names.words import first_free, further_words, identifier, listed, singular
+from longhand.schedule.names.words import first_free, further_words, identifier, listed, singular, snake_case
 from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
 
 _MOST_RESULTS = 3
@@ -189,7 +188,7 @@ class FunctionSharing:
 
     def _name(self, alike: CallsAlike, one: OneFunction, used: set[str]) -> str:
         """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""
-        plain = _snake(alike.class_name)
+        plain = snake_case(alike.class_name)
         words = list(dict.fromkeys(_kernel_words(one.lines)))
         known = {
             word
@@ -274,11 +273,10 @@ class FunctionSharing:
 def _function(name: str, word: str, alike: CallsAlike, method: Method, one: OneFunction) -> SharedFunction:
     """The function from the text of its first call."""
     first = alike.sites[0].path
-    short = without_owner(first, one.parameters, one.lines)
-    text = [renamed(short, line) for line in one.lines]
+    text = renamed(without_owner(first, one.lines), one.lines)
     n_told = len(method.bound.told)
     words = users_words(one.parameters, word, text[:n_told], _paragraphs(method, text[n_told:]))
-    text = [renamed(words, line) for line in text]
+    text = renamed(words, text)
     told, paragraphs = tuple(text[:n_told]), _paragraphs(method, text[n_told:])
     bound = dataclasses.replace(method.bound, told=told, stated=one.stated)
     parameters = tuple(words.get(parameter, parameter) for parameter in one.parameters)
@@ -294,7 +292,7 @@ def _paragraphs(method: Method, lines: Sequence[str]) -> tuple[tuple[tuple[str, 
 
 def _where(alike: CallsAlike) -> str:
     """The modules, as the model reaches them: ``conv_layers[1] to conv_layers[5]``; of layers that share code one."""
-    paths = list(dict.fromkeys(re.sub(r"\.(\d+)", r"[\1]", site.path) for site in alike.sites))
+    paths = list(dict.fromkeys(_reached(site.path) for site in alike.sites))
     if len(paths) <= _MOST_LISTED:
         return listed(paths)
     first, last = paths[0], paths[-1]
@@ -302,12 +300,18 @@ def _where(alike: CallsAlike) -> str:
     return f"{first} to {last.removeprefix(owner) if owner and last.startswith(f'{owner}[') else last}"
 
 
+def _reached(path: str) -> str:
+    """``blocks[3].attn`` of blocks.3.attn."""
+    parts = (f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
+    return "".join(parts).removeprefix(".")
+
+
 def _words_for(alike: CallsAlike) -> Iterator[str]:
     """What a function may call the module that it is given: by its attribute, or its list, or its class."""
     lasts = {_attribute(site.path) for site in alike.sites}
     if len(lasts) == 1:
         yield from lasts
-    yield from (_snake(alike.class_name).rpartition("_")[2], "module")
+    yield from (snake_case(alike.class_name).rpartition("_")[2], "module")
     yield from further_words("module")
 
 
@@ -322,14 +326,10 @@ def _attribute(path: str) -> str:
 
 def _kernel_words(lines: Sequence[str]) -> list[str]:
     """The words in the names of the kernels that some lines call."""
-    calls = (re.match(r"kernels\.(\w+)\(", line) for line in lines)
-    return [word for call in calls if call for word in call[1].split("_") if word != "and"]
-
-
-def _snake(class_name: str) -> str:
-    """``mgpstr_a3_module`` of MgpstrA3Module."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", class_name)
-    return re.sub(r"_+", "_", parted).lower().strip("_")
+    called = (
+        line.removeprefix("kernels.").partition("(")[0] for line in lines if line.startswith("kernels.")
+    )
+    return [word for name in called for word in name.split("_") if word != "and"]
 
 
 def _named(step: ModelStep) -> list[str]:
@@ -354,3 +354,19 @@ def _in_order_of_use(steps: Sequence[PlanStep]) -> list[str]:
 def _made_in_order(steps: Sequence[PlanStep]) -> list[str]:
     made = made_in(steps)
     return [name for name in dict.fromkeys(n for step in steps for n in references(step)) if name in made]
+
+
+def share_functions(
+    steps: Sequence[ModelStep], outer: BodyWriter, tree: ModuleTree, names: Sequence[str]
+) -> tuple[SharedFunction, ...]:
+    """What several of the user's modules do alike; the writer of forward() learns where that is called.
+
+    Args:
+        steps: Of forward().
+        outer: Its writer.
+        tree: The modules.
+        names: Those that no function may have.
+    """
+    sharing = FunctionSharing(bodies_of(steps, outer, tree), outer, tree.root)
+    sharing.find([*names, *(one.name for one in tree.functions.values())])
+    return tuple(sharing.functions)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from longhand.lower.ir import Extern
 from longhand.schedule.named_plan import FirstCall, LayerCall, Loop, ModelStep, list_holding, plain_steps
-from longhand.schedule.plan import Allocate, Launch, buffers_made, buffers_read
+from longhand.schedule.plan import Allocate, buffers_made, buffers_read
 
 _SOON = 2  # statements: what these bind anew is not dropped before
 
@@ -38,14 +37,6 @@ def allocates(steps: Sequence[ModelStep]) -> bool:
         if not isinstance(step, Loop | FirstCall | LayerCall)
         for one in plain_steps(step)
     )
-
-
-def next_launch(steps: Sequence[ModelStep], place: int, buffer: str) -> Launch | None:
-    """The launch that a buffer is made for; None if a library call fills it."""
-    later = steps[place + 1 :]
-    writers = (step for step in later if isinstance(step, Launch | Extern))
-    first = next((step for step in writers if isinstance(step, Launch) or buffer in step.mutates), None)
-    return first if isinstance(first, Launch) else None
 
 
 def rebound_or_alive(

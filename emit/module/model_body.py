@@ -8,7 +8,7 @@ from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_rounds import CallLine, CallOfMany, in_rounds
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs, SharedCall
-from longhand.emit.module.later_steps import allocates, gathered_lists, next_launch, rebound_or_alive, root
+from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter, data_size_lines
 from longhand.emit.module.module_place import ModulePlace
@@ -152,7 +152,7 @@ class BodyWriter:
             elif isinstance(step, Allocate):
                 self.needs.empty |= self._is_on_cpu
                 self._bind(step.buffer)
-                waiting.append(self.allocations.write(step, next_launch(steps, place, step.buffer)))
+                waiting.append(self.allocations.write(step, _next_launch(steps, place, step.buffer)))
             elif isinstance(step, Reuse):
                 waiting += self._reuse(step)
             elif isinstance(step, Release):
@@ -160,7 +160,7 @@ class BodyWriter:
             else:
                 why = self._remarks(step)
                 self.needs.kernels |= isinstance(step, Launch)
-                lines = self._launch(step) if isinstance(step, Launch) else self._extern(step)
+                lines = [self.launches.write(step)] if isinstance(step, Launch) else self._extern(step)
                 self._append(paragraphs, self._quotes(step), why + waiting + lines, self._module(step))
                 waiting = []
         if waiting:
@@ -294,9 +294,6 @@ class BodyWriter:
         self.told.update(new)
         return [line for text in new for line in remark_lines(text, WIDEST)]
 
-    def _launch(self, step: Launch) -> list[str]:
-        return [self.launches.write(step)]
-
     def _extern(self, step: Extern) -> list[str]:
         lines = self._view_lines(step)
         call = self.library.write(step)
@@ -350,3 +347,11 @@ class BodyWriter:
         texts = [self.sizes.text(part, word) for part in parts]
         each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
         return f".split({each}, dim={dim})"
+
+
+def _next_launch(steps: Sequence[ModelStep], place: int, buffer: str) -> Launch | None:
+    """The launch that a buffer is made for; None if a library call fills it."""
+    later = steps[place + 1 :]
+    writers = (step for step in later if isinstance(step, Launch | Extern))
+    first = next((step for step in writers if isinstance(step, Launch) or buffer in step.mutates), None)
+    return first if isinstance(first, Launch) else None

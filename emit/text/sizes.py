@@ -199,7 +199,7 @@ class SizeWriter:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
                 continue
             places = [dim for dim in order if str(buffer.shape[dim]) != "1"]
-            is_plain = len(shape) == len(order) and is_path(variable)
+            is_plain = len(shape) == len(order)
             for axis, group in zip(axes, groups, strict=True):
                 texts = [self.written(size, word) for size, word in group]
                 dims, places = places[: len(group)], places[len(group) :]
@@ -210,7 +210,7 @@ class SizeWriter:
                     found[axis] = f"{variable}.numel()"
                 elif not any(text.is_number for text in texts):
                     found[axis] = self.use(_product(texts) if len(texts) > 1 else texts[0])
-                elif is_plain:
+                elif is_plain and is_path(variable):
                     read = read_from(variable, len(order), dims, texts, self.reads_shapes)
                     literal.setdefault(axis, _product(read))
                 else:
@@ -289,7 +289,7 @@ def _known_product(
 def _product(texts: Sequence[SizeText]) -> SizeText:
     """Sizes multiplied."""
     words = frozenset[str]().union(*(text.words for text in texts))
-    return SizeText(" * ".join(text.factor for text in texts), words)
+    return SizeText(" * ".join(text.text if text.is_factor else f"({text.text})" for text in texts), words)
 
 
 _WIDEST = 90  # of a line that says what words stand for

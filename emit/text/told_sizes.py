@@ -28,11 +28,6 @@ class SizeText:
     is_factor: bool = True
     is_number: bool = False
 
-    @property
-    def factor(self) -> str:
-        """In a product."""
-        return self.text if self.is_factor else f"({self.text})"
-
 
 def is_bare(text: str) -> bool:
     """Whether a size is a number that a reader would ask about."""

@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterator, Sequence
 import torch
 
 from longhand.lower.ir import Extern
-from longhand.schedule.layers.model_steps import ModelStep
+from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import made_inside, references
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
+from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse
 
 FEWEST_CALLS = 2  # launches and library calls that are worth a function, if it is called often
 _FEWEST_OF_FEW = 3  # of those that are called two or three times
@@ -147,13 +147,9 @@ class ModuleCalls:
         """The modules below `root` that all operations of a call stand in, and their classes; None for memory."""
         if not isinstance(step, Launch | Extern):
             return None if isinstance(step, Allocate | Reuse | Release) else {}
-        origins = step.origins if isinstance(step, Launch) else (step.origin,)
-        common: dict[str, str] | None = None
-        for origin in origins:
-            around = dict(self._words.provenance(origin).around) if origin else {}
-            common = around if common is None else {p: c for p, c in common.items() if p in around}
         head = f"{root}." if root else ""
-        return {path: kind for path, kind in (common or {}).items() if path.startswith(head) and path != root}
+        inside = _around(step, self._words)
+        return {path: kind for path, kind in inside.items() if path.startswith(head) and path != root}
 
     def _alike(
         self, class_name: str, calls: Sequence[_Calls], taken: Collection[CallSite]
@@ -191,6 +187,27 @@ class ModuleCalls:
         touched = {name for step in inside if isinstance(step, Launch | Extern) for name in references(step)}
         is_filled = all(step.buffer in touched for step in inside if isinstance(step, Allocate | Reuse))
         return CallSite(calls.body, start, stop, calls.path) if is_filled else None
+
+
+def has_modules_alike(steps: Sequence[ModelStep], words: BufferWords) -> bool:
+    """Whether any two modules of one class of the user's take part in some steps."""
+    paths: dict[str, set[str]] = defaultdict(set)
+    for plain in (inner for step in steps for inner in plain_steps(step)):
+        for step in (inner for run in plain.runs for inner in run) if isinstance(plain, Repeat) else (plain,):
+            for path, kind in _around(step, words).items():
+                paths[kind].add(path)
+    return any(len(found) > 1 and not hasattr(torch.nn, kind) for kind, found in paths.items())
+
+
+def _around(step: PlanStep, words: BufferWords) -> dict[str, str]:
+    """The modules that all operations of a call stand in, and their classes."""
+    if not isinstance(step, Launch | Extern):
+        return {}
+    common: dict[str, str] | None = None
+    for origin in step.origins if isinstance(step, Launch) else (step.origin,):
+        around = dict(words.provenance(origin).around) if origin else {}
+        common = around if common is None else {p: c for p, c in common.items() if p in around}
+    return common or {}
 
 
 def plain_sites(steps: Sequence[ModelStep], site: CallSite) -> list[PlanStep]:
