@@ -59,6 +59,8 @@ class LibraryWriter:
         call = self._plain_call(step)
         if step.memory_format is not torch.channels_last:
             return call
+        if step.target is torch.ops.aten.conv2d.default:  # runtime.py's own
+            return LibraryCallText(call.text.removeprefix("F."), runtime="conv2d")
         return LibraryCallText(f"channels_last({call.text})", call.needs_functional, "channels_last")
 
     def _plain_call(self, step: Extern) -> LibraryCallText:

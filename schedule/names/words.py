@@ -57,7 +57,7 @@ _MACRO = re.compile(
 # What the runtime and the templates of model.py call their own.
 _OWN_TEXT = """
     runtime kernels backward model launch empty Weights CudaGraph TrainingGraph buffer constant constants filters tie
-    block layer load_constants channels_last check_tensor check_tensors check_dim check_weights check_condition
+    block layer load_constants channels_last conv2d check_tensor check_tensors check_dim check_weights check_condition
     check_size check_value check_text check_apart check_lists_apart check_mode check_frozen check_distinct
     check_is_plain parameters_of
 """
