@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import operator
 import os
 import re
@@ -153,7 +154,8 @@ def _name_returned(
         assigned = stack[depth - 1].statement.assigned
         if not assigned:
             continue
-        run = _run_around(place, nodes, frames, stack[:depth])
+        called = sum(frame.function == "forward" for frame in stack[1 : depth + 1])
+        run = _run_around(place, nodes, frames, stack[:depth], called)
         members = set(run)
         escaping = [node for node in run if any(user not in members for user in node.users)]
         names = assigned[0].names if len(assigned) == 1 else tuple(part.names[0] for part in assigned)
@@ -169,12 +171,22 @@ def _run_around(
     nodes: list[fx.Node],
     frames: dict[fx.Node, tuple[StackLevel, ...]],
     stack: tuple[StackLevel, ...],
+    n_modules: int,
 ) -> list[fx.Node]:
-    """The neighbours of a node, before and after it, that run under the same statement."""
+    """The neighbours of a node, before and after it, that run under the same statement, which called one module.
+
+    In a loop the statement is the same in each turn, but not the module.
+    """
+    modules = _modules(nodes[place])[:n_modules]
     first = place
-    while first > 0 and frames[nodes[first - 1]][: len(stack)] == stack:
+    while (
+        first > 0
+        and frames[nodes[first - 1]][: len(stack)] == stack
+        and _modules(nodes[first - 1])[:n_modules] == modules
+    ):
         first -= 1
-    return _run(nodes[first:], frames, stack)
+    run = _run(nodes[first:], frames, stack)
+    return list(itertools.takewhile(lambda node: _modules(node)[:n_modules] == modules, run))
 
 
 def _run(

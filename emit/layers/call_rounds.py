@@ -79,20 +79,24 @@ def _run_from(paragraphs: Sequence[Paragraph], start: int) -> list[CallOfMany]:
         if call is None or (calls and not _follows(calls, call)):
             break
         calls.append(call)
+        if calls[0].targets != call.targets:  # the last one hands on what it makes under another name
+            break
     return calls
 
 
 def _follows(before: Sequence[CallOfMany], call: CallOfMany) -> bool:
     last = before[-1]
     is_next = (call.function, call.owner, call.position) == (last.function, last.owner, last.position + 1)
-    same = call.targets == last.targets and [word for word, _ in call.numbers] == [w for w, _ in last.numbers]
+    same = len(call.targets) == len(last.targets) and [w for w, _ in call.numbers] == [
+        w for w, _ in last.numbers
+    ]
     if not is_next or not same or len(call.tensors) != len(last.tensors):
         return False
     pairs = zip(call.tensors, last.tensors, strict=True)
     if len(before) > 1:
         return call.tensors == last.tensors
     # What the first call is given is bound to the variable that the others read, before the loop.
-    return all(one == other or one in call.targets for one, other in pairs)
+    return all(one == other or one in last.targets for one, other in pairs)
 
 
 def _loop(calls: Sequence[CallOfMany], owner: str, is_whole: bool) -> list[str]:
@@ -112,7 +116,12 @@ def _loop(calls: Sequence[CallOfMany], owner: str, is_whole: bool) -> list[str]:
     numbers = [f"{word}={word if word in differing else values[0]}" for word, values in columns.items()]
     value = f"{first.function}({', '.join([module, *second.tensors, *numbers])})"
     body = PythonLine.assignment(", ".join(first.targets), value).indented()
-    return [*lines, f"for {', '.join(heads)} in {over}:", body]
+    renamed = [
+        PythonLine.assignment(word, made)
+        for word, made in zip(calls[-1].targets, first.targets, strict=True)
+        if word != made
+    ]
+    return [*lines, f"for {', '.join(heads)} in {over}:", body, *renamed]
 
 
 def _places(calls: Sequence[CallOfMany]) -> str:

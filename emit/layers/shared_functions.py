@@ -311,7 +311,8 @@ def _words_for(alike: CallsAlike) -> Iterator[str]:
     lasts = {_attribute(site.path) for site in alike.sites}
     if len(lasts) == 1:
         yield from lasts
-    yield from (snake_case(alike.class_name).rpartition("_")[2], "module")
+    own = snake_case(alike.class_name)
+    yield from (word for word in (own.rpartition("_")[2], "module") if word != own)
     yield from further_words("module")
 
 

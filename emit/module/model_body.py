@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_rounds import CallLine, CallOfMany, in_rounds
@@ -111,6 +111,7 @@ class BodyWriter:
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
         self.holds: dict[str, str] = {}  # by variable: what was bound to it last
         self.told: set[str] = set()  # remarks: each is made once
+        self.at_hand: dict[str, list[str]] = {}  # by the text of a view: the variables that hold it
         self.calls: Mapping[int, SharedCall] = {}  # by the first of the steps that they stand for
         self._made_in_calls: set[str] = set()  # and seen by nobody else
 
@@ -233,9 +234,9 @@ class BodyWriter:
 
     def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
         """The lines of steps that only some layers do, without the user's statements."""
-        self._is_in_branch = True
+        self._is_in_branch, self.at_hand = True, {}
         lines = [line for paragraph in self.write(steps, {}) for line in paragraph.lines]
-        self._is_in_branch = False
+        self._is_in_branch, self.at_hand = False, {}
         return lines
 
     def _buffer(self, name: str) -> Buffer:
@@ -273,6 +274,7 @@ class BodyWriter:
         if self._is_in_branch:
             still.add(root(self.allocations.device))  # the other branches do not drop it
         dropped = [name for name in dict.fromkeys(names) if name not in still]
+        self._forget(dropped)
         if dropped and paragraphs:
             lines = paragraphs[-1].lines
             if not self._is_on_cpu and root(self.allocations.device) in dropped and allocates(steps[place:]):
@@ -311,11 +313,20 @@ class BodyWriter:
     def _bind(self, buffer: str) -> str:
         """The variable of a buffer that begins; what it held before is gone."""
         variable = self.variables[buffer]
+        self._forget([variable])
         for held in self.seen_as.values():
             if variable in held:
                 held.remove(variable)
         self.holds[variable] = buffer
         return variable
+
+    def _forget(self, variables: Collection[str]) -> None:
+        """Views that are of these variables, or held by them, are not at hand any more."""
+        self.at_hand = {
+            text: targets
+            for text, targets in self.at_hand.items()
+            if root(text) not in variables and not set(targets) & set(variables)
+        }
 
     def _view_lines(self, step: Extern) -> list[str]:
         """``q, k, v = qkv.split(256, dim=-1)``: the views that the user named, before the call that reads them."""
@@ -330,8 +341,13 @@ class BodyWriter:
                 text += self._split(line.keys[0], *line.split)
             if line.unbind is not None:
                 text += f".unbind({line.unbind})"
+            if text in self.at_hand:  # made for an earlier call, and still what it was
+                self.library.views |= dict(zip(line.keys, self.at_hand[text], strict=True))
+                continue
             targets = [self._bind(view_key(step, key)) for key in line.keys]
             self.library.views |= dict(zip(line.keys, targets, strict=True))
+            if root(text) not in targets:
+                self.at_hand[text] = targets
             self.seen_as.setdefault(view.buffer, []).extend(targets)
             lines.append(PythonLine.assignment(", ".join(targets), text))
         return lines

@@ -45,7 +45,7 @@ class Twice(nn.Module):
     def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
             x = layer(x)
-        x = x.transpose(1, 2)
+        x = self.norm(x.transpose(1, 2))
         x = self.norm(x + self.own(x, x))
         return self.norm(x + self.cross(x, memory))
 
