@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_rounds import CallLine, CallOfMany, in_rounds
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs, SharedCall
-from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
+from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root, still_at_hand
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter, data_size_lines
 from longhand.emit.module.module_place import ModulePlace
@@ -274,7 +274,7 @@ class BodyWriter:
         if self._is_in_branch:
             still.add(root(self.allocations.device))  # the other branches do not drop it
         dropped = [name for name in dict.fromkeys(names) if name not in still]
-        self._forget(dropped)
+        self.at_hand = still_at_hand(self.at_hand, dropped)
         if dropped and paragraphs:
             lines = paragraphs[-1].lines
             if not self._is_on_cpu and root(self.allocations.device) in dropped and allocates(steps[place:]):
@@ -313,20 +313,12 @@ class BodyWriter:
     def _bind(self, buffer: str) -> str:
         """The variable of a buffer that begins; what it held before is gone."""
         variable = self.variables[buffer]
-        self._forget([variable])
+        self.at_hand = still_at_hand(self.at_hand, [variable])
         for held in self.seen_as.values():
             if variable in held:
                 held.remove(variable)
         self.holds[variable] = buffer
         return variable
-
-    def _forget(self, variables: Collection[str]) -> None:
-        """Views that are of these variables, or held by them, are not at hand any more."""
-        self.at_hand = {
-            text: targets
-            for text, targets in self.at_hand.items()
-            if root(text) not in variables and not set(targets) & set(variables)
-        }
 
     def _view_lines(self, step: Extern) -> list[str]:
         """``q, k, v = qkv.split(256, dim=-1)``: the views that the user named, before the call that reads them."""

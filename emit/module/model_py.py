@@ -133,7 +133,8 @@ class ModelWriter:
         for node, path in self.tree.expressions.items():
             is_held = self.graph.is_module
             found[node] = member(path) if is_held else identifier(path.replace(".", "_")).upper()
-        for one in (*self.lists, *self.made_lists):
+        lists: tuple[TensorList | MadeList, ...] = (*self.lists, *self.made_lists)
+        for one in lists:
             found |= {node: Reached(one.name, place) for place, node in enumerate(one.nodes)}
         return found
 

@@ -50,6 +50,7 @@ class PaddedWord(str):
         return made
 
 
+_LINES = ("samples", "length", "n_frames")  # what a convolution or a pool over a line goes along
 _REDUCTION_OPS = """
     sum mean prod amax amin max min var std any all argmax argmin logsumexp norm linalg_vector_norm var_mean
 """
@@ -198,6 +199,8 @@ def _of_image(name: str, first: Words, old: tuple[Size, ...], new: tuple[Size, .
 
 def _made(word: str | None) -> str | None:
     """``out_channels``: what stands in the place of channels after an operation on images."""
+    if word in _LINES:
+        return "n_frames"
     return None if word is None or isinstance(word, ProductWord) else f"out_{word.removeprefix('out_')}"
 
 
