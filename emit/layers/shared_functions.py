@@ -36,7 +36,7 @@ from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
 _MOST_RESULTS = 3
 _MOST_PARAMETERS = 8
 _MOST_TRIES = 40
-_MOST_LISTED = 4  # modules that a docstring names
+_WIDEST = 90  # of a docstring
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,19 +131,10 @@ class FunctionSharing:
         """Makes modules of one class one function, if they are; or those that do what the first one does."""
         words = _words_for(alike)
         word = next(one for one in words if all(self._is_free(one, site) for site in alike.sites))
-        told = self._told(alike, word)
-        if told is None and len(alike.sites) > 2:
-            first, *others = alike.sites
-            same = (
-                other
-                for other in others
-                if self._told(dataclasses.replace(alike, sites=(first, other)), word) is not None
-            )
-            alike = dataclasses.replace(alike, sites=(first, *same))
-            is_worth = len(alike.sites) > 1 and alike.is_worth
-            told = self._told(alike, word) if is_worth else None
-        if told is None:
+        found = self._largest(alike, word)
+        if found is None:
             return ()
+        alike, told = found
         each, one = told
         name = self._name(alike, one, used)
         used.add(name)
@@ -164,6 +155,25 @@ class FunctionSharing:
             )
             self.calls[id(self._bodies[site.body].steps[site.start])] = call
         return alike.sites
+
+    def _largest(
+        self, alike: CallsAlike, word: str
+    ) -> tuple[CallsAlike, tuple[list[_Printed], OneFunction]] | None:
+        """Modules of a class that are one function: all of them, or else those that do what one of them does."""
+        told = self._told(alike, word)
+        if told is not None or len(alike.sites) == 2:
+            return None if told is None else (alike, told)
+        for place, first in enumerate(alike.sites):
+            same = (
+                other
+                for other in alike.sites[place + 1 :]
+                if self._told(dataclasses.replace(alike, sites=(first, other)), word) is not None
+            )
+            group = dataclasses.replace(alike, sites=(first, *same))
+            told = self._told(group, word) if len(group.sites) > 1 and group.is_worth else None
+            if told is not None:
+                return group, told
+        return None
 
     def _is_free(self, word: str, site: CallSite) -> bool:
         """Whether nothing in the steps of a site is called so."""
@@ -280,7 +290,7 @@ def _function(name: str, word: str, alike: CallsAlike, method: Method, one: OneF
     told, paragraphs = tuple(text[:n_told]), _paragraphs(method, text[n_told:])
     bound = dataclasses.replace(method.bound, told=told, stated=one.stated)
     parameters = tuple(words.get(parameter, parameter) for parameter in one.parameters)
-    remark = python_docstring(f"What {alike.class_name} does: {_where(alike)}.")
+    remark = python_docstring(_remark(alike))
     return SharedFunction(name, remark, (word, *parameters), bound.lines(), paragraphs)
 
 
@@ -290,14 +300,15 @@ def _paragraphs(method: Method, lines: Sequence[str]) -> tuple[tuple[tuple[str, 
     return tuple((quotes, tuple(next(rest) for _ in old)) for quotes, old in method.paragraphs)
 
 
-def _where(alike: CallsAlike) -> str:
-    """The modules, as the model reaches them: ``conv_layers[1] to conv_layers[5]``; of layers that share code one."""
+def _remark(alike: CallsAlike) -> str:
+    """``What MgpstrA3Module does: char_a3_module, bpe_a3_module and wp_a3_module.``, as far as a line goes."""
     paths = list(dict.fromkeys(_reached(site.path) for site in alike.sites))
-    if len(paths) <= _MOST_LISTED:
-        return listed(paths)
     first, last = paths[0], paths[-1]
     owner = first.rpartition("[")[0]
-    return f"{first} to {last.removeprefix(owner) if owner and last.startswith(f'{owner}[') else last}"
+    span = f"{first} to {last.removeprefix(owner) if owner and last.startswith(f'{owner}[') else last}"
+    wheres = (f": {listed(paths)}", f": {span}", f", in {len(alike.sites)} places")
+    texts = [f"What {alike.class_name} does{where}." for where in wheres]
+    return next((text for text in texts if len(text) <= _WIDEST), texts[-1])
 
 
 def _reached(path: str) -> str:

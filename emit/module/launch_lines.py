@@ -72,16 +72,15 @@ class AllocationWriter:
 
     def _dims(self, buffer: Buffer, launch: Launch | None) -> list[str]:
         """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
-        dims = self.sizes.dims(buffer)
         if not self.sizes.reads_shapes:
-            return dims
+            return self.sizes.dims(buffer)
         siblings = [one for one in self._read_siblings(buffer, launch) if len(one.shape) == len(buffer.shape)]
-        for place, text in enumerate(dims):
-            size = buffer.shape[place]
-            told = (self.variables[one.name] for one in siblings if str(one.shape[place]) == str(size))
-            if text.isdigit() and size != 1 and (variable := next(told, None)) is not None:
-                dims[place] = f"{variable}.shape[{place}]"
-        return dims
+        told = []
+        for place, size in enumerate(buffer.shape):
+            alike = (one for one in siblings if size != 1 and str(one.shape[place]) == str(size))
+            sibling = next(alike, None)
+            told.append(f"{self.variables[sibling.name]}.shape[{place}]" if sibling is not None else None)
+        return self.sizes.dims(buffer, told)
 
     def _made(self, buffer: Buffer, dims: Sequence[str], sibling: str | None = None) -> str:
         """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""

@@ -66,7 +66,7 @@ class SizeWriter:
         taken: Set[str] | None = None,
         untold: Mapping[str, str] | None = None,
     ) -> None:
-        self.reads_shapes = False
+        self.reads_shapes = self._is_reading = False
         self._untold = dict(untold or {})
         self._taken = taken  # None: only what a shape binds has a word
         self._stated: dict[str, int] = {}  # words that no shape binds
@@ -96,7 +96,7 @@ class SizeWriter:
         self, tensors: Sequence[Shaped], taken: set[str], reads_shapes: bool = False
     ) -> SizeWriter:
         """A writer for a function that is given these tensors, of one size or of several."""
-        made = bind_sizes(self._words, self._symbols, tensors, taken, may_state=not reads_shapes)
+        made = bind_sizes(self._words, self._symbols, tensors, taken)
         made.reads_shapes = reads_shapes
         return made
 
@@ -134,10 +134,16 @@ class SizeWriter:
         binding = {path for path, words in self._binding if any(word in self.used for word in words)}
         return frozenset(binding | {path for word, (path, _) in self._derived.items() if word in self.used})
 
-    def dims(self, buffer: Buffer) -> list[str]:
-        """The sizes of a buffer's dimensions."""
+    def dims(self, buffer: Buffer, told: Sequence[str | None] = ()) -> list[str]:
+        """The sizes of a buffer's dimensions; `told` are expressions for some of them, which come before new words."""
         words = self._words.of(buffer.name, len(buffer.shape))
-        return [self.text(size, word) for size, word in zip(buffer.shape, words, strict=True)]
+        found = []
+        for place, (size, word) in enumerate(zip(buffer.shape, words, strict=True)):
+            self._is_reading = bool(told) and told[place] is not None
+            text = self.written(size, word)
+            found.append(str(told[place]) if self._is_reading and text.is_number else self.use(text))
+        self._is_reading = False
+        return found
 
     def text(self, size: Size, word: str | None = None) -> str:
         """A size; `word` is preferred if it stands for it."""
@@ -165,7 +171,8 @@ class SizeWriter:
         return self._stated.get(word, self._values.get(word)) == size
 
     def _may_state(self, word: str) -> bool:
-        return self._taken is not None and word not in self._taken and word not in self._values
+        is_asked = self._taken is not None and not self._is_reading
+        return is_asked and word not in (self._taken or ()) and word not in self._values
 
     def stride(self, stride: Size, buffer: Buffer) -> str:
         """The distance between two positions of one of a buffer's dimensions: the product of the sizes inside it."""
@@ -189,6 +196,7 @@ class SizeWriter:
             sizes: The axes' sizes.
             tensors: (expression, buffer, axes that make up its dimensions), the most telling first.
         """
+        self._is_reading = self.reads_shapes
         found: dict[str, str] = {}
         literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
         for variable, buffer, axes in tensors:
@@ -220,6 +228,7 @@ class SizeWriter:
             for axis, size in sizes.items()
             if axis not in found
         }
+        self._is_reading = False
         return rest | found
 
     def _of_padded(
