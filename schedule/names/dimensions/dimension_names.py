@@ -21,6 +21,7 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
     Words,
     carried_words,
     filled,
+    is_depthwise,
     reshaped,
     shape_of,
 )
@@ -121,7 +122,8 @@ class DimWords:
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
                 made = tuple(f"{next(layers.variables(node.name))}_{side}" for side in sides)
-                carried = filled((carried[0], None, *_unchanged(node, carried)[2:]), made)
+                channels = carried[1] if is_depthwise(node, node.all_input_nodes[0]) else None
+                carried = filled((carried[0], channels, *_unchanged(node, carried)[2:]), made)
             if aten_name(node) in _CLASS_LOSSES:
                 rows = self._words.get(node.all_input_nodes[0].name, (None,))
                 self._rows[node.name] = rows[:1]
