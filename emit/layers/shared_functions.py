@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.emit.layers.alike_texts import OneFunction, PrintedFunction, as_one
 from longhand.emit.layers.function_bodies import FunctionBody, bodies_of
+from longhand.emit.layers.function_names import kernel_words, remark_on, words_for_module
 from longhand.emit.layers.layer_methods import Method, device_inside, own_releases, sizes_inside, write_method
 from longhand.emit.layers.parameter_words import renamed, users_words, without_owner
 from longhand.emit.module.body_parts import SharedCall
@@ -30,13 +31,13 @@ from longhand.schedule.layers.alike_calls import (
 )
 from longhand.schedule.layers.outside import references
 from longhand.schedule.named_plan import ModelStep, named_views, plain_steps, view_key
-from longhand.schedule.names.words import first_free, further_words, identifier, listed, singular, snake_case
+from longhand.schedule.names.words import first_free, further_words, identifier, snake_case
 from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
 
 _MOST_RESULTS = 3
 _MOST_PARAMETERS = 8
+_MOST_OF_PART = 5  # parameters of a function that is called once
 _MOST_TRIES = 40
-_WIDEST = 90  # of a docstring
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,7 @@ class _Printed:
         results: What it makes that is read elsewhere.
         released: What it drops of what it is given.
         made: What it makes.
+        reached: By parameter: how the caller reaches a tensor of another module.
     """
 
     method: Method
@@ -75,6 +77,7 @@ class _Printed:
     results: tuple[str, ...]
     released: tuple[str, ...]
     made: frozenset[str]
+    reached: Mapping[str, str]
 
 
 class FunctionSharing:
@@ -119,17 +122,18 @@ class FunctionSharing:
         }
         refused: set[tuple[CallSite, ...]] = set()
         used = {*names}
-        for _ in range(_MOST_TRIES):
-            candidates = (one for one in found.candidates(taken) if one.sites not in refused)
-            best = next(candidates, None)
-            if best is None:
-                return
-            refused.add(best.sites)
-            taken.update(self._share(best, used))
+        for candidates in (found.candidates, found.parts):
+            for _ in range(_MOST_TRIES):
+                left = (one for one in candidates(taken) if one.sites not in refused)
+                best = next(left, None)
+                if best is None:
+                    break
+                refused.add(best.sites)
+                taken.update(self._share(best, used))
 
     def _share(self, alike: CallsAlike, used: set[str]) -> tuple[CallSite, ...]:
         """Makes modules of one class one function, if they are; or those that do what the first one does."""
-        words = _words_for(alike)
+        words = words_for_module(alike)
         word = next(one for one in words if all(self._is_free(one, site) for site in alike.sites))
         found = self._largest(alike, word)
         if found is None:
@@ -146,7 +150,7 @@ class FunctionSharing:
                 site.stop - site.start,
                 name,
                 site.path,
-                arguments,
+                tuple(printed_site.reached.get(one, one) for one in arguments),
                 numbers,
                 tuple(variables[buffer] for buffer in printed_site.results),
                 printed_site.results,
@@ -160,6 +164,10 @@ class FunctionSharing:
         self, alike: CallsAlike, word: str
     ) -> tuple[CallsAlike, tuple[list[_Printed], OneFunction]] | None:
         """Modules of a class that are one function: all of them, or else those that do what one of them does."""
+        if len(alike.sites) == 1:
+            told = self._as_one(alike, word, reads_shapes=False)
+            is_plain = told is not None and len(told[1].parameters) <= _MOST_OF_PART
+            return (alike, told) if told is not None and is_plain else None
         told = self._told(alike, word)
         if told is not None or len(alike.sites) == 2:
             return None if told is None else (alike, told)
@@ -199,13 +207,13 @@ class FunctionSharing:
     def _name(self, alike: CallsAlike, one: OneFunction, used: set[str]) -> str:
         """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""
         plain = snake_case(alike.class_name)
-        words = list(dict.fromkeys(_kernel_words(one.lines)))
+        words = list(dict.fromkeys(kernel_words(one.lines)))
         known = {
             word
             for other in self.functions
             if other.name.startswith(plain)
             for _, lines in other.paragraphs
-            for word in _kernel_words(lines)
+            for word in kernel_words(lines)
         }
         own = (f"{plain}_{word}" for word in words if word not in known)
         more = further_words(plain)
@@ -227,11 +235,11 @@ class FunctionSharing:
         body = self._bodies[site.body]
         steps = plain_sites(body.steps, site)
         made = made_in(steps)
-        told = self._given(site, steps, word)
+        told = self._given(site, steps, word) if self._holds(site.path) else None
         results = self._results(site, steps)
         if told is None or not 0 < len(results) <= _MOST_RESULTS:
             return None
-        given, variables = told
+        given, variables, reached = told
         method = write_method(
             "",
             "",
@@ -249,27 +257,49 @@ class FunctionSharing:
         lines = (*method.bound.told, *(line for _, lines in method.paragraphs for line in lines))
         text = PrintedFunction(lines, method.parameters, method.bound.stated)
         released = (name for step in steps if isinstance(step, Release) for name in step.buffers)
-        return _Printed(method, text, results, tuple(name for name in released if name not in made), made)
+        dropped = tuple(name for name in released if name not in made)
+        return _Printed(method, text, results, dropped, made, reached)
+
+    def _holds(self, path: str) -> bool:
+        """Whether the tree of modules has one there: one without tensors is none of it."""
+        branch = self._tree
+        for part in path.split("."):
+            if part not in branch.branches:
+                return False
+            branch = branch.branches[part]
+        return True
 
     def _given(
         self, site: CallSite, steps: Sequence[PlanStep], word: str
-    ) -> tuple[list[str], dict[str, str]] | None:
-        """The buffers that a function takes beside its module, and its variables; None if they are none of it."""
+    ) -> tuple[list[str], dict[str, str], dict[str, str]] | None:
+        """The buffers that a function takes beside its module, its variables, and how others' tensors are reached.
+
+        None if they are none of a function.
+        """
         body, made, branch = self._bodies[site.body], made_in(steps), self._tree.at(site.path)
         variables = dict(body.variables)
         given: list[str] = []
+        reached: dict[str, str] = {}
         for name in _in_order_of_use(steps):
             path = self._weights.get(name, "")
             if path.startswith(f"{site.path}."):
                 variables[name] = member(expression(branch, path.removeprefix(f"{site.path}.")), word)
             elif name in made:
                 continue
-            elif path or not variables.get(name, "").isidentifier():
+            elif path:  # of another module
+                own = identifier(path.rpartition(".")[2])
+                if own in (word, *reached) or not self._is_free(own, site):
+                    return None
+                reached[own] = variables[name]
+                variables[name] = own
+                given.append(name)
+            elif not variables.get(name, "").isidentifier():
                 return None
             else:
                 given.append(name)
         named = {name for step in steps for name in references(step)}
-        return None if named & (self._told_by_data | self._in_lists) else (given, variables)
+        is_whole = not named & (self._told_by_data | self._in_lists)
+        return (given, variables, reached) if is_whole else None
 
     def _results(self, site: CallSite, steps: Sequence[PlanStep]) -> tuple[str, ...]:
         """What the steps make that is read elsewhere."""
@@ -290,7 +320,7 @@ def _function(name: str, word: str, alike: CallsAlike, method: Method, one: OneF
     told, paragraphs = tuple(text[:n_told]), _paragraphs(method, text[n_told:])
     bound = dataclasses.replace(method.bound, told=told, stated=one.stated)
     parameters = tuple(words.get(parameter, parameter) for parameter in one.parameters)
-    remark = python_docstring(_remark(alike))
+    remark = python_docstring(remark_on(alike))
     return SharedFunction(name, remark, (word, *parameters), bound.lines(), paragraphs)
 
 
@@ -298,50 +328,6 @@ def _paragraphs(method: Method, lines: Sequence[str]) -> tuple[tuple[tuple[str, 
     """The paragraphs of a text, with other lines in their places."""
     rest = iter(lines)
     return tuple((quotes, tuple(next(rest) for _ in old)) for quotes, old in method.paragraphs)
-
-
-def _remark(alike: CallsAlike) -> str:
-    """``What MgpstrA3Module does: char_a3_module, bpe_a3_module and wp_a3_module.``, as far as a line goes."""
-    paths = list(dict.fromkeys(_reached(site.path) for site in alike.sites))
-    first, last = paths[0], paths[-1]
-    owner = first.rpartition("[")[0]
-    span = f"{first} to {last.removeprefix(owner) if owner and last.startswith(f'{owner}[') else last}"
-    wheres = (f": {listed(paths)}", f": {span}", f", in {len(alike.sites)} places")
-    texts = [f"What {alike.class_name} does{where}." for where in wheres]
-    return next((text for text in texts if len(text) <= _WIDEST), texts[-1])
-
-
-def _reached(path: str) -> str:
-    """``blocks[3].attn`` of blocks.3.attn."""
-    parts = (f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
-    return "".join(parts).removeprefix(".")
-
-
-def _words_for(alike: CallsAlike) -> Iterator[str]:
-    """What a function may call the module that it is given: by its attribute, or its list, or its class."""
-    lasts = {_attribute(site.path) for site in alike.sites}
-    if len(lasts) == 1:
-        yield from lasts
-    own = snake_case(alike.class_name)
-    yield from (word for word in (own.rpartition("_")[2], "module") if word != own)
-    yield from further_words("module")
-
-
-def _attribute(path: str) -> str:
-    """``self_attn``; ``block`` of those in a list of ``blocks``."""
-    *owners, last = path.split(".")
-    if not last.isdigit():
-        return identifier(last)
-    words = [one for one in owners if not one.isdigit()]
-    return singular(identifier(words[-1])) if words else "layer"
-
-
-def _kernel_words(lines: Sequence[str]) -> list[str]:
-    """The words in the names of the kernels that some lines call."""
-    called = (
-        line.removeprefix("kernels.").partition("(")[0] for line in lines if line.startswith("kernels.")
-    )
-    return [word for name in called for word in name.split("_") if word != "and"]
 
 
 def _named(step: ModelStep) -> list[str]:

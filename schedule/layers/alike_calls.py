@@ -9,7 +9,7 @@ what stands before or behind it is left out. Whether their texts are the same em
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
 import torch
@@ -23,6 +23,11 @@ from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, 
 FEWEST_CALLS = 2  # launches and library calls that are worth a function, if it is called often
 _FEWEST_OF_FEW = 3  # of those that are called two or three times
 _OFTEN = 4
+FEWEST_OF_PART = 5  # calls of a module that is a function though it is called once
+_MOST_OF_PART = 25
+_SHARE = 0.5  # of what a module does: less has not its name
+_SHARE_OF_PART = 0.75
+_LONG = 30  # calls of a function that is told in parts
 FEWEST_SAVED = 4  # of them that are not written out again
 _MOST_TRIMMED = 2  # calls at either end that one module does otherwise
 _PLAIN = Launch | Extern | Allocate | Reuse | Release
@@ -48,7 +53,7 @@ class CallSite:
         """Whether the other is somewhere else, or a part of this one."""
         is_apart = self.body != other.body or self.stop <= other.start or other.stop <= self.start
         is_part = self.start <= other.start and other.stop <= self.stop
-        return is_apart or (is_part and self.path != other.path)
+        return is_apart or (is_part and other.path.startswith(f"{self.path}."))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,11 +64,13 @@ class CallsAlike:
         class_name: The user's.
         sites: In order.
         n_calls: Launches and library calls of each.
+        share: How many these are of all in which the module takes part, of the module of which they are fewest.
     """
 
     class_name: str
     sites: tuple[CallSite, ...]
     n_calls: int
+    share: float
 
     @property
     def depth(self) -> int:
@@ -106,6 +113,9 @@ class ModuleCalls:
         self._bodies = bodies
         self._words = words
         self._by_class: dict[str, list[_Calls]] = defaultdict(list)
+        self._n_touched = Counter(
+            path for steps in bodies for step in steps for path in _touched_by(step, words)
+        )
         for number, (steps, root) in enumerate(zip(bodies, roots, strict=True)):
             self._collect(number, steps, root)
 
@@ -118,8 +128,21 @@ class ModuleCalls:
         found: list[CallsAlike] = []
         for class_name, calls in self._by_class.items():
             found += self._alike(class_name, calls, taken)
-        worth = [one for one in found if one.is_worth]
+        worth = [one for one in found if one.is_worth and one.share >= _SHARE]
         return sorted(worth, key=lambda one: (-one.depth, -one.n_saved, -one.n_calls, one.sites[0].body))
+
+    def parts(self, taken: Collection[CallSite]) -> list[CallsAlike]:
+        """Modules that are a good part of a long function: it reads better as calls of them. The largest first."""
+        found = []
+        for class_name, calls in self._by_class.items():
+            for one in calls if not hasattr(torch.nn, class_name) else ():
+                n_around = sum(isinstance(step, Launch | Extern) for step in self._bodies[one.body])
+                site = self._site(one, one.places[0], one.places[-1])
+                is_part = FEWEST_OF_PART <= len(one.places) <= min(_MOST_OF_PART, n_around // 2)
+                if site is not None and n_around > _LONG and is_part and all(map(site.goes_with, taken)):
+                    found.append(self._of_class(class_name, (site,), len(one.places)))
+        found = [one for one in found if one.share >= _SHARE_OF_PART]
+        return sorted(found, key=lambda one: (-one.n_calls, one.sites[0].body, one.sites[0].start))
 
     def _collect(self, number: int, steps: Sequence[ModelStep], root: str) -> None:
         """The stretches of calls that stand in one module each, by the class of the module."""
@@ -171,7 +194,11 @@ class ModuleCalls:
                 and all(map(site.goes_with, taken))
             )
             if len(sites) > 1 and not _overlap(sites):
-                yield CallsAlike(class_name, sites, len(tokens))
+                yield self._of_class(class_name, sites, len(tokens))
+
+    def _of_class(self, class_name: str, sites: tuple[CallSite, ...], n_calls: int) -> CallsAlike:
+        share = min(n_calls / max(self._n_touched[site.path], n_calls) for site in sites)
+        return CallsAlike(class_name, sites, n_calls, share)
 
     def _site(self, calls: _Calls, first: int, last: int) -> CallSite | None:
         """The calls with the memory that is made for them; None if they are no function by themselves."""
@@ -208,6 +235,14 @@ def _around(step: PlanStep, words: BufferWords) -> dict[str, str]:
         around = dict(words.provenance(origin).around) if origin else {}
         common = around if common is None else {p: c for p, c in common.items() if p in around}
     return common or {}
+
+
+def _touched_by(step: ModelStep, words: BufferWords) -> set[str]:
+    """The modules that any operation of a call stands in."""
+    if not isinstance(step, Launch | Extern):
+        return set()
+    origins = step.origins if isinstance(step, Launch) else (step.origin,)
+    return {path for origin in origins if origin for path, _ in words.provenance(origin).around}
 
 
 def plain_sites(steps: Sequence[ModelStep], site: CallSite) -> list[PlanStep]:

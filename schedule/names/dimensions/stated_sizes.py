@@ -72,7 +72,7 @@ def word_of_split(statement: str, piece: int = 0) -> str | None:
 
 def word_of_count(statement: str) -> str | None:
     """The word for how many are taken: ``torch.topk(scores, self.top_k, dim=-1)``, ``scores.topk(k=top_k)``."""
-    words = set()
+    words: set[str | None] = set()
     for call in _calls(statement, frozenset({"topk"})):
         given = call.args[1:] if ast.unparse(call.func) == "torch.topk" else call.args
         told = [*given[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "k")]
