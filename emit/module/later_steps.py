@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.schedule.named_plan import FirstCall, LayerCall, Loop, ModelStep, list_holding, plain_steps
 from longhand.schedule.plan import Allocate, buffers_made, buffers_read
@@ -55,12 +55,3 @@ def rebound_or_alive(
                 first_bound.setdefault(variables.get(buffer, ""), number_)
     bound_soon = {word for word, place in first_bound.items() if place <= _SOON}
     return {name for name in names if name in later_read or name in bound_soon}
-
-
-def still_at_hand(views: Mapping[str, list[str]], bound: Collection[str]) -> dict[str, list[str]]:
-    """Of the views that variables hold, by their text, those that some variables' new values leave as they are."""
-    return {
-        text: targets
-        for text, targets in views.items()
-        if root(text) not in bound and not set(targets) & set(bound)
-    }

@@ -8,7 +8,7 @@ from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_rounds import CallLine, CallOfMany, in_rounds
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs, SharedCall
-from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root, still_at_hand
+from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter, data_size_lines
 from longhand.emit.module.module_place import ModulePlace
@@ -110,8 +110,10 @@ class BodyWriter:
         self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
         self.holds: dict[str, str] = {}  # by variable: what was bound to it last
+        self.viewed: dict[str, tuple[str, str]] = (
+            {}
+        )  # by variable: the view it was bound to, and what holds names that
         self.told: set[str] = set()  # remarks: each is made once
-        self.at_hand: dict[str, list[str]] = {}  # by the text of a view: the variables that hold it
         self.calls: Mapping[int, SharedCall] = {}  # by the first of the steps that they stand for
         self._made_in_calls: set[str] = set()  # and seen by nobody else
 
@@ -234,9 +236,9 @@ class BodyWriter:
 
     def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
         """The lines of steps that only some layers do, without the user's statements."""
-        self._is_in_branch, self.at_hand = True, {}
+        self._is_in_branch = True
         lines = [line for paragraph in self.write(steps, {}) for line in paragraph.lines]
-        self._is_in_branch, self.at_hand = False, {}
+        self._is_in_branch = False
         return lines
 
     def _buffer(self, name: str) -> Buffer:
@@ -274,7 +276,6 @@ class BodyWriter:
         if self._is_in_branch:
             still.add(root(self.allocations.device))  # the other branches do not drop it
         dropped = [name for name in dict.fromkeys(names) if name not in still]
-        self.at_hand = still_at_hand(self.at_hand, dropped)
         if dropped and paragraphs:
             lines = paragraphs[-1].lines
             if not self._is_on_cpu and root(self.allocations.device) in dropped and allocates(steps[place:]):
@@ -313,7 +314,6 @@ class BodyWriter:
     def _bind(self, buffer: str) -> str:
         """The variable of a buffer that begins; what it held before is gone."""
         variable = self.variables[buffer]
-        self.at_hand = still_at_hand(self.at_hand, [variable])
         for held in self.seen_as.values():
             if variable in held:
                 held.remove(variable)
@@ -325,24 +325,32 @@ class BodyWriter:
         self.library.views = {}
         lines: list[str] = []
         for line in named_views(step, self.words):
+            targets = [self.variables[view_key(step, key)] for key in line.keys]
+            if self._still_hold(targets, line.keys):  # an earlier call has named these views
+                self.library.views |= dict(zip(line.keys, targets, strict=True))
+                continue
             view, buffer = line.view, self._buffer(line.view.buffer)
             source = self.library.views.get(line.source) or self.variables[view.buffer]
-            words = self._words_of_heads(line) if line.unbind is not None else ()
+            words = self._words_of_heads(line) if line.heads else ()
             text = write_view(view, source, self.sizes, buffer, line.n_before, words)
             if line.split is not None:
                 text += self._split(line.keys[0], *line.split)
             if line.unbind is not None:
                 text += f".unbind({line.unbind})"
-            if text in self.at_hand:  # made for an earlier call, and still what it was
-                self.library.views |= dict(zip(line.keys, self.at_hand[text], strict=True))
-                continue
-            targets = [self._bind(view_key(step, key)) for key in line.keys]
+            for key in line.keys:
+                self.viewed[self._bind(view_key(step, key))] = key, view_key(step, key)
             self.library.views |= dict(zip(line.keys, targets, strict=True))
-            if root(text) not in targets:
-                self.at_hand[text] = targets
             self.seen_as.setdefault(view.buffer, []).extend(targets)
             lines.append(PythonLine.assignment(", ".join(targets), text))
         return lines
+
+    def _still_hold(self, variables: Sequence[str], nodes: Sequence[str]) -> bool:
+        """Whether each variable was bound to the view that a node is, and to nothing since."""
+        seen = [self.viewed.get(variable, ("", "")) for variable in variables]
+        return all(
+            node == held and self.holds.get(variable) == bound
+            for variable, node, (held, bound) in zip(variables, nodes, seen, strict=True)
+        )
 
     def _words_of_heads(self, line: NamedView) -> Words:
         """The words of a view of all heads at once: those of one part's, and none for which part it is."""

@@ -11,6 +11,7 @@ from torch import fx
 from longhand.lower.ir import Size
 from longhand.schedule.names.dimensions.stated_sizes import word_of_count, word_of_split, words_of_reshape
 from longhand.schedule.names.operation_names import aten_name, provenance_of
+from longhand.schedule.sizes import as_size
 
 Words = tuple[str | None, ...]
 
@@ -62,8 +63,9 @@ _MATMULS = frozenset({"mm", "bmm", "matmul"})
 
 
 def shape_of(node: Any) -> tuple[Size, ...]:
+    """A tensor's sizes; terms of symbols where they may vary, which compare without a guard on what data decides."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+    return tuple(map(as_size, value.shape)) if isinstance(value, torch.Tensor) else ()
 
 
 def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
@@ -102,6 +104,9 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
     if name in RESHAPES:
         carried = reshaped(shape_of(given[0]) if given else (), first, shape)
         stated = words_of_reshape(provenance_of(node), shape)
+        old = shape_of(given[0]) if given else ()
+        if _contradict(dict(zip(first, old, strict=False)), dict(zip(stated, shape, strict=True))):
+            return carried  # another reshape of the same statement: one inside of a matmul
         # A product gives way to the user's own word for it.
         plain = tuple(
             own if own and own not in carried and isinstance(word, ProductWord) else word
@@ -123,7 +128,9 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         place = node.args[1]
         assert isinstance(dim, int) and isinstance(place, int)
         nothing: Words = (None,) * len(shape)
-        return filled(piece, _put(nothing, dim % len(shape), word_of_split(_statement(node), place)))
+        return filled(
+            piece, _put(nothing, dim % len(shape), word_of_split(provenance_of(node).statement, place))
+        )
     if name in ("slice", "narrow") and given:
         dim, start = (*node.args[1:], 0, 0)[:2]
         found = _of_piece(given[0], words, shape)
@@ -156,7 +163,7 @@ def _of_chosen(call: fx.Node, piece: Words) -> Words:
     """The words of the largest of a dimension: how many there are the user's statement says."""
     dim = call.args[2] if len(call.args) > 2 else -1
     assert isinstance(dim, int)
-    word = word_of_count(_statement(call))
+    word = word_of_count(provenance_of(call).statement)
     return _put(piece, dim % len(piece), word if word not in piece else None)
 
 
@@ -184,6 +191,11 @@ def _of_picked(name: str, args: tuple[Any, ...], words: Mapping[str, Words], n_d
 def _each_once(words: Words) -> Words:
     """The words, each for the first of the dimensions that have it."""
     return tuple(word if word not in words[:place] else None for place, word in enumerate(words))
+
+
+def _contradict(known: Mapping[str | None, Size], stated: Mapping[str | None, Size]) -> bool:
+    """Whether a word stands for two sizes."""
+    return any(word and word in known and str(known[word]) != str(size) for word, size in stated.items())
 
 
 def _padded_word(word: str, node: fx.Node, words: Mapping[str, Words]) -> str | None:
@@ -216,10 +228,6 @@ def parts_of(word: str | None) -> tuple[str, ...]:
 
 def _put(words: Words, place: int, word: str | None) -> Words:
     return (*words[:place], word, *words[place + 1 :])
-
-
-def _statement(node: fx.Node) -> str:
-    return provenance_of(node).statement
 
 
 def filled(words: Words, others: Words) -> Words:
