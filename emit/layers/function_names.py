@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from longhand.schedule.layers.alike_calls import CallsAlike
+from longhand.schedule.layers.alike_calls import CallsAlike, CallSite
 from longhand.schedule.names.words import further_words, identifier, listed, singular, snake_case
 
 _WIDEST = 90  # of a docstring
@@ -12,7 +12,7 @@ _WIDEST = 90  # of a docstring
 
 def remark_on(alike: CallsAlike) -> str:
     """``What MgpstrA3Module does: char_a3_module, bpe_a3_module and wp_a3_module.``, as far as a line goes."""
-    paths = list(dict.fromkeys(_reached(site.path) for site in alike.sites))
+    paths = list(dict.fromkeys(map(_reached, alike.sites)))
     first, last = paths[0], paths[-1]
     owner = first.rpartition("[")[0]
     span = f"{first} to {last.removeprefix(owner) if owner and last.startswith(f'{owner}[') else last}"
@@ -22,9 +22,13 @@ def remark_on(alike: CallsAlike) -> str:
     return next((text for text in texts if len(text) <= _WIDEST), texts[-1])
 
 
-def _reached(path: str) -> str:
-    """``blocks[3].attn`` of blocks.3.attn."""
-    parts = (f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
+def _reached(site: CallSite) -> str:
+    """``blocks[3].attn`` of blocks.3.attn; ``blocks[i].attn`` in what all blocks do."""
+    owner, _, position = site.root.rpartition(".")
+    path = f"{owner}.[i]{site.path.removeprefix(site.root)}" if position.isdigit() else site.path
+    parts = (
+        f"[{part}]" if part.isdigit() else part if part == "[i]" else f".{part}" for part in path.split(".")
+    )
     return "".join(parts).removeprefix(".")
 
 

@@ -199,10 +199,12 @@ class FunctionSharing:
 
     def _told(self, alike: CallsAlike, word: str) -> tuple[list[_Printed], OneFunction] | None:
         """The one function that modules are: of one size, or that reads all sizes from tensors."""
-        told = self._as_one(alike, word, reads_shapes=False)
-        if told is None or any(told[1].numbers):
-            told = self._as_one(alike, word, reads_shapes=True) or told
-        return told
+        stated = self._as_one(alike, word, reads_shapes=False)
+        if stated is not None and not any(stated[1].numbers):
+            return stated
+        read = self._as_one(alike, word, reads_shapes=True)
+        told = [one for one in (stated, read) if one is not None]
+        return min(told, key=lambda one: len(one[1].parameters), default=None)
 
     def _name(self, alike: CallsAlike, one: OneFunction, used: set[str]) -> str:
         """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""

@@ -26,7 +26,7 @@ from longhand.emit.module.paragraphs import (
 from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.sizes import SizeWriter
-from longhand.lower.ir import Buffer, Extern, Size
+from longhand.lower.ir import Extern, Size
 from longhand.options import Device
 from longhand.schedule.named_plan import (
     BufferWords,
@@ -241,12 +241,9 @@ class BodyWriter:
         self._is_in_branch = False
         return lines
 
-    def _buffer(self, name: str) -> Buffer:
-        return self.plan.buffers[name]
-
     def _reuse(self, step: Reuse) -> list[str]:
         new, old = self._bind(step.buffer), self.variables[step.of]
-        buffer, other = self._buffer(step.buffer), self._buffer(step.of)
+        buffer, other = self.plan.buffers[step.buffer], self.plan.buffers[step.of]
         is_alike = same_sizes(buffer.shape, other.shape) and same_sizes(buffer.stride, other.stride)
         view = "" if is_alike else f".view({', '.join(self.sizes.dims(buffer)) or '()'})"
         if new == old and not view:
@@ -329,7 +326,7 @@ class BodyWriter:
             if self._still_hold(targets, line.keys):  # an earlier call has named these views
                 self.library.views |= dict(zip(line.keys, targets, strict=True))
                 continue
-            view, buffer = line.view, self._buffer(line.view.buffer)
+            view, buffer = line.view, self.plan.buffers[line.view.buffer]
             source = self.library.views.get(line.source) or self.variables[view.buffer]
             words = self._words_of_heads(line) if line.heads else ()
             text = write_view(view, source, self.sizes, buffer, line.n_before, words)

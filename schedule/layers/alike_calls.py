@@ -42,12 +42,14 @@ class CallSite:
         start: The first step.
         stop: The one after the last.
         path: The module's.
+        root: The path of the layer, one of many, whose method that function is; empty for the model.
     """
 
     body: int
     start: int
     stop: int
     path: str
+    root: str = ""
 
     def goes_with(self, other: CallSite) -> bool:
         """Whether the other is somewhere else, or a part of this one."""
@@ -111,6 +113,7 @@ class ModuleCalls:
         self, bodies: Sequence[Sequence[ModelStep]], words: BufferWords, roots: Sequence[str]
     ) -> None:
         self._bodies = bodies
+        self._roots = roots
         self._words = words
         self._by_class: dict[str, list[_Calls]] = defaultdict(list)
         self._n_touched = Counter(
@@ -213,7 +216,8 @@ class ModuleCalls:
             return None
         touched = {name for step in inside if isinstance(step, Launch | Extern) for name in references(step)}
         is_filled = all(step.buffer in touched for step in inside if isinstance(step, Allocate | Reuse))
-        return CallSite(calls.body, start, stop, calls.path) if is_filled else None
+        site = CallSite(calls.body, start, stop, calls.path, self._roots[calls.body])
+        return site if is_filled else None
 
 
 def has_modules_alike(steps: Sequence[ModelStep], words: BufferWords) -> bool:
