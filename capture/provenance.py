@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import itertools
 import operator
 import os
 import re
@@ -173,20 +172,25 @@ def _run_around(
     stack: tuple[StackLevel, ...],
     n_modules: int,
 ) -> list[fx.Node]:
-    """The neighbours of a node, before and after it, that run under the same statement, which called one module.
+    """The neighbours of a node, before and after it, that run under the same statement.
 
-    In a loop the statement is the same in each turn, but not the module.
+    Of a loop over a list of modules only the turn of the node's own: the statement is the same in all of them.
     """
-    modules = _modules(nodes[place])[:n_modules]
     first = place
-    while (
-        first > 0
-        and frames[nodes[first - 1]][: len(stack)] == stack
-        and _modules(nodes[first - 1])[:n_modules] == modules
-    ):
+    while first > 0 and frames[nodes[first - 1]][: len(stack)] == stack:
         first -= 1
     run = _run(nodes[first:], frames, stack)
-    return list(itertools.takewhile(lambda node: _modules(node)[:n_modules] == modules, run))
+    turns = {node: _modules(node)[:n_modules] for node in run}
+    own = turns[nodes[place]]
+    if not own or not all(len(turn) == len(own) and _are_listed(turn, own) for turn in turns.values()):
+        return run
+    return [node for node in run if turns[node] == own]
+
+
+def _are_listed(one: tuple[tuple[str, str], ...], other: tuple[tuple[str, str], ...]) -> bool:
+    """Whether two modules stand in one list."""
+    paths = [modules[-1][0].rpartition(".") for modules in (one, other)]
+    return paths[0][0] == paths[1][0] and all(position.isdigit() for _, _, position in paths)
 
 
 def _run(

@@ -55,22 +55,31 @@ class Block(nn.Module):
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         mixed = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        x = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
+        attn = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        total = empty(residual.shape, torch.float32)
+        x = empty(residual.shape, torch.float32)
+        ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
-            residual, x, self.ln_2.weight, self.ln_2.bias, total, x, n_rows=batch * seq, n_cols=dim, eps=1e-5
-        )  # in place
+            residual,
+            attn,
+            self.ln_2.weight,
+            self.ln_2.bias,
+            x,
+            ln_2,
+            n_rows=batch * seq,
+            n_cols=dim,
+            eps=1e-5,
+        )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = F.linear(x, self.mlp.widen.weight, self.mlp.widen.bias)
+        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
         hidden = widen  # in place: nothing reads widen afterwards
         kernels.gelu(widen, hidden, hidden.numel())
 
         # Mlp.forward    return self.narrow(hidden)
-        x = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
-        return total, x
+        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        return x, mlp
 
 
 class GPT(nn.Module):

@@ -48,20 +48,22 @@ class LlamaBlock(nn.Module):
         # RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
         # RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
-        h = empty(x.shape, torch.float32)
-        kernels.rms_norm(x, self.attention_norm.weight, h, n_rows=batch * seq, n_cols=dim, eps=1e-5)
+        attention_norm = empty(x.shape, torch.float32)
+        kernels.rms_norm(
+            x, self.attention_norm.weight, attention_norm, n_rows=batch * seq, n_cols=dim, eps=1e-5
+        )
 
         # GroupedQueryAttention.forward    q = self.q_proj(x).view(batch, seq, self.n_heads, self.head_dim)
         #         .transpose(1, 2)
-        q = F.linear(h, self.attention.q_proj.weight)
+        q = F.linear(attention_norm, self.attention.q_proj.weight)
 
         # GroupedQueryAttention.forward    k = self.k_proj(x)
         #         .view(batch, seq, self.n_kv_heads, self.head_dim).transpose(1, 2)
-        k = F.linear(h, self.attention.k_proj.weight)
+        k = F.linear(attention_norm, self.attention.k_proj.weight)
 
         # GroupedQueryAttention.forward    v = self.v_proj(x)
         #         .view(batch, seq, self.n_kv_heads, self.head_dim).transpose(1, 2)
-        v = F.linear(h, self.attention.v_proj.weight)
+        v = F.linear(attention_norm, self.attention.v_proj.weight)
 
         # Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
@@ -97,8 +99,7 @@ class LlamaBlock(nn.Module):
 
         # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2)
         #         .reshape(batch, seq, dim))
-        h = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        attention = F.linear(h, self.attention.o_proj.weight)
+        attention = F.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
         h = empty(x.shape, torch.float32)

@@ -15,11 +15,11 @@ from .runtime import empty
 class BlockSaved(NamedTuple):
     """What one of gpt.blocks keeps for its backward pass: what it made, and its weights."""
 
-    block_0_x: torch.Tensor  # float32 (batch, seq, dim)
+    residual: torch.Tensor  # float32 (batch, seq, dim)
     qkv: torch.Tensor  # float32 (batch, seq, qkv_dim)
     mixed: torch.Tensor  # float32 (batch, n_heads, seq, head_dim)
     logsumexp: torch.Tensor  # float32 (batch, n_heads, seq)
-    residual: torch.Tensor  # float32 (batch, seq, dim)
+    x: torch.Tensor  # float32 (batch, seq, dim)
     widen: torch.Tensor  # float32 (batch, seq, widen_dim)
     narrow_weight: torch.Tensor  # mlp.narrow.weight
     widen_weight: torch.Tensor  # mlp.widen.weight
@@ -36,13 +36,13 @@ class LanguageModelFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, model, tokens, targets, *parameters):
-        loss, blocks_x, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks = model.launch(
+        loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks = model.launch(
             tokens, targets
         )
         ctx.save_for_backward(
             model.gpt.ln_f.weight,
             tokens,
-            blocks_x,
+            x_plus_mlp,
             unscaled_d_ln_f,
             unscaled_d_token_embedding,
             *(tensor for saved in saved_blocks for tensor in saved),
@@ -61,17 +61,17 @@ class LanguageModelFunction(torch.autograd.Function):
             return None, None, None, *language_model_backward(saved, d_loss.contiguous())
 
 
-def block_backward(saved, d_x):
+def block_backward(saved, d_output):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
     batch, seq, widen_dim = saved.widen.shape
-    dim = saved.residual.shape[2]
+    dim = saved.x.shape[2]
     _, n_heads, _, head_dim = saved.mixed.shape
     qkv_dim = saved.qkv.shape[2]
 
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_bias = empty((dim,), torch.float32)
-    kernels.column_sum(d_x, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_x, saved.narrow_weight)
+    kernels.column_sum(d_output, d_narrow_bias, batch * seq, dim)
+    d_hidden = torch.mm(d_output, saved.narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = empty(d_hidden.shape, torch.float32)
@@ -81,22 +81,22 @@ def block_backward(saved, d_x):
         saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
     )
 
-    d_narrow_weight = torch.mm(d_x.T, hidden)
+    d_narrow_weight = torch.mm(d_output.T, hidden)
     d_ln_2 = torch.mm(d_widen, saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
-    ln_2 = empty(d_x.shape, torch.float32)
-    d_residual = d_ln_2  # in place: nothing reads d_ln_2 afterwards
+    ln_2 = empty(d_output.shape, torch.float32)
+    d_x = d_ln_2  # in place: nothing reads d_ln_2 afterwards
     d_ln_2_bias = empty(saved.ln_2_weight.shape, torch.float32)
     d_ln_2_weight = empty(saved.ln_2_weight.shape, torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
-        saved.residual,
+        saved.x,
         saved.ln_2_weight,
         saved.ln_2_bias,
-        d_x,
+        d_output,
         d_ln_2,
         ln_2,
-        d_residual,
+        d_x,
         d_ln_2_bias,
         d_ln_2_weight,
         n_rows=batch * seq,
@@ -108,10 +108,10 @@ def block_backward(saved, d_x):
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = empty((dim,), torch.float32)
-    kernels.column_sum(d_residual, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_residual, saved.proj_weight)
+    kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
+    d_mixed = torch.mm(d_x, saved.proj_weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_residual.T, mixed_view.reshape(-1, dim))
+    d_proj_weight = torch.mm(d_x.T, mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -143,18 +143,18 @@ def block_backward(saved, d_x):
     d_ln_1 = torch.mm(d_qkv, saved.qkv_weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = empty(d_residual.shape, torch.float32)
-    d_block_0_x = d_ln_1  # in place: nothing reads d_ln_1 afterwards
+    ln_1 = empty(d_x.shape, torch.float32)
+    d_residual = d_ln_1  # in place: nothing reads d_ln_1 afterwards
     d_ln_1_bias = empty(saved.ln_1_weight.shape, torch.float32)
     d_ln_1_weight = empty(saved.ln_1_weight.shape, torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
-        saved.block_0_x,
+        saved.residual,
         saved.ln_1_weight,
         saved.ln_1_bias,
-        d_residual,
+        d_x,
         d_ln_1,
         ln_1,
-        d_block_0_x,
+        d_residual,
         d_ln_1_bias,
         d_ln_1_weight,
         n_rows=batch * seq,
@@ -164,7 +164,7 @@ def block_backward(saved, d_x):
 
     d_qkv_weight = torch.mm(d_qkv.T, ln_1)
     return (
-        d_block_0_x,
+        d_residual,
         d_ln_1_weight,
         d_ln_1_bias,
         d_qkv_weight,
@@ -182,7 +182,7 @@ def block_backward(saved, d_x):
 
 def language_model_backward(saved, d_loss):
     """The gradients of LanguageModel's arguments that have any, then of its parameters; empties `saved`."""
-    ln_f_weight, tokens, x, unscaled_d_logits, unscaled_d_token_embedding, *of_layers = saved
+    ln_f_weight, tokens, x, unscaled_d_ln_f, unscaled_d_token_embedding, *of_layers = saved
     saved.clear()
     n_each = len(BlockSaved._fields)
     saved_blocks = [BlockSaved(*of_layers[at : at + n_each]) for at in range(0, len(of_layers), n_each)]
@@ -193,11 +193,11 @@ def language_model_backward(saved, d_loss):
     max_positions = 128
 
     # GPT.forward    return self.head(self.ln_f(x))
-    d_x = empty(unscaled_d_logits.shape, torch.float32)
+    d_x = empty(unscaled_d_ln_f.shape, torch.float32)
     d_ln_f_weight = empty(ln_f_weight.shape, torch.float32)
     d_ln_f_bias = empty(ln_f_weight.shape, torch.float32)
     kernels.d_layer_norm(
-        unscaled_d_logits,
+        unscaled_d_ln_f,
         d_loss,
         ln_f_weight,
         x,

@@ -36,24 +36,16 @@ class Block(nn.Module):
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # Block.forward    x = x + self.attn(self.ln_1(x))
-        block_0_x = empty(x.shape, torch.float32)
+        residual = empty(x.shape, torch.float32)
         ln_1 = mlp  # in place: nothing reads mlp afterwards
         kernels.add_and_layer_norm(
-            x,
-            mlp,
-            self.ln_1.weight,
-            self.ln_1.bias,
-            block_0_x,
-            ln_1,
-            n_rows=batch * seq,
-            n_cols=dim,
-            eps=1e-5,
+            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, n_rows=batch * seq, n_cols=dim, eps=1e-5
         )
-        return self.after_ln_1(block_0_x, ln_1)
+        return self.after_ln_1(residual, ln_1)
 
-    def after_ln_1(self, block_0_x, ln_1):
+    def after_ln_1(self, residual, ln_1):
         """What follows ln_1. The first block starts here: its ln_1 is made before the loop."""
-        batch, seq, dim = block_0_x.shape
+        batch, seq, dim = residual.shape
         n_heads = 4
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
@@ -67,36 +59,37 @@ class Block(nn.Module):
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        x = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
+        attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        residual = empty(block_0_x.shape, torch.float32)
+        x = empty(residual.shape, torch.float32)
+        ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
-            block_0_x,
-            x,
+            residual,
+            attn,
             self.ln_2.weight,
             self.ln_2.bias,
-            residual,
             x,
+            ln_2,
             n_rows=batch * seq,
             n_cols=dim,
             eps=1e-5,
-        )  # in place
+        )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = F.linear(x, self.mlp.widen.weight, self.mlp.widen.bias)
+        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
         hidden = empty(widen.shape, torch.float32)
         kernels.gelu(widen, hidden, hidden.numel())
 
         # Mlp.forward    return self.narrow(hidden)
-        mlp_x = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
 
         saved = BlockSaved(
-            block_0_x=block_0_x,
+            residual=residual,
             qkv=qkv,
             mixed=mixed,
             logsumexp=logsumexp,
-            residual=residual,
+            x=x,
             widen=widen,
             narrow_weight=self.mlp.narrow.weight,
             widen_weight=self.mlp.widen.weight,
@@ -107,7 +100,7 @@ class Block(nn.Module):
             ln_1_weight=self.ln_1.weight,
             ln_1_bias=self.ln_1.bias,
         )
-        return residual, mlp_x, saved
+        return x, mlp, saved
 
 
 class LanguageModel(nn.Module):
@@ -167,21 +160,21 @@ class LanguageModel(nn.Module):
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        blocks_x = empty(x.shape, torch.float32)
-        logits = mlp  # in place: nothing reads mlp afterwards
+        x_plus_mlp = empty(x.shape, torch.float32)
+        ln_f = mlp  # in place: nothing reads mlp afterwards
         kernels.add_and_layer_norm(
             x,
             mlp,
             self.gpt.ln_f.weight,
             self.gpt.ln_f.bias,
-            blocks_x,
-            logits,
+            x_plus_mlp,
+            ln_f,
             n_rows=batch * seq,
             n_cols=dim,
             eps=1e-5,
         )
 
-        gpt = F.linear(logits, self.gpt.token_embedding.weight)
+        logits = F.linear(ln_f, self.gpt.token_embedding.weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         n_counted = empty((), torch.int64)
@@ -189,11 +182,11 @@ class LanguageModel(nn.Module):
         losses = empty((batch * seq,), torch.float32)
         unscaled_d_logits = empty((batch * seq, vocab_size), torch.float32)
         kernels.cross_entropy_and_d_cross_entropy(
-            gpt, targets, n_counted, losses, unscaled_d_logits, batch * seq, vocab_size
+            logits, targets, n_counted, losses, unscaled_d_logits, batch * seq, vocab_size
         )
         loss = empty((), torch.float32)
         kernels.cross_entropy(losses, targets, loss, batch * seq)
 
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, self.gpt.token_embedding.weight)
-        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, logits.reshape(-1, dim))
-        return loss, blocks_x, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks
+        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
+        return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks
