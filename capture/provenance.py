@@ -153,8 +153,7 @@ def _name_returned(
         assigned = stack[depth - 1].statement.assigned
         if not assigned:
             continue
-        called = sum(frame.function == "forward" for frame in stack[1 : depth + 1])
-        run = _run_around(place, nodes, frames, stack[:depth], called)
+        run = _run_around(place, nodes, frames, stack[:depth])
         members = set(run)
         escaping = [node for node in run if any(user not in members for user in node.users)]
         names = assigned[0].names if len(assigned) == 1 else tuple(part.names[0] for part in assigned)
@@ -170,7 +169,6 @@ def _run_around(
     nodes: list[fx.Node],
     frames: dict[fx.Node, tuple[StackLevel, ...]],
     stack: tuple[StackLevel, ...],
-    n_modules: int,
 ) -> list[fx.Node]:
     """The neighbours of a node, before and after it, that run under the same statement.
 
@@ -180,17 +178,20 @@ def _run_around(
     while first > 0 and frames[nodes[first - 1]][: len(stack)] == stack:
         first -= 1
     run = _run(nodes[first:], frames, stack)
-    turns = {node: _modules(node)[:n_modules] for node in run}
-    own = turns[nodes[place]]
-    if not own or not all(len(turn) == len(own) and _are_listed(turn, own) for turn in turns.values()):
-        return run
-    return [node for node in run if turns[node] == own]
+    for depth, (path, _) in enumerate(_modules(nodes[place])):
+        turns = {node: [inside for inside, _ in _modules(node)[depth : depth + 1]] for node in run}
+        if all(turn == [path] for turn in turns.values()):
+            continue
+        if all(turn and _are_listed(turn[0], path) for turn in turns.values()):
+            return [node for node in run if turns[node] == [path]]
+        break
+    return run
 
 
-def _are_listed(one: tuple[tuple[str, str], ...], other: tuple[tuple[str, str], ...]) -> bool:
-    """Whether two modules stand in one list."""
-    paths = [modules[-1][0].rpartition(".") for modules in (one, other)]
-    return paths[0][0] == paths[1][0] and all(position.isdigit() for _, _, position in paths)
+def _are_listed(one: str, other: str) -> bool:
+    """Whether the modules of two paths stand in one list."""
+    (owner, _, position), (of, _, place) = one.rpartition("."), other.rpartition(".")
+    return owner == of and position.isdigit() and place.isdigit()
 
 
 def _run(
