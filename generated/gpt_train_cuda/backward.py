@@ -15,13 +15,13 @@ from .runtime import cudnn_attention_backward
 class BlockSaved(NamedTuple):
     """What one of gpt.blocks keeps for its backward pass: what it made, and its weights."""
 
-    block_0_x: torch.Tensor  # bfloat16 (batch, seq, dim)
+    residual: torch.Tensor  # bfloat16 (batch, seq, dim)
     qkv: torch.Tensor  # bfloat16 (batch, seq, qkv_dim)
     mixed: torch.Tensor  # bfloat16 (batch, n_heads, seq, head_dim)
     logsumexp: torch.Tensor  # float32 (batch, n_heads, seq, 1)
     philox_seed: torch.Tensor  # int64 ()
     philox_offset: torch.Tensor  # int64 ()
-    residual: torch.Tensor  # bfloat16 (batch, seq, dim)
+    x: torch.Tensor  # bfloat16 (batch, seq, dim)
     widen: torch.Tensor  # bfloat16 (batch, seq, widen_dim)
     narrow_weight: torch.Tensor  # mlp.narrow.weight
     widen_weight: torch.Tensor  # mlp.widen.weight
@@ -38,13 +38,13 @@ class LanguageModelFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, model, tokens, targets, *parameters):
-        loss, blocks_x, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks = model.launch(
+        loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks = model.launch(
             tokens, targets
         )
         ctx.save_for_backward(
             model.gpt.ln_f.weight,
             tokens,
-            blocks_x,
+            x_plus_mlp,
             unscaled_d_ln_f,
             unscaled_d_token_embedding,
             *(tensor for saved in saved_blocks for tensor in saved),
@@ -63,17 +63,17 @@ class LanguageModelFunction(torch.autograd.Function):
             return None, None, None, *language_model_backward(saved, d_loss.contiguous())
 
 
-def block_backward(saved, d_x):
+def block_backward(saved, d_output):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
     batch, seq, widen_dim = saved.widen.shape
-    dim = saved.residual.shape[2]
+    dim = saved.x.shape[2]
     _, n_heads, _, head_dim = saved.mixed.shape
     qkv_dim = saved.qkv.shape[2]
 
     # Mlp.forward    return self.narrow(hidden)
-    d_narrow_bias = d_x.new_empty(dim)
-    kernels.column_sum(d_x, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_x, saved.narrow_weight)
+    d_narrow_bias = d_output.new_empty(dim)
+    kernels.column_sum(d_output, d_narrow_bias, batch * seq, dim)
+    d_hidden = torch.mm(d_output, saved.narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(d_hidden)
@@ -84,23 +84,23 @@ def block_backward(saved, d_x):
     )
     del d_hidden
 
-    d_narrow_weight = torch.mm(d_x.T, hidden)
+    d_narrow_weight = torch.mm(d_output.T, hidden)
     del hidden
     d_ln_2 = torch.mm(d_widen, saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
-    ln_2 = torch.empty_like(d_x)
-    d_residual = d_x  # in place: nothing reads d_x afterwards
+    ln_2 = torch.empty_like(d_output)
+    d_x = d_output  # in place: nothing reads d_output afterwards
     d_ln_2_weight = torch.empty_like(saved.ln_2_weight)
     d_ln_2_bias = torch.empty_like(saved.ln_2_weight)
     kernels.layer_norm_and_d_add_layer_norm(
-        saved.residual,
+        saved.x,
         saved.ln_2_weight,
         saved.ln_2_bias,
-        d_x,
+        d_output,
         d_ln_2,
         ln_2,
-        d_residual,
+        d_x,
         d_ln_2_weight,
         d_ln_2_bias,
         n_rows=batch * seq,
@@ -112,11 +112,11 @@ def block_backward(saved, d_x):
     del d_widen
 
     # CausalSelfAttention.forward    return self.proj(mixed)
-    d_proj_bias = d_residual.new_empty(dim)
-    kernels.column_sum(d_residual, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_residual, saved.proj_weight)
+    d_proj_bias = d_x.new_empty(dim)
+    kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
+    d_mixed = torch.mm(d_x, saved.proj_weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_residual.T, mixed_view.reshape(-1, dim))
+    d_proj_weight = torch.mm(d_x.T, mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -148,18 +148,18 @@ def block_backward(saved, d_x):
     d_ln_1 = torch.mm(d_qkv, saved.qkv_weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = torch.empty_like(d_residual)
-    d_block_0_x = d_residual  # in place: nothing reads d_residual afterwards
+    ln_1 = torch.empty_like(d_x)
+    d_residual = d_x  # in place: nothing reads d_x afterwards
     d_ln_1_weight = torch.empty_like(saved.ln_1_weight)
     d_ln_1_bias = torch.empty_like(saved.ln_1_weight)
     kernels.layer_norm_and_d_add_layer_norm(
-        saved.block_0_x,
+        saved.residual,
         saved.ln_1_weight,
         saved.ln_1_bias,
-        d_residual,
+        d_x,
         d_ln_1,
         ln_1,
-        d_block_0_x,
+        d_residual,
         d_ln_1_weight,
         d_ln_1_bias,
         n_rows=batch * seq,
@@ -169,7 +169,7 @@ def block_backward(saved, d_x):
 
     d_qkv_weight = torch.mm(d_qkv.T, ln_1)
     return (
-        d_block_0_x,
+        d_residual,
         d_ln_1_weight,
         d_ln_1_bias,
         d_qkv_weight,
@@ -187,7 +187,7 @@ def block_backward(saved, d_x):
 
 def language_model_backward(saved, d_loss):
     """The gradients of LanguageModel's arguments that have any, then of its parameters; empties `saved`."""
-    ln_f_weight, tokens, x, unscaled_d_logits, unscaled_d_token_embedding, *of_layers = saved
+    ln_f_weight, tokens, x, unscaled_d_ln_f, unscaled_d_token_embedding, *of_layers = saved
     saved.clear()
     n_each = len(BlockSaved._fields)
     saved_blocks = [BlockSaved(*of_layers[at : at + n_each]) for at in range(0, len(of_layers), n_each)]
@@ -197,11 +197,11 @@ def language_model_backward(saved, d_loss):
     vocab_size = unscaled_d_token_embedding.shape[0]
 
     # GPT.forward    return self.head(self.ln_f(x))
-    d_x = torch.empty_like(unscaled_d_logits)
+    d_x = torch.empty_like(unscaled_d_ln_f)
     d_ln_f_weight = torch.empty_like(ln_f_weight)
     d_ln_f_bias = torch.empty_like(ln_f_weight)
     kernels.d_layer_norm(
-        unscaled_d_logits,
+        unscaled_d_ln_f,
         d_loss,
         ln_f_weight,
         x,

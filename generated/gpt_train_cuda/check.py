@@ -177,9 +177,9 @@ def cross_entropy_n_counted_windows(targets, n_counted, n_elements):
     return read, written
 
 
-def d_layer_norm_windows(unscaled_d_logits, d_loss, weight, x, d_x, d_weight, d_bias, n_rows, n_cols, eps):
+def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_rows, n_cols, eps):
     read = {
-        "unscaled_d_logits": window(unscaled_d_logits, (n_rows, n_cols), (n_cols, 1)),
+        "unscaled_d_ln_f": window(unscaled_d_ln_f, (n_rows, n_cols), (n_cols, 1)),
         "d_loss": window(d_loss, (), ()),
         "weight": window(weight, (n_cols,), (1,)),
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
@@ -291,19 +291,19 @@ def gelu_and_d_gelu_column_sum_windows(widen, d_hidden, hidden, d_widen, d_bias,
 
 
 def layer_norm_and_d_add_layer_norm_windows(
-    residual, weight, bias, d_total, d_ln_2, x, d_x, d_weight, d_bias, n_rows, n_cols, eps
+    x, weight, bias, d_x_plus_mlp, d_ln_2, ln_2, d_x, d_weight, d_bias, n_rows, n_cols, eps
 ):
     read = {
-        "residual": window(residual, (n_rows, n_cols), (n_cols, 1)),
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "weight": window(weight, (n_cols,), (1,)),
         "bias": window(bias, (n_cols,), (1,)),
-        "d_total": window(d_total, (n_rows, n_cols), (n_cols, 1)),
+        "d_x_plus_mlp": window(d_x_plus_mlp, (n_rows, n_cols), (n_cols, 1)),
         "d_ln_2": window(d_ln_2, (n_rows, n_cols), (n_cols, 1)),
         "n_cols": n_cols,
         "eps": eps,
     }
     written = [
-        window(x, (n_rows, n_cols), (n_cols, 1)),
+        window(ln_2, (n_rows, n_cols), (n_cols, 1)),
         window(d_x, (n_rows, n_cols), (n_cols, 1)),
         window(d_weight, (1, n_cols), (0, 1)),
         window(d_bias, (1, n_cols), (0, 1)),

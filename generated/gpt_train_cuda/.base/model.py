@@ -38,24 +38,16 @@ class Block(nn.Module):
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # Block.forward    x = x + self.attn(self.ln_1(x))
-        block_0_x = torch.empty_like(x)
+        residual = torch.empty_like(x)
         ln_1 = mlp  # in place: nothing reads mlp afterwards
         kernels.add_and_layer_norm(
-            x,
-            mlp,
-            self.ln_1.weight,
-            self.ln_1.bias,
-            block_0_x,
-            ln_1,
-            n_rows=batch * seq,
-            n_cols=dim,
-            eps=1e-5,
+            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, n_rows=batch * seq, n_cols=dim, eps=1e-5
         )
-        return self.after_ln_1(block_0_x, ln_1)
+        return self.after_ln_1(residual, ln_1)
 
-    def after_ln_1(self, block_0_x, ln_1):
+    def after_ln_1(self, residual, ln_1):
         """What follows ln_1. The first block starts here: its ln_1 is made before the loop."""
-        batch, seq, dim = block_0_x.shape
+        batch, seq, dim = residual.shape
         n_heads = 12
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
@@ -67,38 +59,39 @@ class Block(nn.Module):
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        x = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
+        attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        residual = torch.empty_like(block_0_x)
+        x = torch.empty_like(residual)
+        ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
-            block_0_x,
-            x,
+            residual,
+            attn,
             self.ln_2.weight,
             self.ln_2.bias,
-            residual,
             x,
+            ln_2,
             n_rows=batch * seq,
             n_cols=dim,
             eps=1e-5,
-        )  # in place
+        )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = F.linear(x, self.mlp.widen.weight, self.mlp.widen.bias)
+        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
         hidden = torch.empty_like(widen)
         kernels.gelu(widen, hidden, hidden.numel())
 
         # Mlp.forward    return self.narrow(hidden)
-        mlp_x = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
 
         saved = BlockSaved(
-            block_0_x=block_0_x,
+            residual=residual,
             qkv=qkv,
             mixed=mixed,
             logsumexp=logsumexp,
             philox_seed=philox_seed,
             philox_offset=philox_offset,
-            residual=residual,
+            x=x,
             widen=widen,
             narrow_weight=self.mlp.narrow.weight,
             widen_weight=self.mlp.widen.weight,
@@ -109,7 +102,7 @@ class Block(nn.Module):
             ln_1_weight=self.ln_1.weight,
             ln_1_bias=self.ln_1.bias,
         )
-        return residual, mlp_x, saved
+        return x, mlp, saved
 
 
 class LanguageModel(nn.Module):
@@ -170,15 +163,15 @@ class LanguageModel(nn.Module):
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        blocks_x = torch.empty_like(x)
-        logits = mlp  # in place: nothing reads mlp afterwards
+        x_plus_mlp = torch.empty_like(x)
+        ln_f = mlp  # in place: nothing reads mlp afterwards
         kernels.add_and_layer_norm(
             x,
             mlp,
             self.gpt.ln_f.weight,
             self.gpt.ln_f.bias,
-            blocks_x,
-            logits,
+            x_plus_mlp,
+            ln_f,
             n_rows=batch * seq,
             n_cols=dim,
             eps=1e-5,
@@ -194,15 +187,15 @@ class LanguageModel(nn.Module):
             n_cols=dim,
             n_filled=vocab_size,
         )
-        gpt = F.linear(logits, padded_weight)
+        logits = F.linear(ln_f, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         n_counted = torch.empty((), dtype=torch.int64, device=tokens.device)
         kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
         losses = torch.empty(batch * seq, dtype=torch.float32, device=tokens.device)
-        unscaled_d_logits = gpt.new_empty(batch * seq, padded_vocab_size)
+        unscaled_d_logits = logits.new_empty(batch * seq, padded_vocab_size)
         kernels.cross_entropy_and_d_cross_entropy(
-            gpt,
+            logits,
             targets,
             n_counted,
             losses,
@@ -223,5 +216,5 @@ class LanguageModel(nn.Module):
         )
 
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, padded_weight)
-        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, logits.reshape(-1, dim))
-        return loss, blocks_x, unscaled_d_ln_f, unscaled_d_token_embedding[:vocab_size], saved_blocks
+        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
+        return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding[:vocab_size], saved_blocks

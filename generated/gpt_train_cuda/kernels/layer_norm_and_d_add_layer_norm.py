@@ -1,12 +1,12 @@
-"""layer_norm_and_d_add_layer_norm: x, d_x, d_weight and d_bias, in one pass over the rows:
-    x = layer_norm(residual)
-    d_x = d_total + d_layer_norm(d_ln_2, residual)
-    d_weight = sum(d_ln_2 * normalize(residual))
+"""layer_norm_and_d_add_layer_norm: ln_2, d_x, d_weight and d_bias, in one pass over the rows:
+    ln_2 = layer_norm(x)
+    d_x = d_x_plus_mlp + d_layer_norm(d_ln_2, x)
+    d_weight = sum(d_ln_2 * normalize(x))
     d_bias = sum(d_ln_2)
 
     Block.forward    return x + self.mlp(self.ln_2(x))
 
-Reads residual, d_total and d_ln_2 once, writes x, d_x, d_weight and d_bias once; weight and bias stay in
+Reads x, d_x_plus_mlp and d_ln_2 once, writes ln_2, d_x, d_weight and d_bias once; weight and bias stay in
 cache.
 """
 
@@ -20,19 +20,19 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 ELEMENTS = 2048  # at a time: short rows share a step
 WARP_ELEMENTS = 1024  # held by each warp
 SPLITS = 512  # chunks of the rows, at most
-SUM_COLS = 8  # columns of a program that adds up the chunks
+SUM_COLS = 16  # columns of a program that adds up the chunks
 
 
 @fast_launch
 @triton.jit
 def layer_norm_and_d_add_layer_norm_partial_kernel(
-    residual_ptr,  # bf16 (n_rows, n_cols)
+    x_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
-    d_total_ptr,  # bf16 (n_rows, n_cols)
+    d_x_plus_mlp_ptr,  # bf16 (n_rows, n_cols)
     d_ln_2_ptr,  # bf16 (n_rows, n_cols)
-    x_ptr,  # bf16 (n_rows, n_cols)
-    d_x_ptr,  # bf16 (n_rows, n_cols); may be d_total_ptr
+    ln_2_ptr,  # bf16 (n_rows, n_cols)
+    d_x_ptr,  # bf16 (n_rows, n_cols); may be d_x_plus_mlp_ptr
     d_weight_partial_ptr,  # float32, a result of each chunk
     d_bias_partial_ptr,  # float32, a result of each chunk
     n_rows,
@@ -59,13 +59,13 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
         in_range = in_rows & in_cols
         at = row * n_cols + col
 
-        residual = tl.load(residual_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-        d_total = tl.load(d_total_ptr + at, mask=in_range).to(tl.float32)
+        x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        d_x_plus_mlp = tl.load(d_x_plus_mlp_ptr + at, mask=in_range).to(tl.float32)
         d_ln_2 = tl.load(d_ln_2_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
-        row_sum = tl.sum(residual, axis=1, keep_dims=True)
+        row_sum = tl.sum(x, axis=1, keep_dims=True)
         mean = row_sum / n_cols
-        centered = residual - mean
+        centered = x - mean
         sum_of_squares = tl.sum(tl.where(in_cols, centered * centered, 0.0), axis=1, keep_dims=True)
         variance = sum_of_squares / n_cols
         rstd = tl.rsqrt(variance + eps)
@@ -79,8 +79,8 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
         d_weight_acc += tl.where(in_rows, d_ln_2 * normalized, 0.0)
         d_bias_acc += tl.where(in_rows, d_ln_2, 0.0)
 
-        tl.store(x_ptr + at, normalized * weight + bias, mask=in_range)
-        tl.store(d_x_ptr + at, d_total + product, mask=in_range)
+        tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
+        tl.store(d_x_ptr + at, d_x_plus_mlp + product, mask=in_range)
 
     d_weight = tl.sum(d_weight_acc, axis=0, keep_dims=True)
     d_bias = tl.sum(d_bias_acc, axis=0, keep_dims=True)
@@ -118,21 +118,21 @@ def layer_norm_and_d_add_layer_norm_combine_kernel(
 
 
 def layer_norm_and_d_add_layer_norm(
-    residual, weight, bias, d_total, d_ln_2, x, d_x, d_weight, d_bias, n_rows, n_cols, eps
+    x, weight, bias, d_x_plus_mlp, d_ln_2, ln_2, d_x, d_weight, d_bias, n_rows, n_cols, eps
 ):
-    """Fill x, d_x, d_weight and d_bias."""
+    """Fill ln_2, d_x, d_weight and d_bias."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     n_splits = min(SPLITS, ceil_div(n_rows, rows))
-    d_weight_partial = residual.new_empty(n_splits, n_cols, dtype=torch.float32)
-    d_bias_partial = residual.new_empty(n_splits, n_cols, dtype=torch.float32)
+    d_weight_partial = x.new_empty(n_splits, n_cols, dtype=torch.float32)
+    d_bias_partial = x.new_empty(n_splits, n_cols, dtype=torch.float32)
     layer_norm_and_d_add_layer_norm_partial_kernel[(n_splits,)](
-        residual,
+        x,
         weight,
         bias,
-        d_total,
+        d_x_plus_mlp,
         d_ln_2,
-        x,
+        ln_2,
         d_x,
         d_weight_partial,
         d_bias_partial,
@@ -155,9 +155,9 @@ def layer_norm_and_d_add_layer_norm(
     )
 
 
-def reference(residual, weight, bias, d_total, d_ln_2, n_cols, eps):
-    """What layer_norm_and_d_add_layer_norm() must fill x, d_x, d_weight and d_bias with."""
-    centered = residual - residual.sum(-1, keepdim=True) / n_cols
+def reference(x, weight, bias, d_x_plus_mlp, d_ln_2, n_cols, eps):
+    """What layer_norm_and_d_add_layer_norm() must fill ln_2, d_x, d_weight and d_bias with."""
+    centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
     d_normalized = d_ln_2 * weight
@@ -168,7 +168,7 @@ def reference(residual, weight, bias, d_total, d_ln_2, n_cols, eps):
     )
     return (
         normalized * weight + bias,
-        d_total + difference * rstd,
+        d_x_plus_mlp + difference * rstd,
         (d_ln_2 * normalized).sum(-2, keepdim=True),
         d_ln_2.sum(-2, keepdim=True),
     )

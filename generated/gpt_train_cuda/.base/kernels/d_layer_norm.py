@@ -1,11 +1,11 @@
 """d_layer_norm: d_x, d_weight and d_bias, in one pass over the rows:
-    d_x = d_layer_norm(unscaled_d_logits * d_loss, x)
-    d_weight = sum(unscaled_d_logits * d_loss * normalize(x))
-    d_bias = sum(unscaled_d_logits * d_loss)
+    d_x = d_layer_norm(unscaled_d_ln_f * d_loss, x)
+    d_weight = sum(unscaled_d_ln_f * d_loss * normalize(x))
+    d_bias = sum(unscaled_d_ln_f * d_loss)
 
     GPT.forward    return self.head(self.ln_f(x))
 
-Reads unscaled_d_logits and x once, writes d_x, d_weight and d_bias once; d_loss and weight stay in cache.
+Reads unscaled_d_ln_f and x once, writes d_x, d_weight and d_bias once; d_loss and weight stay in cache.
 """
 
 import torch
@@ -18,13 +18,13 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 ELEMENTS = 2048  # at a time: short rows share a step
 WARP_ELEMENTS = 1024  # held by each warp
 SPLITS = 512  # chunks of the rows, at most
-SUM_COLS = 8  # columns of a program that adds up the chunks
+SUM_COLS = 16  # columns of a program that adds up the chunks
 
 
 @fast_launch
 @triton.jit
 def d_layer_norm_partial_kernel(
-    unscaled_d_logits_ptr,  # bf16 (n_rows, n_cols)
+    unscaled_d_ln_f_ptr,  # bf16 (n_rows, n_cols)
     d_loss_ptr,  # bf16, one element
     weight_ptr,  # bf16 (n_cols,)
     x_ptr,  # bf16 (n_rows, n_cols)
@@ -55,11 +55,11 @@ def d_layer_norm_partial_kernel(
         in_range = in_rows & in_cols
         at = row * n_cols + col
 
-        unscaled_d_logits = tl.load(unscaled_d_logits_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        unscaled_d_ln_f = tl.load(unscaled_d_ln_f_ptr + at, mask=in_range, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
-        d_logits = unscaled_d_logits * d_loss
-        d_normalized = d_logits * weight
+        product = unscaled_d_ln_f * d_loss
+        d_normalized = product * weight
         row_sum = tl.sum(x, axis=1, keep_dims=True)
         mean = row_sum / n_cols
         centered = x - mean
@@ -71,8 +71,8 @@ def d_layer_norm_partial_kernel(
         through_rstd = sum_of_products / n_cols
         d_normalized_sum = tl.sum(tl.where(in_cols, d_normalized, 0.0), axis=1, keep_dims=True)
         through_mean = d_normalized_sum / n_cols
-        d_weight_acc += tl.where(in_rows, d_logits * normalized, 0.0)
-        d_bias_acc += tl.where(in_rows, d_logits, 0.0)
+        d_weight_acc += tl.where(in_rows, product * normalized, 0.0)
+        d_bias_acc += tl.where(in_rows, product, 0.0)
 
         tl.store(
             d_x_ptr + at, (d_normalized - normalized * through_rstd - through_mean) * rstd, mask=in_range
@@ -113,15 +113,15 @@ def d_layer_norm_combine_kernel(
     tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
 
 
-def d_layer_norm(unscaled_d_logits, d_loss, weight, x, d_x, d_weight, d_bias, n_rows, n_cols, eps):
+def d_layer_norm(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_rows, n_cols, eps):
     """Fill d_x, d_weight and d_bias."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     n_splits = min(SPLITS, ceil_div(n_rows, rows))
-    d_weight_partial = unscaled_d_logits.new_empty(n_splits, n_cols, dtype=torch.float32)
-    d_bias_partial = unscaled_d_logits.new_empty(n_splits, n_cols, dtype=torch.float32)
+    d_weight_partial = unscaled_d_ln_f.new_empty(n_splits, n_cols, dtype=torch.float32)
+    d_bias_partial = unscaled_d_ln_f.new_empty(n_splits, n_cols, dtype=torch.float32)
     d_layer_norm_partial_kernel[(n_splits,)](
-        unscaled_d_logits,
+        unscaled_d_ln_f,
         d_loss,
         weight,
         x,
@@ -147,10 +147,10 @@ def d_layer_norm(unscaled_d_logits, d_loss, weight, x, d_x, d_weight, d_bias, n_
     )
 
 
-def reference(unscaled_d_logits, d_loss, weight, x, n_cols, eps):
+def reference(unscaled_d_ln_f, d_loss, weight, x, n_cols, eps):
     """What d_layer_norm() must fill d_x, d_weight and d_bias with."""
-    d_logits = unscaled_d_logits * d_loss
-    d_normalized = d_logits * weight
+    product = unscaled_d_ln_f * d_loss
+    d_normalized = product * weight
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
@@ -159,4 +159,4 @@ def reference(unscaled_d_logits, d_loss, weight, x, n_cols, eps):
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
     )
-    return difference * rstd, (d_logits * normalized).sum(-2, keepdim=True), d_logits.sum(-2, keepdim=True)
+    return difference * rstd, (product * normalized).sum(-2, keepdim=True), product.sum(-2, keepdim=True)
