@@ -170,11 +170,28 @@ def _run_around(
     frames: dict[fx.Node, tuple[StackLevel, ...]],
     stack: tuple[StackLevel, ...],
 ) -> list[fx.Node]:
-    """The neighbours of a node, before and after it, that run under the same statement."""
+    """The neighbours of a node, before and after it, that run under the same statement.
+
+    Of a loop over a list of modules only the turn of the node's own: the statement is the same in all of them.
+    """
     first = place
     while first > 0 and frames[nodes[first - 1]][: len(stack)] == stack:
         first -= 1
-    return _run(nodes[first:], frames, stack)
+    run = _run(nodes[first:], frames, stack)
+    for depth, (path, _) in enumerate(_modules(nodes[place])):
+        turns = {node: [inside for inside, _ in _modules(node)[depth : depth + 1]] for node in run}
+        if all(turn == [path] for turn in turns.values()):
+            continue
+        if all(turn and _are_listed(turn[0], path) for turn in turns.values()):
+            return [node for node in run if turns[node] == [path]]
+        break
+    return run
+
+
+def _are_listed(one: str, other: str) -> bool:
+    """Whether the modules of two paths stand in one list."""
+    (owner, _, position), (of, _, place) = one.rpartition("."), other.rpartition(".")
+    return owner == of and position.isdigit() and place.isdigit()
 
 
 def _run(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers
 from longhand.emit.module.model_body import BodyWriter
+from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.paragraphs import Paragraph, PythonLine, quote_lines, returned_value
 from longhand.emit.text.sizes import BoundSizes, SizeWriter
 from longhand.schedule.named_plan import SAVED, ModelStep, plain_steps
@@ -70,6 +71,7 @@ def write_method(
     sizes: SizeWriter | None = None,
     numbers: LayerNumbers = NO_NUMBERS,
     last: PythonLine | None = None,
+    whose: ModulePlace | None = None,
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -87,6 +89,7 @@ def write_method(
         sizes: The sizes inside, if some are used already.
         numbers: What it is given of the numbers that layers differ in.
         last: A line after the steps, or none.
+        whose: The module at hand.
     """
     parameters = [variables[buffer] for buffer in inputs]
     sizes = sizes or sizes_inside(inputs, outer, variables)
@@ -100,7 +103,9 @@ def write_method(
         position=position,
         is_of_layers=True,
         numbers=numbers.at,
+        whose=whose,
     )
+    body.calls = outer.calls
     paragraphs = body.write(steps, {})
     if last is not None:
         paragraphs.append(Paragraph((), [last]))
@@ -134,13 +139,18 @@ def own_releases(steps: Sequence[ModelStep]) -> list[ModelStep]:
     return found
 
 
-def sizes_inside(inputs: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> SizeWriter:
-    """Sizes from the shapes of a function's own arguments."""
+def sizes_inside(
+    inputs: Sequence[str], outer: BodyWriter, variables: dict[str, str], reads_shapes: bool = False
+) -> SizeWriter:
+    """Sizes from the shapes of a function's own arguments; all that tensors tell, if it is one for several sizes."""
     tensors = []
     for buffer in inputs:
         found = outer.plan.buffers[buffer]
-        tensors.append((variables[buffer], outer.sizes.words_of(found), found.shape))
-    return outer.sizes.for_tensors(tensors, set(variables.values()))
+        words = outer.sizes.words_of(found)
+        if reads_shapes:  # one size's word for a dimension may be none for another
+            words = (*words[:1], *(None for _ in words[1:]))
+        tensors.append((variables[buffer], words, found.shape))
+    return outer.sizes.for_tensors(tensors, set(variables.values()), reads_shapes)
 
 
 def _return(paragraphs: list[Paragraph], results: list[str]) -> None:

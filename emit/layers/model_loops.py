@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.class_names import free_name
+from longhand.emit.layers.function_bodies import layer_variables
 from longhand.emit.layers.layer_methods import (
     Method,
     device_inside,
@@ -21,6 +22,7 @@ from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_nu
 from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
+from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.quoting import python_docstring
@@ -89,9 +91,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     """
     first = f"{loop.owner}.{loop.positions[0]}"
     branch = tree.root.at(first)
-    variables = dict(outer.names.of_layers(loop).variables)
-    for buffer, path in {**_weights_saved(loop, outer), **loop.own_weights}.items():
-        variables[buffer] = member(expression(branch, path))
+    variables = layer_variables(loop, outer, tree)
     saved = ""
     if loop.record is not None:
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
@@ -99,7 +99,8 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
     numbers = name_numbers(loop, outer.plan, outer.names, {*variables.values(), *outer.variables.values()})
     parts = _parts(loop, {*branch.branches, *branch.held}, variables, pending)
-    methods = _write_parts(parts, loop, outer, variables, word, saved, numbers)
+    whose = ModulePlace(tree.root, loop.repeat.paths[loop.pattern])
+    methods = _write_parts(parts, loop, outer, variables, word, saved, numbers, whose)
     made = construct_block(tree, first, word)
     name = free_name(own_name(loop.class_name), taken, loop.owner, is_in_turn=loop.is_in_turn)
     return LayerClass(
@@ -125,6 +126,7 @@ def _write_parts(
     word: str,
     saved: str,
     numbers: LayerNumbers,
+    whose: ModulePlace,
 ) -> list[Method]:
     """The functions of a layer, from the last on: each but that one ends with a call of the next."""
     methods: list[Method] = []
@@ -162,17 +164,10 @@ def _write_parts(
             sizes=sizes,
             numbers=numbers if len(parts) == 1 else NO_NUMBERS,
             last=last,
+            whose=whose,
         )
         methods.insert(0, method)
     return methods
-
-
-def _weights_saved(loop: Loop, outer: BodyWriter) -> dict[str, str]:
-    """The weights that a layer saves for its backward pass, by the path below it: it need not read them itself."""
-    head = f"{loop.repeat.paths[loop.pattern]}."
-    targets = {entry.node: entry.target for entry in outer.plan.program.graph.inputs}
-    paths = {buffer: targets.get(buffer, "") for buffer in loop.saved}
-    return {buffer: path[len(head) :] for buffer, path in paths.items() if path.startswith(head)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -63,13 +63,25 @@ class AllocationWriter:
         if twin is not None and is_plain:
             pooled = f"empty({twin}.shape, {buffer.dtype})"
             return PythonLine.assignment(variable, pooled, LineKind.POOLED)
-        dims = self.sizes.dims(buffer)
+        dims = self._dims(buffer, launch)
         if order == _CHANNELS_LAST and not on_cpu:
             rest = f"dtype={buffer.dtype}, device={self.device}, memory_format=torch.channels_last"
             return PythonLine.assignment(variable, f"torch.empty({', '.join(dims)}, {rest})")
         made = self._made(buffer, [dims[dim] for dim in order], self._sibling(buffer, launch))
         kind = LineKind.POOLED if on_cpu else LineKind.PLAIN
         return PythonLine.assignment(variable, f"{made}{_reordered(order)}", kind)
+
+    def _dims(self, buffer: Buffer, launch: Launch | None) -> list[str]:
+        """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
+        if not self.sizes.reads_shapes:
+            return self.sizes.dims(buffer)
+        siblings = [one for one in self._read_siblings(buffer, launch) if len(one.shape) == len(buffer.shape)]
+        told = []
+        for place, size in enumerate(buffer.shape):
+            alike = (one for one in siblings if size != 1 and str(one.shape[place]) == str(size))
+            sibling = next(alike, None)
+            told.append(f"{self.variables[sibling.name]}.shape[{place}]" if sibling is not None else None)
+        return self.sizes.dims(buffer, told)
 
     def _made(self, buffer: Buffer, dims: Sequence[str], sibling: str | None = None) -> str:
         """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import Provenance
+from longhand.emit.layers.call_rounds import CallLine, CallOfMany, in_rounds
 from longhand.emit.layers.layer_numbers import is_one_of
+from longhand.emit.module.body_parts import Needs, SharedCall
+from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter, data_size_lines
+from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.paragraphs import (
     WIDEST,
     LineKind,
@@ -23,7 +26,7 @@ from longhand.emit.module.paragraphs import (
 from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.sizes import SizeWriter
-from longhand.lower.ir import Buffer, Extern, Size
+from longhand.lower.ir import Extern, Size
 from longhand.options import Device
 from longhand.schedule.named_plan import (
     BufferWords,
@@ -36,7 +39,6 @@ from longhand.schedule.named_plan import (
     Quote,
     UnitNames,
     Words,
-    list_holding,
     named_views,
     plain_steps,
     view_key,
@@ -49,44 +51,13 @@ from longhand.schedule.plan import (
     Reuse,
     UnitPlan,
     buffers_made,
-    buffers_read,
 )
 
 _DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
 
 
-@dataclasses.dataclass
-class Needs:
-    """What the statements name and model.py must import.
-
-    Attributes:
-        functional: ``F``.
-        kernels: The unit's kernels.
-        empty: Memory from the pool.
-        runtime: Further names of runtime.py.
-        registering: Modules whose import makes custom operators known.
-    """
-
-    functional: bool = False
-    kernels: bool = False
-    empty: bool = False
-    runtime: set[str] = dataclasses.field(default_factory=set)
-    registering: set[str] = dataclasses.field(default_factory=set)
-
-    def merge(self, other: Needs) -> None:
-        """Adds what another function names."""
-        self.functional |= other.functional
-        self.kernels |= other.kernels
-        self.empty |= other.empty
-        self.runtime |= other.runtime
-        self.registering |= other.registering
-
-
 # Of a line and what stands behind it: longer, and the line would be broken to make room for the remark.
 _WIDEST_REMARK = 96
-
-
-_SOON = 2  # statements: what these bind anew is not dropped before
 
 
 class BodyWriter:
@@ -103,6 +74,7 @@ class BodyWriter:
         position: In a layer that asks which one it is: the attribute that holds that.
         is_of_layers: Whether this is the function of many layers, so that no path of a module is that of all.
         numbers: Words for scalars of launches, by place, that the function is given.
+        whose: The module at hand, from which others are reached.
     """
 
     def __init__(
@@ -117,7 +89,9 @@ class BodyWriter:
         position: str = "",
         is_of_layers: bool = False,
         numbers: Mapping[tuple[Launch, int], str] | None = None,
+        whose: ModulePlace | None = None,
     ) -> None:
+        self.whose = whose
         self.position = position
         self.names_modules = not is_of_layers
         self.plan = plan
@@ -140,6 +114,8 @@ class BodyWriter:
             {}
         )  # by variable: the view it was bound to, and what holds names that
         self.told: set[str] = set()  # remarks: each is made once
+        self.calls: Mapping[int, SharedCall] = {}  # by the first of the steps that they stand for
+        self._made_in_calls: set[str] = set()  # and seen by nobody else
 
     def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
         """The paragraphs of `steps`.
@@ -150,8 +126,16 @@ class BodyWriter:
         """
         paragraphs: list[Paragraph] = []
         waiting: list[str] = []
+        done = 0
         for place, step in enumerate(steps):
-            if isinstance(step, Loop | FirstCall | LayerCall):
+            call = self.calls.get(id(step))
+            if place < done:
+                continue
+            if call is not None:
+                done = place + call.n_steps
+                self._call(call, steps, done - 1, waiting, paragraphs)
+                waiting = []
+            elif isinstance(step, Loop | FirstCall | LayerCall):
                 lines = waiting + loop_lines[place]
                 for made in (name for plain in plain_steps(step) for name in buffers_made(plain)):
                     self.holds[self.variables.get(made, "")] = made
@@ -179,12 +163,39 @@ class BodyWriter:
             else:
                 why = self._remarks(step)
                 self.needs.kernels |= isinstance(step, Launch)
-                lines = self._launch(step) if isinstance(step, Launch) else self._extern(step)
+                lines = [self.launches.write(step)] if isinstance(step, Launch) else self._extern(step)
                 self._append(paragraphs, self._quotes(step), why + waiting + lines, self._module(step))
                 waiting = []
         if waiting:
             self._append(paragraphs, (), waiting)
+        if self.whose is not None and self.calls:
+            paragraphs = in_rounds(paragraphs, self.whose.reach, self.whose.n_listed)
         return joined_quotes(said_once(paragraphs, self.names_modules))
+
+    def _call(
+        self,
+        call: SharedCall,
+        steps: Sequence[ModelStep],
+        last: int,
+        waiting: list[str],
+        paragraphs: list[Paragraph],
+    ) -> None:
+        """The call of a function in the place of steps, the last of which is told."""
+        self._made_in_calls |= call.made - set(call.results)
+        for buffer in call.results:
+            self._bind(buffer)
+        assert self.whose is not None
+        numbers = [f"{word}={text}" for word, text in call.numbers]
+        given = [self.whose.reach(call.path), *call.tensors, *numbers]
+        value = f"{call.name}({', '.join(given)})"
+        line = CallLine.assignment(", ".join(call.targets), value)
+        owner, _, position = call.path.rpartition(".")
+        is_listed = position.isdigit() and owner and self.whose.n_listed(owner)
+        if is_listed and not waiting:
+            line.call = CallOfMany(call.name, owner, int(position), call.tensors, call.numbers, call.targets)
+        paragraphs.append(Paragraph((), [*waiting, line]))
+        if call.released:
+            self._release(Release(call.released), steps, last, paragraphs)
 
     @staticmethod
     def _append(
@@ -230,12 +241,9 @@ class BodyWriter:
         self._is_in_branch = False
         return lines
 
-    def _buffer(self, name: str) -> Buffer:
-        return self.plan.buffers[name]
-
     def _reuse(self, step: Reuse) -> list[str]:
         new, old = self._bind(step.buffer), self.variables[step.of]
-        buffer, other = self._buffer(step.buffer), self._buffer(step.of)
+        buffer, other = self.plan.buffers[step.buffer], self.plan.buffers[step.of]
         is_alike = same_sizes(buffer.shape, other.shape) and same_sizes(buffer.stride, other.stride)
         view = "" if is_alike else f".view({', '.join(self.sizes.dims(buffer)) or '()'})"
         if new == old and not view:
@@ -255,22 +263,19 @@ class BodyWriter:
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
-        names = [self.variables[b] for b in step.buffers if self.variables.get(b, "").isidentifier()]
+        buffers = [b for b in step.buffers if b not in self._made_in_calls]
+        names = [self.variables[b] for b in buffers if self.variables.get(b, "").isidentifier()]
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         names = [name for name in names if self.holds.get(name, step.buffers[0]) in step.buffers]
-        names += [variable for b in step.buffers for variable in self.seen_as.get(b, [])]
-        names += _gathered_lists(step.buffers, steps, self.variables)
-        still = _rebound_or_alive(self, names, steps, place)
+        names += [variable for b in buffers for variable in self.seen_as.get(b, [])]
+        names += gathered_lists(step.buffers, steps, self.variables)
+        still = rebound_or_alive(self.variables, names, steps, place)
         if self._is_in_branch:
-            still.add(_root(self.allocations.device))  # the other branches do not drop it
+            still.add(root(self.allocations.device))  # the other branches do not drop it
         dropped = [name for name in dict.fromkeys(names) if name not in still]
         if dropped and paragraphs:
             lines = paragraphs[-1].lines
-            if (
-                not self._is_on_cpu
-                and _root(self.allocations.device) in dropped
-                and _allocates(steps[place:])
-            ):
+            if not self._is_on_cpu and root(self.allocations.device) in dropped and allocates(steps[place:]):
                 lines += self._keep_device()
             lines.append(PythonLine(f"del {', '.join(dropped)}", LineKind.RELEASE))
 
@@ -288,9 +293,6 @@ class BodyWriter:
         new = [text for text in why if text and text not in self.told]
         self.told.update(new)
         return [line for text in new for line in remark_lines(text, WIDEST)]
-
-    def _launch(self, step: Launch) -> list[str]:
-        return [self.launches.write(step)]
 
     def _extern(self, step: Extern) -> list[str]:
         lines = self._view_lines(step)
@@ -324,7 +326,7 @@ class BodyWriter:
             if self._still_hold(targets, line.keys):  # an earlier call has named these views
                 self.library.views |= dict(zip(line.keys, targets, strict=True))
                 continue
-            view, buffer = line.view, self._buffer(line.view.buffer)
+            view, buffer = line.view, self.plan.buffers[line.view.buffer]
             source = self.library.views.get(line.source) or self.variables[view.buffer]
             words = self._words_of_heads(line) if line.heads else ()
             text = write_view(view, source, self.sizes, buffer, line.n_before, words)
@@ -360,56 +362,9 @@ class BodyWriter:
         return f".split({each}, dim={dim})"
 
 
-def _gathered_lists(
-    buffers: Iterable[str], steps: Iterable[ModelStep], variables: Mapping[str, str]
-) -> list[str]:
-    """The lists that loops gather of which every tensor is among the buffers."""
-    dropped = set(buffers)
-    return [
-        list_holding(variables[loop.repeat.outputs[0][place]])
-        for loop in steps
-        if isinstance(loop, Loop)
-        for place in loop.gathered
-        if dropped.issuperset(run[place] for run in loop.repeat.outputs)
-    ]
-
-
-def _root(expression: str) -> str:
-    """The variable that an expression starts from."""
-    return expression.partition(".")[0].partition("[")[0]
-
-
-def _allocates(steps: Sequence[ModelStep]) -> bool:
-    """Whether any of the steps makes a tensor in the function itself."""
-    return any(
-        isinstance(one, Allocate)
-        for step in steps
-        if not isinstance(step, Loop | FirstCall | LayerCall)
-        for one in plain_steps(step)
-    )
-
-
 def _next_launch(steps: Sequence[ModelStep], place: int, buffer: str) -> Launch | None:
     """The launch that a buffer is made for; None if a library call fills it."""
     later = steps[place + 1 :]
     writers = (step for step in later if isinstance(step, Launch | Extern))
     first = next((step for step in writers if isinstance(step, Launch) or buffer in step.mutates), None)
     return first if isinstance(first, Launch) else None
-
-
-def _rebound_or_alive(
-    writer: BodyWriter, names: Iterable[str], steps: Sequence[ModelStep], place: int
-) -> set[str]:
-    """Names that the very next statements bind anew, or that stand for another buffer that is still read."""
-    later_read: set[str] = set()
-    first_bound: dict[str, int] = {}
-    for number_, step in enumerate(steps[place + 1 :]):
-        for plain in plain_steps(step):
-            for buffer in buffers_read(plain):
-                variable = writer.variables.get(buffer, "")
-                if variable not in first_bound:
-                    later_read.add(variable)
-            for buffer in buffers_made(plain):
-                first_bound.setdefault(writer.variables.get(buffer, ""), number_)
-    bound_soon = {word for word, place in first_bound.items() if place <= _SOON}
-    return {name for name in names if name in later_read or name in bound_soon}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.layers_in_turn import write_layer_call
 from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop, write_record
+from longhand.emit.layers.shared_functions import SharedFunction, share_functions
 from longhand.emit.module.call_checks import (
     CallChecks,
     as_size,
@@ -30,13 +31,13 @@ from longhand.emit.module.model_text import (
     write_layers,
 )
 from longhand.emit.module.model_weights import constants_of_function, construct, write_weight_functions
+from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import ModuleTree, member
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
 from longhand.emit.module.trained_call import TrainedCall, launched_words
 from longhand.emit.module.trained_results import trained_lines
 from longhand.emit.module.trees import (
     MadeList,
-    Parameter,
     TensorList,
     find_lists,
     find_made_lists,
@@ -48,6 +49,7 @@ from longhand.emit.text.sizes import SizeWriter, bind_sizes
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
+from longhand.schedule.layers.alike_calls import has_modules_alike
 from longhand.schedule.named_plan import (
     Loop,
     ModelStep,
@@ -99,7 +101,7 @@ class ModelWriter:
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
         self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)
         self.arguments = CallArguments.of(self.graph)
-        self.parameters: tuple[Parameter, ...] = self.arguments.parameters
+        self.parameters = self.arguments.parameters
         self.lists: tuple[TensorList, ...] = find_lists(plan, self.parameters, words.nodes)
         taken = {*names.buffers.values(), *(parameter.name for parameter in self.parameters)}
         self.made_lists = find_made_lists(plan, names, taken)
@@ -138,11 +140,9 @@ class ModelWriter:
     def write(self) -> ModelFile:
         """The text of model.py."""
         text = self.text()
-        full = render_template(
-            "model.py.jinja", model=dataclasses.replace(text, imports=sorted_imports(self.imports))
-        )
+        told = dataclasses.replace(text, imports=sorted_imports(self.imports))
         return ModelFile(
-            full,
+            render_template("model.py.jinja", model=told),
             self.name,
             self.launch,
             self.records and not self.training,
@@ -156,14 +156,16 @@ class ModelWriter:
         device = self._device_expression()
         all_lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
         body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, device, all_lists)
+        body.whose = ModulePlace(self.tree.root)
+        is_shared = self.graph.is_module and has_modules_alike(self.steps, self.words)
+        functions = share_functions(self.steps, body, self.tree, [self.name]) if is_shared else ()
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         paragraphs = body.write(self.steps, layers.lines)
         paragraphs += _records_outside_loops(self.steps, self.variables)
         self._finish(paragraphs, sizes)
-        told_by_data = (sizes.symbols[str(size.symbol)] for size in self.graph.data_sizes)
-        drop_unread(paragraphs, told_by_data, sizes.used)
-        text = self._text(paragraphs, sizes, layers.blocks)
+        drop_unread(paragraphs, (sizes.symbols[str(one.symbol)] for one in self.graph.data_sizes), sizes.used)
+        text = self._text(paragraphs, sizes, layers.blocks, functions)
         if body.needs.functional:
             self.imports.add("import torch.nn.functional as F")
         if body.needs.kernels:
@@ -220,8 +222,6 @@ class ModelWriter:
 
     def _plain(self) -> SizeWriter:
         return SizeWriter(self.dims, {}, {})
-
-    # What goes out.
 
     def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
         """Appends the return statement, or makes the last statement it."""
@@ -295,6 +295,7 @@ class ModelWriter:
         paragraphs: Sequence[Paragraph],
         sizes: SizeWriter,
         blocks: Sequence[tuple[Loop, LayerClass]],
+        functions: tuple[SharedFunction, ...],
     ) -> ModelText:
         checks = self._checks()
         bound = sizes.bound().lines()
@@ -358,6 +359,7 @@ class ModelWriter:
             weight_functions=tuple(write_weight_functions(self.tree, self.runtime)),
             recording=self.recording,
             recorder=recorded_by,
+            functions=functions,
         )
 
     def _unpacked(self, asked: Set[str]) -> list[str]:
@@ -369,7 +371,7 @@ class ModelWriter:
 
     @property
     def has_launch(self) -> bool:
-        """Whether forward() hands on what it is given: to what is recorded, or to the autograd.Function."""
+        """Whether forward() hands on what it is given: to a recording, or to the autograd.Function."""
         return self.records or self.training is not None
 
 

@@ -11,6 +11,7 @@ import torch.utils._pytree as pytree
 from longhand.capture.graph import CapturedGraph, GraphOutput, InputKind
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
 from longhand.emit.layers.model_loops import LayerClass, write_first_call, write_loop
+from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.layers.stage_classes import share_classes
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, WeightFunctionText, construct_block
@@ -82,6 +83,7 @@ class ModelText:
         launch: The method that runs what forward() checked: ``launch``, unless the module has something of that name.
         recording: The attribute that holds the CUDA graphs.
         recorder: What makes it; empty where nothing is recorded.
+        functions: What the user wrote once and calls several times.
     """
 
     title: str
@@ -108,6 +110,7 @@ class ModelText:
     weight_functions: tuple[WeightFunctionText, ...] = ()
     recording: str = "_graph"
     recorder: str = ""
+    functions: tuple[SharedFunction, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Self
 
 from longhand.emit.text.quoting import python_comment
@@ -114,6 +114,7 @@ def functional(name: str, arguments: Sequence[str]) -> LibraryCallText:
 
 
 WIDEST = 98
+_FURTHER_IN = " " * 8
 _MOST_QUOTES = 3
 _APART = (LineKind.LAUNCH, LineKind.COMMENT)  # what is read by itself
 
@@ -228,13 +229,40 @@ def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
 
 def _wrapped(lines: list[str], width: int) -> list[str]:
     """Long statements go on in a second line, further in."""
-    return [
-        piece
-        for line in lines
-        for piece in textwrap.wrap(
-            line, width, subsequent_indent=" " * 8, drop_whitespace=True, break_long_words=False
-        )
-    ]
+    return [piece for line in lines for piece in _pieces(line, width)]
+
+
+def _pieces(line: str, width: int) -> Iterator[str]:
+    """A line in parts, broken between the outermost brackets where that is possible: before ``.transpose(1, 2)``."""
+    indent = ""
+    while len(indent) + len(line) > width:
+        place = _break(line, width - len(indent))
+        if place is None:
+            break
+        yield f"{indent}{line[:place].rstrip()}"
+        line, indent = line[place:].lstrip(), _FURTHER_IN
+    yield f"{indent}{line}"
+
+
+def _break(line: str, width: int) -> int | None:
+    """Where a line is broken: the last of the least nested places in its second half."""
+    depth, best = 0, None
+    head, gap, _ = line.partition("    ")
+    start = len(f"{head}{gap}") if gap else 0  # behind the function's name
+    for place, letter in enumerate(line[: width + 1]):
+        if letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        is_call = letter == "." and line[place - 1 : place] in (")", "]")
+        if place > start and (letter == " " or is_call):
+            cost = (place < width // 2, max(depth, 0))
+            if best is None or cost <= best[0]:
+                best = cost, place
+    if best is not None:
+        return best[1]
+    later = line.find(" ", width)
+    return later if later >= 0 else None
 
 
 def drop_unread(paragraphs: Iterable[Paragraph], words: Iterable[str], used: Collection[str]) -> None:

@@ -9,33 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 import sympy
 
 from longhand.emit.text.expression import size_text
-from longhand.emit.text.told_sizes import is_bare, is_path
+from longhand.emit.text.told_sizes import SizeText, is_path, read_from
 from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
 
 Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
-
-
-@dataclasses.dataclass(frozen=True)
-class SizeText:
-    """A size as it is written.
-
-    Attributes:
-        text: By itself.
-        words: Those that it names.
-        is_factor: Whether it stands in a product without parentheses.
-        is_number: Whether it is one.
-    """
-
-    text: str
-    words: frozenset[str] = frozenset()
-    is_factor: bool = True
-    is_number: bool = False
-
-    @property
-    def factor(self) -> str:
-        """In a product."""
-        return self.text if self.is_factor else f"({self.text})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +53,7 @@ class SizeWriter:
     Attributes:
         symbols: As given.
         used: The words that were.
+        reads_shapes: Whether all numbers are read from tensors that tell them: the function is one for several sizes.
     """
 
     def __init__(
@@ -87,6 +66,7 @@ class SizeWriter:
         taken: Set[str] | None = None,
         untold: Mapping[str, str] | None = None,
     ) -> None:
+        self.reads_shapes = self._is_reading = False
         self._untold = dict(untold or {})
         self._taken = taken  # None: only what a shape binds has a word
         self._stated: dict[str, int] = {}  # words that no shape binds
@@ -112,9 +92,13 @@ class SizeWriter:
         word = self._symbols[symbol]
         return self.use(SizeText(word, frozenset({word})))
 
-    def for_tensors(self, tensors: Sequence[Shaped], taken: set[str]) -> SizeWriter:
-        """A writer for a function that is given these tensors."""
-        return bind_sizes(self._words, self._symbols, tensors, taken)
+    def for_tensors(
+        self, tensors: Sequence[Shaped], taken: set[str], reads_shapes: bool = False
+    ) -> SizeWriter:
+        """A writer for a function that is given these tensors, of one size or of several."""
+        made = bind_sizes(self._words, self._symbols, tensors, taken)
+        made.reads_shapes = reads_shapes
+        return made
 
     def words_at(self, node: str, n_dims: int) -> Words:
         """Words for the dimensions of a value of the captured graph, a view for instance."""
@@ -150,10 +134,16 @@ class SizeWriter:
         binding = {path for path, words in self._binding if any(word in self.used for word in words)}
         return frozenset(binding | {path for word, (path, _) in self._derived.items() if word in self.used})
 
-    def dims(self, buffer: Buffer) -> list[str]:
-        """The sizes of a buffer's dimensions."""
+    def dims(self, buffer: Buffer, told: Sequence[str | None] = ()) -> list[str]:
+        """The sizes of a buffer's dimensions; `told` are expressions for some of them, which come before new words."""
         words = self._words.of(buffer.name, len(buffer.shape))
-        return [self.text(size, word) for size, word in zip(buffer.shape, words, strict=True)]
+        found = []
+        for place, (size, word) in enumerate(zip(buffer.shape, words, strict=True)):
+            self._is_reading = bool(told) and told[place] is not None
+            text = self.written(size, word)
+            found.append(str(told[place]) if self._is_reading and text.is_number else self.use(text))
+        self._is_reading = False
+        return found
 
     def text(self, size: Size, word: str | None = None) -> str:
         """A size; `word` is preferred if it stands for it."""
@@ -181,7 +171,8 @@ class SizeWriter:
         return self._stated.get(word, self._values.get(word)) == size
 
     def _may_state(self, word: str) -> bool:
-        return self._taken is not None and word not in self._taken and word not in self._values
+        is_asked = self._taken is not None and not self._is_reading
+        return is_asked and word not in (self._taken or ()) and word not in self._values
 
     def stride(self, stride: Size, buffer: Buffer) -> str:
         """The distance between two positions of one of a buffer's dimensions: the product of the sizes inside it."""
@@ -205,6 +196,7 @@ class SizeWriter:
             sizes: The axes' sizes.
             tensors: (expression, buffer, axes that make up its dimensions), the most telling first.
         """
+        self._is_reading = self.reads_shapes
         found: dict[str, str] = {}
         literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
         for variable, buffer, axes in tensors:
@@ -214,8 +206,11 @@ class SizeWriter:
             if groups is None:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
                 continue
+            places = [dim for dim in order if str(buffer.shape[dim]) != "1"]
+            is_plain = len(shape) == len(order)
             for axis, group in zip(axes, groups, strict=True):
                 texts = [self.written(size, word) for size, word in group]
+                dims, places = places[: len(group)], places[len(group) :]
                 if axis in found or not texts:
                     continue
                 is_whole = len(axes) == 1 and len(texts) > (1 if any(text.is_number for text in texts) else 2)
@@ -223,13 +218,17 @@ class SizeWriter:
                     found[axis] = f"{variable}.numel()"
                 elif not any(text.is_number for text in texts):
                     found[axis] = self.use(_product(texts) if len(texts) > 1 else texts[0])
+                elif is_plain and is_path(variable):
+                    read = read_from(variable, len(order), dims, texts, self.reads_shapes)
+                    literal.setdefault(axis, _product(read))
                 else:
-                    literal.setdefault(axis, _product(_read_from(variable, buffer, group, texts)))
+                    literal.setdefault(axis, _product(texts))
         rest = {
             axis: self.use(literal[axis] if axis in literal else self.written(size, None))
             for axis, size in sizes.items()
             if axis not in found
         }
+        self._is_reading = False
         return rest | found
 
     def _of_padded(
@@ -299,7 +298,7 @@ def _known_product(
 def _product(texts: Sequence[SizeText]) -> SizeText:
     """Sizes multiplied."""
     words = frozenset[str]().union(*(text.words for text in texts))
-    return SizeText(" * ".join(text.factor for text in texts), words)
+    return SizeText(" * ".join(text.text if text.is_factor else f"({text.text})" for text in texts), words)
 
 
 _WIDEST = 90  # of a line that says what words stand for
@@ -369,23 +368,6 @@ def _derivation(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, str] | Non
 
 
 _WIDEST = 90  # of a line that says what words stand for
-
-
-def _read_from(
-    variable: str, buffer: Buffer, group: Sequence[tuple[Size, str | None]], texts: Sequence[SizeText]
-) -> list[SizeText]:
-    """The sizes of a group of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
-
-    Small numbers stay, and those of a tensor that has several dimensions so large, or one that is a product of them.
-    """
-    shape = [str(size) for size in buffer.shape]
-    found = []
-    for (size, _), text in zip(group, texts, strict=True):
-        if is_path(variable) and is_bare(text.text) and shape.count(str(size)) == 1:
-            place = -1 if str(size) == shape[-1] else shape.index(str(size))
-            text = SizeText(f"{variable}.shape[{place}]")
-        found.append(text)
-    return found
 
 
 def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:

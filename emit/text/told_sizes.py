@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Pointwise, PointwiseOp, Position, Reduce, Scalar, Size
 from longhand.schedule.plan import KernelPlan, Launch
 
 _LARGEST_BARE = 9  # of a number that needs no word
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeText:
+    """A size as it is written.
+
+    Attributes:
+        text: By itself.
+        words: Those that it names.
+        is_factor: Whether it stands in a product without parentheses.
+        is_number: Whether it is one.
+    """
+
+    text: str
+    words: frozenset[str] = frozenset()
+    is_factor: bool = True
+    is_number: bool = False
 
 
 def is_bare(text: str) -> bool:
@@ -19,6 +37,27 @@ def is_bare(text: str) -> bool:
 def is_path(text: str) -> bool:
     """Whether an expression is a variable or an attribute, and not a view that is made for one call."""
     return text.replace(".", "").isidentifier()
+
+
+def read_from(
+    variable: str, n_dims: int, dims: Sequence[int], texts: Sequence[SizeText], every: bool
+) -> list[SizeText]:
+    """The sizes of some of a tensor's dimensions, numbers as the tensor tells them: ``conv.shape[1]``.
+
+    Small numbers stay, unless they are of neighbouring dimensions (``conv.shape[2:].numel()`` pixels) or every number
+    is to be read.
+    """
+    if len(texts) > 1 and all(text.is_number for text in texts):
+        first, last = dims[0], dims[-1]
+        if list(dims) == list(range(first, last + 1)) and (not first or last + 1 == n_dims):
+            span = f"{first or ''}:{'' if last + 1 == n_dims else last + 1}"
+            return [SizeText(f"{variable}.shape[{span}].numel()")]
+    found = []
+    for dim, text in zip(dims, texts, strict=True):
+        if is_bare(text.text) or (every and text.is_number):
+            text = SizeText(f"{variable}.shape[{-1 if dim + 1 == n_dims else dim}]")
+        found.append(text)
+    return found
 
 
 def _given(plan: KernelPlan, launch: Launch, position: int) -> tuple[float | Size, dict[str, Size]]:

@@ -119,7 +119,8 @@ def _quoted(comment: Iterable[str], known: Mapping[str, list[tuple[str, str]]]) 
             joined.append((head[1], head[2]))
         elif joined and re.match(r"\s*#  {6,}\S", line):
             name, text = joined[-1]
-            joined[-1] = (name, f"{text} {line.strip().removeprefix('#').strip()}")
+            more = line.strip().removeprefix("#").strip()
+            joined[-1] = (name, f"{text}{'' if more.startswith('.') else ' '}{more}")
     return tuple(
         dict.fromkeys(
             quote for name, text in joined for quote in _split(" ".join(text.split()), known.get(name, []))

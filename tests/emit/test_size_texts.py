@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import torch
-
-from longhand.emit.text.sizes import SizeText, _read_from
-from longhand.lower.ir import Buffer, BufferKind
-
-IMAGE = Buffer("conv", BufferKind.INTERMEDIATE, torch.float32, (49, 64), (64, 1))
+from longhand.emit.text.told_sizes import SizeText, read_from
 
 
-def texts(*sizes: int) -> list[str]:
-    found = _read_from(
-        "conv", IMAGE, [(size, None) for size in sizes], [SizeText(str(size)) for size in sizes]
-    )
-    return [text.text for text in found]
+def texts(*sizes: int | str, n_dims: int, every: bool = False) -> list[str]:
+    written = [SizeText(str(size), is_number=isinstance(size, int)) for size in sizes]
+    dims = range(n_dims - len(sizes), n_dims)
+    return [text.text for text in read_from("conv", n_dims, dims, written, every)]
 
 
 def test_large_numbers_are_told_by_the_tensor() -> None:
-    assert texts(49, 64) == ["conv.shape[0]", "conv.shape[-1]"]
+    assert texts("batch", 49, 64, n_dims=3) == ["batch", "conv.shape[1]", "conv.shape[-1]"]
 
 
-def test_parts_of_a_product_stay() -> None:
-    """LeViT: 49 pixels are 7 times 7, and no dimension is 7."""
-    assert texts(7, 7, 64) == ["7", "7", "conv.shape[-1]"]
+def test_small_numbers_stay() -> None:
+    assert texts("batch", 4, 64, n_dims=3) == ["batch", "4", "conv.shape[-1]"]
+
+
+def test_a_function_of_several_sizes_reads_small_numbers_too() -> None:
+    assert texts("batch", 4, "dim", n_dims=3, every=True) == ["batch", "conv.shape[1]", "dim"]
+
+
+def test_pixels_are_counted_by_the_tensor() -> None:
+    assert texts(8, 8, n_dims=4) == ["conv.shape[2:].numel()"]

@@ -21,6 +21,7 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
     Words,
     carried_words,
     filled,
+    is_depthwise,
     reshaped,
     shape_of,
 )
@@ -35,6 +36,11 @@ _CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
     (4, True): ("batch", "channels", "height", "width"),
     (5, True): ("batch", "channels", "depth", "height", "width"),
     (2, False): ("batch", "seq"),
+}
+# Two words of one meaning, if they stand for the same number.
+_SYNONYMS: Mapping[str | None, str] = {
+    **dict.fromkeys(("batch_size", "bsz", "bs", "n_batch", "num_batch"), "batch"),
+    **dict.fromkeys(("seq_len", "seq_length", "sequence_length", "q_len", "tgt_len"), "seq"),
 }
 _CLASS_LOSSES = frozenset({"cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss_forward"})
 
@@ -83,6 +89,7 @@ class DimWords:
         self._meet(graph)
         self._are_met = True
         self._carry(graph, twins, known or {}, layers)
+        self._with_one_word_each(graph)
         if given is None:
             vectors = {name for name, words in self.arguments.items() if words == (None,)}
             for node in graph.graph.nodes if vectors else ():
@@ -112,12 +119,29 @@ class DimWords:
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
                 made = tuple(f"{next(layers.variables(node.name))}_{side}" for side in sides)
-                carried = filled((carried[0], None, *_unchanged(node, carried)[2:]), made)
+                channels = carried[1] if is_depthwise(node, node.all_input_nodes[0]) else None
+                carried = filled((carried[0], channels, *_unchanged(node, carried)[2:]), made)
             if aten_name(node) in _CLASS_LOSSES:
                 rows = self._words.get(node.all_input_nodes[0].name, (None,))
                 self._rows[node.name] = rows[:1]
             own = known.get(node.name, ())
             self._words[node.name] = filled(own, carried) if len(own) == len(carried) else carried
+
+    def _with_one_word_each(self, graph: CapturedGraph) -> None:
+        """What the arguments' dimensions are called stands for other words of that meaning, where they are as long."""
+        sizes: dict[str | None, str] = {}
+        for node in graph.graph.nodes:
+            words = self.arguments.get(node.name)
+            if words is not None:
+                sizes |= dict(zip(words, map(str, shape_of(node)), strict=True))
+                continue
+            words, shape = self._words.get(node.name, ()), shape_of(node)
+            if len(words) == len(shape) and any(word in _SYNONYMS for word in words):
+                meant = (_SYNONYMS.get(word) for word in words)
+                self._words[node.name] = tuple(
+                    plain if plain not in words and sizes.get(plain) == str(size) else word
+                    for word, plain, size in zip(words, meant, shape, strict=True)
+                )
 
     def _meet(self, graph: CapturedGraph) -> None:
         """Gives the arguments of each operation the words that its result has, and those of each other."""
@@ -237,8 +261,8 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
         customary = _CUSTOMARY.get((value.ndim, is_float), ())
         if (value.ndim, is_float) == (4, True) and not _feeds_image_op(nodes[entry.node]):
             customary = ("batch", "heads", "seq", "dim")
-        if (value.ndim, is_float) == (3, True) and _is_signal(nodes[entry.node]):
-            customary = ("batch", "channels", "length")
+        if (value.ndim, is_float) in ((2, True), (3, True)) and _is_signal(nodes[entry.node]):
+            customary = ("batch", "channels", "length") if value.ndim == 3 else ("batch", "samples")
         own = written.get(entry.target, ())
         words: list[str | None] = []
         for dim, size in enumerate(value.shape):
@@ -285,11 +309,17 @@ def _is_signal(argument: fx.Node) -> bool:
         for user in node.users:
             if aten_name(user).startswith("conv") and user.args[0] is node:
                 return True
-            is_alike = isinstance(user.meta.get("val"), torch.Tensor) and shape_of(user) == shape_of(argument)
+            is_alike = isinstance(user.meta.get("val"), torch.Tensor) and _as_large(user, argument)
             if is_alike and user not in seen:
                 seen.add(user)
                 waiting.append(user)
     return False
+
+
+def _as_large(node: fx.Node, argument: fx.Node) -> bool:
+    """Whether a value has an argument's dimensions, or those with one of a single channel among them."""
+    shape, other = shape_of(node), shape_of(argument)
+    return shape == other or (len(other) == 2 and shape == (other[0], 1, other[1]))
 
 
 def _unpacked_shapes(graph: CapturedGraph) -> dict[str, tuple[str, ...]]:

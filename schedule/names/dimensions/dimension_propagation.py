@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from longhand.lower.ir import Size
-from longhand.schedule.names.dimensions.stated_sizes import word_of_split, words_of_reshape
+from longhand.schedule.names.dimensions.stated_sizes import word_of_count, word_of_split, words_of_reshape
 from longhand.schedule.names.operation_names import aten_name, provenance_of
 from longhand.schedule.sizes import as_size
 
@@ -51,6 +51,8 @@ class PaddedWord(str):
         return made
 
 
+_LINES = ("samples", "length", "n_frames")  # what a convolution or a pool over a line goes along
+_GROUPS = 6  # which argument of conv2d they are; of convolution two more come before them
 _REDUCTION_OPS = """
     sum mean prod amax amin max min var std any all argmax argmin logsumexp norm linalg_vector_norm var_mean
 """
@@ -93,7 +95,8 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         indices = words.get(given[-1].name, ())
         return (*indices, "dim") if len(indices) == len(shape) - 1 else (None,) * len(shape)
     if name.startswith(_POOLS) and len(first) == len(shape):
-        return _of_image(name, first, shape_of(given[0]), shape)
+        made = _of_image(name, first, shape_of(given[0]), shape)
+        return _put(made, 1, first[1]) if is_depthwise(node, given[0]) else made
     if name in ("transpose", "permute", "t", "unsqueeze", "select"):
         moved = _moved(name, node.args, first, len(shape))
         if moved is not None and len(moved) == len(shape):
@@ -117,13 +120,17 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         if "scaled_dot_product" in aten_name(node.args[0]) and len(shape) == len(shape_of(whole[0])) - 1:
             return words.get(whole[0].name, (None,) * (len(shape) + 1))[:-1]  # logsumexp, of the queries
         piece = _of_piece(whole[0], words, shape)
+        if aten_name(node.args[0]) == "topk" and len(piece) == len(shape):
+            return _of_chosen(node.args[0], piece)
         if not aten_name(node.args[0]).startswith("split") or len(piece) != len(shape):
             return piece
         dim = (*node.args[0].args[2:], 0)[0]
         place = node.args[1]
         assert isinstance(dim, int) and isinstance(place, int)
         nothing: Words = (None,) * len(shape)
-        return filled(piece, _put(nothing, dim % len(shape), word_of_split(_statement(node), place)))
+        return filled(
+            piece, _put(nothing, dim % len(shape), word_of_split(provenance_of(node).statement, place))
+        )
     if name in ("slice", "narrow") and given:
         dim, start = (*node.args[1:], 0, 0)[:2]
         found = _of_piece(given[0], words, shape)
@@ -131,6 +138,10 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
             word = words.get(given[0].name, (None,) * len(shape))[dim]
             return _put(found, dim % len(shape), word.of if isinstance(word, PaddedWord) else None)
         return found
+    if name in ("_grouped_mm", "grouped_mm_fallback") and len(first) == len(shape) == 2:
+        return (first[0], None)
+    if name in ("gather", "index", "index_select"):
+        return _of_picked(name, node.args, words, len(shape))
     if "batch_norm" in name or name == "group_norm":
         return first if len(first) == len(shape) else (None,) * len(shape)
     if name in _REDUCTIONS:
@@ -146,6 +157,40 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         values = words.get(given[2].name, ()) if len(given) > 2 else ()
         return (*first[:-1], values[-1] if len(values) == len(shape) else None)
     return _broadcast(given, words, shape)
+
+
+def _of_chosen(call: fx.Node, piece: Words) -> Words:
+    """The words of the largest of a dimension: how many there are the user's statement says."""
+    dim = call.args[2] if len(call.args) > 2 else -1
+    assert isinstance(dim, int)
+    word = word_of_count(provenance_of(call).statement)
+    return _put(piece, dim % len(piece), word if word not in piece else None)
+
+
+def _of_picked(name: str, args: tuple[Any, ...], words: Mapping[str, Words], n_dims: int) -> Words:
+    """The words of elements, or of rows, that positions pick: those of the positions, and of what is picked whole."""
+    table, places = args[0], args[1] if name == "index" else args[2]
+    if name == "index" and isinstance(places, list | tuple) and len(places) == 1:
+        (places,) = places
+    if not isinstance(places, fx.Node) or not isinstance(table, fx.Node):
+        return (None,) * n_dims
+    known = words.get(places.name, (None,) * len(shape_of(places)))
+    rows = words.get(table.name, (None,) * len(shape_of(table)))
+    found = known
+    if name == "index":
+        found = (*known, *rows[1:])
+    elif name == "index_select":
+        dim = args[1] % len(rows)
+        found = (*rows[:dim], *known, *rows[dim + 1 :])
+    if len(found) != n_dims or not isinstance(places.meta.get("val"), torch.Tensor):
+        return (None,) * n_dims
+    is_mask = places.meta["val"].dtype is torch.bool
+    return (None,) * n_dims if is_mask else _each_once(found)
+
+
+def _each_once(words: Words) -> Words:
+    """The words, each for the first of the dimensions that have it."""
+    return tuple(word if word not in words[:place] else None for place, word in enumerate(words))
 
 
 def _contradict(known: Mapping[str | None, Size], stated: Mapping[str | None, Size]) -> bool:
@@ -185,10 +230,6 @@ def _put(words: Words, place: int, word: str | None) -> Words:
     return (*words[:place], word, *words[place + 1 :])
 
 
-def _statement(node: fx.Node) -> str:
-    return provenance_of(node).statement
-
-
 def filled(words: Words, others: Words) -> Words:
     """`words`, and where there is none the other, unless it stands elsewhere in them."""
     return tuple(
@@ -206,8 +247,18 @@ def _of_image(name: str, first: Words, old: tuple[Size, ...], new: tuple[Size, .
     return (first[0], _made(first[1]) if name.startswith("conv") else first[1], *kept[2:])
 
 
+def is_depthwise(node: fx.Node, image: fx.Node) -> bool:
+    """Whether a convolution makes of each channel one by itself."""
+    channels = shape_of(image)[1:2]
+    is_convolution = aten_name(node).startswith("conv") and len(node.args) > _GROUPS
+    groups = node.args[_GROUPS + (aten_name(node) == "convolution") * 2] if is_convolution else None
+    return isinstance(groups, int) and groups > 1 and (groups,) == channels == shape_of(node)[1:2]
+
+
 def _made(word: str | None) -> str | None:
     """``out_channels``: what stands in the place of channels after an operation on images."""
+    if word in _LINES:
+        return "n_frames"
     return None if word is None or isinstance(word, ProductWord) else f"out_{word.removeprefix('out_')}"
 
 

@@ -75,6 +75,16 @@ def word_of_split(statement: str, piece: int = 0) -> str | None:
     return words.pop() if len(words) == 1 else None
 
 
+def word_of_count(statement: str) -> str | None:
+    """The word for how many are taken: ``torch.topk(scores, self.top_k, dim=-1)``, ``scores.topk(k=top_k)``."""
+    words: set[str | None] = set()
+    for call in _calls(statement, frozenset({"topk"})):
+        given = call.args[1:] if ast.unparse(call.func) == "torch.topk" else call.args
+        told = [*given[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "k")]
+        words.update(_word(one) for one in told)
+    return words.pop() if len(words) == 1 else None
+
+
 @functools.lru_cache(maxsize=1024)
 def _calls(statement: str, methods: frozenset[str]) -> tuple[ast.Call, ...]:
     try:

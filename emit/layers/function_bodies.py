@@ -1,0 +1,90 @@
+"""The functions of model.py before they are printed: what each does, with which variables, and what leaves it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+
+from longhand.emit.module.model_body import BodyWriter
+from longhand.emit.module.module_tree import ModuleTree, expression, member
+from longhand.lower.ir import View
+from longhand.schedule.named_plan import Loop, ModelStep, loops_of, steps_of
+from longhand.schedule.plan import buffers_read
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionBody:
+    """One of model.py's functions, before it is printed.
+
+    Attributes:
+        steps: What it does.
+        variables: The variable of each buffer inside it.
+        root: The path of the module whose method it is; empty for the model.
+        kept: Buffers that it returns, or that other functions read.
+        fixed: Places of steps that are given numbers that differ from layer to layer.
+    """
+
+    steps: Sequence[ModelStep]
+    variables: Mapping[str, str]
+    root: str = ""
+    kept: frozenset[str] = frozenset()
+    fixed: frozenset[int] = frozenset()
+
+
+def layer_variables(loop: Loop, outer: BodyWriter, tree: ModuleTree) -> dict[str, str]:
+    """The variable of each buffer in the methods of a loop's class.
+
+    Args:
+        loop: The loop.
+        outer: The writer of the function around it.
+        tree: The modules.
+    """
+    branch = tree.root.at(f"{loop.owner}.{loop.positions[0]}")
+    variables = dict(outer.names.of_layers(loop).variables)
+    for buffer, path in {**_weights_saved(loop, outer), **loop.own_weights}.items():
+        variables[buffer] = member(expression(branch, path))
+    return variables
+
+
+def _weights_saved(loop: Loop, outer: BodyWriter) -> dict[str, str]:
+    """The weights that a layer saves for its backward pass, by the path below it: it need not read them itself."""
+    head = f"{loop.repeat.paths[loop.pattern]}."
+    targets = {entry.node: entry.target for entry in outer.plan.program.graph.inputs}
+    paths = {buffer: targets.get(buffer, "") for buffer in loop.saved}
+    return {buffer: path[len(head) :] for buffer, path in paths.items() if path.startswith(head)}
+
+
+def bodies_of(steps: Sequence[ModelStep], outer: BodyWriter, tree: ModuleTree) -> list[FunctionBody]:
+    """forward(), and the methods of the classes of layers.
+
+    Args:
+        steps: Of forward().
+        outer: Its writer.
+        tree: The modules.
+    """
+    results = {view.buffer for view in outer.plan.results if isinstance(view, View)}
+    found = [FunctionBody(steps, outer.variables, kept=frozenset(results))]
+    for loop in loops_of(steps):
+        found += _methods(loop, outer, tree)
+    return found
+
+
+def _methods(loop: Loop, outer: BodyWriter, tree: ModuleTree) -> list[FunctionBody]:
+    """The functions of a layer: its steps, cut where others call what follows."""
+    run = loop.run
+    tail = loop.tail.start if loop.tail is not None else 0
+    cuts = sorted({0, loop.n_head, tail, len(run)})
+    variables = layer_variables(loop, outer, tree)
+    numbered = {place for place, _ in loop.repeat.numbers}
+    found = []
+    for start, stop in itertools.pairwise(cuts):
+        elsewhere = (*run[:start], *run[stop:])
+        read = {name for step in elsewhere for name in buffers_read(step)}
+        body = steps_of(loop, start, stop)
+        fixed = frozenset(
+            place for place, step in enumerate(body) if any(step is run[number] for number in numbered)
+        )
+        kept = frozenset({*loop.outputs, *loop.saved, *read})
+        found.append(FunctionBody(body, variables, loop.repeat.paths[loop.pattern], kept, fixed))
+    return found

@@ -1,0 +1,92 @@
+"""A module of the user's that is called several times: one function of model.py, called for each."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import longhand
+from longhand.emit.unit.loading import load_unit
+
+
+class Attention(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(dim, dim) for _ in range(3))
+        self.out = nn.Linear(dim, dim)
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.q(x), self.k(memory), self.v(memory)
+        scores = torch.softmax(q @ k.transpose(-2, -1), dim=-1)
+        return self.out(scores @ v)
+
+
+class Widen(nn.Module):
+    def __init__(self, n_in: int, n_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(n_in, n_out, 3, stride=stride)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(self.conv(x))
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            [Widen(3, 8, 1), Widen(8, 12, 2), Widen(12, 12, 1), Widen(12, 16, 2), Widen(16, 16, 1)]
+        )
+        self.own, self.cross = Attention(16), Attention(16)
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        x = self.norm(x.transpose(1, 2))
+        x = self.norm(x + self.own(x, x))
+        return self.norm(x + self.cross(x, memory))
+
+
+def _functions(path: Path) -> dict[str, ast.FunctionDef]:
+    tree = ast.parse((path / "model.py").read_text())
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _calls(path: Path, name: str) -> int:
+    tree = ast.parse((path / "model.py").read_text())
+    return sum(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+        for node in ast.walk(tree)
+    )
+
+
+def test_modules_that_do_the_same_are_one_function(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x, memory = Twice().eval(), torch.randn(2, 3, 40), torch.randn(2, 5, 16)
+    longhand.generate(model, (x, memory), out=tmp_path / "unit", device="cpu")
+    found = _functions(tmp_path / "unit")
+    attention = [argument.arg for argument in found["attention"].args.args]
+    assert len(attention) == 3 and attention[1:] == ["x", "memory"]
+    assert _calls(tmp_path / "unit", "attention") == 2
+    # Other widths, other strides, and a loop over the list.
+    assert [argument.arg for argument in found["widen"].args.args] == ["layer", "x", "stride"]
+    assert _calls(tmp_path / "unit", "widen") == 1
+    assert "zip(" in (tmp_path / "unit" / "model.py").read_text()
+    unit = load_unit(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    torch.testing.assert_close(unit(x, memory), model(x, memory))
+    torch.testing.assert_close(unit(-x, 2 * memory), model(-x, 2 * memory))
+
+
+def test_modules_that_do_other_things_stay_apart(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Twice().eval()
+    model.cross.out = nn.Sequential(nn.Linear(16, 16), nn.ReLU())
+    x, memory = torch.randn(2, 3, 40), torch.randn(2, 5, 16)
+    longhand.generate(model, (x, memory), out=tmp_path / "unit", device="cpu")
+    unit = load_unit(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    torch.testing.assert_close(unit(x, memory), model(x, memory))
