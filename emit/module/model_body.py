@@ -136,6 +136,9 @@ class BodyWriter:
         self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
         self.holds: dict[str, str] = {}  # by variable: what was bound to it last
+        self.viewed: dict[str, tuple[str, str]] = (
+            {}
+        )  # by variable: the view it was bound to, and what holds names that
         self.told: set[str] = set()  # remarks: each is made once
 
     def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
@@ -317,19 +320,32 @@ class BodyWriter:
         self.library.views = {}
         lines: list[str] = []
         for line in named_views(step, self.words):
+            targets = [self.variables[view_key(step, key)] for key in line.keys]
+            if self._still_hold(targets, line.keys):  # an earlier call has named these views
+                self.library.views |= dict(zip(line.keys, targets, strict=True))
+                continue
             view, buffer = line.view, self._buffer(line.view.buffer)
             source = self.library.views.get(line.source) or self.variables[view.buffer]
-            words = self._words_of_heads(line) if line.unbind is not None else ()
+            words = self._words_of_heads(line) if line.heads else ()
             text = write_view(view, source, self.sizes, buffer, line.n_before, words)
             if line.split is not None:
                 text += self._split(line.keys[0], *line.split)
             if line.unbind is not None:
                 text += f".unbind({line.unbind})"
-            targets = [self._bind(view_key(step, key)) for key in line.keys]
+            for key in line.keys:
+                self.viewed[self._bind(view_key(step, key))] = key, view_key(step, key)
             self.library.views |= dict(zip(line.keys, targets, strict=True))
             self.seen_as.setdefault(view.buffer, []).extend(targets)
             lines.append(PythonLine.assignment(", ".join(targets), text))
         return lines
+
+    def _still_hold(self, variables: Sequence[str], nodes: Sequence[str]) -> bool:
+        """Whether each variable was bound to the view that a node is, and to nothing since."""
+        seen = [self.viewed.get(variable, ("", "")) for variable in variables]
+        return all(
+            node == held and self.holds.get(variable) == bound
+            for variable, node, (held, bound) in zip(variables, nodes, seen, strict=True)
+        )
 
     def _words_of_heads(self, line: NamedView) -> Words:
         """The words of a view of all heads at once: those of one part's, and none for which part it is."""

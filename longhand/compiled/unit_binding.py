@@ -2,15 +2,21 @@
 
 The same graph may serve many layers: each call puts the user's own tensors where the unit's module has its weights. A
 recording reads weights where they lie, so where calls are recorded as CUDA graphs each layer has a module of its own.
+
+A call whose weights are the last one's, where they lay then, neither places them nor lets the unit look at them again:
+hundreds of tensors take longer than a small model's kernels. Guards have compared their types, sizes and strides.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import operator
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from longhand.capture.graph import CapturedGraph, InputKind
@@ -18,10 +24,11 @@ from longhand.compiled.call_state import GraphFunction, arguments_of
 from longhand.lower.layouts import input_strides
 from longhand.options import Device
 
-__all__ = ["ModulesOfThread", "bind_unit"]
+__all__ = ["ModulesOfThread", "bind_unit", "look_only_where_moved"]
 
 _ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
 _MOST_LAYERS = 64  # with a module of their own; others share the first one's, and are not replayed
+_BOUND = "bound weights"  # where a unit's module has its BoundModule: no attribute's name
 
 
 def bind_unit(unit: Any, graph: CapturedGraph, device: Device, *, is_recorded: bool) -> GraphFunction:
@@ -39,16 +46,35 @@ def bind_unit(unit: Any, graph: CapturedGraph, device: Device, *, is_recorded: b
         take = arguments_of(graph)
         return lambda *inputs: unit(*take(inputs))
     weights = [(i, entry.target) for i, entry in enumerate(given) if entry.kind not in _ARGUMENTS]
+    look_only_where_moved(unit)
     modules = ModulesOfThread(unit, weights, device, is_recorded)
+    places = [i for i, _ in weights]
     spread = _spread_out(graph)
 
     def run(*inputs: Any) -> Any:
         bound = modules.of(inputs)
-        for slots, name, i in bound.slots:
-            slots[name] = inputs[i].contiguous() if i in spread else inputs[i]
-        return bound.module(*(inputs[i] for i in arguments))
+        bound.hold([inputs[i].contiguous() if i in spread else inputs[i] for i in places])
+        return bound.module(*[inputs[i] for i in arguments])
 
     return run
+
+
+def look_only_where_moved(unit: Any) -> None:
+    """Puts a check in the place of the unit's own check of weights that asks it only for weights that are not known."""
+    names = vars(sys.modules[unit.__module__])
+    look = names.get("check_weights")
+    if look is None or hasattr(look, "asks"):
+        return
+
+    def check_weights(module: nn.Module, device: torch.device) -> None:
+        bound = module.__dict__.get(_BOUND)
+        if bound is None or not bound.is_known:
+            look(module, device)
+            if bound is not None:
+                bound.know()
+
+    check_weights.asks = look  # type: ignore[attr-defined]
+    names["check_weights"] = check_weights
 
 
 def _spread_out(graph: CapturedGraph) -> frozenset[int]:
@@ -68,35 +94,69 @@ def _spread_out(graph: CapturedGraph) -> frozenset[int]:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class BoundModule:
     """A unit's module, and where the weights of a call belong in it.
 
     Attributes:
         module: The unit's.
-        slots: Of each weight the dict that holds it, its name there, and the number of the input.
+        slots: Of each weight the dict that holds it, the module's own dict, where it is found at once, and its name.
+        is_recorded: What was recorded is told by the unit's check where weights lie: it sees each move.
+        held: The weights of the last call; addresses where they lay.
+        is_known: Whether the unit's own check has seen weights at these addresses.
     """
 
     module: nn.Module
-    slots: tuple[tuple[dict[str, Any], str, int], ...]
+    slots: tuple[tuple[dict[str, Any], dict[str, Any], str], ...]
+    is_recorded: bool
+    held: Sequence[torch.Tensor] = ()
+    addresses: tuple[int, ...] | None = None
+    is_known: bool = False
+    _seen: set[tuple[int, ...]] = dataclasses.field(default_factory=set)
 
     @classmethod
     def made(
-        cls, unit: Callable[[], nn.Module], weights: Sequence[tuple[int, str]], device: Device
+        cls,
+        unit: Callable[[], nn.Module],
+        weights: Sequence[tuple[int, str]],
+        device: Device,
+        is_recorded: bool,
     ) -> BoundModule:
         """A new module of the unit's; `weights` tells the number of the input and the path of each."""
         module = unit()
         found = []
-        for i, path in weights:
+        for _, path in weights:
             holder_path, _, name = path.rpartition(".")
             holder = module.get_submodule(holder_path)
-            found.append((holder._parameters if name in holder._parameters else holder._buffers, name, i))
-        given = {(id(slots), name) for slots, name, _ in found}
+            slots = holder._parameters if name in holder._parameters else holder._buffers
+            found.append((slots, holder.__dict__, name))
+        given = {(id(slots), name) for slots, _, name in found}
         for part in module.modules():  # what comes with no call lies where the unit runs
             for name, value in part._buffers.items():
                 if value is not None and (id(part._buffers), name) not in given:
                     part._buffers[name] = value.to(device.value)
-        return cls(module, tuple(found))
+        bound = cls(module, tuple(found), is_recorded)
+        module.__dict__[_BOUND] = bound
+        return bound
+
+    def hold(self, weights: Sequence[torch.Tensor]) -> None:
+        """Puts the weights of a call in their places."""
+        addresses = (*map(torch.Tensor.data_ptr, weights),)
+        if addresses == self.addresses and all(map(operator.is_, weights, self.held)):
+            return
+        for (slots, attributes, name), weight in zip(self.slots, weights, strict=True):
+            slots[name] = weight
+            if name in attributes:
+                attributes[name] = weight
+        self.held = weights
+        self.is_known = (self.is_known and addresses == self.addresses) or addresses in self._seen
+        self.addresses = addresses
+
+    def know(self) -> None:
+        """The unit's check has seen the weights."""
+        self.is_known = True
+        if not self.is_recorded and self.addresses is not None and len(self._seen) < _MOST_LAYERS:
+            self._seen.add(self.addresses)
 
 
 class ModulesOfThread(threading.local):
@@ -116,8 +176,8 @@ class ModulesOfThread(threading.local):
         device: Device,
         is_recorded: bool,
     ) -> None:
-        self._made_of = unit, weights, device
-        self._first = BoundModule.made(unit, weights, device)
+        self._made_of = unit, weights, device, is_recorded
+        self._first = BoundModule.made(*self._made_of)
         self._ends = (weights[0][0], weights[-1][0]) if is_recorded and weights else None
         self._of_layer: dict[tuple[int, int], BoundModule] = {}
 

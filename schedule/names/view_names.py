@@ -29,7 +29,7 @@ class NamedView:
         is_last: Whether nothing else in this library call reads `source`.
         split: Of a split: the sizes of its parts and the dimension.
         unbind: The dimension of the view whose indices are the parts, in a line that takes all of them at once.
-        heads: In such a line: the node that is one part's heads, for the words of their sizes.
+        heads: In such a line of heads: the node that is one part's, for the words of their sizes.
     """
 
     keys: tuple[str, ...]
@@ -73,7 +73,8 @@ def named_views(step: Extern, words: BufferWords) -> tuple[NamedView, ...]:
         if n_before < len(view.calls) and _op(view.calls[n_before]) in _RESHAPES:
             reshaped.add(source)
     found = [dataclasses.replace(line, is_last=reads[line.source] == 1) for line in lines.values()]
-    return tuple(_without_detours(_heads_at_once(found, words), reads, reshaped))
+    found = _parts_at_once(_heads_at_once(found, words), words)
+    return tuple(_without_detours(found, reads, reshaped))
 
 
 def _without_detours(
@@ -161,6 +162,39 @@ def _merged(split: NamedView, parts: Sequence[NamedView], words: BufferWords) ->
         split=None,
         unbind=place,
         heads=reshape.origin,
+    )
+
+
+def _parts_at_once(lines: Sequence[NamedView], words: BufferWords) -> list[NamedView]:
+    """All parts of a dimension that is indexed place by place, in one line: ``q, k, v = qkv.unbind(2)``."""
+    alike: dict[str, list[NamedView]] = {}
+    for line in lines:
+        taken = line.view.calls[line.n_before :]
+        if line.split is None and line.unbind is None and taken and _op(taken[-1]) == "select":
+            of = repr((line.source, line.n_before, taken[:-1], taken[-1].args[0]))
+            alike.setdefault(of, []).append(line)
+    found = list(lines)
+    for parts in alike.values():
+        if len(parts) > 1 and (whole := _all_parts(parts, words)) is not None:
+            found = [whole if line is parts[0] else line for line in found if line not in parts[1:]]
+    return found
+
+
+def _all_parts(parts: Sequence[NamedView], words: BufferWords) -> NamedView | None:
+    """The line of all places of a dimension; None if these are not all, each once."""
+    whole = words.nodes[parts[0].keys[0]].all_input_nodes[0].meta["val"]  # of unbind: a list
+    dim = parts[0].view.calls[-1].args[0]
+    by_place = {line.view.calls[-1].args[1]: line for line in parts}
+    n_places = whole.shape[dim] if isinstance(whole, torch.Tensor) else len(whole)
+    if not isinstance(n_places, int) or set(by_place) != set(range(n_places)) or len(parts) > n_places:
+        return None
+    first = parts[0]
+    return dataclasses.replace(
+        first,
+        keys=tuple(by_place[place].keys[0] for place in range(n_places)),
+        view=dataclasses.replace(first.view, calls=first.view.calls[:-1]),
+        is_last=False,
+        unbind=dim,
     )
 
 

@@ -57,7 +57,7 @@ _MACRO = re.compile(
 # What the runtime and the templates of model.py call their own.
 _OWN_TEXT = """
     runtime kernels backward model launch empty Weights CudaGraph TrainingGraph buffer constant constants filters tie
-    block layer load_constants channels_last check_tensor check_tensors check_dim check_weights check_condition
+    block layer load_constants channels_last conv2d check_tensor check_tensors check_dim check_weights check_condition
     check_size check_value check_text check_apart check_lists_apart check_mode check_frozen check_distinct
     check_is_plain parameters_of
 """
@@ -165,6 +165,15 @@ def place_words(path: str, n_last: int, shared: Container[str] = ()) -> Iterator
 def _is_said(parts: list[str], at: int) -> bool:
     """Whether a part of a path is neither a place nor the list that the place is in."""
     return not parts[at].isdigit() and not (at + 1 < len(parts) and parts[at + 1].isdigit())
+
+
+def joined_words(before: str, word: str) -> str:
+    """``self_attn_output`` of ``self_attn`` and ``attn_output``: what both say is said once."""
+    first, second = before.split("_"), word.split("_") if word else []
+    n_same = next(
+        n for n in range(min(len(first), len(second)), -1, -1) if first[len(first) - n :] == second[:n]
+    )
+    return "_".join([*first, *second[n_same:]])
 
 
 def layer_and_leaf(path: str) -> str:

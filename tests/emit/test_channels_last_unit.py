@@ -101,7 +101,7 @@ def test_the_unit_computes_what_eager_does(net: tuple[nn.Module, torch.Tensor], 
 def test_the_text_reads_like_eager_code(unit: Path) -> None:
     text = (unit / "model.py").read_text()
     assert "self.conv = Weights(weight=filters(72, 72, 3, 3))" in text
-    assert "channels_last(F.conv2d(" in text and "permute" not in text
+    assert " = conv2d(" in text and "F.conv2d(" not in text and "permute" not in text
     assert ".contiguous(" not in text
 
 

@@ -58,6 +58,66 @@ def test_equal_heads_are_one_line_and_right(
         torch.testing.assert_close(unit(x), model(x))
 
 
+class Parts(nn.Module):
+    """Query, key and value are the places of a dimension: all read, or all but one."""
+
+    def __init__(self, n_parts: int) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(24, 24 * n_parts)
+        self.n_parts = n_parts
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.qkv(x).unflatten(-1, (self.n_parts, 3, 8)).transpose(1, 3)
+        q, k, v = parts.unbind(2)[:3]
+        return F.scaled_dot_product_attention(q, k, v)
+
+
+@pytest.mark.parametrize("n_parts", [3, 4])
+def test_all_places_of_a_dimension_are_taken_at_once(unit_folder: Callable[..., Path], n_parts: int) -> None:
+    torch.manual_seed(0)
+    model, x = Parts(n_parts).eval(), torch.randn(2, 5, 24)
+    folder = unit_folder(model, (x,))
+    text = (folder / "model.py").read_text()
+    assert ("q, k, v = " in text and ".unbind(2)" in text) == (n_parts == 3)
+    unit = bound(load(folder), model)
+    with torch.no_grad():
+        torch.testing.assert_close(unit(x), model(x))
+
+
+class ReadByThree(nn.Module):
+    """A view that three library calls read; between two of them its name may go to another value."""
+
+    def __init__(self, is_rebound: bool) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(8, 8) for _ in range(3))
+        self.is_rebound = is_rebound
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hidden = torch.relu(x)
+        windows = hidden.view(2, 3, 2, 8).transpose(1, 2)
+        q = self.q(windows)
+        if self.is_rebound:
+            other = torch.sigmoid(x).view(2, 3, 2, 8)
+            windows, kept = other.transpose(1, 2), windows
+            q = q + self.k(windows)
+            windows = kept
+        return q, self.k(windows), self.v(windows)
+
+
+@pytest.mark.parametrize("is_rebound", [False, True])
+def test_a_view_that_is_still_held_is_not_taken_again(
+    unit_folder: Callable[..., Path], is_rebound: bool
+) -> None:
+    torch.manual_seed(0)
+    model, x = ReadByThree(is_rebound).eval(), torch.randn(2, 6, 8)
+    folder = unit_folder(model, (x,))
+    text = (folder / "model.py").read_text()
+    assert is_rebound or text.count(".transpose(1, 2)") == 1
+    unit = bound(load(folder), model)
+    with torch.no_grad():
+        torch.testing.assert_close(unit(x), model(x))
+
+
 class ReadTwice(nn.Module):
     """One view read by two library calls, the second of which is the last that needs what it is a view of."""
 
