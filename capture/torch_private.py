@@ -374,6 +374,7 @@ def global_state() -> tuple[Any, ...]:
         torch.is_inference_mode_enabled(),
         torch.are_deterministic_algorithms_enabled(),
         torch._C._len_torch_function_stack(),
+        n_dispatch_modes(),
         is_tracing(),
         takes_forward_derivatives(),
     )

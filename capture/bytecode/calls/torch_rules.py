@@ -176,11 +176,12 @@ def _record_function(trace: Trace, args: list[Value], kwargs: dict[str, Value]) 
 
 @RULES.of(torch.inference_mode)
 def _inference_mode(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """The mode that is on already."""
+    """The mode that is on already: all that is left of it is that it turns gradients off, and that its lack does on."""
     given = [*args, *kwargs.values()]
-    if as_python(trace, given[0] if given else Const(True)) is not torch.is_inference_mode_enabled():
+    is_on = as_python(trace, given[0] if given else Const(True))
+    if is_on is not torch.is_inference_mode_enabled():
         raise Unsupported("inference mode is turned on or off")
-    return trace.call_value(Const(contextlib.nullcontext), [], {})
+    return trace.call_value(Const(torch.no_grad if is_on else torch.enable_grad), [], {})
 
 
 @RULES.of(torch_private.n_dispatch_modes)

@@ -32,6 +32,8 @@ def reason_to_wait() -> str:
     """Why no call is captured now, though others of the same function may be; empty if there is none."""
     if torch_private.n_torch_functions_active():
         return "a torch function mode (as of torch.set_default_device) is active"
+    if torch_private.n_dispatch_modes():  # generated kernels are no calls that it sees
+        return "a torch dispatch mode (as of a flop counter) is active"
     if torch_transforms.is_inside_transform():
         return "a transform of torch.func is running"
     return "torch.jit.trace is recording" if torch_private.get_tracing_state() is not None else ""

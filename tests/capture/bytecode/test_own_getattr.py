@@ -1,4 +1,4 @@
-"""Modules with a ``__getattr__`` of their own, which reaches members through ``self.__dict__``."""
+"""Objects with a ``__getattr__`` of their own, which may reach members through ``self.__dict__``, or count."""
 
 from __future__ import annotations
 
@@ -46,3 +46,25 @@ def test_members_have_their_own_paths() -> None:
     assert not [line for line in code if "__dict__" in line]
     for member in ("self.linear.weight", "self.scale", "self.shift"):
         assert member in text, text
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.n_asked = 0
+
+    def __getattr__(self, name: str) -> int:
+        self.n_asked += 1
+        return self.n_asked
+
+
+def test_nobody_else_asks_for_attributes() -> None:
+    """Capture looks at what an object is without a question to its own code."""
+
+    def function(x: torch.Tensor, counting: Counting) -> torch.Tensor:
+        return x * counting.first + counting.second
+
+    compiled = longhand.compile(function)
+    ours, eagers = Counting(), Counting()
+    for _ in range(3):
+        torch.testing.assert_close(compiled(torch.ones(2), ours), function(torch.ones(2), eagers))
+        assert ours.n_asked == eagers.n_asked
