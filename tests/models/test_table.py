@@ -119,11 +119,10 @@ def test_inputs_are_those_that_a_compiled_model_takes():
     "name",
     [
         *["qwen2_vl_text", "glm46v", "speech_to_text", "vibevoice_acoustic_tokenizer_encoder", "ovis2"],
-        *[
-            "dac",
-            "glm_ocr_vision",
-            "train/sew",
-        ],  # sound of one channel; patches of images; what training hides
+        # sound of one channel; patches of images; what training hides
+        *["dac", "glm_ocr_vision", "train/sew"],
+        # settings without a default, and inputs that no rule guesses
+        *["reformer", "time_series_transformer", "conditional_detr", "siglip2", "hgnet_v2"],
     ],
 )
 def test_a_row_can_be_made(name):
