@@ -84,12 +84,20 @@ _NO_LEAF = frozenset(
 )
 
 
+_FUNCTIONS = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.FunctionType,
+)
+
+
 def is_torch_leaf(value: Any) -> bool:
     """Whether a callable is a torch function that goes into the graph whole."""
-    name = getattr(value, "__name__", None)
     if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return True
-    if name is None or name in _NO_LEAF or isinstance(value, type | types.ModuleType):
+    # Nothing is asked of any other object: a __getattr__ of the user's own may count the questions.
+    if not isinstance(value, _FUNCTIONS) or (name := value.__name__) in _NO_LEAF:
         return False
     if isinstance(value, types.BuiltinFunctionType):
         owner = value.__self__

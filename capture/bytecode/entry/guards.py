@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -104,7 +105,10 @@ class Guards:
 
     def same_object(self, source: Source, value: Any) -> None:
         name = self.constant(value)
-        word = getattr(value, "__qualname__", None) or type(value).__name__
+        is_named = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
+        word = (
+            value.__qualname__ if is_named else type(value).__name__
+        )  # nothing is asked of a user's own object
         self.add(source, "{} is " + name, f"{source.name} is {word}")
 
     def same_type(self, source: Source, kind: type) -> None:
