@@ -81,7 +81,11 @@ def _return_results(draft: LoweringDraft) -> LoweringDraft:
     outputs = draft.short.outputs
     # What has memory of its own comes first: it may be laid out anew, and then what is a view of it.
     order = sorted(range(len(outputs)), key=lambda place: outputs[place].alias is AliasKind.OUTPUT)
-    made = {place: result_of(context, outputs[place], replay_view, unmapped=unmapped) for place in order}
+    n_others = len(outputs) - draft.short.n_saved
+    made = {
+        place: result_of(context, outputs[place], replay_view, unmapped=unmapped, is_saved=place >= n_others)
+        for place in order
+    }
     results = tuple(made[place] for place in range(len(outputs)))
     return dataclasses.replace(draft.with_context(context), results=results)
 

@@ -60,9 +60,10 @@ class ProgramBuilder:
     ) -> None:
         self.graph, self.is_cuda = graph, is_cuda
         self.keeps_channels_last = keeps_channels_last
+        # What is only saved for the backward pass lies as it is made: no caller sees it.
         self.laid_out_as_in_eager = attention_operands(graph) | {
             output.value
-            for output in graph.outputs
+            for output in graph.outputs[: len(graph.outputs) - graph.n_saved]
             if isinstance(output.value, str) and output.alias is AliasKind.FRESH
         }
         self.buffers: dict[str, Buffer] = {}

@@ -14,7 +14,7 @@ from longhand.capture.graph import AliasKind, GraphOutput, Literal
 from longhand.errors import CaptureError
 from longhand.lower.context import Context
 from longhand.lower.ir import BufferKind, Derivation, View, ViewCall
-from longhand.lower.layouts import eager_strides
+from longhand.lower.layouts import eager_strides, has_strides
 from longhand.lower.lowerings.externs import extern_argument
 from longhand.lower.registry import VIEWS
 from longhand.lower.sizes import as_size
@@ -34,7 +34,12 @@ class Unmapped(enum.Enum):
 
 
 def result_of(
-    ctx: Context, output: GraphOutput, replay: Replay, *, unmapped: Unmapped = Unmapped.REFUSED
+    ctx: Context,
+    output: GraphOutput,
+    replay: Replay,
+    *,
+    unmapped: Unmapped = Unmapped.REFUSED,
+    is_saved: bool = False,
 ) -> View | Literal:
     """One leaf of the result as a view of a buffer.
 
@@ -46,6 +51,7 @@ def result_of(
         output: What the call returns.
         replay: Takes the view that a node is of another tensor.
         unmapped: What becomes of a view of an input that no index map tells.
+        is_saved: Whether it is returned for the backward pass alone.
     """
     if isinstance(output.value, Literal):
         return output.value
@@ -59,7 +65,7 @@ def result_of(
     elif output.alias is AliasKind.OUTPUT:
         value = _on_result(ctx, output, nodes, replay, value, unmapped)
     elif isinstance(ctx.node.meta["val"], torch.Tensor):  # else a number that was read
-        value = _fresh(ctx, value)
+        value = _kept(ctx, value) if is_saved else _fresh(ctx, value)
         ctx.values[output.value] = value
     ctx.returned.add(value.buffer)
     found = value.as_ir()
@@ -76,6 +82,14 @@ def _fresh(ctx: Context, value: TensorView) -> TensorView:
     if laid_out is value and _is_taken(ctx, value):
         return ctx.copy(value, stride=eager_strides(ctx.result()))
     return laid_out
+
+
+def _kept(ctx: Context, value: TensorView) -> TensorView:
+    """What the backward pass reads: all of a buffer as it lies, which it is told; else a part as in eager."""
+    buffer = ctx.buffers[value.buffer]
+    is_all = buffer.layout_is_known and not value.calls and has_strides(value, buffer.stride)
+    is_all = is_all and value.shape == buffer.shape and not _is_taken(ctx, value)
+    return value if is_all else _fresh(ctx, value)
 
 
 def _on_result(

@@ -14,7 +14,7 @@ from typing import cast
 
 from torch import fx
 
-from longhand.capture.graph import Literal
+from longhand.capture.graph import Literal, Provenance
 from longhand.lower.ir import Buffer, Contraction, Extern, Nest, Program, Size, Step, View
 from longhand.options import Options
 from longhand.schedule.kernels.kernel_plan import KernelPlan
@@ -75,6 +75,20 @@ class Draft:
     def position_of(self) -> Mapping[str, int]:
         """Where each node stands in the captured graph."""
         return {name: place for place, name in enumerate(self.nodes)}
+
+    @functools.cached_property
+    def layers(self) -> Mapping[str, str]:
+        """By node the path of the layer of a list that it is of, where layers have modules inside; else left out."""
+        found: dict[str, str] = {}
+        have_modules: set[str] = set()
+        for name, node in self.nodes.items():
+            origin: Provenance = node.meta.get("provenance", Provenance())
+            parts = origin.module.split(".")
+            place = next((at for at in range(len(parts) - 1, 0, -1) if parts[at].isdecimal()), None)
+            if place is not None:
+                found[name] = ".".join(parts[: place + 1])
+                have_modules |= {found[name]} if place + 1 < len(parts) else set()
+        return {name: layer for name, layer in found.items() if layer in have_modules}
 
     def guess(self, size: Size) -> int:
         """A number for comparing sizes."""

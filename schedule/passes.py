@@ -50,7 +50,7 @@ def _clean(draft: Draft) -> Draft:
 
 
 def _fuse(draft: Draft) -> Draft:
-    fused = fuse(draft.loops, draft.buffers, draft.kept, draft.guess)
+    fused = fuse(draft.loops, draft.buffers, draft.kept, draft.guess, draft.layers)
     return dataclasses.replace(draft, steps=tuple(fused.steps), refusals=fused.refusals)
 
 

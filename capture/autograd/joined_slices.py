@@ -48,6 +48,19 @@ def join_slices(graph: fx.Graph) -> None:
     for node in list(graph.nodes):
         if _is_sum(node) and not any(_is_summand(node, user) for user in node.users):
             _join(graph, node, _summands(node))
+    for node in graph.nodes:
+        _pad(node)
+
+
+def _pad(node: fx.Node) -> None:
+    """The gradient of one slice that nothing is added to is padded by zeros, which is one call."""
+    written = _written(node)
+    if written is None or written.step != 1:
+        return
+    value: torch.Tensor = node.meta["val"]
+    after = value.shape[written.dim] - written.start - written.count
+    pads = [0, 0] * (value.ndim - 1 - written.dim) + [written.start, after]
+    node.target, node.args = aten.constant_pad_nd.default, (written.piece, pads, 0.0)
 
 
 def _is_sum(node: object) -> bool:

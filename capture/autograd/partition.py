@@ -25,6 +25,7 @@ from longhand.capture.autograd.costs import (
     operations,
 )
 from longhand.capture.autograd.joint import Joint
+from longhand.capture.autograd.layers_alike import inputs_to_keep
 from longhand.capture.autograd.randomness import is_random
 from longhand.capture.autograd.recomputed_chains import links_to_keep
 from longhand.capture.functionalize.view_nodes import is_view, seen
@@ -178,7 +179,14 @@ class _Sides:
         if allowed:  # who wants less to be kept, takes more time for it
             return found
         links = links_to_keep(region, found.recomputed, heavy) - self.checkpointed
-        return self._cheapest(region, heavy | links) if links else found
+        found = self._cheapest(region, heavy | links) if links else found
+        inputs = inputs_to_keep(self.nodes, found.saved, found.recomputed)
+        # Nor is a result made again that derivatives read: the caller has it, and eager reads it, too.
+        results = {
+            node for node in found.recomputed if node in self._results & self._read and not is_view(node)
+        }
+        kept = (inputs | results) - self.checkpointed
+        return self._cheapest(region, heavy | links | kept) if kept else found
 
     def _cheapest(self, region: Sequence[fx.Node], once: Collection[fx.Node]) -> Partition:
         """The minimum cut that computes nothing in `once` again."""

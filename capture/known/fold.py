@@ -21,6 +21,7 @@ from longhand.capture.known.biases import mask_of, mask_word
 from longhand.capture.known.call import shape_of
 from longhand.capture.known.deduction import facts_of
 from longhand.capture.known.facts import Affine, Fact, Piecewise, SameNumber
+from longhand.capture.known.lookups import sliced
 from longhand.capture.known.spelling import Emit, Spelling, is_plain, sizes_in, spelled
 from longhand.capture.provenance import Provenance
 
@@ -46,6 +47,7 @@ def fold_known(graph: fx.Graph, emit: Emit) -> None:
             _fold_attention(node, facts)
         elif node not in facts:
             _fold_into_argument(graph, node, facts, lambda at: Spelling(at, emit, sizes))
+    _slice_tables(graph, facts, lambda at: Spelling(at, emit, sizes))
     remove_dead_code(graph)
     for node in list(graph.nodes):
         if node in facts and not is_plain(node):
@@ -54,6 +56,16 @@ def fold_known(graph: fx.Graph, emit: Emit) -> None:
             if plain is not None:
                 node.replace_all_uses_with(plain, delete_user_cb=lambda user: user.op != "output")
     remove_dead_code(graph)
+
+
+def _slice_tables(graph: fx.Graph, facts: dict[fx.Node, Fact], at: Callable[[fx.Node], Spelling]) -> None:
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        with graph.inserting_before(node):
+            rows = sliced(at(node), facts)
+        if rows is not None:
+            node.replace_all_uses_with(rows, delete_user_cb=lambda user: user.op != "output")
 
 
 # -- attention -----------------------------------------------------------------------------------------------------

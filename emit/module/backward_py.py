@@ -28,6 +28,9 @@ from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
 
 # So many gradients that are None in a row are counted rather than written.
 _MANY_NONE = 5
+# More gradients than that are handed on in runs, not by name.
+_MOST_NAMED = 6
+_GRADIENTS = "gradients"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +72,7 @@ class BackwardText:
         read: Those of them that the backward function is given.
         given: The same as it is given them.
         gradients: What backward() returns for each argument and each weight before ``*gradients``.
-        rest: Words for what the backward function returns, where it is not returned as it is; else empty.
+        rest: What takes the backward function's gradients, where they are not returned as they are; else empty.
         device: The kind of device.
         recording: What holds the recordings of both passes; empty where none are made.
         forward: The function that is recorded of the forward pass.
@@ -92,7 +95,7 @@ class BackwardText:
     read: tuple[str, ...]
     given: tuple[str, ...]
     gradients: tuple[str, ...]
-    rest: tuple[str, ...]
+    rest: str
     device: str
     recording: str
     forward: str
@@ -197,7 +200,9 @@ class _Function:
         n_leading = next((n for n, place in enumerate(self.places) if place is not None), len(self.places))
         is_tail = all(place is not None for place in self.places[n_leading:])
         named = tuple(f"d_{identifier(name)}" for name in self._gradient_names())
-        rest = () if is_tail else named
+        are_many = len(named) > _MOST_NAMED
+        rest = "" if is_tail else _GRADIENTS if are_many else f"{', '.join(named)}{',' * (len(named) == 1)}"
+        spread = self._spread([f"{_GRADIENTS}[{n}]" for n in range(len(named))] if are_many else named)
         read = tuple(tangents[place] for place in user if place in tangents)
         return BackwardText(
             function=self.forward.training.function,
@@ -232,7 +237,7 @@ class _Function:
             tangents=tuple(tangents.get(place, f"_{identifier(expressions[place])}") for place in user),
             read=read,
             given=tuple(f"{word}.contiguous()" for word in read),
-            gradients=_counted(("None",) * n_leading if is_tail else self._spread(named)),
+            gradients=_counted(("None",) * n_leading if is_tail else _sliced(spread) if are_many else spread),
             rest=rest,
             device=self.forward.plan.options.target.device.value,
             recording=self.forward.recording if self.forward.records else "",
@@ -326,6 +331,18 @@ def _entry_of_renamed(text: str, words: Mapping[str, str]) -> Reached:
     assert isinstance(text, Reached)
     word, *steps = text.steps
     return Reached(words[str(word)], *steps)
+
+
+def _sliced(gradients: Sequence[str]) -> list[str]:
+    """``*gradients[:4], None, *gradients[4:]``: what stands between arguments and parameters that have none."""
+    runs = [(is_none, list(run)) for is_none, run in groupby(gradients, key="None".__eq__)]
+    n_all, begin, found = sum(len(run) for is_none, run in runs if not is_none), 0, list[str]()
+    for is_none, run in runs:
+        end = begin + len(run) * (not is_none)
+        span = f"{begin or ''}:{end if end < n_all else ''}"
+        one = run if is_none or len(run) == 1 else [f"*{_GRADIENTS}[{span}]"]
+        found, begin = [*found, *one], end
+    return found
 
 
 def _counted(gradients: Sequence[str]) -> tuple[str, ...]:

@@ -126,22 +126,18 @@ class BackwardWriter(ModelWriter):
         if not self.layers:
             return [f"{', '.join(saved)}{',' * (len(saved) == 1)} = saved", "saved.clear()"] if saved else []
         lines = [*first_and_rest(saved, "of_layers", "saved"), "saved.clear()"]
-        begin, last_record = 0, ""
         for layers in self.layers:
-            end = begin + layers.n_each * len(layers.own)
-            last = "len(of_layers)" if layers is self.layers[-1] else str(end)
-            if layers.record is not None:
-                name = layers.record.class_name
-                lines += [f"n_each = len({name}._fields)"] if name != last_record else []
-                last_record = name
-                taken = f"{name}(*of_layers[at : at + n_each])"
-                span = f"range({begin}, {last}, n_each)"
-            else:
-                taken = f"of_layers[at : at + {layers.n_each}]"
-                span = f"range({begin}, {last}, {layers.n_each})"
-            lines.append(f"{layers.word} = [{taken} for at in {span}]")
-            begin = end
-        return [*lines, "del of_layers"]
+            is_last = layers is self.layers[-1]
+            name = layers.record.class_name if layers.record is not None else ""
+            n_each = f"len({name}._fields)" if name else str(layers.n_each)
+            made = f"{name}(*of_layers[at : at + n_each])" if name else "of_layers[at : at + n_each]"
+            end = "len(of_layers)" if is_last else f"{len(layers.own)} * n_each"
+            lines += [
+                f"n_each = {n_each}",
+                f"{layers.word} = [{made} for at in range(0, {end}, n_each)]",
+                "del of_layers" if is_last else f"del of_layers[: {end}]",
+            ]
+        return lines
 
     def _read_outside(self) -> set[str]:
         """What the function itself reads or returns, whatever its layers read."""

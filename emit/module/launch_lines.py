@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
+from longhand.emit.module.offset_texts import blocks_before
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
@@ -201,8 +202,9 @@ class LaunchWriter:
         if self.plan.kernels[step.kernel].schedule.is_over_lists:
             return self._launch_of_lists(step)
         sizes = self._axis_sizes(step)
-        ints = self._ints(step)
-        by_axis = dict(zip((axis.name for axis in self.plan.kernels[step.kernel].axes), sizes, strict=True))
+        axes = [axis.name for axis in self.plan.kernels[step.kernel].axes]
+        by_axis = dict(zip(axes, sizes, strict=True))
+        ints = self._ints(step, by_axis)
         scalars = [
             self.numbers.get((step, place))
             or half_of(self.plan.kernels[step.kernel], step, scalar.position, by_axis)
@@ -230,19 +232,22 @@ class LaunchWriter:
             return list(texts)
         return [f"{word}={text}" for word, text in zip(words, texts, strict=True)]
 
-    def _ints(self, step: Launch) -> list[str]:
-        """Strides by the words of the sizes that they are products of."""
+    def _ints(self, step: Launch, texts: Mapping[str, str]) -> list[str]:
+        """Strides by the words of the sizes that they are products of; `texts` has the axes' sizes."""
         kernel = self.plan.kernels[step.kernel]
         passed = [pointer.name for pointer in kernel.pointers if not pointer.scratch]
         buffers = dict(zip(passed, step.buffers, strict=True))
-        return [
-            (
-                self._int(value, buffers[parameter.pointer], parameter.axis is None)
-                if parameter.pointer in buffers
-                else self.sizes.text(value)
-            )
-            for parameter, value in zip(kernel.ints, step.ints, strict=True)
-        ]
+        sizes = dict(zip(texts, step.sizes, strict=True))
+        found: list[str] = []
+        for parameter, value in zip(kernel.ints, step.ints, strict=True):
+            if parameter.pointer not in buffers:
+                found.append(self.sizes.text(value))
+                continue
+            is_offset, name = parameter.axis is None, buffers[parameter.pointer]
+            text = self._int(value, name, is_offset)
+            blocks = blocks_before(kernel, parameter.pointer, value, sizes, texts) if is_offset else None
+            found.append(blocks if blocks is not None and is_bare(text) else text)
+        return found
 
     def _int(self, value: Size, name: str, is_offset: bool) -> str:
         buffer = self.plan.buffers[name]

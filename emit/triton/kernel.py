@@ -354,8 +354,9 @@ def _launch_call(
         named = len(lists(plan)) + len(table_parameters(plan, names)) if plan.schedule.is_over_lists else 0
         arguments: list[Text | str] = [*table_arguments(plan)] if named else []
         arguments += [one.given for one in kernel.parameters[named:] if one.word not in constants]
+        chosen = {*words, "num_warps"} if has_warps else words
         arguments += [
-            compose("{}={}", constant, value) for constant, value in constants.items() if constant in words
+            compose("{}={}", constant, value) for constant, value in constants.items() if constant in chosen
         ]
         options = ("num_warps", "num_stages") if has_warps else ()
         arguments += [f"{option}={option.upper()}" for option in options if option.upper() in tunables]

@@ -61,7 +61,7 @@ class LanguageModelFunction(torch.autograd.Function):
             return None, None, None, *language_model_backward(saved, d_loss.contiguous())
 
 
-def block_backward(saved, d_x_plus_mlp):
+def block_backward(saved, d_output):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
     batch, seq, widen_dim = saved.widen.shape
     dim = saved.x.shape[2]
@@ -70,8 +70,8 @@ def block_backward(saved, d_x_plus_mlp):
 
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_bias = empty((dim,), torch.float32)
-    kernels.column_sum(d_x_plus_mlp, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_x_plus_mlp, saved.narrow_weight)
+    kernels.column_sum(d_output, d_narrow_bias, batch * seq, dim)
+    d_hidden = torch.mm(d_output, saved.narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = empty(d_hidden.shape, torch.float32)
@@ -81,11 +81,11 @@ def block_backward(saved, d_x_plus_mlp):
         saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
     )
 
-    d_narrow_weight = torch.mm(d_x_plus_mlp.T, hidden)
+    d_narrow_weight = torch.mm(d_output.T, hidden)
     d_ln_2 = torch.mm(d_widen, saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
-    ln_2 = empty(d_x_plus_mlp.shape, torch.float32)
+    ln_2 = empty(d_output.shape, torch.float32)
     d_x = d_ln_2  # in place: nothing reads d_ln_2 afterwards
     d_ln_2_bias = empty(saved.ln_2_weight.shape, torch.float32)
     d_ln_2_weight = empty(saved.ln_2_weight.shape, torch.float32)
@@ -93,7 +93,7 @@ def block_backward(saved, d_x_plus_mlp):
         saved.x,
         saved.ln_2_weight,
         saved.ln_2_bias,
-        d_x_plus_mlp,
+        d_output,
         d_ln_2,
         ln_2,
         d_x,

@@ -63,7 +63,7 @@ class LanguageModelFunction(torch.autograd.Function):
             return None, None, None, *language_model_backward(saved, d_loss.contiguous())
 
 
-def block_backward(saved, d_x_plus_mlp):
+def block_backward(saved, d_output):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
     batch, seq, widen_dim = saved.widen.shape
     dim = saved.x.shape[2]
@@ -71,9 +71,9 @@ def block_backward(saved, d_x_plus_mlp):
     qkv_dim = saved.qkv.shape[2]
 
     # Mlp.forward    return self.narrow(hidden)
-    d_narrow_bias = d_x_plus_mlp.new_empty(dim)
-    kernels.column_sum(d_x_plus_mlp, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_x_plus_mlp, saved.narrow_weight)
+    d_narrow_bias = d_output.new_empty(dim)
+    kernels.column_sum(d_output, d_narrow_bias, batch * seq, dim)
+    d_hidden = torch.mm(d_output, saved.narrow_weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(d_hidden)
@@ -84,20 +84,20 @@ def block_backward(saved, d_x_plus_mlp):
     )
     del d_hidden
 
-    d_narrow_weight = torch.mm(d_x_plus_mlp.T, hidden)
+    d_narrow_weight = torch.mm(d_output.T, hidden)
     del hidden
     d_ln_2 = torch.mm(d_widen, saved.widen_weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
-    ln_2 = torch.empty_like(d_x_plus_mlp)
-    d_x = d_x_plus_mlp  # in place: nothing reads d_x_plus_mlp afterwards
+    ln_2 = torch.empty_like(d_output)
+    d_x = d_output  # in place: nothing reads d_output afterwards
     d_ln_2_weight = torch.empty_like(saved.ln_2_weight)
     d_ln_2_bias = torch.empty_like(saved.ln_2_weight)
     kernels.layer_norm_and_d_add_layer_norm(
         saved.x,
         saved.ln_2_weight,
         saved.ln_2_bias,
-        d_x_plus_mlp,
+        d_output,
         d_ln_2,
         ln_2,
         d_x,

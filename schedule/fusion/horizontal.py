@@ -25,6 +25,7 @@ import dataclasses
 import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 import torch
 
@@ -113,11 +114,15 @@ def fuse_horizontally(
 def in_one_order(steps: Sequence[Step], graph: CapturedGraph, position_of: Mapping[str, int]) -> list[Step]:
     """The steps, bodies that may stand in lists in an order that does not tell in which order fusion found them.
 
+    So are those of a backward pass that only add up: the gradients of a norm's weight and bias are one kernel.
+
     Args:
         steps: What will be planned.
         graph: Where the program came from.
         position_of: Where each node of the graph stands in it.
     """
+    if graph.paths:
+        return [_in_one_order(one, position_of) if _only_adds_up(one) else one for one in steps]
     if not _has_lists(graph):
         return list(steps)
     kinds = [body_signature(step) if isinstance(step, Nest) else None for step in steps]
@@ -132,6 +137,16 @@ def in_one_order(steps: Sequence[Step], graph: CapturedGraph, position_of: Mappi
         )
         for step, kind in zip(steps, kinds, strict=True)
     ]
+
+
+def _only_adds_up(step: Step) -> TypeGuard[Nest]:
+    """Whether a step stores several values, each of them a reduction."""
+    stored = (
+        [step.body[one.value] for one in step.body if isinstance(one, Store)]
+        if isinstance(step, Nest)
+        else []
+    )
+    return len(stored) > 1 and all(isinstance(value, Reduce) for value in stored)
 
 
 def _in_one_order(nest: Nest, position_of: Mapping[str, int]) -> Nest:

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Nest, Step
-from longhand.schedule.bodies import loads, reduced_axes, stores, without_stores
+from longhand.schedule.bodies import loads, origins, reduced_axes, stores, without_stores
 from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.joining import absorb, join
@@ -41,7 +41,13 @@ class Fused:
     refusals: tuple[Refusal, ...]
 
 
-def fuse(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint) -> Fused:
+def fuse(
+    steps: Sequence[Step],
+    buffers: Mapping[str, Buffer],
+    kept: frozenset[str],
+    hint: Hint,
+    layers: Mapping[str, str] | None = None,
+) -> Fused:
     """Fuses nests.
 
     Args:
@@ -49,8 +55,9 @@ def fuse(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[s
         buffers: Of the program.
         kept: Buffers that the caller sees.
         hint: The size at capture of a symbolic size.
+        layers: The layer of a list that a node is of: where as much is saved either way, what is of one becomes one.
     """
-    fusion = _Fusion(StepGraph(steps), buffers, kept, hint)
+    fusion = _Fusion(StepGraph(steps), buffers, kept, hint, layers or {})
     fusion.absorb_free_producers()
     fusion.run()
     return Fused(tuple(fusion.graph.ordered()), fusion.lasting_refusals())
@@ -60,7 +67,12 @@ class _Fusion:
     """One run of the greedy search."""
 
     def __init__(
-        self, graph: StepGraph, buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint
+        self,
+        graph: StepGraph,
+        buffers: Mapping[str, Buffer],
+        kept: frozenset[str],
+        hint: Hint,
+        layers: Mapping[str, str],
     ) -> None:
         self.graph = graph
         self.buffers = buffers
@@ -68,7 +80,8 @@ class _Fusion:
         self.hint = hint
         self.refusals: dict[tuple[str, str], Refusal] = {}
         self.bytes = {name: whole(b, hint) * b.dtype.itemsize for name, b in buffers.items()}
-        self.queue: list[tuple[int, int, int]] = []
+        self.layers = layers
+        self.queue: list[tuple[int, bool, int, int]] = []
         self.queued: set[tuple[int, int]] = set()
 
     def run(self) -> None:
@@ -76,7 +89,7 @@ class _Fusion:
         for number in self.graph.numbers():
             self._enqueue(number)
         while self.queue:
-            _, first, second = heapq.heappop(self.queue)
+            *_, first, second = heapq.heappop(self.queue)
             if first not in self.graph.steps or second not in self.graph.steps:
                 continue
             if self.graph.place(first) > self.graph.place(second):
@@ -141,7 +154,12 @@ class _Fusion:
             pair = (min(first, second), max(first, second))
             if pair not in self.queued:
                 self.queued.add(pair)
-                heapq.heappush(self.queue, (-self._score(first, second), *pair))
+                is_of_two = self._layers(first) != self._layers(second)
+                heapq.heappush(self.queue, (-self._score(first, second), is_of_two, *pair))
+
+    def _layers(self, number: int) -> set[str]:
+        step = self.graph.steps[number]
+        return {self.layers.get(node, "") for node in origins(step.body)} if isinstance(step, Nest) else set()
 
     def _partners(self, number: int) -> Iterator[tuple[int, int]]:
         """Nests that share a buffer with this one, each pair in order of place."""

@@ -7,7 +7,7 @@ backward pass have the words that the forward pass has for what it saved.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 import torch
@@ -29,6 +29,7 @@ from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.dimensions.dimension_propagation import Words, product_word
+from longhand.schedule.names.forward_words import ForwardWords
 from longhand.schedule.names.layer_names import name_block
 from longhand.schedule.names.naming import name_unit
 from longhand.schedule.names.unit_names import Ledger, NamedPlan
@@ -93,40 +94,67 @@ def _flattened(node: fx.Node, value: torch.Tensor, dims: DimWords) -> Words:
 def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedPlan) -> NamedPlan:
     """The backward pass, named after the forward: a kernel that both launch keeps its name."""
     known = Ledger({**(ledger.kernels if ledger is not None else {}), **forward.names.kernels})
-    graphs = training.graphs
-    given: dict[str, tuple[str, ...]] = {}
-    saved: dict[str, str] = {}  # by the forward's value: its placeholder here
-    modules: dict[str, str] = {}
-    for entry in graphs.inputs:
-        value = graphs.forward.outputs[entry.source].value if isinstance(entry.source, int) else None
-        if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
-            variable = forward.names.buffers.get(value, "")  # where each of its words is another layer's
-            given[entry.node] = (*forward.words.candidates(value), *[variable] * variable.isidentifier())
-            saved[value] = entry.node
-            modules[entry.node] = forward.words.module_of(value)
-        elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
-            given[entry.node] = tuple(f"d_{word}" for word in forward.words.candidates(value))
-    differentiated: dict[str, str] = {}
-    lowered = training.backward.program.graph  # what lowering added has words, too
-    for node in lowered.graph.nodes:
-        origin: Provenance = Provenance.of(node)
-        if origin.gradient_of in forward.words.nodes:
-            given[node.name] = tuple(forward.words.gradient(origin))
-            value = forward.words.value_of_gradient(origin)
-            if value in saved and origin.part is GradientPart.WHOLE:
-                differentiated[node.name] = saved[value]
+    graphs, lowered = training.graphs, training.backward.program.graph
     words = BufferWords(
         lowered,
         training.backward.program.buffers,
-        given,
+        _words_of_forward(training, forward),
         forward.words.renamed,
-        differentiated,
         weights_of(training.backward),
-        modules,
     )
     dims = _backward_dims(graphs, forward.words, words, training.backward.program)
     names = name_unit(training.backward, known, frozenset(forward.names.kernels), words, dims)
     return NamedPlan(training.backward, names, words, dims)
+
+
+def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardWords:
+    """What the forward pass calls what the backward pass reads, makes again, or makes the gradients of."""
+    words, values = forward.words, training.graphs.forward.outputs
+    found = _Found(forward)
+    saved: dict[str, str] = {}  # by the forward's value: its placeholder here
+    for entry in training.graphs.inputs:
+        value = values[entry.source].value if isinstance(entry.source, int) else None
+        if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
+            saved[value] = entry.node
+            found.add(entry.node, value, words.candidates(value), is_read=True)
+        elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
+            found.add(entry.node, value, (f"d_{word}" for word in words.candidates(value)))
+    differentiated: dict[str, str] = {}
+    for node in training.backward.program.graph.graph.nodes:  # what lowering added has words, too
+        origin: Provenance = node.meta.get("provenance", Provenance())
+        if origin.gradient_of in words.nodes:
+            value = words.value_of_gradient(origin)
+            assert value is not None
+            found.add(node.name, value, words.gradient(origin))
+            if value in saved and origin.part is GradientPart.WHOLE:
+                differentiated[node.name] = saved[value]
+    return ForwardWords(found.words, found.fillers, found.modules, differentiated)
+
+
+class _Found:
+    """The forward's words as they are gathered."""
+
+    def __init__(self, forward: NamedPlan) -> None:
+        self.forward = forward
+        self.words: dict[str, tuple[str, ...]] = {}
+        self.fillers: dict[str, frozenset[str]] = {}
+        self.modules: dict[str, str] = {}
+
+    def add(self, node: str, value: str, words: Iterable[str], is_read: bool = False) -> None:
+        """A node of the backward pass that is a value of the forward pass, or a gradient of it.
+
+        Args:
+            node: Its name.
+            value: The forward's.
+            words: One for each of the value's own.
+            is_read: Whether it is the value itself.
+        """
+        plain, found = list(self.forward.words.candidates(value)), tuple(words)
+        fillers = self.forward.words.fillers(value)
+        self.fillers[node] = frozenset(word for word, of in zip(found, plain, strict=False) if of in fillers)
+        variable = self.forward.names.buffers.get(value, "")  # where each of its words is another layer's
+        self.words[node] = (*found, *[variable] * (is_read and variable.isidentifier()))
+        self.modules[node] = self.forward.words.module_of(value)
 
 
 def find_saved_layers(
@@ -204,6 +232,35 @@ def _record(
         nodes,
         frozenset(),
     )
+
+
+def with_forward_words(records: Sequence[SavedLayers], forward: NamedPlan) -> tuple[SavedLayers, ...]:
+    """The records, what layers made by the variables that it has where the forward's function of a layer ends."""
+    variables: dict[str, str] = {}
+    for loop in loops_of(forward.names.steps):
+        if loop.record is not None:
+            variables |= name_block(loop, forward.words)
+    found = [_with_fields(record, variables) for record in records]
+    fields: dict[str, set[tuple[str, ...]]] = {}
+    for one in found:
+        fields.setdefault(one.class_name, set()).add(one.fields)
+    return tuple(
+        new if len(fields[new.class_name]) == 1 else old for new, old in zip(found, records, strict=True)
+    )
+
+
+def _with_fields(record: SavedLayers, variables: Mapping[str, str]) -> SavedLayers:
+    for buffers in record.buffers.values():
+        made = [variables.get(name) for name, path in zip(buffers, record.paths, strict=True) if not path]
+        held = [word for word, path in zip(record.fields, record.paths, strict=True) if path]
+        if None not in made and len({*made, *held}) == len(buffers):
+            words = iter(made)
+            fields = (
+                word if path else str(next(words))
+                for word, path in zip(record.fields, record.paths, strict=True)
+            )
+            return dataclasses.replace(record, fields=tuple(fields))
+    return record
 
 
 def _inside_layer(path: str) -> str:

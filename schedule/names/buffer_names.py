@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Iterator, Mapping
 
@@ -11,8 +10,16 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
+from longhand.schedule.names.forward_words import NO_FORWARD, ForwardWords
 from longhand.schedule.names.module_words import alike, short_words
 from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
+from longhand.schedule.names.result_words import (
+    STATISTIC_WORDS,
+    call_of_several,
+    words_of_result,
+    words_of_role,
+    words_of_terms,
+)
 from longhand.schedule.names.value_origins import (
     NOTHING_RENAMED,
     RenamedLocals,
@@ -31,7 +38,6 @@ from longhand.schedule.names.words import identifier, path_words, snake_case, wi
 
 _SHORT = 14
 _BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
-_STATISTICS = {1: "mean", 2: "rstd"}
 _FILLED = frozenset(
     {"full", "zeros", "ones", "new_full", "new_zeros", "new_ones", "zeros_like", "full_like", "ones_like"}
 )
@@ -44,11 +50,9 @@ class BufferWords:
     Args:
         graph: The graph.
         buffers: What it was lowered to, by name.
-        given: Of a backward graph: the words that the forward pass has for what it saved, by placeholder.
+        forward: Of a backward graph: what the forward pass calls what is read, made again or differentiated.
         renamed: What the user's locals were called when the unit was first generated.
-        differentiated: Of a backward graph: by gradient the placeholder of the value that it is the gradient of.
         weights: Of a backward graph: by buffer the path of the weight that it is, or holds the gradient of.
-        modules: Of a backward graph: by placeholder the path of the module in which the forward made the value.
 
     Attributes:
         renamed, differentiated, weights: As given.
@@ -60,19 +64,16 @@ class BufferWords:
         self,
         graph: CapturedGraph,
         buffers: Mapping[str, Buffer],
-        given: Mapping[str, tuple[str, ...]] | None = None,
+        forward: ForwardWords = NO_FORWARD,
         renamed: RenamedLocals = NOTHING_RENAMED,
-        differentiated: Mapping[str, str] | None = None,
         weights: Mapping[str, str] | None = None,
-        modules: Mapping[str, str] | None = None,
     ) -> None:
         self.renamed = renamed
-        self.differentiated = differentiated or {}
+        self.differentiated = forward.differentiated
         self.weights = weights or {}
-        self._modules = modules or {}
+        self._forward = forward
         self.origins = ValueOrigins(graph, buffers, renamed)
         self._modules_alike = alike(self.provenance(name).module for name in self.nodes)
-        self._given = given or {}
         self.paths = graph.paths
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         returned = graph.outputs[: graph.n_results]
@@ -95,7 +96,7 @@ class BufferWords:
 
     def candidates(self, buffer: str) -> Iterator[str]:
         """Names for a buffer, best first. Never empty."""
-        yield from self._given.get(buffer, ())
+        yield from self._forward.words.get(buffer, ())
         if buffer in self.paths:
             prefix = "" if buffer in self._inputs else "d_"
             yield from (f"{prefix}{word}" for word in path_words(self.paths[buffer]))
@@ -124,12 +125,11 @@ class BufferWords:
         is_of_weight = buffer in self.paths or bool(self.provenance(buffer).gradient_of)
         told = [word for word in words if not (is_of_weight and _BARE.fullmatch(word))] or words
         yield told[0]
-        node = self.nodes.get(buffer) if buffer not in self._inputs else None
-        fillers = set(self._fillers(node)) if node is not None else set()
+        fillers = self.fillers(buffer)
         plain = [word for word in told if word not in fillers] or told[:1]
         yield from plain
         module = self.module_of(buffer)
-        if node is not None:
+        if buffer not in self._inputs:
             yield from short_words(module, plain, layer, self._modules_alike)
         yield from words_in_module(module, plain, layer)
         if is_of_all:
@@ -138,11 +138,25 @@ class BufferWords:
 
     def module_of(self, buffer: str) -> str:
         """The module whose function names a value, of a call of another module too; else the one that makes it."""
-        if buffer in self._modules:
-            return self._modules[buffer]
+        if buffer in self._forward.modules:
+            return self._forward.modules[buffer]
+        made = self.origins.derived(buffer)
+        if made is not None and made.of in self.nodes:
+            return self.module_of(made.of)
         origin = self.provenance(buffer)
-        is_named = bool(origin.local) and is_call_of(origin.statement, origin.module)
+        local = self.origins.local(self.nodes[buffer]) if buffer in self.nodes else None
+        is_named = bool(local) and is_call_of(origin.statement, origin.module)
         return origin.module.rpartition(".")[0] if is_named else origin.module
+
+    def fillers(self, buffer: str) -> frozenset[str]:
+        """The words for a buffer that say only by which operation it is made, or that it is a copy."""
+        of_forward = self._forward.fillers.get(buffer, frozenset())
+        made = self.origins.derived(buffer)
+        if made is not None and made.how.is_layout:
+            own = frozenset(self.candidates(buffer)) - frozenset(self.candidates(made.of))
+            return own | self.fillers(made.of)
+        node = self.nodes.get(buffer) if buffer not in self._inputs else None
+        return of_forward | frozenset(self._fillers(node) if node is not None else ())
 
     def _of_table(self, entry: GraphInput) -> Iterator[str]:
         """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""
@@ -190,25 +204,26 @@ class BufferWords:
     def _of_node(self, node: fx.Node) -> Iterator[str]:
         origin = self.origins.of(node)
         yield from self.gradient(origin)
-        if origin.role:
-            yield origin.role
+        yield from words_of_role(origin)
         local = self.origins.local(node)
         if local:
             yield local
-        call = _call_of_several(node)
+        call = call_of_several(node)
         if (
             call is not None
             and not origin.local
-            and (words := [*_of_result(self.origins, call, node.args[1])])
+            and (words := [*words_of_result(self.origins, call, node.args[1])])
         ):
             yield from words
             return  # what is made beside the first result is called nothing else
-        yield from self._returned(node, origin)
-        # What is on the way to a gradient is none of the module's results.
-        sign = "d_" if origin.differentiates else ""
-        yield from (f"{sign}{word}" for word in words_of_module(origin))
-        yield from self._of_stream(node)
-        yield from copied_words(self.origins, node)
+        if origin.differentiates:  # on the way to a gradient: none of the module's results
+            yield from copied_words(self.origins, node)
+            yield from words_of_terms(node)
+        else:
+            yield from self._returned(node, origin)
+            yield from words_of_module(origin)
+            yield from self._of_stream(node)
+            yield from copied_words(self.origins, node)
         if phrase := self._phrase(node):
             yield phrase
         if local:
@@ -220,7 +235,7 @@ class BufferWords:
     def _fillers(self, node: fx.Node) -> Iterator[str]:
         """Words that say by which operation a value is made, where nothing says what it is."""
         origin, local = self.origins.of(node), self.origins.local(node)
-        call = _call_of_several(node)
+        call = call_of_several(node)
         op: OpWord = op_word(node if call is None else call)
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
         if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
@@ -242,7 +257,7 @@ class BufferWords:
     def _of_derived(self, made: Derived) -> Iterator[str]:
         """For a buffer that lower added."""
         if made.how is Derivation.RESULT and made.of in self.nodes:
-            yield from _of_result(self.origins, self.nodes[made.of], made.place)
+            yield from words_of_result(self.origins, self.nodes[made.of], made.place)
         elif (made.how.is_layout or made.how.is_for_adding_up) and made.of in self.nodes:
             word = next(self.candidates(made.of))
             if made.how is Derivation.CONTIGUOUS:
@@ -251,7 +266,7 @@ class BufferWords:
         elif made.how is Derivation.LOSSES:
             yield made.how.value
         elif made.how.is_of_pieces:
-            words = [word for word in self.candidates(made.of) if word not in _STATISTICS.values()]
+            words = [word for word in self.candidates(made.of) if word not in STATISTIC_WORDS]
             yield from (f"{word}_{made.how.value}" for word in words)
             yield made.how.value
 
@@ -328,19 +343,6 @@ class BufferWords:
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
 
 
-def _of_result(origins: ValueOrigins, call: fx.Node, place: object) -> Iterator[str]:
-    """What a call's further results are, with the module's name where the word alone does not say whose."""
-    word = _result_of_call(call, place)
-    if word is not None:
-        path = without_positions(origins.of(call).module)
-        if path and word in _STATISTICS.values():
-            yield f"{last_word(path)}_{word}"
-            return
-        yield word
-        if path:
-            yield f"{last_word(path)}_{word}"  # where another call of the same kind has the word
-
-
 def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:
     """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
     origin = origins.of(node)
@@ -354,24 +356,6 @@ def _summand_word(origin: Provenance, of: str) -> str:
     """Where a part of a gradient comes from: the layer; for a table's rows, how they were read."""
     word = last_word(without_positions(origin.module)) or without_counter(origin.differentiates)
     return "lookup" if word in of else word
-
-
-def _call_of_several(node: fx.Node) -> fx.Node | None:
-    """The call of which a node is one result; None where it is a part of a tensor, or the result."""
-    call = node.args[0] if node.target is operator.getitem else None
-    return call if isinstance(call, fx.Node) and not op_word(call).silent else None
-
-
-def _result_of_call(call: fx.Node, place: object) -> str | None:
-    """The name that a library call's further results have in its own signature: ``logsumexp``."""
-    if not isinstance(call.target, torch._ops.OpOverload) or not isinstance(place, int):
-        return None
-    if aten_name(call) == "_native_batch_norm_legit_functional" and place in _STATISTICS:
-        return _STATISTICS[place]
-    if aten_name(call).endswith("_with_indices") and place:
-        return "indices"
-    returns = call.target._schema.returns
-    return (returns[place].name or None) if 0 < place < len(returns) else None
 
 
 def _of_input(entry: GraphInput) -> Iterator[str]:

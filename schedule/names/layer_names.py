@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
+from longhand.capture.graph import GradientPart
 from longhand.schedule.layers.loops import record_of
 from longhand.schedule.layers.model_steps import (
     Choice,
@@ -31,6 +33,10 @@ from longhand.schedule.names.weight_names import inside_layer, name_weights
 from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope, identifier
 from longhand.schedule.plan import Allocate, buffers_made
 
+_D_OUTPUT = (
+    "d_output",
+)  # what a layer's backward is given, where the layer has another value of the output's name
+
 
 def name_layers(
     steps: Sequence[ModelStep],
@@ -56,7 +62,7 @@ def name_layers(
         found[loop.key] = LayerNames(
             word=lists[loop.owner, loop.positions],
             gradients=gradients_word(loop, steps),
-            variables=name_block(loop, words, fields) | reached,
+            variables=name_block(loop, words, fields, buffers) | reached,
             record=record,
             own=given.keys() & {buffer for run in loop.own for buffer in run},
             of_one=_names_of_one(loop, words, buffers),
@@ -86,15 +92,21 @@ def _singular(name: str, buffer: str, layer: str, words: BufferWords, buffers: M
     return f"layer_{word}" if word in others or word in RESERVED_IN_MODULE else word
 
 
-def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None = None) -> dict[str, str]:
+def name_block(
+    loop: Loop,
+    words: BufferWords,
+    fields: Mapping[str, str] | None = None,
+    around: Mapping[str, str] | None = None,
+) -> dict[str, str]:
     """The variables of a repeated block's forward(), by the buffers of its pattern; its weights left out.
 
     Args:
         loop: The layers.
         words: The graph's.
         fields: Of a backward pass: by placeholder the word of what the layer saved, after which its gradient is called.
+        around: The variables of the function around the loop, whose words all layers have for what they are all given.
     """
-    fields = fields or {}
+    fields, around = fields or {}, around or {}
     record = {SAVED} if loop.record is not None else set()
     scope = Scope(RESERVED_IN_MODULE | record | TAKEN - {"block", "layer"})
     made = {
@@ -111,7 +123,12 @@ def name_block(loop: Loop, words: BufferWords, fields: Mapping[str, str] | None 
     for buffer in given:
         if buffer in names:
             continue
-        names[buffer] = scope.pick(words.variables(buffer, layer))
+        own = words.variables(buffer, layer)
+        if buffer in loop.shared and around.get(buffer, "").isidentifier():
+            own = chain([around[buffer]], own)
+        elif fields and buffer in loop.inputs and not scope.is_free(next(words.variables(buffer, layer))):
+            own = chain(_D_OUTPUT * (words.provenance(buffer).part is GradientPart.WHOLE), own)
+        names[buffer] = scope.pick(own)
     for buffer, path in loop.previous.items():
         names[buffer] = scope.take(f"previous_{identifier('_'.join(path.split('.')[-2:]))}")
     # Of steps that only some layers do, each takes words of its own.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from longhand.schedule.names.words import identifier, singular
+from longhand.schedule.names.words import identifier, joined_words, singular
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 Alike = Mapping[str, list[list[str]]]  # the parts of the paths that differ in numbers alone
@@ -37,10 +37,10 @@ def short_words(module: str, words: Iterable[str], layer: str, among: Alike) -> 
     for before in ([], numbers) if numbers else ([],):
         for word in words:
             plain = word.removeprefix("d_")
-            rest = [] if plain == last else [plain.removeprefix(f"{last}_")]
             ends_with_it = bool(before) and re.sub(r"(_\d+)+$", "", before[-1]) == singular(last)
-            parts = [*before, *([] if ends_with_it else [last]), *rest]
-            yield f"{word[: len(word) - len(plain)]}{identifier('_'.join(parts))}"
+            owner = "_".join([*before, *([] if ends_with_it else [last])])
+            said = "" if plain == last else plain.removeprefix(f"{last}_")
+            yield f"{word[: len(word) - len(plain)]}{identifier(joined_words(owner, said))}"
 
 
 def _telling_numbers(module: str, among: Alike) -> Iterator[str]:

@@ -18,7 +18,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
-from longhand.schedule.names.words import identifier, place_words
+from longhand.schedule.names.words import identifier, joined_words, place_words
 
 
 def words_of_module(origin: Provenance) -> Iterator[str]:
@@ -67,10 +67,10 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     last = last_word(without_positions(path))
     for word in words if path and last else ():
         plain = word.removeprefix("d_")
-        rest = "" if plain == last else f"_{plain.removeprefix(f'{last}_')}"
-        sign = word[: len(word) - len(plain)]
-        yield from (f"{sign}{place}{rest}" for place in itertools.islice(place_words(path, 1), _FEW))
-        yield f"{sign}{identifier(path)}{rest}"
+        sign, rest = word[: len(word) - len(plain)], "" if plain == last else plain.removeprefix(f"{last}_")
+        places = itertools.islice(place_words(path, 1), _FEW)
+        yield from (f"{sign}{joined_words(place, rest)}" for place in places)
+        yield f"{sign}{joined_words(identifier(path), rest)}"
 
 
 _FEW = 4  # words that say the place in a list and the end of the path, before all of it is said
@@ -298,7 +298,10 @@ class ValueOrigins:
                 continue
             if not isinstance(source, fx.Node) or self.of(source).local:
                 continue
-            if len(source.users) == 1 and source.op == "call_function":
+            n_users = sum(
+                user.op != "output" for user in source.users
+            )  # that it is kept, too, changes no name
+            if n_users == 1 and source.op == "call_function":
                 found[source.name] = local
         return found
 

@@ -6,7 +6,7 @@ A word may be used again once nothing reads what it stood for, as the user does 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.lower.ir import Extern, View
@@ -192,11 +192,14 @@ class StepNamer:
         self.kept = frozenset(kept)
         self.apart = frozenset(apart)
         self.steps: Sequence[ModelStep] = ()
+        self.of_several: set[str] = set()  # words that several of what is kept would have
         self.handed_on: set[str] = set()  # buffers whose word a later one took over while it was in use
 
     def name(self, steps: Sequence[ModelStep]) -> None:
         last_use = _last_uses(steps, self.kept)
         self.steps = steps
+        firsts = Counter(next(self.words.variables(buffer, self.layer)) for buffer in self._kept_apart())
+        self.of_several = {word for word, count in firsts.items() if count > 1}
         given = set(self.names)
         for number, step in enumerate(steps):
             if isinstance(step, Release):
@@ -217,11 +220,26 @@ class StepNamer:
                 unread = self._unread_results(step, last_use, number)
                 for buffer in (made for plain in plain_steps(step) for made in buffers_made(plain)):
                     if buffer and buffer not in self.names and buffer not in unread:
-                        self.names[buffer] = self.scope.pick(self.words.variables(buffer, self.layer))
+                        self.names[buffer] = self.scope.pick(self._candidates(buffer))
             if not early:
                 self._release(dying, given)
             for variable in seen_as:
                 self.scope.release(variable)
+
+    def _kept_apart(self) -> list[str]:
+        """What is kept of what modules below make, which may be called alike: ``k_proj`` of two attentions."""
+        own = self.layer.removesuffix(".")
+        made = [
+            name for name in sorted(self.kept) if name in self.words.nodes and name not in self.words.inputs
+        ]
+        return [name for name in made if self.words.module_of(name) not in ("", own)]
+
+    def _candidates(self, buffer: str) -> Iterator[str]:
+        """Its words; first those that say whose it is, where others that are kept have the same one."""
+        plain = next(self.words.variables(buffer, self.layer))
+        if plain in self.of_several and buffer in self.kept:
+            yield from words_in_module(self.words.module_of(buffer), [plain], self.layer)
+        yield from self.words.variables(buffer, self.layer)
 
     def _unread_results(self, step: ModelStep, last_use: Mapping[str, int], number: int) -> set[str]:
         """What a library call returns besides and nothing reads: ``_``."""

@@ -167,6 +167,15 @@ def _is_said(parts: list[str], at: int) -> bool:
     return not parts[at].isdigit() and not (at + 1 < len(parts) and parts[at + 1].isdigit())
 
 
+def joined_words(before: str, word: str) -> str:
+    """``self_attn_output`` of ``self_attn`` and ``attn_output``: what both say is said once."""
+    first, second = before.split("_"), word.split("_") if word else []
+    n_same = next(
+        n for n in range(min(len(first), len(second)), -1, -1) if first[len(first) - n :] == second[:n]
+    )
+    return "_".join([*first, *second[n_same:]])
+
+
 def layer_and_leaf(path: str) -> str:
     """``token_embedding_weight`` of ``model.token_embedding.weight``; ``layer_3_bias`` of a layer in a list."""
     *owners, leaf = path.split(".")

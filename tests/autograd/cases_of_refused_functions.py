@@ -1,4 +1,4 @@
-"""Cases: derivatives that users wrote which cannot be one graph with the calls around them: a break, with its reason."""
+"""Cases: derivatives that users wrote which are no one graph with the calls around them: a break, with its reason."""
 
 from __future__ import annotations
 

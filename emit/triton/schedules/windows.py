@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from longhand.emit.text.expression import Text, compose, word
 from longhand.emit.triton.chunks import lines_of
 from longhand.emit.triton.functions import (
     FunctionText,
@@ -14,6 +15,7 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.loops import Accumulator, LoopPrinter
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Side, Space
+from longhand.errors import ScheduleError
 from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan, Pass
 
@@ -30,15 +32,17 @@ class WindowPrinter(LoopPrinter):
             found.append(accumulator if name is None else Accumulator(position, (name,)))
         return found
 
-    def final(self, accumulator: Accumulator) -> list[str]:
+    def final(self, accumulator: Accumulator) -> list[Text]:
         """Nothing: the accumulator is the value."""
         assert isinstance(accumulator.reduction, int)
-        self.known[accumulator.reduction] = accumulator.names[0]
+        self.known[accumulator.reduction] = word(accumulator.names[0])
         return []
 
 
 def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each block of results."""
+    if plan.has_wide_index(axis.name for axis in plan.rows):
+        raise ScheduleError("The step from one place of a window to the next passes 32 bits.")
     rows = side_words(plan, plan.cols[:-1], names, scope, "row", "n_rows")
     cols = side_words(plan, plan.cols[-1:], names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
     tile = bool(rows.keys)
@@ -49,7 +53,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         cols=Side(cols.keys, columns, "in_cols" if tile else "in_range"),
         width=f"[ROWS, {columns}]" if tile else f"[{columns}]",
     )
-    printer = WindowPrinter(plan, names, scope, space, index="")
+    printer = WindowPrinter(plan, names, scope, space, index=Text(""))
     before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
     (one,) = plan.passes
     loop = printer.loop(one)
@@ -64,7 +68,11 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         "before": before,
         "initial": loop.initial,
         "loops": [
-            f"for {names.axes[axis.name].index} in tl.static_range({names.axes[axis.name].size}):"
+            compose(
+                "for {} in tl.static_range({}):",
+                word(names.axes[axis.name].index),
+                word(names.axes[axis.name].size),
+            )
             for axis in plan.rows
         ],
         "inside": [*loop.shared, *lines_of(loop.body)],
@@ -73,4 +81,4 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     does = f"Each program computes a block of {'ROWS x COLS' if tile else 'BLOCK'} results"
     constants = (("ROWS", ""), ("COLS", "")) if tile else (("BLOCK", ""),)
     function = FunctionText(does, context, constants, (rows, cols))
-    return KernelText((function,), frozenset(printer.functions), tuple(sorted(printer.constants)))
+    return KernelText((function,), tuple(sorted(printer.constants)))

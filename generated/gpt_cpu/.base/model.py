@@ -99,7 +99,6 @@ class GPT(nn.Module):
         batch, seq = tokens.shape
         dim, vocab_size = 256, 2048
 
-        # GPT.forward    positions = torch.arange(seq, device=tokens.device)
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
         x = empty((batch, seq, dim), torch.float32)

@@ -28,7 +28,6 @@ from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
 from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.operation_names import aten_name, provenance_of
 from longhand.schedule.names.words import identifier
-from longhand.schedule.sizes import as_size
 
 _CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
     (2, True): ("n_rows", "n_cols"),
@@ -72,9 +71,7 @@ class DimWords:
         self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
         self._buffers = buffers
         self._shapes: dict[str, tuple[Size, ...]] = {
-            node.name: tuple(map(as_size, shape_of(node)))
-            for node in graph.graph.nodes
-            if node.name in buffers
+            node.name: shape_of(node) for node in graph.graph.nodes if node.name in buffers
         }
         twins = {
             name: twin

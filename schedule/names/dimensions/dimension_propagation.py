@@ -11,6 +11,7 @@ from torch import fx
 from longhand.lower.ir import Size
 from longhand.schedule.names.dimensions.stated_sizes import word_of_split, words_of_reshape
 from longhand.schedule.names.operation_names import aten_name, provenance_of
+from longhand.schedule.sizes import as_size
 
 Words = tuple[str | None, ...]
 
@@ -60,8 +61,9 @@ _MATMULS = frozenset({"mm", "bmm", "matmul"})
 
 
 def shape_of(node: Any) -> tuple[Size, ...]:
+    """A tensor's sizes; terms of symbols where they may vary, which compare without a guard on what data decides."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+    return tuple(map(as_size, value.shape)) if isinstance(value, torch.Tensor) else ()
 
 
 def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
@@ -99,6 +101,9 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
     if name in RESHAPES:
         carried = reshaped(shape_of(given[0]) if given else (), first, shape)
         stated = words_of_reshape(provenance_of(node), shape)
+        old = shape_of(given[0]) if given else ()
+        if _contradict(dict(zip(first, old, strict=False)), dict(zip(stated, shape, strict=True))):
+            return carried  # another reshape of the same statement: one inside of a matmul
         # A product gives way to the user's own word for it.
         plain = tuple(
             own if own and own not in carried and isinstance(word, ProductWord) else word
@@ -141,6 +146,11 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         values = words.get(given[2].name, ()) if len(given) > 2 else ()
         return (*first[:-1], values[-1] if len(values) == len(shape) else None)
     return _broadcast(given, words, shape)
+
+
+def _contradict(known: Mapping[str | None, Size], stated: Mapping[str | None, Size]) -> bool:
+    """Whether a word stands for two sizes."""
+    return any(word and word in known and str(known[word]) != str(size) for word, size in stated.items())
 
 
 def _padded_word(word: str, node: fx.Node, words: Mapping[str, Words]) -> str | None:

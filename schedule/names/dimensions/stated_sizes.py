@@ -20,7 +20,12 @@ _RESHAPES = frozenset({"view", "reshape", "expand"})
 
 
 def words_of_reshape(origin: Provenance, sizes: Sequence[Size]) -> tuple[str | None, ...]:
-    """A word for each size of a reshape; none where the statement does not tell, or tells different ones."""
+    """A word for each size of a reshape; none where the statement does not tell, or tells different ones.
+
+    A reshape of a gradient is none that the statement writes.
+    """
+    if origin.differentiates:
+        return (None,) * len(sizes)
     found: set[tuple[str | None, ...]] = set()
     for call in _calls(origin.statement, _RESHAPES):
         arguments = _arguments(call, origin, len(sizes))

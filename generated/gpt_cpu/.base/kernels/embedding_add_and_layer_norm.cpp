@@ -1,6 +1,5 @@
 // embedding_add_and_layer_norm: x = token_embedding[tokens] + position_embedding; ln_1 = layer_norm(x).
 //
-//     GPT.forward    positions = torch.arange(seq, device=tokens.device)
 //     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 //     Block.forward    x = x + self.attn(self.ln_1(x))
 //

@@ -1,0 +1,26 @@
+"""What the forward pass calls the values that a backward pass reads, makes again, or makes the gradients of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class ForwardWords:
+    """By the names of the backward graph's nodes.
+
+    Attributes:
+        words: The forward's words for a value, best first, with ``d_`` before them for the gradient of one.
+        fillers: Those of them that say only by which operation the value is made.
+        modules: The path of the module in which the forward makes the value.
+        differentiated: By gradient the placeholder of the value that it is the gradient of.
+    """
+
+    words: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    fillers: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    modules: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    differentiated: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+NO_FORWARD = ForwardWords()

@@ -1,0 +1,74 @@
+"""The words of what a call returns besides its first result: ``rstd``, ``logsumexp``; and of parts of a derivative."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+
+import torch
+from torch import fx
+
+from longhand.capture.graph import GradientPart, Provenance
+from longhand.schedule.names.operation_names import aten_name, op_word, provenance_of
+from longhand.schedule.names.value_origins import ValueOrigins, last_word, without_positions
+from longhand.schedule.names.words import identifier
+
+# Of calls whose schema has no words for them, by place.
+_STATISTICS = {
+    "_native_batch_norm_legit_functional": {1: "mean", 2: "rstd"},
+    "native_layer_norm": {1: "mean", 2: "rstd"},
+    "native_group_norm": {1: "mean", 2: "rstd"},
+    "_fused_rms_norm": {1: "rstd"},
+}
+STATISTIC_WORDS = frozenset({"mean", "rstd"})
+_KEPT = (
+    "_native_batch_norm_legit_functional"  # its statistics outlive the layer, whose name says whose they are
+)
+
+
+def call_of_several(node: fx.Node) -> fx.Node | None:
+    """The call of which a node is one result; None where it is a part of a tensor, or the result."""
+    call = node.args[0] if node.target is operator.getitem else None
+    return call if isinstance(call, fx.Node) and not op_word(call).silent else None
+
+
+def words_of_result(origins: ValueOrigins, call: fx.Node, place: object) -> Iterator[str]:
+    """What a call's further results are, with the module's name where the word alone does not say whose."""
+    word = _word_of_result(call, place)
+    if word is None:
+        return
+    path = without_positions(origins.of(call).module)
+    if word not in STATISTIC_WORDS or aten_name(call) != _KEPT:
+        yield word
+    if word in STATISTIC_WORDS:
+        yield f"{last_word(path)}_{word}" if path else word
+
+
+def words_of_role(origin: Provenance) -> Iterator[str]:
+    """``normalized``, then whose it is: ``token_norm_normalized``, ``d_token_norm_normalized``."""
+    if origin.role:
+        yield origin.role
+        layer = last_word(without_positions(origin.module))
+        plain = origin.role.removeprefix("d_")
+        if layer:
+            yield f"{origin.role[: len(origin.role) - len(plain)]}{layer}_{plain}"
+
+
+def words_of_terms(node: fx.Node) -> Iterator[str]:
+    """``d_bias_terms``: what only has to be added up to be the gradient of a weight, or of another value."""
+    users = [user for user in node.users if user.op == "call_function"]
+    if len(users) != 1 or aten_name(users[0]) != "sum":
+        return
+    origin = provenance_of(users[0])
+    if origin.gradient_of and origin.part is GradientPart.WHOLE:
+        yield f"{identifier(users[0].name)}_terms"
+
+
+def _word_of_result(call: fx.Node, place: object) -> str | None:
+    """The name that a library call's further results have in its own signature: ``logsumexp``."""
+    if not isinstance(call.target, torch._ops.OpOverload) or not isinstance(place, int):
+        return None
+    if aten_name(call) in _STATISTICS:
+        return _STATISTICS[aten_name(call)].get(place)
+    returns = call.target._schema.returns
+    return (returns[place].name or None) if 0 < place < len(returns) else None
