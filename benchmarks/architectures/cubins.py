@@ -45,11 +45,12 @@ def cubin_result(example: Example, arch: str, *, train: bool) -> Result:
             except Exception as error:
                 failures.append(f"{kernel}: {type(error).__name__}: {_last_line(str(error))}")
         missing = set(package.kernels.__all__) - set(calls) if summary.n_kernels else set()
+    n_bytes = summary.kernel_bytes + summary.library_bytes
     numbers = {
         "kernels": len(calls),
         "failed": len(failures),
         "spill_bytes": spills,
-        "share": summary.generated_share,
+        "share": summary.kernel_bytes / n_bytes if n_bytes else 1.0,
     }
     if failures:
         return Result(Verdict.FAILED, "; ".join(failures), numbers)

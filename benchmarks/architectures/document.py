@@ -102,7 +102,8 @@ def _all_breaks(results: dict[Key, Result], rows: list[str], setting: str) -> st
     """On which rows longhand breaks at more lines than Dynamo does."""
     found = {row: pair for row in rows if None not in (pair := _both(results, row, setting))}
     more = ", ".join(row for row, pair in found.items() if _has_more(pair)) or "none"
-    only = [row for row in rows if _both(results, row, setting)[0] is not None and row not in found]
+    tried = [row for row in rows if (row, setting, _THEIRS) in results]
+    only = [row for row in tried if _both(results, row, setting)[0] is not None and row not in found]
     without = f" Dynamo fails on {', '.join(only)}." if only else ""
     return (
         f"More breaks than Dynamo, {setting}: {more}, of {len(found)} rows where both were counted.{without}"

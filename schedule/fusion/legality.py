@@ -102,7 +102,10 @@ def _reduction_problem(nest: Nest) -> str | None:
     rows = {axis.name for axis in nest.axes} - cols
     found = domains(nest.body)
     inner = tuple(axis.name for axis in nest.axes if axis.name in cols)
+    waits = depends_on_reduction(nest.body)
     for position, value in enumerate(nest.body):
+        if isinstance(value, Load) and waits[position] and found[position] & cols:
+            return "which row is read depends on a reduction, and a kernel's rows begin before it"
         if not isinstance(value, Reduce):
             continue
         if found[position] != rows:

@@ -102,13 +102,14 @@ def _table_shape(plan: KernelPlan, pointer: str) -> tuple[int, str] | None:
 
 
 def _limit(plan: KernelPlan, row: int) -> int | None:
-    """The scalar that a looked-up position must be below."""
-    for value in plan.body:
-        if isinstance(value, Pointwise) and value.op is PointwiseOp.LT and value.args[0] == row:
-            limit = value.args[1]
-            if isinstance(plan.body[limit], Scalar):
-                return limit
-    return None
+    """The scalar that a looked-up position must be below; of two nobody knows which is the nearer."""
+    limits = {
+        value.args[1]
+        for value in plan.body
+        if isinstance(value, Pointwise) and value.op is PointwiseOp.LT and value.args[0] == row
+        if isinstance(plan.body[value.args[1]], Scalar)
+    }
+    return limits.pop() if len(limits) == 1 else None
 
 
 def conditions_of(plan: KernelPlan, position: int) -> Iterator[int]:

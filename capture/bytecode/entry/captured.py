@@ -22,6 +22,7 @@ from longhand.capture.bytecode.entry.breaks import (
     Unsupported,
 )
 from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
+from longhand.capture.bytecode.entry.held_numbers import guard_values
 from longhand.capture.bytecode.entry.held_paths import same_objects
 from longhand.capture.bytecode.entry.leftovers import may_have_tensor
 from longhand.capture.bytecode.entry.loops import loop_around, loop_code
@@ -283,7 +284,7 @@ class Attempt:
             assigned = f"{results + '= ' if results else ''}{call}"
             lines = graph_lines(trace, assigned, given, others[1], namespace, loses, checks)
         trace.guard_separate()
-        trace.guard_values()
+        guard_values(trace)
         more = size_guards(trace.environment, inputs)
         more += self._storage_guard(namespace)
         parameters = tuple(parameter_name(name) for name in self.names)
