@@ -3,6 +3,14 @@
 Every word that the files use is chosen before any of them is printed (`schedule.names.unit.name_plans`).
 """
 
+from longhand.schedule.layers.alike_calls import (
+    CallsAlike,
+    CallSite,
+    ModuleCalls,
+    has_modules_alike,
+    made_in,
+    plain_sites,
+)
 from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
     Choice,
@@ -16,6 +24,7 @@ from longhand.schedule.layers.model_steps import (
     records_apart,
     steps_of,
 )
+from longhand.schedule.layers.outside import references
 from longhand.schedule.layers.returned_gradients import (
     GradientGroup,
     GradientsAlike,
@@ -85,6 +94,8 @@ __all__ = [
     "Branch",
     "BufferWords",
     "ByLayer",
+    "CallSite",
+    "CallsAlike",
     "Choice",
     "Column",
     "DimWords",
@@ -100,6 +111,7 @@ __all__ = [
     "Ledger",
     "Loop",
     "ModelStep",
+    "ModuleCalls",
     "ModuleSignature",
     "NamedPlan",
     "NamedUnit",
@@ -124,6 +136,7 @@ __all__ = [
     "fills_padding",
     "frame_of_backward",
     "grouped",
+    "has_modules_alike",
     "held_sizes",
     "is_nearly_whole_backward",
     "is_plain_variable",
@@ -133,16 +146,19 @@ __all__ = [
     "layers_called",
     "list_holding",
     "loops_of",
+    "made_in",
     "module_signature",
     "named_views",
     "noun_of",
     "op_word",
     "parameters_in_order",
+    "plain_sites",
     "plain_steps",
     "pointer_word",
     "provenance_of",
     "purpose_of",
     "records_apart",
+    "references",
     "reshaped",
     "rotated_half",
     "size_columns",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from longhand.schedule.layers.alike_calls import CallsAlike, CallSite
+from longhand.schedule.named_plan import CallsAlike, CallSite
 from longhand.schedule.names.words import further_words, identifier, listed, singular, snake_case
 
 _WIDEST = 90  # of a docstring

@@ -22,15 +22,18 @@ from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.text.quoting import python_docstring
 from longhand.lower.ir import Extern
-from longhand.schedule.layers.alike_calls import (
+from longhand.schedule.named_plan import (
     CallsAlike,
     CallSite,
+    ModelStep,
     ModuleCalls,
     made_in,
+    named_views,
     plain_sites,
+    plain_steps,
+    references,
+    view_key,
 )
-from longhand.schedule.layers.outside import references
-from longhand.schedule.named_plan import ModelStep, named_views, plain_steps, view_key
 from longhand.schedule.names.words import first_free, further_words, identifier, snake_case
 from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
 

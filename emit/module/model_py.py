@@ -49,12 +49,12 @@ from longhand.emit.text.sizes import SizeWriter, bind_sizes
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
-from longhand.schedule.layers.alike_calls import has_modules_alike
 from longhand.schedule.named_plan import (
     Loop,
     ModelStep,
     NamedPlan,
     Reached,
+    has_modules_alike,
     records_apart,
     symbol_words,
 )
