@@ -151,6 +151,9 @@ class BufferWords:
     def fillers(self, buffer: str) -> frozenset[str]:
         """The words for a buffer that say only by which operation it is made, or that it is a copy."""
         of_forward = self._forward.fillers.get(buffer, frozenset())
+        entry, given = self._inputs.get(buffer), self._forward.words.get(buffer, ())
+        if entry is not None and given:  # the node's own name says less than any of the forward's words
+            of_forward |= {word for word in _of_input(entry) if word not in given}
         made = self.origins.derived(buffer)
         if made is not None and made.how.is_layout:
             own = frozenset(self.candidates(buffer)) - frozenset(self.candidates(made.of))
