@@ -1,12 +1,16 @@
-"""Where a kernel begins to read, in whole blocks of what it walks without a gap: ``2 * num_heads * head_dim``."""
+"""Where a kernel begins to read, and how far it steps, by the words of sizes: ``2 * num_heads * head_dim``."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
-from longhand.lower.ir import Load, Size, Store
+from longhand.emit.text.sizes import SizeWriter
+from longhand.lower.ir import Buffer, Load, Size, Store
+from longhand.lower.sizes import contiguous_strides
 from longhand.schedule.kernels.address_terms import Product, SizeOf
+from longhand.schedule.names.dimensions.dimension_propagation import ProductWord
 from longhand.schedule.plan import KernelPlan
 
 _MOST_BLOCKS = 9
@@ -39,6 +43,29 @@ def blocks_before(
         if rest == 0 and 0 < n_blocks <= _MOST_BLOCKS:
             found = " * ".join([str(n_blocks)] * (n_blocks > 1) + said)
     return found
+
+
+def step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> str | None:
+    """The stride of a dimension that has become one with others in the buffer's shape; None where there is none."""
+    dims: list[tuple[Size, str | None]] = []
+    for size, word in zip(buffer.shape, sizes.words_of(buffer), strict=True):
+        is_known = isinstance(word, ProductWord) and len(word.sizes) == len(word.of)
+        dims += (
+            zip(word.sizes, word.of, strict=True)
+            if isinstance(word, ProductWord) and is_known
+            else [(size, word)]
+        )
+    is_dense = buffer.layout_is_known and tuple(buffer.stride) == contiguous_strides(tuple(buffer.shape))
+    inside = next(
+        (
+            dims[at:]
+            for at in range(1, len(dims))
+            if is_dense and math.prod(size for size, _ in dims[at:]) == stride
+        ),
+        None,
+    )
+    texts = [sizes.text(size, word) for size, word in inside or () if str(size) != "1"]
+    return " * ".join(texts) if texts and not any(text.isdecimal() for text in texts) else None
 
 
 def _chain(kernel: KernelPlan, pointer: str) -> list[str]:
