@@ -67,8 +67,7 @@ class Provenance:
         part: How much of that gradient it is.
         role: What the node is in a derivative that longhand has a rule for: ``normalized``.
         remark: Of a node that longhand added: why, in one sentence.
-        checkpoint: The number of the checkpointed region that the node stands in; 0 outside of any. Of its values the
-            backward pass computes again what it needs.
+        checkpoint: The number of the checkpointed region that it stands in, whose values are computed again; or 0.
     """
 
     statement: str = ""
@@ -86,6 +85,12 @@ class Provenance:
     remark: str = ""
     checkpoint: int = 0
     around: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, node: fx.Node) -> Provenance:
+        """Where a node came from; an empty one where nothing tells."""
+        found: Provenance = node.meta.get("provenance", cls())
+        return found
 
 
 class InputKind(enum.Enum):
@@ -286,15 +291,14 @@ class CapturedGraph:
         lines = ["import operator", "", "import torch", "from torch import device, inf, nan", "", ""]
         lines += [f"# {self.source}", "def forward("]
         for entry in self.inputs:
-            lines.append(
-                f"    {entry.node},  # {entry.kind.value} {entry.target}: {_describe(values[entry.node])}"
-            )
+            told = f"{entry.kind.value} {entry.target}: {_describe(values[entry.node])}"
+            lines.append(f"    {entry.node},  # {told}")
         lines.append("):")
         quoted = ""
         for node in self.graph.nodes:
             if node.op == "placeholder":
                 continue
-            origin = node.meta.get("provenance", Provenance())
+            origin = Provenance.of(node)
             if origin.statement and origin.statement != quoted:
                 quoted = origin.statement
                 lines += ["", f"    # {origin.qualname}    {quoted}"]

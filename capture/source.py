@@ -64,8 +64,9 @@ def lambda_at(file: str, line: int) -> Statement | None:
     found = [one for one in _lambdas(file, lines) if one.lineno <= line <= (one.end_lineno or one.lineno)]
     if statement is None or len(found) != 1:
         return None
-    text = ast.get_source_segment("".join(lines), found[0].body)
-    return Statement(one_line(text or ""), statement.qualname, found[0].lineno, (), True)
+    body = found[0].body
+    text = _text(body.lineno, body.end_lineno or body.lineno, body, lines)
+    return Statement(text, statement.qualname, found[0].lineno, (), True)
 
 
 @functools.lru_cache(maxsize=256)
@@ -191,7 +192,8 @@ def _merge(covering: list[tuple[int, int, ast.stmt, str]], lines: tuple[str, ...
     return Statement("; ".join(parts), covering[0][3], covering[0][0], tuple(assigned), returns)
 
 
-def _text(first: int, last: int, statement: ast.stmt, lines: tuple[str, ...]) -> str:
+def _text(first: int, last: int, statement: ast.stmt | ast.expr, lines: tuple[str, ...]) -> str:
+    """What stands between two lines of a statement or an expression, which begins in the first."""
     block = [line.encode() for line in lines[first - 1 : last]]
     if last == statement.end_lineno:
         block[-1] = block[-1][: statement.end_col_offset]

@@ -233,6 +233,11 @@ def quiet_fakes() -> Iterator[None]:
         logger.disabled = was
 
 
+def forget_fresh_sizes(environment: ShapeEnv) -> None:
+    """Sizes of which only data tells, made by a call that then failed: the next trace would look for them."""
+    environment.pending_fresh_unbacked_symbols.clear()
+
+
 # Before torch 2.13, C++ counts elements when it takes matmul apart, and so takes symbols for the numbers behind them.
 _COUNTS_IN_CPP = torch.__version__.startswith(("2.11.", "2.12."))
 

@@ -48,6 +48,9 @@ class Index:
     values: tuple[tuple[int, Size], ...] = ()
 
 
+# Of a window that is walked by loops that are unrolled: its places are loads that are on their way at the same time.
+MOST_PLACES = 25
+
 # Words for scalars that say where a piece of a joined or padded dimension ends.
 BOUNDARIES = frozenset({"half", "boundary"})
 

@@ -27,6 +27,7 @@ import torch
 from longhand.capture.graph import CapturedGraph, Literal
 from longhand.lower.body import (
     BOUNDARIES,
+    MOST_PLACES,
     Constant,
     Extent,
     Index,
@@ -47,6 +48,7 @@ from longhand.lower.sizes import contiguous_strides, same
 
 __all__ = [
     "BOUNDARIES",
+    "MOST_PLACES",
     "PRIMITIVES",
     "REDUCTIONS",
     "Axis",

@@ -8,7 +8,7 @@ from longhand.capture.graph import BackwardKind, CapturedGraph, TrainingGraphs
 from longhand.lower.draft import LoweringDraft
 from longhand.lower.ir import Buffer, Program, View
 from longhand.lower.passes import PASSES
-from longhand.lower.verifier import verify
+from longhand.lower.verifier import DraftVerifier
 from longhand.options import Options
 
 
@@ -36,10 +36,11 @@ def lower(
         BrokenPlanError: With LONGHAND_VERIFY=1: a pass made a program that breaks a rule.
     """
     draft = LoweringDraft.of(graph, options, memory or {}, every_layer)
+    verifier = DraftVerifier.from_environment()
     for lowering_pass in PASSES:
         draft = lowering_pass.apply(draft)
         show(lowering_pass.name, draft)
-        verify(lowering_pass.name, draft)
+        verifier.check(lowering_pass.name, draft)
     return draft.as_program()
 
 

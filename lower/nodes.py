@@ -31,6 +31,7 @@ from longhand.lower.lowerings import (
     losses,
     normalization,
     pointwise,
+    pooling,
     reductions,
     viewing,
 )
@@ -61,6 +62,7 @@ FAMILIES = (
     losses,
     normalization,
     pointwise,
+    pooling,
     reductions,
     viewing,
 )
@@ -159,7 +161,7 @@ def _lower_node(ctx: Context) -> Any:
         del ctx.steps[n_steps:]
         for name in set(ctx.buffers) - known:
             ctx.forget(name)
-        return call_extern(ctx, str(decline))
+        return call_extern(ctx, str(decline) or None)
 
 
 def _readable(ctx: Context, value: Any) -> Any:

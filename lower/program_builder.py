@@ -93,7 +93,7 @@ class ProgramBuilder:
     @property
     def local(self) -> str | None:
         """The user's own name for the node's value."""
-        origin: Provenance = self.node.meta.get("provenance", Provenance())
+        origin: Provenance = Provenance.of(self.node)
         return origin.local or origin.role or None
 
     def result(self, position: int | None = None) -> torch.Tensor:

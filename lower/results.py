@@ -85,7 +85,7 @@ def _fresh(ctx: Context, value: TensorView) -> TensorView:
 
 
 def _kept(ctx: Context, value: TensorView) -> TensorView:
-    """What the backward pass reads: all of a buffer as it lies, for the backward pass is told how; else a part as in eager."""
+    """What the backward pass reads: all of a buffer as it lies, which it is told; else a part as in eager."""
     buffer = ctx.buffers[value.buffer]
     is_all = buffer.layout_is_known and not value.calls and has_strides(value, buffer.stride)
     is_all = is_all and value.shape == buffer.shape and not _is_taken(ctx, value)

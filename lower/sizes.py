@@ -48,6 +48,13 @@ def same(left: Size, right: Size) -> bool:
     return bool(add(left, multiply(right, -1)) == 0)
 
 
+def known_at_most(left: Size, right: Size) -> bool:
+    """Whether left <= right for every positive value of the symbols, as far as that is plain to see."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left <= right
+    return _known_nonnegative(_expand(sympy.sympify(right) - left))
+
+
 def divide(size: Size, divisor: Size) -> Size | None:
     """size / divisor if that is known to be a whole number, otherwise None."""
     if isinstance(size, int) and isinstance(divisor, int):
@@ -72,7 +79,7 @@ def _rounds_down(size: Size) -> bool:
     return not isinstance(size, int) and type(size).__name__ in ("FloorDiv", "CleanDiv")
 
 
-def contiguous_strides(shape: tuple[Size, ...]) -> tuple[Size, ...]:
+def contiguous_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
     """The strides of a contiguous tensor as torch counts them (a size of 0 counts as 1)."""
     strides: list[Size] = []
     step: Size = 1
@@ -106,3 +113,10 @@ def _divide_terms(size: sympy.Expr, divisor: sympy.Expr) -> Size | None:
     coefficients = sympy.expand(numerator).as_coefficients_dict().values()
     whole = math.prod(1 if coefficient.is_Integer else 0 for coefficient in coefficients)
     return as_size(sympy.expand(quotient)) if whole else None
+
+
+@functools.lru_cache(maxsize=65536)
+def _known_nonnegative(term: sympy.Expr) -> bool:
+    at_ones = term.subs({symbol: symbol + 1 for symbol in term.free_symbols})
+    coefficients = sympy.expand(at_ones).as_coefficients_dict().values()
+    return all(coefficient >= 0 for coefficient in coefficients)

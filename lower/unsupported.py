@@ -19,6 +19,8 @@ LOOP_DTYPES = frozenset(
     }
 )
 
+BEST_IN_LIBRARY = ""  # no reason that a reader wants to be told: the call is what anybody would write
+
 
 class Decline(Exception):
     """Raised by a lowering that does not fit this call; the op becomes an extern with this reason."""

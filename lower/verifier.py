@@ -1,54 +1,66 @@
 """LONGHAND_VERIFY=1: the rules that a program in the making keeps after every pass; the tests always check them.
 
-What a finished program must be besides (accesses inside their buffers, masks that cover, dtypes that agree) is checked
-where schedule takes it over, by the rules of plans.
+Those on the graph, its layers and the nodes' values are here, those on the steps (accesses inside their buffers, masks
+that cover, dtypes that agree, ...) in `lower.rules`, which a plan keeps, too.
 """
 
 from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from longhand.errors import BrokenPlanError
 from longhand.lower.draft import LoweringDraft
-from longhand.lower.ir import BufferKind, Extent, Extern, Load, Reduce, Step, Store, View, arguments
+from longhand.lower.ir import View
+from longhand.lower.rules.breaches import PlanRule, Surroundings
+from longhand.lower.rules.steps import StepChecks
 from longhand.lower.views import TensorView
-
-__all__ = ["DraftRule", "faults", "verify"]
 
 
 class DraftRule(enum.Enum):
     """What holds of every draft, after every pass."""
 
-    ORDER = "what is read comes earlier"
-    NAMES = "names of nodes, buffers and axes exist"
+    ORDER = "a node that is read comes earlier"
+    NAMES = "names of nodes and buffers exist"
     VALUES = "every node that is lowered has a value"
     LAYERS = "a layer is in the program or told by one that is"
 
 
-Fault = tuple[str, DraftRule, str]  # where, which rule, how
+Fault = tuple[str, DraftRule | PlanRule, str]  # where, which rule, how
 
 
-def verify(pass_name: str, draft: LoweringDraft) -> None:
-    """Checks what a pass made, if LONGHAND_VERIFY says so.
+class DraftVerifier:
+    """Checks what passes make of one program. Steps that a pass left as they are are not checked again."""
 
-    Raises:
-        BrokenPlanError: It breaks a rule.
-    """
-    if os.environ.get("LONGHAND_VERIFY", "") in ("", "0"):
-        return
-    for where, rule, what in faults(draft):
-        raise BrokenPlanError(pass_name, where, rule.value, what)
+    def __init__(self, is_on: bool) -> None:
+        self._is_on = is_on
+        self._steps = StepChecks()
 
+    @classmethod
+    def from_environment(cls) -> DraftVerifier:
+        """As LONGHAND_VERIFY says now."""
+        return cls(os.environ.get("LONGHAND_VERIFY", "") not in ("", "0"))
 
-def faults(draft: LoweringDraft) -> Iterator[Fault]:
-    """The breaches of a draft."""
-    yield from _graph_faults(draft)
-    yield from _layer_faults(draft)
-    if draft.context is not None:
-        yield from _value_faults(draft)
-        yield from _step_faults(draft)
+    def check(self, pass_name: str, draft: LoweringDraft) -> None:
+        """Checks what a pass made.
+
+        Raises:
+            BrokenPlanError: It breaks a rule.
+        """
+        if not self._is_on:
+            return
+        for where, rule, what in self.faults(draft):
+            raise BrokenPlanError(pass_name, where, rule.value, what)
+
+    def faults(self, draft: LoweringDraft) -> Iterator[Fault]:
+        """The breaches of a draft."""
+        yield from _graph_faults(draft)
+        yield from _layer_faults(draft)
+        if draft.context is not None:
+            yield from _value_faults(draft)
+            for breach in self._steps.faults(draft.steps, _surroundings(draft)):
+                yield breach.step, breach.rule, breach.what
 
 
 def _graph_faults(draft: LoweringDraft) -> Iterator[Fault]:
@@ -100,47 +112,8 @@ def _views(value: object) -> Iterator[TensorView]:
             yield from _views(item)
 
 
-def _step_faults(draft: LoweringDraft) -> Iterator[Fault]:
-    buffers = draft.buffers
-    written = {name for name, buffer in buffers.items() if buffer.kind is not BufferKind.INTERMEDIATE}
-    for number, step in enumerate(draft.steps):
-        where = f"step {number}"
-        yield from ((where, DraftRule.NAMES, what) for what in _unknown_axes(step))
-        made: set[str] = set()
-        for name, is_read in _accesses(step):
-            if name not in buffers:
-                yield where, DraftRule.NAMES, f"there is no buffer {name}"
-            elif is_read and name not in written | made:
-                yield where, DraftRule.ORDER, f"nothing has written {name}"
-            made |= set() if is_read else {name}
-        written |= made
-    for result in draft.results:
-        if isinstance(result, View) and result.buffer not in written:
-            yield "the call's result", DraftRule.ORDER, f"nothing has written {result.buffer}"
-
-
-def _accesses(step: Step) -> Iterator[tuple[str, bool]]:
-    """(buffer, whether it is read), in order."""
-    if isinstance(step, Extern):
-        yield from ((view.buffer, True) for view in step.views())
-        yield from ((name, False) for name in (*step.outputs, *step.mutates) if name)
-        return
-    for value in step.body:
-        if isinstance(value, Load | Store):
-            yield value.buffer, isinstance(value, Load)
-
-
-def _unknown_axes(step: Step) -> Iterator[str]:
-    if isinstance(step, Extern):
-        return
-    names = {axis.name for axis in step.axes}
-    for position, value in enumerate(step.body):
-        if late := [argument for argument in arguments(value) if argument >= position]:
-            yield f"value {position} reads value {late[0]}"
-        used: Iterable[str] = ()
-        if isinstance(value, Reduce | Extent):
-            used = value.axes
-        elif isinstance(value, Load | Store):
-            used = [axis for axis, _ in value.index.axes]
-        if unknown := [axis for axis in used if axis not in names]:
-            yield f"there is no axis {unknown[0]}"
+def _surroundings(draft: LoweringDraft) -> Surroundings:
+    values = draft.lowered.values
+    mutated = {view.buffer for name in draft.graph.overwritten for view in _views(values.get(name))}
+    kept = {result.buffer for result in draft.results if isinstance(result, View)}
+    return Surroundings(draft.buffers, draft.graph.examples.keys(), kept, mutated)

@@ -3,7 +3,6 @@
 Every word that the files use is chosen before any of them is printed (`schedule.names.unit.name_plans`).
 """
 
-from longhand.schedule.layers.loop_inputs import NO_CLASS, class_of
 from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
     Choice,
@@ -24,6 +23,24 @@ from longhand.schedule.layers.returned_gradients import (
     ReturnedGradients,
 )
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.modules.held import (
+    Branch,
+    ByLayer,
+    HeldModules,
+    HeldTensor,
+    ModuleSignature,
+    ValueOf,
+    WeightFunction,
+)
+from longhand.schedule.modules.sizes_alike import (
+    Column,
+    held_sizes,
+    module_signature,
+    size_columns,
+    size_text,
+    size_words,
+    with_sizes,
+)
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward
 from longhand.schedule.names.dimensions.dimension_names import DimWords, symbol_words
@@ -63,22 +80,27 @@ from longhand.schedule.names.value_rules import counts_from_the_end, is_rstd
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
 
 __all__ = [
-    "NO_CLASS",
     "SAVED",
     "SILENT",
+    "Branch",
     "BufferWords",
+    "ByLayer",
     "Choice",
+    "Column",
     "DimWords",
     "FirstCall",
     "GradientGroup",
     "GradientsAlike",
     "GradientsOfLoop",
+    "HeldModules",
+    "HeldTensor",
     "KernelNames",
     "KernelPurpose",
     "LayerCall",
     "Ledger",
     "Loop",
     "ModelStep",
+    "ModuleSignature",
     "NamedPlan",
     "NamedUnit",
     "NamedView",
@@ -89,11 +111,12 @@ __all__ = [
     "ReturnedGradients",
     "SavedLayers",
     "UnitNames",
+    "ValueOf",
+    "WeightFunction",
     "Words",
     "as_printed",
     "aten_name",
     "children",
-    "class_of",
     "counts_from_the_end",
     "derivative_word",
     "does_the_same",
@@ -101,6 +124,7 @@ __all__ = [
     "fills_padding",
     "frame_of_backward",
     "grouped",
+    "held_sizes",
     "is_nearly_whole_backward",
     "is_plain_variable",
     "is_rstd",
@@ -109,6 +133,7 @@ __all__ = [
     "layers_called",
     "list_holding",
     "loops_of",
+    "module_signature",
     "named_views",
     "noun_of",
     "op_word",
@@ -120,8 +145,12 @@ __all__ = [
     "records_apart",
     "reshaped",
     "rotated_half",
+    "size_columns",
+    "size_text",
+    "size_words",
     "steps_of",
     "symbol_words",
     "view_key",
+    "with_sizes",
     "words_of",
 ]

@@ -28,6 +28,7 @@ class TargetFacts:
         has_narrow_indices: Indices have 32 bits unless the plan says otherwise.
         stores_blocks_late: Others' results may be read by address while a program still writes its block.
         lists_hold_bools: Lists may be of tensors of bools.
+        unrolls_windows: Loops over the places of a small window are unrolled: a kernel schedule of its own has them.
         prints_blocks: Statements are about blocks: each load has a line, and pointers have names of their own.
     """
 
@@ -42,6 +43,7 @@ class TargetFacts:
     has_narrow_indices: bool = False
     stores_blocks_late: bool = False
     lists_hold_bools: bool = True
+    unrolls_windows: bool = False
     prints_blocks: bool = False
 
 
@@ -57,6 +59,7 @@ TRITON = TargetFacts(
     has_narrow_indices=True,
     stores_blocks_late=True,
     lists_hold_bools=False,  # in memory a byte, which a pointer made from an address cannot say to Triton
+    unrolls_windows=True,
     prints_blocks=True,
 )
 

@@ -13,7 +13,13 @@ GROUND = {"longhand.errors", "longhand.options"}
 NEIGHBOURS = {
     "capture": set(),
     "lower": {"longhand.capture.graph"},
-    "schedule": {"longhand.capture.graph", "longhand.lower.ir"},
+    # The loop program, the arithmetic of its sizes, and the rules that it keeps wherever it is.
+    "schedule": {
+        "longhand.capture.graph",
+        "longhand.lower.ir",
+        "longhand.lower.sizes",
+        "longhand.lower.rules",
+    },
     # The plan, its names, and which names there may be.
     "emit": {
         "longhand.capture.graph",

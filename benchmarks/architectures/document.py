@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from benchmarks.architectures.rows import Book, Key, Part, Result, Verdict
 
@@ -95,55 +94,19 @@ def _breaks_of(results: dict[Key, Result], rows: list[str], setting: str) -> lis
     if not found:
         return ["", "", ""]
     whole = [sum(pair[side] == (1, 0) for pair in found) for side in (0, 1)]
-    named = [row for row, pair in zip(rows, both, strict=True) if _has_more(pair)]
-    more = sum(not _is_left_by_dynamo(results, row, setting) for row in named)
+    more = sum(map(_has_more, both))
     return [f"{whole[0]} of {len(found)}", f"{whole[1]} of {len(found)}", str(more)]
 
 
 def _all_breaks(results: dict[Key, Result], rows: list[str], setting: str) -> str:
     """On which rows longhand breaks at more lines than Dynamo does."""
     found = {row: pair for row in rows if None not in (pair := _both(results, row, setting))}
-    with_more = [row for row, pair in found.items() if _has_more(pair)]
-    inside = [row for row in with_more if _is_left_by_dynamo(results, row, setting)]
-    more = ", ".join(row for row in with_more if row not in inside) or "none"
+    more = ", ".join(row for row, pair in found.items() if _has_more(pair)) or "none"
     only = [row for row in rows if _both(results, row, setting)[0] is not None and row not in found]
     without = f" Dynamo fails on {', '.join(only)}." if only else ""
-    text = (
+    return (
         f"More breaks than Dynamo, {setting}: {more}, of {len(found)} rows where both were counted.{without}"
     )
-    return text + (
-        f" More only in functions that Dynamo leaves to CPython: {', '.join(inside)}." if inside else ""
-    )
-
-
-def _is_left_by_dynamo(results: dict[Key, Result], row: str, setting: str) -> bool:
-    """Whether Dynamo has as many breaks if only those count that it can see.
-
-    In a function whose rest it leaves to CPython it sees one, or none: where it broke in what the function calls.
-    """
-    ours, theirs = (results[row, setting, part].numbers for part in (_OURS, _THEIRS))
-    left = set(theirs.get("left", ()))
-    theirs_inside = {function for one in _listed(theirs) if (function := _function_of(one))}
-    places = set()
-    for one in _listed(ours):
-        function = _function_of(one)
-        if function not in left:
-            places.add(one.partition(": ")[0])
-        elif function in theirs_inside:
-            places.add(function)
-    return bool(left) and len(places) <= _n_breaks(results[row, setting, _THEIRS])
-
-
-def _listed(numbers: dict[str, Any]) -> list[str]:
-    """Breaks as they are told; none where only their number is known."""
-    breaks = numbers["breaks"]
-    return breaks if isinstance(breaks, list) else []
-
-
-def _function_of(told: str) -> str:
-    """``e.py:f`` of ``e.py:5 in f: print``; empty where no function is told."""
-    match = re.match(r"(.+?):\d+ in (\S+):", told)
-    return f"{match[1]}:{match[2]}" if match else ""
 
 
 _Counted = tuple[int, int] | None

@@ -160,7 +160,8 @@ def _small_list(key: str, values: list[int]) -> list[int] | None:
     if re.search(r"depth|layers|num_blocks", key):
         return [min(value, 1) for value in values]
     if re.search(r"hidden_size|embed_dims?|channels|widths?|sizes|dims?$", key) and max(values) >= 48:
-        return [max(8, value // 8 // 8 * 8) for value in values]
+        # The first may be an image's own three.
+        return [value if value == 3 else max(8, value // 8 // 8 * 8) for value in values]
     if re.search(r"image_size|input_size", key):
         return [IMAGE] * len(values)
     return None

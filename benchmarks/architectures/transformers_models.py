@@ -13,17 +13,12 @@ from torch import nn
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
+from benchmarks.architectures import transformers_given as given
 from benchmarks.architectures.example import Example, Factory
 from benchmarks.architectures.shrinking import IMAGE, N_WORDS, shrunk
 from benchmarks.architectures.transformers_settings import SETTINGS
 
 _MOST_PARAMETERS = 20_000_000
-# What the rule cannot know: settings that a model reads and its configuration does not name.
-_GIVEN = {
-    "glm_image_text": {
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
-    },
-}
 
 
 def transformers_factories() -> dict[str, Factory]:
@@ -31,7 +26,7 @@ def transformers_factories() -> dict[str, Factory]:
 
     def factory(name: str) -> Factory:
         def make() -> Example:
-            module, kwargs = make_generic(name, **_GIVEN.get(name, {}))
+            module, kwargs = make_generic(name, **given.SETTINGS.get(name, {}))
             return without_ties(module), (), kwargs
 
         return make
@@ -82,7 +77,8 @@ def make_generic(
     module = model_class(config).eval()
     failure: Exception | None = None
     only_in_eager: dict[str, Any] | None = None
-    for inputs in _candidates(model_class, config):
+    made = [given.INPUTS[name](config)] if name in given.INPUTS else _candidates(model_class, config)
+    for inputs in made:
         try:
             with torch.no_grad():
                 module(**inputs)

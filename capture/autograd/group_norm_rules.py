@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from longhand.capture.autograd.norm_rules import Pairs
+from longhand.capture.autograd.norm_rules import NormSteps, Pairs
 from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
@@ -35,7 +35,7 @@ def _group_norm(
     return Rewritten((norm.result(),), lambda grads: norm.pullback(grads[0]))
 
 
-class _GroupNorm:
+class _GroupNorm(NormSteps):
     """One call, in float32 where it is narrower, with channels as (groups, channels of a group)."""
 
     def __init__(self, rewriter: Rewriter, given: dict[str, Any]) -> None:
@@ -121,16 +121,6 @@ class _GroupNorm:
         found: Proxy = self.call(aten.sum.dim_IntList, (value, list(dims), True), {})
         return found
 
-    def _mul(self, one: Proxy, other: Proxy) -> Proxy:
-        found: Proxy = self.call(aten.mul.Tensor, (one, other), {})
-        return found
-
     def _reshape(self, value: Proxy, shape: Sequence[Any]) -> Proxy:
         found: Proxy = self.call(aten.reshape.default, (value, list(shape)), {})
-        return found
-
-    def _cast(self, value: Proxy, dtype: torch.dtype) -> Proxy:
-        if value.fake.dtype == dtype:
-            return value
-        found: Proxy = self.call(aten._to_copy.default, (value,), {"dtype": dtype})
         return found

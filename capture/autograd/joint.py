@@ -235,7 +235,7 @@ class _Walk:
 
     def _mark(self, node: fx.Node, made: Any) -> None:
         """Gives the nodes that were just emitted the words of the node that they came from."""
-        origin: Provenance = node.meta.get("provenance", Provenance())
+        origin: Provenance = Provenance.of(node)
         main = made.node if isinstance(made, Proxy | Number) else None
         new_nodes = self._new_nodes()
         for new in new_nodes:
@@ -247,7 +247,7 @@ class _Walk:
 
     def _rename(self, node: fx.Node, made: Any) -> None:
         """A value that has no name of its own takes over that of a node which is nothing but it."""
-        origin: Provenance = node.meta.get("provenance", Provenance())
+        origin: Provenance = Provenance.of(node)
         if origin.local is None or not isinstance(made, Proxy) or made.node.op == "placeholder":
             return
         before: Provenance = made.node.meta["provenance"]
@@ -278,7 +278,7 @@ class _Walk:
                 tangent = self.rewriter.graph.placeholder(f"d_{node.name}")
             with self.fake_mode:
                 value = torch.empty(handle.fake.shape, dtype=handle.fake.dtype, device="cpu")
-            origin: Provenance = node.meta.get("provenance", Provenance())
+            origin: Provenance = Provenance.of(node)
             tangent.meta = {
                 "val": value,
                 "word": f"d_{node.name}",
@@ -334,7 +334,7 @@ class _Walk:
         self.gradients[source.node] = gradient
 
     def _mark_backward(self, node: fx.Node, is_sum: bool = False) -> None:
-        origin: Provenance = node.meta.get("provenance", Provenance())
+        origin: Provenance = Provenance.of(node)
         is_math = isinstance(node.target, torch._ops.OpOverload) and not is_sum
         name = packet_name(node.target) if is_math else ""  # type: ignore[arg-type]
         for new in self._new_nodes():
@@ -391,5 +391,5 @@ def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:
 
 
 def _where(node: fx.Node) -> str | None:
-    origin: Provenance = node.meta.get("provenance", Provenance())
+    origin: Provenance = Provenance.of(node)
     return f"{origin.file}:{origin.line}" if origin.file else None

@@ -13,7 +13,7 @@ is read anyway. Batch norm's are kept, one number for each channel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -51,7 +51,23 @@ def _rms_norm(
     return Rewritten((out,), lambda grads: norm.pullback(grads[0], None, rstd))
 
 
-class _Norm:
+class NormSteps:
+    """The calls that derivatives of norms are made of."""
+
+    call: Callable[..., Any]
+
+    def _mul(self, one: Proxy, other: Proxy) -> Proxy:
+        found: Proxy = self.call(aten.mul.Tensor, (one, other), {})
+        return found
+
+    def _cast(self, value: Proxy, dtype: torch.dtype) -> Proxy:
+        if value.fake.dtype == dtype:
+            return value
+        found: Proxy = self.call(aten._to_copy.default, (value,), {"dtype": dtype})
+        return found
+
+
+class _Norm(NormSteps):
     """One call of a norm, in float32 where it is narrower."""
 
     def __init__(self, rewriter: Rewriter, given: dict[str, Any]) -> None:
@@ -92,10 +108,6 @@ class _Norm:
             found.append((self.bias, self._column_sum(gradient, self.bias)))
         return found
 
-    def _mul(self, one: Proxy, other: Proxy) -> Proxy:
-        found: Proxy = self.call(aten.mul.Tensor, (one, other), {})
-        return found
-
     def _sub(self, one: Proxy, other: Proxy) -> Proxy:
         found: Proxy = self.call(aten.sub.Tensor, (one, other), {})
         return found
@@ -113,12 +125,6 @@ class _Norm:
 
     def _narrowed(self, value: Proxy, like: Proxy) -> Proxy:
         return self._cast(value, like.fake.dtype)
-
-    def _cast(self, value: Proxy, dtype: torch.dtype) -> Proxy:
-        if value.fake.dtype == dtype:
-            return value
-        found: Proxy = self.call(aten._to_copy.default, (value,), {"dtype": dtype})
-        return found
 
 
 @derivative_rule(aten._native_batch_norm_legit_functional.default)

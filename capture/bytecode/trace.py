@@ -19,7 +19,6 @@ from longhand.capture.bytecode.entry.call_effects import mutates
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.classes import ClassFacts
 from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
-from longhand.capture.bytecode.values.known_tensors import KnownTensors
 from longhand.capture.bytecode.values.sources import Source, is_default
 from longhand.capture.bytecode.values.tracked import (
     Const,
@@ -77,7 +76,6 @@ class Trace(Wrapping):
         self.codes: dict[types.FunctionType, types.CodeType] = {}
         self.autocast = autocast_settings()
         self.attributes: dict[Value, dict[str, Value]] = {}
-        self.values = KnownTensors()
         self.array_tensors: dict[Obj, Value] = {}  # what torch.from_numpy gave
         self.references: dict[New, WeakReference] = {}
         self.globals_written: dict[int, tuple[dict[str, Any], dict[str, Value]]] = {}
@@ -273,6 +271,23 @@ class Trace(Wrapping):
                     continue
                 assert value.source is not None and other.source is not None
                 self.guards.identity(value.source, other.source, is_same=False)
+
+    def guard_values(self) -> None:
+        """What was decided by a buffer's value holds while it is that.
+
+        Raises:
+            SkipFrame: It may have been written to under another name before it was looked at.
+        """
+        relied_on = self.values.values_relied_on
+        shared = {torch_private.storage_key(real) for real in relied_on.values()}
+        written = self.written() if shared else []
+        for tensor, real in zip(self.inputs, self.real_inputs, strict=True):
+            is_other = all(real is not one for one in relied_on.values())
+            if is_other and tensor in written and torch_private.storage_key(real) in shared:
+                raise SkipFrame("a buffer that decides something is written to under another name")
+        for source, real in relied_on.items():
+            value = real.tolist()
+            self.guards.add(source, "{}.tolist() == " + repr(value), f"{source.name}: its value is {value!r}")
 
     def constants(self, values: Iterable[Any]) -> list[Value]:
         return [Const(value) for value in values]

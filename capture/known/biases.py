@@ -42,11 +42,11 @@ def mask_of(attention: fx.Node) -> fx.Node | None:
 
 def mask_word(attention: fx.Node, mask: fx.Node) -> str:
     """What the user calls the mask where attention is called: the statement quoted above the call says so, too."""
-    statement = attention.meta.get("provenance", Provenance()).statement
+    statement = Provenance.of(attention).statement
     given = re.search(r"\battn_mask=([^\W\d]\w*)\b(?!\s*[.(\[])", statement)
     if given is not None and given[1] != "None":
         return given[1]
-    return mask.meta.get("provenance", Provenance()).local or "the mask"
+    return Provenance.of(mask).local or "the mask"
 
 
 def give_mask(attention: fx.Node, mask: fx.Node) -> None:
@@ -138,7 +138,7 @@ class _Maker:
         rows = self._call(
             aten.clone.default, bias, memory_format=torch.contiguous_format, is_named=True, behind=bias
         )
-        told: Provenance = bias.meta.get("provenance", Provenance())
+        told: Provenance = Provenance.of(bias)
         rows.meta["provenance"] = dataclasses.replace(
             told, local=told.local or self.word, remark=told.remark or _ROWS_REMARK
         )
@@ -152,7 +152,7 @@ class _Maker:
         behind: fx.Node | None = None,
         **made: Any,
     ) -> fx.Node:
-        told: Provenance = self.mask.meta.get("provenance", Provenance())
+        told: Provenance = Provenance.of(self.mask)
         with self.graph.inserting_before(_after(behind or self.mask, args)):
             node = self.emit(target, args, made)
         node.meta["provenance"] = dataclasses.replace(

@@ -55,7 +55,7 @@ def fill_parts(graph: fx.Graph, emit: Emit) -> None:
                 zeros = emit(
                     aten.full.default, (node.args[0], 0), {"dtype": value.dtype, "device": value.device}
                 )
-            zeros.meta["provenance"] = node.meta.get("provenance", Provenance())
+            zeros.meta["provenance"] = Provenance.of(node)
             node.replace_all_uses_with(zeros)
     remove_dead_code(graph)
 
@@ -75,8 +75,8 @@ def _join(graph: fx.Graph, emit: Emit) -> None:
             joined = emit(aten.cat.default, ([part.source for part in parts], dim), {})
         if _looks(joined) != _looks(node):
             continue  # eager's memory is contiguous, and has a type of its own; a join is as its parts are
-        told: Provenance = node.meta.get("provenance", Provenance())
-        made: Provenance = base.meta.get("provenance", Provenance())
+        told: Provenance = Provenance.of(node)
+        made: Provenance = Provenance.of(base)
         joined.meta["provenance"] = dataclasses.replace(told, local=told.local or made.local)
         node.replace_all_uses_with(joined, delete_user_cb=lambda user: user.op != "output")
     remove_dead_code(graph)

@@ -116,7 +116,7 @@ def _set_mask(node: fx.Node, is_causal: bool, remark: str) -> None:
     if len(args) == _MASK + 1:
         args.pop()
     node.args, node.kwargs = tuple(args), kwargs
-    provenance = node.meta.get("provenance", Provenance())
+    provenance = Provenance.of(node)
     node.meta["provenance"] = dataclasses.replace(provenance, remark=remark)
 
 

@@ -104,7 +104,7 @@ def _word(node: fx.Node) -> str:
     seen = {node}
     waiting = [node]
     for one in waiting:  # grows: the nearest come first
-        told: Provenance = one.meta.get("provenance", Provenance())
+        told: Provenance = Provenance.of(one)
         if told.local:
             return told.local if one is node else f"{told.local}_table"
         waiting += [user for user in one.users if user not in seen]

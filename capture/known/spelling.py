@@ -71,7 +71,7 @@ class Spelling:
 
     @property
     def _provenance(self) -> Provenance:
-        found: Provenance = self.node.meta.get("provenance", Provenance())
+        found: Provenance = Provenance.of(self.node)
         return found
 
     def made(self, dtype: torch.dtype | None = None) -> dict[str, Any]:

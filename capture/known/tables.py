@@ -54,7 +54,7 @@ def with_tables(captured: CapturedGraph, device: Device) -> CapturedGraph:
         seen = _as_wide(graph, placeholder, mask)
         for call in calls:
             give_mask(call, seen)
-            told: Provenance = call.meta.get("provenance", Provenance())
+            told: Provenance = Provenance.of(call)
             remark = f"{mask_word(call, mask)} is {_in_words(fact)}, whatever the input: a table"
             call.meta["provenance"] = dataclasses.replace(told, remark=remark)
     if len(inputs) == len(captured.inputs):
@@ -109,7 +109,7 @@ def _values(function: Affine, sizes: Sequence[int]) -> torch.Tensor:
 
 
 def _word(mask: fx.Node) -> str:
-    told: Provenance = mask.meta.get("provenance", Provenance())
+    told: Provenance = Provenance.of(mask)
     return told.local or "attention_mask"
 
 
@@ -136,5 +136,5 @@ def _as_wide(graph: fx.Graph, table: fx.Node, mask: fx.Node) -> fx.Node:
     with graph.inserting_before(mask):
         part = graph.call_function(aten.slice.Tensor, (table, -1, 0, count))
     part.meta["val"] = aten.slice.Tensor(table.meta["val"], -1, 0, count)
-    part.meta["provenance"] = mask.meta.get("provenance", Provenance())
+    part.meta["provenance"] = Provenance.of(mask)
     return part

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 
 from longhand.emit.cpp.types import cpp_type
-from longhand.emit.text.expression import FUNCTIONS, SAME, Operator, Precedence, call, infix, n_arguments
+from longhand.emit.text.expression import SAME, Operator, Precedence, call, infix
+from longhand.emit.text.function_names import FUNCTIONS, n_arguments
 from longhand.lower.ir import Extent, Pointwise, PointwiseOp, Store, Value
 
 P = PointwiseOp

@@ -14,10 +14,15 @@ from collections.abc import Callable, Sequence
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.module.model_body import BodyWriter
-from longhand.emit.module.module_tree import Branch, expression, member, module_expression
+from longhand.emit.module.module_tree import expression, member, module_expression
 from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.expression import number
-from longhand.schedule.named_plan import SAVED, LayerCall, Loop
+from longhand.schedule.named_plan import (
+    SAVED,
+    Branch,
+    LayerCall,
+    Loop,
+)
 
 LayerText = Callable[[int], str]  # for the place of the layer so many after the one that is called
 

@@ -21,11 +21,12 @@ from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_nu
 from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
-from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member, module_expression
+from longhand.emit.module.module_tree import ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.quoting import python_docstring
 from longhand.schedule.named_plan import (
     SAVED,
+    Branch,
     FirstCall,
     Loop,
     SavedLayers,

@@ -12,17 +12,18 @@ from collections.abc import Mapping, Sequence
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.module.model_weights import construct_branch
-from longhand.emit.module.module_tree import Branch, ModuleTree
-from longhand.emit.module.weight_functions import (
+from longhand.emit.module.module_tree import ModuleTree
+from longhand.emit.text.quoting import python_docstring
+from longhand.schedule.named_plan import (
+    Branch,
     Column,
-    likeness,
+    Loop,
+    module_signature,
     size_columns,
     size_text,
     size_words,
     with_sizes,
 )
-from longhand.emit.text.quoting import python_docstring
-from longhand.schedule.named_plan import Loop
 from longhand.schedule.names.words import first_free, further_words, listed
 
 _MOST_LISTED = 3  # lists that a docstring tells one by one
@@ -69,8 +70,8 @@ def _is_alike(block: LayerClass, loop: Loop, other: LayerClass, first: Loop, tre
     pairs = zip(block.methods, other.methods, strict=True)
     if not all(one.name == two.name and one.does_what(two) for one, two in pairs):
         return False
-    held = likeness(_module(loop, tree))
-    return held is not None and held == likeness(_module(first, tree))
+    held = module_signature(_module(loop, tree))
+    return held is not None and held == module_signature(_module(first, tree))
 
 
 def _module(loop: Loop, tree: ModuleTree) -> Branch:
@@ -92,9 +93,7 @@ def _shared(blocks: Sequence[LayerClass], loops: Sequence[Loop], tree: ModuleTre
                 attribute = first_free((word, *(f"{word}_{end}" for end in ("size", "here"))), held)
                 kept[attribute] = str(_told(column, word, words))
                 stated[word] = f"self.{attribute}"
-    made = construct_branch(
-        with_sizes(modules[0], (size_text(column, words) for _, column in columns)), tree.functions
-    )
+    made = construct_branch(with_sizes(modules[0], (size_text(column, words) for _, column in columns)), tree)
     order = sorted(words.items(), key=lambda one: one[1] != "n_in")
     return dataclasses.replace(
         blocks[0],

@@ -11,11 +11,11 @@ from longhand.capture.graph import AliasKind, BackwardInput, BackwardKind, Input
 from longhand.emit.module.backward_writer import BackwardWriter
 from longhand.emit.module.layer_columns import column_of
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.module_tree import Branch
 from longhand.emit.module.trained_call import TrainedCall, launched_words
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import Extern, View
 from longhand.schedule.named_plan import (
+    Branch,
     NamedPlan,
     Reached,
     ReturnedGradients,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import keyword
-import math
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 
 from longhand.capture.graph import DataSize, Differentiated, differentiated, registered_by
+from longhand.emit.module.attention_calls import attention_call, scale_argument
 from longhand.emit.module.paragraphs import LibraryCallText, functional
 from longhand.emit.module.told_arguments import TOLD, told_argument
 from longhand.emit.module.view_calls import argument, write_view
@@ -56,11 +56,11 @@ class LibraryWriter:
 
     def write(self, step: Extern) -> LibraryCallText:
         """The call of `step`."""
-        call = self._plain_call(step)
         if step.memory_format is not torch.channels_last:
-            return call
+            return self._plain_call(step)
         if step.target is torch.ops.aten.conv2d.default:  # runtime.py's own
-            return LibraryCallText(call.text.removeprefix("F."), runtime="conv2d")
+            return LibraryCallText(f"conv2d({self._arguments(step)})", runtime="conv2d")
+        call = self._plain_call(step)
         return LibraryCallText(f"channels_last({call.text})", call.needs_functional, "channels_last")
 
     def _plain_call(self, step: Extern) -> LibraryCallText:
@@ -174,18 +174,6 @@ class LibraryWriter:
         return ", ".join(parts)
 
 
-def scale_argument(given: Mapping[str, Any]) -> list[str]:
-    """``scale=256**-0.5`` of a call of attention; nothing where it is what attention scales by anyway."""
-    scale, query = given.get("scale"), given.get("query")
-    if not isinstance(scale, float) or not isinstance(query, View):
-        return [] if scale is None else [f"scale={scale!r}"]
-    width = query.shape[-1]
-    if isinstance(width, int) and width > 0 and scale == 1.0 / math.sqrt(width):
-        return []
-    square = round(scale**-2) if scale > 0 else 0
-    return [f"scale={square}**-0.5" if square > 1 and scale == square**-0.5 else f"scale={scale!r}"]
-
-
 def _only_item(step: Extern) -> str:
     """What takes the one tensor out of the list that some ops return even of one (unbind, split)."""
     is_list = any(isinstance(result.type, torch.ListType) for result in step.target._schema.returns)
@@ -259,17 +247,8 @@ def _embedding(writer: LibraryWriter, step: Extern) -> LibraryCallText:
     return functional("embedding", [writer.value(given["indices"]), writer.value(given["weight"])])
 
 
-def _attention(writer: LibraryWriter, step: Extern) -> LibraryCallText:
-    given = writer.named(step)
-    parts = [writer.value(given[name]) for name in ("query", "key", "value")]
-    defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
-    for name, default in defaults.items():
-        value = given.get(name, default)
-        if name == "scale":
-            parts += scale_argument(given)
-        elif isinstance(value, View) or value != default:
-            parts.append(f"{name}={writer.value(value)}")
-    return functional("scaled_dot_product_attention", parts)
+def _attention(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
+    return attention_call(step.target, writer.named(step), writer.value)
 
 
 def _contiguous(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
@@ -371,6 +350,8 @@ _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], LibraryCallText | None]] =
     "convolution": _convolution,
     "embedding": _embedding,
     "scaled_dot_product_attention": _attention,
+    "_scaled_dot_product_cudnn_attention": _attention,
+    "_scaled_dot_product_cudnn_attention_backward": _attention,
     "contiguous": _contiguous,
     "index_put_": _index_put,
     "item": _item,

@@ -26,13 +26,11 @@ from longhand.emit.module.model_text import (
     classes_of,
     detached,
     end_with,
-    layers_by_class,
     recorder,
-    with_weight_functions,
     write_layers,
 )
 from longhand.emit.module.model_weights import constants_of_function, construct, write_weight_functions
-from longhand.emit.module.module_tree import ModuleTree, grow, member, open_layouts
+from longhand.emit.module.module_tree import ModuleTree, member
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
 from longhand.emit.module.trained_call import TrainedCall, launched_words
 from longhand.emit.module.trained_results import trained_lines
@@ -96,10 +94,7 @@ class ModelWriter:
         self.names, self.words = names, words
         self.dims = named.dims
         self.steps: tuple[ModelStep, ...] = names.steps
-        self.tree: ModuleTree = grow(
-            self.graph, plan.buffers, open_layouts(plan.buffers), layers_by_class(self.steps)
-        )
-        self.tree = with_weight_functions(self.tree, self.graph, self.steps, words)
+        self.tree = ModuleTree.of(named.modules, self.graph)
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
         self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)

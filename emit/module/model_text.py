@@ -19,22 +19,16 @@ from longhand.emit.module.paragraphs import LineKind, Paragraph, PythonLine, kin
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, parameters
 from longhand.emit.module.view_calls import argument
-from longhand.emit.module.weight_functions import find_weight_functions
 from longhand.emit.text.sizes import SizeWriter
 from longhand.schedule.named_plan import (
-    NO_CLASS,
-    BufferWords,
     FirstCall,
     LayerCall,
     Loop,
     ModelStep,
     Reached,
-    class_of,
     does_the_same,
     layers_called,
-    loops_of,
 )
-from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import UnitPlan
 
 
@@ -271,40 +265,6 @@ def _known_block(loop: Loop, before: Sequence[tuple[Loop, LayerClass]], plan: Un
         return None
     same = (block for other, block in before if does_the_same(loop, other, plan.buffers))
     return next(same, None)
-
-
-def layers_by_class(steps: Sequence[ModelStep]) -> dict[str, frozenset[int]]:
-    """By the path of a list: the positions of the layers that are called by a class's methods."""
-    found: dict[str, frozenset[int]] = {}
-    for loop in loops_of(steps):
-        found[loop.owner] = found.get(loop.owner, frozenset()) | layers_called(loop)
-    return found
-
-
-_FEWEST_HELD = 10  # tensors of which some may be made by one function
-
-
-def with_weight_functions(
-    tree: ModuleTree, graph: CapturedGraph, steps: Sequence[ModelStep], words: BufferWords
-) -> ModuleTree:
-    """The modules, with what makes those that hold the same but for sizes.
-
-    Args:
-        tree: The modules.
-        graph: What was captured.
-        steps: Of model.py.
-        words: The graph's.
-    """
-
-    if not graph.is_module or graph.given or len(tree.expressions) < _FEWEST_HELD:
-        return tree
-
-    def class_name(path: str) -> str:
-        name = class_of(graph, path, words)
-        return "" if name == NO_CLASS else own_name(name)
-
-    found = find_weight_functions(tree.root, layers_by_class(steps), class_name)
-    return dataclasses.replace(tree, functions=found)
 
 
 def classes_of(blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree) -> dict[str, list[BlockClass]]:

@@ -9,20 +9,17 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from longhand.capture.graph import InputKind
-from longhand.emit.module.module_tree import (
-    Branch,
-    ByLayer,
-    HeldTensor,
-    Likeness,
-    ModuleTree,
-    WeightFunction,
-    expression,
-    member,
-)
-from longhand.emit.module.weight_functions import likeness
+from longhand.emit.module.module_tree import ModuleTree, expression, member
 from longhand.emit.text.quoting import python_string
 from longhand.options import Device
-from longhand.schedule.named_plan import Reached
+from longhand.schedule.named_plan import (
+    Branch,
+    HeldTensor,
+    Reached,
+    WeightFunction,
+    held_sizes,
+    module_signature,
+)
 from longhand.schedule.names.words import is_attribute
 
 
@@ -71,7 +68,7 @@ def construct(tree: ModuleTree, blocks: Mapping[str, Sequence[BlockClass]]) -> C
         tree: The modules.
         blocks: The classes of repeated blocks, by the path of the list that holds them.
     """
-    return _construct(tree.root, _ConstructorWriter(tree.root, blocks, tree.functions))
+    return _construct(tree.root, _ConstructorWriter(tree.root, blocks, tree))
 
 
 def construct_block(tree: ModuleTree, path: str, layer: str = "") -> Construction:
@@ -83,19 +80,17 @@ def construct_block(tree: ModuleTree, path: str, layer: str = "") -> Constructio
         layer: Its argument that is the block's place in its list, if it takes one.
     """
     block = _without_ties_to_outside(tree.root.at(path), f"{path}.")
-    return construct_branch(block, tree.functions, layer)
+    return construct_branch(block, tree, layer)
 
 
-def construct_branch(
-    branch: Branch, functions: Mapping[Likeness, WeightFunction], layer: str = ""
-) -> Construction:
+def construct_branch(branch: Branch, tree: ModuleTree, layer: str = "") -> Construction:
     """The constructor of a class that holds what a module does."""
-    return _construct(branch, _ConstructorWriter(branch, {}, functions, layer))
+    return _construct(branch, _ConstructorWriter(branch, {}, tree, layer))
 
 
 def write_weight_functions(tree: ModuleTree, runtime_names: set[str]) -> list[WeightFunctionText]:
     """The functions that make the weights of several modules, each before those that call it, with what they import."""
-    writer = _ConstructorWriter(tree.root, {}, tree.functions)
+    writer = _ConstructorWriter(tree.root, {}, tree)
     texts = [
         WeightFunctionText(one.name, one.module, one.parameters, writer.weights(one.pattern, "")[1])
         for one in reversed(list(tree.functions.values()))
@@ -175,12 +170,12 @@ class _ConstructorWriter:
         self,
         root: Branch,
         blocks: Mapping[str, Sequence[BlockClass]],
-        functions: Mapping[Likeness, WeightFunction],
+        tree: ModuleTree,
         layer: str = "",
     ) -> None:
         self.root = root
         self.blocks = blocks
-        self.functions = functions
+        self.tree = tree
         self.layer = layer
         self.names: set[str] = set()
         self.ties: list[str] = []
@@ -216,10 +211,10 @@ class _ConstructorWriter:
                 for key, child in branch.branches.items()
             )
             return self.of_nn("ModuleDict"), f"{{{pairs}}}"
-        alike = likeness(branch) if self.functions else None
-        function = self.functions.get(alike) if alike is not None else None
+        alike = module_signature(branch) if self.tree.functions else None
+        function = self.tree.functions.get(alike) if alike is not None else None
         if function is not None and not any(owner.startswith(f"{path}.") for owner in self.blocks):
-            return function.name, function.arguments(branch)
+            return function.name, _sizes_given(function, branch)
         return self.weights(branch, path)
 
     def weights(self, branch: Branch, path: str) -> tuple[str, str]:
@@ -243,7 +238,7 @@ class _ConstructorWriter:
 
     def made_by_class(self, path: str, position: str) -> Construction:
         """What the constructor of a block's class would be."""
-        return construct_block(ModuleTree(self.root, {}, {}, self.functions), path, position)
+        return construct_block(self.tree, path, position)
 
     def tie(self, path: str, tied_to: str) -> None:
         """A line that makes a tensor another one, once both are there."""
@@ -294,8 +289,7 @@ class _ConstructorWriter:
         shape = f"({', '.join(map(str, held.shape))}{',' * (len(held.shape) == 1)})"
         if held.source:
             self.names.add("constant")
-            source = held.source.expression(self.layer) if isinstance(held.source, ByLayer) else held.source
-            return f"constant({source})"
+            return f"constant({self.tree.value_of(held.source, self.layer).text})"
         if held.channels_last:
             self.names.add("filters")
             dtype_text = "" if held.dtype is torch.float32 else f", dtype={held.dtype}"
@@ -312,6 +306,12 @@ class _ConstructorWriter:
             )
         self.names.add("buffer")
         return f"buffer({shape}{'' if held.dtype is torch.float32 else f', {held.dtype}'})"
+
+
+def _sizes_given(function: WeightFunction, branch: Branch) -> str:
+    """What a function is given to make one of its modules."""
+    sizes = [one.size for one in held_sizes(branch)]
+    return ", ".join(str(sizes[place]) for place in function.places)
 
 
 def _below(path: str, name: str) -> str:
@@ -380,7 +380,9 @@ def constants_of_function(tree: ModuleTree, variables: Mapping[str, str], device
     """
     lines = [f'constants = load_constants("{device}")'] if tree.stored else []
     for node, path in tree.expressions.items():
-        held = tree.root.held[path]
-        move = "" if device == Device.CPU.value or not held.is_literal else f'.to("{device}")'
-        lines.append(f"{variables[node]} = {held.source}{move}")
+        source = tree.root.held[path].source
+        assert source is not None  # a function has no parameters
+        value = tree.value_of(source, "")
+        move = "" if device == Device.CPU.value or not value.is_literal else f'.to("{device}")'
+        lines.append(f"{variables[node]} = {value.text}{move}")
     return lines

@@ -1,9 +1,7 @@
 """Expressions: values, numbers and symbolic sizes become text, with the parentheses they need and no others.
 
 A body's value in some dialect; numbers as a person writes them: ``12**-0.5`` for 0.28867513459481287; a size as
-Python over words: ``2 * seq``, ``max(rows, cols)``. Operations that each language has as a function of one name
-have a row each, for most ops all that has to be spelled; what is spelled otherwise stands in
-emit/triton/operators, emit/cpp/operators. PyTorch's name is the op's own (emit/text/reference_ops).
+Python over words: ``2 * seq``, ``max(rows, cols)``.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sympy
@@ -21,7 +19,7 @@ from sympy.printing.str import StrPrinter
 
 from longhand.emit.text.quoting import python_string
 from longhand.errors import CaptureError
-from longhand.lower.ir import PRIMITIVES, Pointwise, PointwiseOp, Value
+from longhand.lower.ir import Pointwise, Value
 from longhand.schedule.named_plan import KernelNames
 
 
@@ -50,15 +48,55 @@ class Text:
         text: The expression.
         precedence: How tightly its outermost operator binds.
         needs: Names in it that are none of the kernel's own: functions, and in C++ types and constants.
+        names: The kernel's own names in it: values, indices, masks, parameters. C++, where every argument of a kernel
+            is a parameter, asks for none.
     """
 
     text: str
     precedence: Precedence = Precedence.ATOM
     needs: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
 
     def within(self, outer: Precedence) -> str:
         """The text as an operand of something that binds like `outer`."""
         return self.text if self.precedence >= outer else f"({self.text})"
+
+    def operand(self, outer: Precedence) -> Text:
+        """Itself as such an operand."""
+        return self if self.precedence >= outer else dataclasses.replace(self, text=f"({self.text})")
+
+
+def word(name: str) -> Text:
+    """One of the kernel's own names."""
+    return Text(name, names=frozenset({name}))
+
+
+def outside(name: str) -> Text:
+    """A name that is none of the kernel's own: of a function."""
+    return Text(name, needs=frozenset({name}))
+
+
+def compose(template: str, *parts: Text | str, precedence: Precedence = Precedence.ATOM) -> Text:
+    """``{} + {}`` with its parts put in; it names and needs what they do, and a part that is a str nothing."""
+    return _united(template.format(*map(_plain, parts)), parts, precedence)
+
+
+def joined(
+    parts: Iterable[Text | str], separator: str = "", precedence: Precedence = Precedence.ATOM
+) -> Text:
+    """Parts in a row, likewise."""
+    parts = list(parts)
+    return _united(separator.join(map(_plain, parts)), parts, precedence)
+
+
+def _plain(part: Text | str) -> str:
+    return part.text if isinstance(part, Text) else part
+
+
+def _united(text: str, parts: Iterable[Text | str], precedence: Precedence) -> Text:
+    texts = [part for part in parts if isinstance(part, Text)]
+    needs = frozenset[str]().union(*(part.needs for part in texts))
+    return Text(text, precedence, needs, frozenset[str]().union(*(part.names for part in texts)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +121,8 @@ class Operator:
         last = len(self.operands) - 1
         printed = [argument.within(self.operands[min(i, last)]) for i, argument in enumerate(arguments)]
         needs = self.needs.union(*(argument.needs for argument in arguments))
-        return Text(self.template.format(*printed), self.precedence, needs)
+        names = frozenset[str]().union(*(argument.names for argument in arguments))
+        return Text(self.template.format(*printed), self.precedence, needs, names)
 
 
 class Same(Operator):
@@ -132,81 +171,12 @@ def render(
     if known is not None and position in known:
         return known[position]
     if not top and position in names.values:
-        return Text(names.values[position])
+        return word(names.values[position])
     value = body[position]
     if not isinstance(value, Pointwise):
         return leaf(position)
     printed = [render(arg, body, names, operator_of, leaf, known, top=False) for arg in value.args]
     return operator_of(value).apply(printed)
-
-
-Op = PointwiseOp
-
-
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """An operation by its function's names.
-
-    Attributes:
-        triton: ``tl.exp``, ``libdevice.expm1``.
-        cpp: ``std::floor``. Without a namespace: a function of libm with a SIMD version in glibc's libmvec, whose name
-            has an ``f`` behind it for float32.
-    """
-
-    triton: str
-    cpp: str
-
-    @property
-    def is_in_libmvec(self) -> bool:
-        """Whether vector_math.h declares its C++ function as a SIMD function."""
-        return "::" not in self.cpp
-
-    @property
-    def is_in_libdevice(self) -> bool:
-        """Whether it is CUDA's own function, which takes tensors alone."""
-        return self.triton.startswith("libdevice.")
-
-
-FUNCTIONS: Mapping[PointwiseOp, Function] = {
-    Op.EXP: Function(triton="tl.exp", cpp="exp"),
-    Op.EXP2: Function(triton="tl.exp2", cpp="exp2"),
-    Op.EXPM1: Function(triton="libdevice.expm1", cpp="expm1"),
-    Op.LOG: Function(triton="tl.log", cpp="log"),
-    Op.LOG2: Function(triton="tl.log2", cpp="log2"),
-    Op.LOG10: Function(triton="libdevice.log10", cpp="log10"),
-    Op.LOG1P: Function(triton="libdevice.log1p", cpp="log1p"),
-    Op.SIN: Function(triton="tl.sin", cpp="sin"),
-    Op.COS: Function(triton="tl.cos", cpp="cos"),
-    Op.TAN: Function(triton="libdevice.tan", cpp="tan"),
-    Op.ASIN: Function(triton="libdevice.asin", cpp="asin"),
-    Op.ACOS: Function(triton="libdevice.acos", cpp="acos"),
-    Op.ATAN: Function(triton="libdevice.atan", cpp="atan"),
-    Op.ATAN2: Function(triton="libdevice.atan2", cpp="atan2"),
-    Op.SINH: Function(triton="libdevice.sinh", cpp="sinh"),
-    Op.COSH: Function(triton="libdevice.cosh", cpp="cosh"),
-    Op.TANH: Function(triton="libdevice.tanh", cpp="tanh"),
-    Op.ASINH: Function(triton="libdevice.asinh", cpp="asinh"),
-    Op.ACOSH: Function(triton="libdevice.acosh", cpp="acosh"),
-    Op.ATANH: Function(triton="libdevice.atanh", cpp="atanh"),
-    Op.ERF: Function(triton="tl.erf", cpp="erf"),
-    Op.ERFC: Function(triton="libdevice.erfc", cpp="erfc"),
-    Op.HYPOT: Function(triton="libdevice.hypot", cpp="hypot"),
-    Op.POW: Function(triton="libdevice.pow", cpp="pow"),
-    Op.FLOOR: Function(triton="tl.floor", cpp="std::floor"),
-    Op.CEIL: Function(triton="tl.ceil", cpp="std::ceil"),
-    Op.TRUNC: Function(triton="libdevice.trunc", cpp="std::trunc"),
-    Op.ROUND: Function(triton="libdevice.rint", cpp="std::nearbyint"),
-    Op.SQRT: Function(triton="tl.sqrt_rn", cpp="std::sqrt"),
-    Op.ABS: Function(triton="tl.abs", cpp="std::abs"),
-    Op.COPYSIGN: Function(triton="libdevice.copysign", cpp="std::copysign"),
-    Op.NEXTAFTER: Function(triton="libdevice.nextafter", cpp="std::nextafter"),
-    Op.FMA: Function(triton="tl.fma", cpp="std::fma"),
-}
-
-
-def n_arguments(op: PointwiseOp) -> int:
-    """How many arguments an operation takes."""
-    return PRIMITIVES[op].n_arguments
 
 
 _MOST_DIGITS = 6  # significant ones that a person types
@@ -270,61 +240,32 @@ def _whole(value: float) -> int | None:
     return nearest if 2 <= nearest <= _LARGEST and abs(value - nearest) < 1e-6 * nearest else None
 
 
-def size_text(size: sympy.Expr, words: Mapping[str, str]) -> str:
+def size_text(size: sympy.Expr, words: Mapping[str, str], is_alone: bool = False) -> str:
     """The size with each symbol replaced by its word (or expression).
+
+    Args:
+        is_alone: Nothing stands beside it that binds as closely as a quotient, which then needs no parentheses.
 
     Raises:
         CaptureError: The size is computed in a way that Python's whole numbers have no word for.
     """
-    return str(_SizePrinter(words).doprint(size))
+    return str(_SizePrinter(words, is_alone).doprint(size))
 
 
-_COMPARISONS: dict[type, str] = {
-    sympy.Eq: "==",
-    sympy.Ne: "!=",
-    sympy.StrictLessThan: "<",
-    sympy.LessThan: "<=",
-    sympy.StrictGreaterThan: ">",
-    sympy.GreaterThan: ">=",
-}
-
-
-def condition_text(condition: sympy.Basic, words: Mapping[str, str]) -> str:
-    """A condition on sizes as Python: ``batch % 4 == 0``.
-
-    Raises:
-        CaptureError: It is of a kind that cannot be written.
-    """
-    if isinstance(condition, sympy.And | sympy.Or):
-        word = " and " if isinstance(condition, sympy.And) else " or "
-        return word.join(f"({condition_text(part, words)})" for part in condition.args)
-    if isinstance(condition, sympy.Not):
-        return f"not ({condition_text(condition.args[0], words)})"
-    if type(condition) not in _COMPARISONS:
-        raise CaptureError(
-            f"The code decides by sizes in a way that generated code cannot check: {condition}.",
-            hint="Make those sizes fixed numbers: leave them out of dynamic_shapes.",
-        )
-    left, right = (_without_parentheses(size_text(part, words)) for part in condition.args)
-    return f"{left} {_COMPARISONS[type(condition)]} {right}"
-
-
-def _without_parentheses(text: str) -> str:
-    """``a % 4`` for ``(a % 4)``: a comparison binds less tightly."""
-    inner = text[1:-1]
-    return (
-        inner
-        if text.startswith("(") and text.endswith(")") and "(" not in inner and ")" not in inner
-        else text
-    )
+_QUOTIENTS = frozenset({"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "floor", "ceiling"})
 
 
 class _SizePrinter(StrPrinter):
     """Whole numbers only: every quotient is printed as ``//``, which is exact where the size is one."""
 
-    def __init__(self, words: Mapping[str, str]) -> None:
+    printmethod = (
+        "_as_size"  # which no class has: torch's own quotients would print themselves, without spaces
+    )
+
+    def __init__(self, words: Mapping[str, str], is_alone: bool = False) -> None:
         super().__init__()
         self._words = words
+        self._is_alone = is_alone
 
     def _print_Symbol(self, expr: sympy.Symbol) -> str:
         return self._words.get(expr.name, expr.name)
@@ -336,10 +277,20 @@ class _SizePrinter(StrPrinter):
         return self._quotient(numerator, denominator)
 
     def _quotient(self, numerator: sympy.Expr, denominator: sympy.Expr) -> str:
-        return f"({self._tight(numerator)} // {self._tight(denominator)})"
+        return self._bound(f"{self._tight(numerator)} // {self._tight(denominator)}")
+
+    def _bound(self, quotient: str) -> str:
+        """In parentheses, but where it is the whole and stands alone."""
+        is_whole = self._print_level == 1  # of SymPy's own: how deep in the expression it is
+        return quotient if is_whole and self._is_alone else f"({quotient})"
 
     def _tight(self, expr: sympy.Expr) -> str:
-        return str(self.parenthesize(expr, PRECEDENCE["Pow"]))
+        return self.parenthesize(expr, PRECEDENCE["Pow"])
+
+    def parenthesize(self, item: sympy.Expr, level: int, strict: bool = False) -> str:
+        """As SymPy does, but quotients have their own parentheses already."""
+        is_quotient = type(item).__name__ in _QUOTIENTS or (item.is_Mul and sympy.fraction(item)[1] != 1)
+        return str(self._print(item) if is_quotient else super().parenthesize(item, level, strict))
 
     def _print_FloorDiv(self, expr: Any) -> str:
         return self._quotient(*expr.args)
@@ -351,15 +302,24 @@ class _SizePrinter(StrPrinter):
 
     def _print_ceiling(self, expr: Any) -> str:
         numerator, denominator = sympy.fraction(sympy.together(expr.args[0]))
-        return f"(-(-{self._tight(numerator)} // {self._tight(denominator)}))"
+        return self._bound(f"-(-{self._tight(numerator)} // {self._tight(denominator)})")
 
     def _print_CeilDiv(self, expr: Any) -> str:
-        return f"(-(-{self._tight(expr.args[0])} // {self._tight(expr.args[1])}))"
+        return self._bound(f"-(-{self._tight(expr.args[0])} // {self._tight(expr.args[1])})")
 
     def _print_Mod(self, expr: Any) -> str:
-        return f"({self._tight(expr.args[0])} % {self._tight(expr.args[1])})"
+        return self._bound(f"{self._tight(expr.args[0])} % {self._tight(expr.args[1])}")
 
     _print_PythonMod = _print_Mod
+
+    def _print_Add(self, expr: Any, order: str | None = None) -> str:
+        text = ""
+        for term in self._as_ordered_terms(expr, order):
+            is_minus = bool(term.as_coeff_Mul()[0].is_negative)
+            size = self.parenthesize(-term if is_minus else term, PRECEDENCE["Add"])
+            sign = "-" if is_minus else "+"
+            text = f"{text} {sign} {size}" if text else "-" * is_minus + size
+        return text
 
     def _print_Max(self, expr: Any) -> str:
         return f"max({', '.join(sorted(map(self._print, expr.args)))})"

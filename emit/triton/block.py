@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
-from longhand.emit.text.expression import Precedence, Text, number_operand, render
+from longhand.emit.text.expression import Precedence, Text, compose, joined, number_operand, render, word
+from longhand.emit.triton.narrow_positions import is_narrow
 from longhand.emit.triton.operators import (
     OF_TENSORS,
     ONE_WAY,
@@ -19,7 +20,7 @@ from longhand.emit.triton.operators import (
     reduce_identity,
 )
 from longhand.emit.triton.scope import FileScope, language_dtype, number, typed_numbers
-from longhand.emit.triton.space import AddressText, Line, Space, StatementKind, address_text, is_narrow
+from longhand.emit.triton.space import AddressText, Line, Space, StatementKind, address_text
 from longhand.errors import ScheduleError
 from longhand.lower.ir import (
     Constant,
@@ -66,23 +67,22 @@ class Block:
         names: KernelNames,
         scope: FileScope,
         space: Space,
-        known: Mapping[int, str] | None = None,
+        known: Mapping[int, Text] | None = None,
     ) -> None:
         self.plan = plan
         self.body = plan.body
         self.scope = scope
         self.space = space
         self.domains = domains(plan.body)
-        self.known: dict[int, Text] = {position: Text(text) for position, text in (known or {}).items()}
+        self.known: dict[int, Text] = dict(known or {})
         kept = (Load, Pointwise, Reduce)
         words = {p: name for p, name in names.values.items() if isinstance(plan.body[p], kept)}
         self.names = dataclasses.replace(names, values=words)
         self.operators = OperatorTable(plan.body, _writes_narrow(plan), scope.constants)
         self.addresses: dict[AddressText, str] = {}  # shared address -> variable
-        self.bases: dict[str, str] = {}  # shared part of the rows -> variable
+        self.bases: dict[Text, str] = {}  # shared part of the rows -> variable
         self.asked: Counter[AddressText] = Counter()  # how often each address was printed
-        self.asked_by: dict[str, str] = {}  # base -> the pointer that used it first
-        self.functions: set[str] = set()  # that are called, device functions among them
+        self.asked_by: dict[Text, str] = {}  # base -> the pointer that used it first
         self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
         self._typed = typed_numbers(plan.body, scope.constants, ONE_WAY, OF_TENSORS)
         self._copied = plan.numerics.copied
@@ -92,45 +92,45 @@ class Block:
 
     def expression(self, position: int, top: bool = True) -> Text:
         """A value as text; named values below it by their names."""
-        text = render(position, self.body, self.names, self.operators, self._leaf, self.known, top)
-        self.functions |= text.needs
-        return text
+        return render(position, self.body, self.names, self.operators, self._leaf, self.known, top)
 
     def _leaf(self, position: int) -> Text:
         value = self.body[position]
         match value:
             case Load():
-                return Text(self.load(position))
+                return self.load(position)
             case Constant(value=constant, dtype=dtype):
                 named = self.scope.constants.get(position)
-                return self._number(position, named.name if named else number(constant, dtype), dtype)
+                literal = Text(named.name) if named else number_operand(number(constant, dtype))
+                return self._number(position, literal, dtype)
             case Scalar(dtype=dtype):
-                return self._number(position, self.names.scalars[scalar_at(self.plan, position)], dtype)
+                scalar = word(self.names.scalars[scalar_at(self.plan, position)])
+                return self._number(position, scalar, dtype)
             case Position():
                 return self._position(position)
             case Extent(axes=axes):
-                sizes = [self.names.axes[axis].size for axis in axes]
+                sizes = [word(self.names.axes[axis].size) for axis in axes]
                 if len(sizes) > 1 and self.plan.has_wide_count(axes):
-                    sizes[0] = f"tl.cast({sizes[0]}, tl.int64)"
-                return self._number(position, " * ".join(sizes), value.dtype)
+                    sizes[0] = compose("tl.cast({}, tl.int64)", sizes[0])
+                binds = Precedence.PRODUCT if len(sizes) > 1 else Precedence.ATOM
+                return self._number(position, joined(sizes, " * ", binds), value.dtype)
             case Reduce():
                 return self.reduction(position)
         raise ScheduleError(f"{type(value).__name__} stands where a value is needed.")
 
-    def _number(self, position: int, literal: str, dtype: torch.dtype) -> Text:
+    def _number(self, position: int, literal: Text, dtype: torch.dtype) -> Text:
         """As a tensor of its dtype where the operation around it would take it for a smaller one."""
         if position in self._typed:
-            return Text(f"tl.full((), {literal}, {language_dtype(dtype)})")
-        return number_operand(literal)
+            return compose("tl.full((), {}, {})", literal, language_dtype(dtype))
+        return literal
 
     def _position(self, position: int) -> Text:
         address = self.address(position)
-        text = address.whole or "0"
+        plain = address.whole if address.whole.text else Text("0")
         is_wide = self.plan.has_wide_index(axis for axis, _ in self.plan.addresses[position].axes)
-        plain = Text(text, address.precedence)
-        if text.isdigit() or is_wide or is_narrow(self.plan, position):
+        if plain.text.isdigit() or is_wide or is_narrow(self.plan, position):
             return plain
-        return Text(f"{plain.within(Precedence.ATOM)}.to(tl.int64)")
+        return compose("{}.to(tl.int64)", plain.operand(Precedence.ATOM))
 
     # Memory
 
@@ -145,48 +145,47 @@ class Block:
             lambda at: self.expression(at, top=False),
         )
 
-    def pointer(self, position: int) -> str:
+    def pointer(self, position: int) -> Text:
         """``x_ptr + row * n_cols + col``, by way of a shared address or a shared base where there is one."""
         value = self.body[position]
         assert isinstance(value, Load | Store)
-        pointer = pointer_word(self.names.pointers[value.buffer])
+        pointer = word(pointer_word(self.names.pointers[value.buffer]))
         address = self.address(position)
         if not self.plan.addresses[position].values:
             self.asked[address] += 1
             self.asked_by.setdefault(address.base, self.names.pointers[value.buffer])
         if address in self.addresses:
-            return f"{pointer} + {self.addresses[address]}"
+            return compose("{} + {}", pointer, word(self.addresses[address]))
         if address.base in self.bases:
-            address = dataclasses.replace(
-                address, base=self.bases[address.base], base_precedence=Precedence.ATOM
-            )
+            address = dataclasses.replace(address, base=word(self.bases[address.base]))
         return address.added_to(pointer)
 
-    def mask(self, position: int) -> str | None:
+    def mask(self, position: int) -> Text | None:
         """The mask of a Load or Store: the sides it varies over, and its own condition."""
         value = self.body[position]
         assert isinstance(value, Load | Store)
         if position in self._masks:
-            return self._masks[position]
-        parts = [self.bounds(self._varying(position))]
-        if value.mask is not None:
-            condition = self.expression(value.mask, top=False)
-            parts.append(condition.within(Precedence.BIT_AND) if parts[0] else condition.text)
-        return " & ".join(part for part in parts if part) or None
+            return word(self._masks[position])
+        bounds = self.bounds(self._varying(position))
+        if value.mask is None:
+            return bounds
+        condition = self.expression(value.mask, top=False)
+        return compose("{} & {}", bounds, condition.operand(Precedence.BIT_AND)) if bounds else condition
 
     def _varying(self, position: int) -> set[str]:
         """The axes along which an address varies."""
         address = self.plan.addresses[position]
         return {axis for axis, _ in address.axes}.union(*(self.domains[at] for at, _ in address.values))
 
-    def bounds(self, domain: Iterable[str]) -> str | None:
+    def bounds(self, domain: Iterable[str]) -> Text | None:
         """The mask that keeps a value of this domain in range."""
         axes = set(domain)
         rows = self.space.rows.mask if axes & set(self.space.rows.axes) else None
         cols = self.space.cols.mask if axes & set(self.space.cols.axes) else None
-        return self.space.both if rows and cols else rows or cols
+        mask = self.space.both if rows and cols else rows or cols
+        return word(mask) if mask else None
 
-    def load(self, position: int) -> str:
+    def load(self, position: int) -> Text:
         """``tl.load(...)`` with the conversion to the dtype of the body."""
         value = self.body[position]
         assert isinstance(value, Load)
@@ -197,26 +196,28 @@ class Block:
             if value.mask is not None and not self.space.shape(varying):
                 # Triton wants no block for the mask of one element.
                 shape = self.space.shape(self.domains[value.mask])
-                arguments[0] = f"tl.broadcast_to({arguments[0]}, {shape})" if shape else arguments[0]
-            arguments.append(f"mask={mask}")
+                arguments[0] = (
+                    compose("tl.broadcast_to({}, {})", arguments[0], shape) if shape else arguments[0]
+                )
+            arguments.append(compose("mask={}", mask))
             other = value.other if value.mask is not None else self.plan.padding.get(position)
             if other is not None:
-                arguments.append(f"other={number(other, value.dtype)}")
-        text = f"tl.load({', '.join(arguments)})"
+                arguments.append(Text(f"other={number(other, value.dtype)}"))
+        text = compose("tl.load({})", joined(arguments, ", "))
         pointer = next(p for p in self.plan.pointers if p.name == value.buffer)
         if pointer.dtype == value.dtype or position in self._copied:
             return text
-        return f"{text}.to({language_dtype(value.dtype)})"
+        return compose("{}.to({})", text, language_dtype(value.dtype))
 
-    def store(self, position: int) -> str:
+    def store(self, position: int) -> Text:
         """``tl.store(...)``; Triton rounds to the pointer's dtype."""
         value = self.body[position]
         assert isinstance(value, Store)
-        arguments = [self.pointer(position), self.expression(value.value, top=False).text]
+        arguments = [self.pointer(position), self.expression(value.value, top=False)]
         mask = self.mask(position)
         if mask is not None:
-            arguments.append(f"mask={mask}")
-        return f"tl.store({', '.join(arguments)})"
+            arguments.append(compose("mask={}", mask))
+        return compose("tl.store({})", joined(arguments, ", "))
 
     # Reductions
 
@@ -230,16 +231,16 @@ class Block:
         mask = self.bounds(reduce.axes)
         if mask is None:
             return argument
-        return Text(f"tl.where({mask}, {argument.text}, {reduce_identity(self.body, position)})")
+        return compose("tl.where({}, {}, {})", mask, argument, reduce_identity(self.body, position))
 
     def reduction(self, position: int) -> Text:
         """A Reduce over the lanes of one side, all at once."""
         return self.reduce_lanes(
-            position, self.guarded(position).text, lane_index(self.plan, self.space, position)
+            position, self.guarded(position), lane_index(self.plan, self.space, position)
         )
 
     def reduce_lanes(
-        self, position: int, argument: str, index: str | None = None, is_pair: bool = False
+        self, position: int, argument: Text, index: Text | None = None, is_pair: bool = False
     ) -> Text:
         """The reduction of a block along its reduced side.
 
@@ -248,9 +249,7 @@ class Block:
             index: For ARG*: the block of positions; None for their positions in the block, and no NaN among them.
             is_pair: With an index: the value stays beside its position.
         """
-        text = lane_reduction(self.plan, self.space, position, argument, index, is_pair)
-        self.functions |= text.needs
-        return text
+        return lane_reduction(self.plan, self.space, position, argument, index, is_pair)
 
     # Statements
 
@@ -296,36 +295,38 @@ class Block:
         if not isinstance(value, Load | Store) or value.mask is None or position in self._masks:
             return []
         mask = self.mask(position)
-        if mask is None or mask.isidentifier():
+        if mask is None or mask.text.isidentifier():
             return []
         is_bounded = self.bounds(self._varying(position)) is not None
         if _reads_well(self, value.mask, is_bounded) and self._fits(position):
             return []
-        word = self.names.values.get(position, self.names.pointers[value.buffer])
+        whose = self.names.values.get(position, self.names.pointers[value.buffer])
         verb = "reads" if isinstance(value, Load) else "writes"
-        self._masks[position] = self.scope.name(("mask", position), f"{verb}_{word}")
+        self._masks[position] = self.scope.name(("mask", position), f"{verb}_{whose}")
         kind = StatementKind.LOAD if isinstance(value, Load) else StatementKind.COMPUTE
-        return [Line(kind, f"{self._masks[position]} = {mask}", self._masks[position])]
+        return [Line(kind, compose("{} = {}", self._masks[position], mask), self._masks[position])]
 
     def _fits(self, position: int) -> bool:
         """Whether the statement of a load or store fits a line with its mask written out, or does not even without."""
         asked, asked_by = self.asked.copy(), dict(self.asked_by)
         text = self.store(position) if isinstance(self.body[position], Store) else self._line(position).text
         self.asked, self.asked_by = asked, asked_by
-        mask = self.mask(position) or ""
-        return not _WIDEST < len(text) <= _WIDEST + len(mask)
+        mask = self.mask(position)
+        return not _WIDEST < len(text.text) <= _WIDEST + len(mask.text if mask else "")
 
     def _line(self, position: int) -> Line:
         """The statement that gives a value its name."""
-        text = self.expression(position).text
+        text = self.expression(position)
         for square, factor in self._squares.items():
             if factor == position:
                 reduce = self.body[square]
                 assert isinstance(reduce, Reduce)
-                text = f"tl.where({self.bounds(reduce.axes)}, {text}, {number(0, reduce.dtype)})"
+                bounds = self.bounds(reduce.axes)
+                assert bounds is not None  # what is guarded has lanes past the end
+                text = compose("tl.where({}, {}, {})", bounds, text, number(0, reduce.dtype))
         kind = StatementKind.LOAD if isinstance(self.body[position], Load) else StatementKind.COMPUTE
-        word = self.names.values[position]
-        return Line(kind, f"{word} = {text}", word)
+        target = self.names.values[position]
+        return Line(kind, compose("{} = {}", target, text), target)
 
     def _loads_below(self, position: int, named: list[int]) -> list[int]:
         """Named plain loads that the statement of `position` reads directly."""

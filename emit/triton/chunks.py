@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from longhand.emit.text.expression import Text, compose, word
 from longhand.emit.triton.functions import (
     TO_WIDE,
     Axes,
@@ -20,13 +21,15 @@ from longhand.lower.ir import Reduce, arguments
 from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Pass
 
+SPLIT = word("split")  # the chunk
+
 
 def combine_rows(
     plan: KernelPlan,
     names: KernelNames,
     scope: FileScope,
     one: Pass,
-    base: str,
+    base: Text,
     parts: tuple[Axes, Axes, Axes | None],
     sides: tuple[Axes, ...],
 ) -> tuple[FunctionText, LoopPrinter]:
@@ -34,9 +37,9 @@ def combine_rows(
     rows, cols, batch = parts
     flats = tuple(side.flat for side in (batch, cols) if side is not None and side.keys)
     final = LoopPrinter(
-        plan, names, scope, Space(flats, Side((), "SPLITS"), Side(cols.keys, "COLS", "in_cols")), "split"
+        plan, names, scope, Space(flats, Side((), "SPLITS"), Side(cols.keys, "COLS", "in_cols")), SPLIT
     )
-    combining = combine_chunks(plan, names, final, one, base, "in_range", cols.size)
+    combining = combine_chunks(plan, names, final, one, base, word("in_range"))
     context = {**loop_context(plan, rows, cols, [], [], batch), **combining}
     texts = lines_of(combining["paragraphs"])
     context["splits"] = needed((batch or cols).split_lines, texts)
@@ -57,7 +60,7 @@ def without_then(one: Pass) -> Pass:
     return Pass(one.compute, one.from_stage, one.reductions, one.stages, one.stores)
 
 
-def lines_of(groups: object) -> list[str]:
+def lines_of(groups: object) -> list[Text]:
     assert isinstance(groups, list)
     return [line for group in groups for line in group]
 
@@ -66,7 +69,7 @@ def loop_context(
     plan: KernelPlan,
     rows: Axes,
     cols: Axes,
-    before: list[list[str]],
+    before: list[list[Text]],
     loops: list[PassLoop],
     batch: Axes | None = None,
 ) -> dict[str, object]:
@@ -102,17 +105,18 @@ def scratch_context(plan: KernelPlan, names: KernelNames) -> dict[str, object]:
 
 
 def partial_stores(
-    plan: KernelPlan, names: KernelNames, printer: LoopPrinter, one: Pass, at: str, mask: str | None
-) -> list[str]:
+    plan: KernelPlan, names: KernelNames, printer: LoopPrinter, one: Pass, at: Text, mask: Text | None
+) -> list[Text]:
     """Stores of a chunk's results; the texts for them are what the loop left as final values."""
-    ending = f", mask={mask})" if mask else ")"
+    ending = compose(", mask={})", mask) if mask else ")"
     found = []
     for accumulator, partials in printer.partial_names(one):
         for partial in partials:
             text = printer.known[partial.position]
             if len(accumulator.names) == 2 and not isinstance(accumulator.reduction, OnlineSoftmax):
                 text = printer.pairs[partial.position][partial.is_index]
-            found.append(f"tl.store({pointer_word(names.pointers[partial.pointer])} + {at}, {text}{ending}")
+            pointer = word(pointer_word(names.pointers[partial.pointer]))
+            found.append(compose("tl.store({} + {}, {}{}", pointer, at, text, ending))
     return found
 
 
@@ -121,22 +125,22 @@ def combine_chunks(
     names: KernelNames,
     printer: LoopPrinter,
     one: Pass,
-    at: str,
-    mask: str,
-    cols_size: str | None,
+    at: Text,
+    mask: Text,
 ) -> dict[str, object]:
     """The combining function: loads of the chunks' results, the final values, and what follows from them."""
-    loads: list[str] = []
-    finals: list[str] = []
+    loads: list[Text] = []
+    finals: list[Text] = []
     for accumulator, partials in printer.partial_names(one):
         words = tuple(names.pointers[partial.pointer] for partial in partials)
-        for word, partial in zip(words, partials, strict=True):
+        for result, partial in zip(words, partials, strict=True):
             largest = (
                 isinstance(accumulator.reduction, OnlineSoftmax)
                 and partial.position == accumulator.reduction.max
             )
             other = identity_of(plan, partial, largest)
-            loads.append(f"{word} = tl.load({pointer_word(word)} + {at}, mask={mask}, other={other})")
+            place = compose("{} + {}", word(pointer_word(result)), at)
+            loads.append(compose("{} = tl.load({}, mask={}, other={})", result, place, mask, other))
             if largest:
                 reduce = plan.body[partial.position]
                 assert isinstance(reduce, Reduce)

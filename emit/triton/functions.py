@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import enum
-import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.text.expression import Precedence
+from longhand.emit.text.expression import Precedence, Text, compose, joined, word
 from longhand.emit.triton.block import Block
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Flat, Line, Space, StatementKind, unflatten
 from longhand.schedule.named_plan import KernelNames, pointer_word
-from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, Pointer
+from longhand.schedule.plan import KernelPlan, PlanAxis, Pointer
+
+Binding = tuple[str, Text]  # a name, and what is bound to it
 
 TO_WIDE = ".to(tl.int64)"
+N_SPLITS = word(
+    "n_splits"
+)  # how many chunks there are: a parameter of the functions that walk or combine them
+_MASKS = frozenset({"in_rows", "in_cols", "in_range"})  # of sides
 _SHORT = 3  # statements that need no paragraph of their own
 
 
@@ -27,7 +31,7 @@ class Axes:
     Attributes:
         keys: The axes' keys, outermost first.
         index: The variable that walks the side: the axis's own, or one that flattens several.
-        size: How many there are: the axis's own size argument, or a product's name.
+        size: How many there are: the axis's own size argument, or a product's name; 1 where there is no axis.
         size_lines: The (name, value) that computes the product, if it is one, in the host function.
         split_lines: What splits the flattened variable into its axes, likewise.
         is_wide: Whether the index must be int64 before it is multiplied.
@@ -36,18 +40,18 @@ class Axes:
     """
 
     keys: tuple[str, ...]
-    index: str
-    size: str
-    size_lines: tuple[tuple[str, str], ...] = ()
-    split_lines: tuple[tuple[str, str], ...] = ()
+    index: Text
+    size: Text
+    size_lines: tuple[Binding, ...] = ()
+    split_lines: tuple[Binding, ...] = ()
     is_wide: bool = False
     is_long: bool = False
-    kernel_lines: tuple[tuple[str, str], ...] = ()
+    kernel_lines: tuple[Binding, ...] = ()
 
     @property
     def flat(self) -> Flat:
         """As an address needs it."""
-        return Flat(self.index, self.keys)
+        return Flat(self.index.text, self.keys)
 
     @property
     def wide(self) -> str:
@@ -81,17 +85,22 @@ def side_words(
         words = names.axes[keys[0]]
         end = axes[0].end
         until = words.size if end is None else names.scalars[end]
-        lines = ((until, f"tl.cast({until}, tl.int64)"),) if is_long and is_divided else ()
-        return Axes(keys, words.index, until, is_wide=is_wide, is_long=is_long, kernel_lines=lines)
+        lines = ((until, compose("tl.cast({}, tl.int64)", word(until))),) if is_long and is_divided else ()
+        return Axes(
+            keys, word(words.index), word(until), is_wide=is_wide, is_long=is_long, kernel_lines=lines
+        )
     if not keys:
-        return Axes(keys, index, "1")
+        return Axes(keys, word(index), Text("1"))
     index = scope.name(("index", keys), index, f"flat_{index}")
     size = scope.name(("size", keys), size, size.replace("n_", "n_flat_", 1))
-    sizes = [names.axes[key].size for key in keys]
-    product = " * ".join(sizes)
-    in_kernel = " * ".join([f"tl.cast({sizes[0]}, tl.int64)", *sizes[1:]]) if is_long else product
+    sizes = [word(names.axes[key].size) for key in keys]
+    product = joined(sizes, " * ")
+    in_kernel = (
+        joined([compose("tl.cast({}, tl.int64)", sizes[0]), *sizes[1:]], " * ") if is_long else product
+    )
     splits = tuple(unflatten(Flat(index, keys), names, is_long))
-    return Axes(keys, index, size, ((size, product),), splits, is_wide, is_long, ((size, in_kernel),))
+    lines, kernel_lines = ((size, product),), ((size, in_kernel),)
+    return Axes(keys, word(index), word(size), lines, splits, is_wide, is_long, kernel_lines)
 
 
 class FunctionRole(enum.Enum):
@@ -104,7 +113,7 @@ class FunctionRole(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class FunctionText:
-    """One @triton.jit function, but for its parameters, which follow from what its text names.
+    """One @triton.jit function, but for its parameters, which follow from the names that its statements carry.
 
     Attributes:
         role: Which of the kernel's functions it is.
@@ -129,25 +138,22 @@ class KernelText:
 
     Attributes:
         functions: In the order of their launches.
-        device_functions: Those of templates/triton/functions.jinja that they call.
         constants: Further lines at the top of the file: ``LOWEST = ...``.
     """
 
     functions: tuple[FunctionText, ...]
-    device_functions: frozenset[str]
     constants: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Body:
-    """Statements with what they turned out to need."""
+    """Statements in paragraphs, and the shared addresses that they use."""
 
-    paragraphs: list[list[str]]
-    shared: list[str]
-    functions: set[str]
+    paragraphs: list[list[Text]]
+    shared: list[Text]
 
 
-def paragraphs(lines: Iterable[Line]) -> list[list[str]]:
+def paragraphs(lines: Iterable[Line]) -> list[list[Text]]:
     """Statements in paragraphs: one for each run of loads, computations or stores; short ones join their neighbour."""
     groups: list[list[Line]] = []
     for line in lines:
@@ -168,7 +174,7 @@ def _belongs_to(before: Sequence[Line], group: Sequence[Line]) -> bool:
     """Whether statements of one kind go on with the short paragraph before them."""
     match group[0].kind:
         case StatementKind.LOAD:  # under a condition that was just computed
-            return len(before) == 1 and before[0].target in names_in(group[0].text)
+            return len(before) == 1 and before[0].target in group[0].text.names
         case StatementKind.COMPUTE:  # on the one value that was just loaded
             is_one = len(group) == 1 or len(before) == 1
             return is_one and len(before) <= _SHORT and len(group) <= _SHORT
@@ -176,7 +182,7 @@ def _belongs_to(before: Sequence[Line], group: Sequence[Line]) -> bool:
             return len(group) == 1 and len(before) <= _SHORT
 
 
-def share_addresses(draft: Block, block: Block) -> list[tuple[str, str]]:
+def share_addresses(draft: Block, block: Block) -> list[Binding]:
     """Names the address that several statements of `draft` use, and the bases that the others share.
 
     Returns:
@@ -187,14 +193,14 @@ def share_addresses(draft: Block, block: Block) -> list[tuple[str, str]]:
     if draft.space.is_tile or not draft.space.rows.axes:
         alike = Counter(a.base for a in draft.asked)  # those that share their base get a name for that
         repeated = [
-            a for a, count in draft.asked.items() if count > 1 and a.precedence is not Precedence.ATOM
+            a for a, count in draft.asked.items() if count > 1 and a.whole.precedence is not Precedence.ATOM
         ]
         if repeated:
-            address = max(repeated, key=lambda a: (draft.asked[a], -alike[a.base], a.whole))
+            address = max(repeated, key=lambda a: (draft.asked[a], -alike[a.base], a.whole.text))
             block.addresses[address] = scope.name("address", "at", "element")
             lines.append((block.addresses[address], address.whole))
     others = [a for a in draft.asked if a not in block.addresses]
-    bases = Counter(a.base for a in others if a.rest and a.base_precedence is not Precedence.ATOM)
+    bases = Counter(a.base for a in others if a.rest.text and a.base.precedence is not Precedence.ATOM)
     shared = [
         base
         for base, count in bases.items()
@@ -209,7 +215,7 @@ def share_addresses(draft: Block, block: Block) -> list[tuple[str, str]]:
     often = [a for count, a in long if count > 1 and count == max(count for count, _ in long)]
     if often and not block.addresses:
         address = often[0]
-        base = block.bases.get(address.base, address.base)
+        base = word(block.bases[address.base]) if address.base in block.bases else address.base
         block.addresses[address] = scope.name("address", "at", "element")
         lines.append((block.addresses[address], dataclasses.replace(address, base=base).whole))
     return lines
@@ -217,40 +223,40 @@ def share_addresses(draft: Block, block: Block) -> list[tuple[str, str]]:
 
 def block_body(
     plan: KernelPlan, names: KernelNames, scope: FileScope, space: Space, positions: Iterable[int]
-) -> tuple[Body, Block]:
+) -> Body:
     """Prints positions over a space: once to count the addresses, once with the shared ones named."""
     listed = list(positions)
     draft = Block(plan, names, scope, space)
     draft.lines(listed)
     block = Block(plan, names, scope, space)
-    shared = [f"{name} = {value}" for name, value in share_addresses(draft, block)]
-    return Body(paragraphs(block.lines(listed)), shared, block.functions), block
+    shared = [bind(*line) for line in share_addresses(draft, block)]
+    return Body(paragraphs(block.lines(listed)), shared)
 
 
-def names_in(*texts: str) -> frozenset[str]:
-    """The names that a piece of code reads and binds, as Python takes it: no attributes, no words of comments."""
-    return _names_in("\n".join(texts))
+def bind(name: str, value: Text) -> Text:
+    """``name = value``"""
+    return compose("{} = {}", name, value)
 
 
-@functools.lru_cache(maxsize=256)
-def _names_in(text: str) -> frozenset[str]:
-    return frozenset(node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name))
+def names_of(texts: Iterable[Text]) -> frozenset[str]:
+    """The kernel's own names that statements read."""
+    return frozenset[str]().union(*(text.names for text in texts))
 
 
-def needed(lines: Sequence[tuple[str, str]], texts: Iterable[str]) -> list[str]:
+def needed(lines: Sequence[Binding], texts: Iterable[Text]) -> list[Text]:
     """``name = value`` for those whose name the texts, or a value that is needed, read."""
-    kept: list[str] = []
-    wanted = names_in(*texts)
+    kept: list[Text] = []
+    wanted = names_of(texts)
     for name, value in reversed(lines):
         if name in wanted:
-            kept.insert(0, f"{name} = {value}")
-            wanted |= names_in(value)
+            kept.insert(0, bind(name, value))
+            wanted |= value.names
     return kept
 
 
-def masks_in(texts: Iterable[str]) -> frozenset[str]:
+def masks_in(texts: Iterable[Text]) -> frozenset[str]:
     """The masks of sides that the statements name."""
-    return frozenset({"in_rows", "in_cols", "in_range"} & names_in(*texts))
+    return _MASKS & names_of(texts)
 
 
 def paragraph_context(
@@ -276,16 +282,15 @@ def one_function(
     context: dict[str, object],
     constants: tuple[tuple[str, str], ...],
     sides: tuple[Axes, ...],
-    block: Block,
 ) -> KernelText:
-    return KernelText((FunctionText(does, context, constants, sides),), frozenset(block.functions))
+    return KernelText((FunctionText(does, context, constants, sides),))
 
 
 def constexpr_sizes(plan: KernelPlan, names: KernelNames) -> set[str]:
-    """Size arguments that a kernel is compiled for: those of rows that it reduces."""
-    if not plan.schedule.is_compiled_for_cols:
-        return set()
-    return {names.axes[axis.name].size for axis in plan.axes if axis.role is AxisRole.COL}
+    """Size arguments that a kernel is compiled for: those of rows that it reduces, or of windows."""
+    schedule = plan.schedule
+    axes = plan.cols if schedule.is_compiled_for_cols else plan.rows if schedule.walks_windows else ()
+    return {names.axes[axis.name].size for axis in axes}
 
 
 _TABLE = (("tensor_of_block", "int64, for each program"), ("first_block", "int64 (n_tensors,)"))

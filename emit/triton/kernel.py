@@ -3,7 +3,8 @@
 The shape of the file stands in templates/triton/: `kernel.py.jinja` is the frame, and each kernel schedule has a
 template with the body of its functions and of the host function that launches them. What is computed, and under which
 names, comes from block.py (statements) and the schedule's module in schedules/ (functions). Template and module are
-found by the schedule's name. The kernel's parameters follow from what its text names, so that none is unused.
+found by the schedule's name. Statements carry the names that they use, and templates keep them together: so a kernel
+has the parameters, and its file the imports, that they ask for and no others.
 """
 
 from __future__ import annotations
@@ -11,22 +12,25 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import jinja2
+from jinja2.compiler import Frame
+from jinja2.nativetypes import NativeCodeGenerator
 
-from longhand.emit.text.expression import literal_text
+from longhand.emit.text.expression import Text, compose, joined, literal_text, outside, word
 from longhand.emit.text.kernel_head import head_lines, is_whole_shape, shape_comment
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference
 from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import (
+    N_SPLITS,
+    Binding,
     FunctionText,
     KernelText,
     constexpr_sizes,
     lists,
-    names_in,
     needed,
     table_arguments,
     table_parameters,
@@ -39,13 +43,40 @@ from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, 
 
 _WIDTH = 110
 
-_ENVIRONMENT = jinja2.Environment(
+_OF_RUNTIME = frozenset({"ceil_div", "next_power_of_2", "tensor_table"})
+
+
+class _KeepingTexts(NativeCodeGenerator):
+    """Compiles templates so that texts which are put into one keep what they name and need."""
+
+    def visit_Concat(self, node: jinja2.nodes.Concat, frame: Frame) -> None:
+        """``one ~ other``, of which Jinja itself would make a str."""
+        self.write("concat((")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
+
+
+class _Environment(jinja2.Environment):
+    """Templates whose macros make texts of texts. What they name themselves and is not theirs stands in braces, too."""
+
+    code_generator_class = _KeepingTexts
+
+    @staticmethod
+    def concat(parts: Iterable[object]) -> Text:  # type: ignore[override]
+        """The parts of a template in a row."""
+        return joined(part if isinstance(part, Text) else str(part) for part in parts)
+
+
+_ENVIRONMENT = _Environment(
     loader=jinja2.PackageLoader("longhand.templates", ""),
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
+_ENVIRONMENT.globals |= {N_SPLITS.text: N_SPLITS, **{name: outside(name) for name in _OF_RUNTIME}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +101,9 @@ class KernelParameter:
         return f"{self.word}: tl.constexpr" if self.is_constant else self.word
 
     @property
-    def given(self) -> str:
+    def given(self) -> Text:
         """What the host function passes."""
-        return self.argument or self.word
+        return word(self.argument or self.word)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +113,7 @@ class JitFunction:
     name: str
     parameters: tuple[KernelParameter, ...]
     doc: str
-    body: str
+    body: Text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,25 +150,25 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: Referen
     text = _printer(plan.schedule)(printed, words, scope)
     kernels = tuple(_kernel(plan, names, function, template) for function in text.functions)
     host = _host(plan, names, text.functions, kernels, template)
-    ordered = tuple(name for name in DEVICE_FUNCTIONS if name in text.device_functions)
+    needs = host.needs.union(*(kernel.body.needs for kernel in kernels))
     file = File(
         kernel=names.kernel,
         head=_head(names),
         is_large=plan.widths.large,
         needs_torch=reference.uses_torch or any(pointer.scratch for pointer in plan.pointers),
         needs_functional=reference.uses_functional,
-        runtime=_runtime_names(host, text.device_functions),
+        runtime=_runtime_names(needs),
         constants=(*text.constants, *_constant_lines(printed, scope)),
         tunables=plan.tunables,
-        functions=ordered,
+        functions=tuple(name for name in DEVICE_FUNCTIONS if name in needs),
         kernels=kernels,
         arguments=_arguments(plan, names),
         does=_does(plan, names),
-        host=host,
+        host=host.text,
         reference=reference.source,
     )
-    whole = _ENVIRONMENT.get_template("triton/kernel.py.jinja").render(file=file)
-    return "\n".join(line.rstrip(" \t") for line in whole.split("\n"))
+    whole = cast(Text, _ENVIRONMENT.get_template("triton/kernel.py.jinja").render(file=file))
+    return "\n".join(line.rstrip(" \t") for line in whole.text.split("\n"))
 
 
 def _printer(schedule: KernelSchedule) -> Callable[[KernelPlan, KernelNames, FileScope], KernelText]:
@@ -146,11 +177,10 @@ def _printer(schedule: KernelSchedule) -> Callable[[KernelPlan, KernelNames, Fil
     return cast(Callable[[KernelPlan, KernelNames, FileScope], KernelText], module.functions)
 
 
-def _runtime_names(host: str, called: frozenset[str]) -> tuple[str, ...]:
+def _runtime_names(needs: frozenset[str]) -> tuple[str, ...]:
     """What the file imports from the unit's runtime.py, in order."""
-    of_host = {"ceil_div", "next_power_of_2", "tensor_table"} & names_in(host)
     # libdevice comes from there too: Triton's interpreter has none.
-    return tuple(sorted({"fast_launch", *of_host, *["libdevice"] * calls_libdevice(called)}))
+    return tuple(sorted({"fast_launch", *(_OF_RUNTIME & needs), *["libdevice"] * calls_libdevice(needs)}))
 
 
 def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
@@ -183,7 +213,7 @@ def _head(names: KernelNames) -> tuple[str, ...]:
 def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, template: Any) -> JitFunction:
     lines = [line for side in function.sides for line in side.kernel_lines]
     body = _with_sizes(lines, getattr(template, function.macro)(function.context))
-    parameters = _parameters(plan, names, function, body)
+    parameters = _parameters(plan, names, function, body.names)
     does = f"{function.does}{_precision(plan)}."
     word = "_".join(filter(None, (names.kernel, function.role.value, "kernel")))
     return JitFunction(word, parameters, does, body)
@@ -195,7 +225,7 @@ def _host(
     functions: tuple[FunctionText, ...],
     kernels: tuple[JitFunction, ...],
     template: Any,
-) -> str:
+) -> Text:
     calls = {
         "_".join(filter(None, ("call", function.role.value))): _launch_call(
             kernel, plan, names, has_warps=number == 0
@@ -206,17 +236,16 @@ def _host(
     return _with_sizes(lines, template.host({**functions[0].context, **calls}))
 
 
-def _with_sizes(lines: Sequence[tuple[str, str]], text: str) -> str:
+def _with_sizes(lines: Sequence[Binding], text: Text) -> Text:
     """The text below those lines, of products of sizes, that it needs."""
-    text = text.strip("\n")
-    return "\n".join([*needed(lines, [text]), text])
+    text = dataclasses.replace(text, text=text.text.strip("\n"))
+    return joined([*needed(lines, [text]), text], "\n")
 
 
 def _parameters(
-    plan: KernelPlan, names: KernelNames, function: FunctionText, body: str
+    plan: KernelPlan, names: KernelNames, function: FunctionText, named: frozenset[str]
 ) -> tuple[KernelParameter, ...]:
     """Pointers, sizes and strides, scalars, constexprs: those that the body names."""
-    named = names_in(body)
     found = [
         KernelParameter(pointer_word(names.lists[pointer.name]), _list_comment(pointer, plan, names))
         for pointer in lists(plan)
@@ -242,8 +271,8 @@ def _parameters(
         size = names.axes[axis.name].size
         if not plan.schedule.is_over_lists and size in named:
             found.append(KernelParameter(size, is_constant=size in constant))
-    if "n_splits" in named:
-        found.append(KernelParameter("n_splits"))
+    if N_SPLITS.text in named:
+        found.append(KernelParameter(N_SPLITS.text))
     for argument in plan.ints:
         if names.ints[argument.name] in named:
             found.append(KernelParameter(names.ints[argument.name]))
@@ -316,19 +345,22 @@ def _precision(plan: KernelPlan) -> str:
 
 def _launch_call(
     kernel: JitFunction, plan: KernelPlan, names: KernelNames, has_warps: bool
-) -> Callable[[str, Mapping[str, str]], str]:
+) -> Callable[[Text, Mapping[str, Text | str]], Text]:
     """Writes the statement that launches: run-time arguments in order, then what the host function chose by name."""
     tunables = {tunable.name for tunable in plan.tunables}
 
-    def call(grid: str, constants: Mapping[str, str]) -> str:
+    def call(grid: Text, constants: Mapping[str, Text | str]) -> Text:
         words = [parameter.word for parameter in kernel.parameters]
         named = len(lists(plan)) + len(table_parameters(plan, names)) if plan.schedule.is_over_lists else 0
-        arguments = table_arguments(plan) if named else []
+        arguments: list[Text | str] = [*table_arguments(plan)] if named else []
         arguments += [one.given for one in kernel.parameters[named:] if one.word not in constants]
-        arguments += [f"{constant}={value}" for constant, value in constants.items() if constant in words]
+        chosen = {*words, "num_warps"} if has_warps else words
+        arguments += [
+            compose("{}={}", constant, value) for constant, value in constants.items() if constant in chosen
+        ]
         options = ("num_warps", "num_stages") if has_warps else ()
         arguments += [f"{option}={option.upper()}" for option in options if option.upper() in tunables]
-        listed = "".join(f"    {argument},\n" for argument in arguments)
-        return f"{kernel.name}[{grid}](\n{listed})"
+        listed = joined(compose("    {},\n", argument) for argument in arguments)
+        return compose("{}[{}](\n{})", kernel.name, grid, listed)
 
     return call

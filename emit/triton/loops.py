@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from longhand.emit.text.expression import Precedence, Text
+from longhand.emit.text.expression import Precedence, Text, compose, word
 from longhand.emit.triton.block import Block
-from longhand.emit.triton.functions import masks_in, needed, paragraphs, share_addresses
+from longhand.emit.triton.functions import bind, masks_in, needed, paragraphs, share_addresses
 from longhand.emit.triton.operators import combine_function, reduce_identity
 from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Line, Space, StatementKind
@@ -37,11 +37,11 @@ class PassLoop:
         masks: Which masks the statements in the loop name.
     """
 
-    initial: list[str]
-    shared: list[str]
-    bases: list[str]
-    body: list[list[str]]
-    final: list[list[str]]
+    initial: list[Text]
+    shared: list[Text]
+    bases: list[Text]
+    body: list[list[Text]]
+    final: list[list[Text]]
     masks: frozenset[str]
 
 
@@ -71,7 +71,7 @@ class LoopPrinter:
         names: KernelNames,
         scope: FileScope,
         space: Space,
-        index: str,
+        index: Text,
         leaves_partials: bool = False,
     ) -> None:
         self.plan = plan
@@ -80,13 +80,12 @@ class LoopPrinter:
         self.space = space
         self.index = index
         self.leaves_partials = leaves_partials
-        self.known: dict[int, str] = {}
-        self.pairs: dict[int, tuple[str, str]] = {}  # ARG* whose value is wanted beside the index
-        self.bases: dict[str, str] = {}
-        self.functions: set[str] = set()
+        self.known: dict[int, Text] = {}
+        self.pairs: dict[int, tuple[Text, Text]] = {}  # ARG* whose value is wanted beside the index
+        self.bases: dict[Text, str] = {}
         self.constants: set[str] = set()
 
-    def lines(self, positions: Iterable[int], *, is_loop: bool) -> tuple[list[Line], list[str], list[str]]:
+    def lines(self, positions: Iterable[int], *, is_loop: bool) -> tuple[list[Line], list[Text], list[Text]]:
         """Statements, with the shared addresses and bases that they use."""
         listed = list(positions)
         draft = self._block()
@@ -95,9 +94,8 @@ class LoopPrinter:
         block.bases = self.bases
         lines = share_addresses(draft, block) if is_loop else []
         found = block.lines(listed)
-        self.functions |= block.functions
         named = [(name, base) for base, name in self.bases.items()]
-        shared = [f"{name} = {value}" for name, value in lines if (name, value) not in named]
+        shared = [bind(*line) for line in lines if line not in named]
         # Also those that an earlier loop has named: where rows are walked they change from one step to the next.
         return found, shared, needed(named, [*shared, *(line.text for line in found)]) if is_loop else []
 
@@ -133,20 +131,20 @@ class LoopPrinter:
                 start: tuple[object, ...] = (self._reduce(reduction.max).dtype,)
                 words: tuple[tuple[str, ...], ...] = (("running_max",), ("running_sum",))
             else:
-                reduce, word = self._reduce(reduction), self.word(reduction)
+                reduce, result = self._reduce(reduction), self._word_of(reduction)
                 start = (reduce.op, reduce.dtype, self._element_dtype(reduction))
                 if reduce.op in ARG_OPS:
-                    words = ((f"{word}_best",), (f"{word}_index",))
+                    words = ((f"{result}_best",), (f"{result}_index",))
                 elif len(plain) == 1:
-                    words = (("acc", f"{word}_acc"),)
+                    words = (("acc", f"{result}_acc"),)
                 else:
-                    words = ((f"{word}_acc",),)
+                    words = ((f"{result}_acc",),)
             # Every loop starts its own: those at one place that start alike may share a name.
             names = tuple(self.scope.name(("accumulator", place, each[0], start), *each) for each in words)
             found.append(Accumulator(reduction, names))
         return found
 
-    def word(self, position: int) -> str:
+    def _word_of(self, position: int) -> str:
         """A word for a reduction: its name, or that of the first value with a name that it goes into."""
         below = {position}
         for at in range(position, len(self.plan.body)):
@@ -166,15 +164,15 @@ class LoopPrinter:
         assert not isinstance(argument, Store)
         return language_dtype(argument.dtype)
 
-    def _initial(self, accumulator: Accumulator) -> list[str]:
+    def _initial(self, accumulator: Accumulator) -> list[Text]:
         width = self.space.width
         if isinstance(accumulator.reduction, OnlineSoftmax):
             dtype = language_dtype(self._reduce(accumulator.reduction.max).dtype)
             self.need_lowest(dtype)
             running_max, running_sum = accumulator.names
             return [
-                f"{running_max} = tl.full({width}, LOWEST, {dtype})",
-                f"{running_sum} = tl.zeros({width}, {dtype})",
+                Text(f"{running_max} = tl.full({width}, LOWEST, {dtype})"),
+                Text(f"{running_sum} = tl.zeros({width}, {dtype})"),
             ]
         position = accumulator.reduction
         reduce = self._reduce(position)
@@ -182,114 +180,110 @@ class LoopPrinter:
         start = reduce_identity(self.plan.body, position)
         if reduce.op in ARG_OPS:
             value, index = accumulator.names
-            return [f"{value} = tl.full({width}, {start}, {dtype})", f"{index} = tl.zeros({width}, tl.int64)"]
+            return [
+                Text(f"{value} = tl.full({width}, {start}, {dtype})"),
+                Text(f"{index} = tl.zeros({width}, tl.int64)"),
+            ]
         if reduce.op is ReduceOp.SUM:
-            return [f"{accumulator.names[0]} = tl.zeros({width}, {language_dtype(reduce.dtype)})"]
-        return [f"{accumulator.names[0]} = tl.full({width}, {start}, {dtype})"]
+            return [Text(f"{accumulator.names[0]} = tl.zeros({width}, {language_dtype(reduce.dtype)})")]
+        return [Text(f"{accumulator.names[0]} = tl.full({width}, {start}, {dtype})")]
 
     def need_lowest(self, dtype: str) -> None:
         """Asks for the constant that running maxima start from."""
         self.constants.add(_LOWEST[dtype])
 
-    def _update(self, accumulator: Accumulator) -> list[str]:
+    def _update(self, accumulator: Accumulator) -> list[Text]:
         block = self._block()
         if isinstance(accumulator.reduction, OnlineSoftmax):
-            lines = self._update_online(accumulator, accumulator.reduction, block)
-        else:
-            position = accumulator.reduction
-            reduce = self._reduce(position)
-            argument = block.guarded(position).text
-            name = accumulator.names[0]
-            match reduce.op:
-                case ReduceOp.SUM:
-                    lines = [f"{name} += {argument}"]
-                case ReduceOp.PROD:
-                    lines = [f"{name} *= {argument}"]
-                case ReduceOp.ANY:
-                    lines = [f"{name} |= {argument}"]
-                case ReduceOp.ALL:
-                    lines = [f"{name} &= {argument}"]
-                case ReduceOp.ARGMAX | ReduceOp.ARGMIN:
-                    function = combine_function(reduce.op)
-                    self.functions.add(function)
-                    value, index = accumulator.names
-                    lines = [f"{value}, {index} = {function}({value}, {index}, {argument}, {self.index})"]
-                case _:
-                    lines = [f"{name} = {self._larger(position)}({name}, {argument})"]
-        self.functions |= block.functions
-        return lines
+            return self._update_online(accumulator, accumulator.reduction, block)
+        position = accumulator.reduction
+        reduce = self._reduce(position)
+        argument = block.guarded(position)
+        name = word(accumulator.names[0])
+        match reduce.op:
+            case ReduceOp.SUM:
+                return [compose("{} += {}", name, argument)]
+            case ReduceOp.PROD:
+                return [compose("{} *= {}", name, argument)]
+            case ReduceOp.ANY:
+                return [compose("{} |= {}", name, argument)]
+            case ReduceOp.ALL:
+                return [compose("{} &= {}", name, argument)]
+            case ReduceOp.ARGMAX | ReduceOp.ARGMIN:
+                index = word(accumulator.names[1])
+                pair = compose("{}, {}", name, index)
+                function = combine_function(reduce.op)
+                return [compose("{} = {}({}, {}, {})", pair, function, pair, argument, self.index)]
+        return [compose("{} = {}({}, {})", name, self._larger(position), name, argument)]
 
-    def _update_online(self, accumulator: Accumulator, online: OnlineSoftmax, block: Block) -> list[str]:
-        running_max, running_sum = accumulator.names
-        x = block.guarded(online.max).text
+    def _update_online(self, accumulator: Accumulator, online: OnlineSoftmax, block: Block) -> list[Text]:
+        running_max, running_sum = map(word, accumulator.names)
+        x = block.guarded(online.max)
         lines = []
-        if not x.isidentifier():
-            word = self.scope.name("element", "x", "element")
-            lines.append(f"{word} = {x}")
-            x = word
-        new_max = self.scope.name("new maximum", "new_max")
+        if not x.text.isidentifier():
+            element = self.scope.name("element", "x", "element")
+            lines.append(bind(element, x))
+            x = word(element)
+        new_max = word(self.scope.name("new maximum", "new_max"))
+        larger = self._larger(online.max)
+        rescaled = compose("{} * tl.exp({} - {})", running_sum, running_max, new_max)
         return [
             *lines,
-            f"{new_max} = {self._larger(online.max)}({running_max}, {x})",
-            f"{running_sum} = {running_sum} * tl.exp({running_max} - {new_max}) + tl.exp({x} - {new_max})",
-            f"{running_max} = {new_max}",
+            compose("{} = {}({}, {})", new_max, larger, running_max, x),
+            compose("{} = {} + tl.exp({} - {})", running_sum, rescaled, x, new_max),
+            compose("{} = {}", running_max, new_max),
         ]
 
-    def _larger(self, position: int) -> str:
+    def _larger(self, position: int) -> Text:
         """The function for two elements of a maximum or minimum: ours where NaN must show."""
         reduce = self._reduce(position)
         plain = not reduce.dtype.is_floating_point or position in self.plan.numerics.drops_nan
         if plain:
-            return "tl.maximum" if reduce.op is ReduceOp.MAX else "tl.minimum"
-        function = combine_function(reduce.op)
-        self.functions.add(function)
-        return function
+            return Text("tl.maximum" if reduce.op is ReduceOp.MAX else "tl.minimum")
+        return combine_function(reduce.op)
 
     # Results
 
-    def final(self, accumulator: Accumulator) -> list[str]:
+    def final(self, accumulator: Accumulator) -> list[Text]:
         """The lines for a reduction's value once its loop is over; without a name it stays an expression."""
         block = self._block()
         if isinstance(accumulator.reduction, OnlineSoftmax):
-            lines = self._final_online(accumulator.names, accumulator.reduction, block)
-        else:
-            position = accumulator.reduction
-            if self._reduce(position).op not in ARG_OPS:
-                lines = self._keep(position, block.reduce_lanes(position, accumulator.names[0]))
-            else:
-                value, index = accumulator.names
-                text = block.reduce_lanes(position, value, index, is_pair=self.leaves_partials)
-                if self.leaves_partials:
-                    lines = [f"{value}, {index} = {text.text}"]
-                    self.pairs[position] = (value, index)
-                    self.known[position] = index
-                else:
-                    lines = self._keep(position, text)
-        self.functions |= block.functions
-        return lines
+            return self._final_online(accumulator.names, accumulator.reduction, block)
+        position = accumulator.reduction
+        if self._reduce(position).op not in ARG_OPS:
+            return self._keep(position, block.reduce_lanes(position, word(accumulator.names[0])))
+        value, index = map(word, accumulator.names)
+        text = block.reduce_lanes(position, value, index, is_pair=self.leaves_partials)
+        if not self.leaves_partials:
+            return self._keep(position, text)
+        self.pairs[position] = (value, index)
+        self.known[position] = index
+        return [compose("{}, {} = {}", value, index, text)]
 
-    def _keep(self, position: int, text: Text) -> list[str]:
+    def _keep(self, position: int, text: Text) -> list[Text]:
         if position not in self.names.values:
-            self.known[position] = text.within(Precedence.ATOM)
+            self.known[position] = text.operand(Precedence.ATOM)
             return []
-        self.known[position] = self.names.values[position]
-        return [f"{self.names.values[position]} = {text.text}"]
+        self.known[position] = word(self.names.values[position])
+        return [bind(self.names.values[position], text)]
 
-    def _final_online(self, running: Sequence[str], online: OnlineSoftmax, block: Block) -> list[str]:
-        running_max, running_sum = running
+    def _final_online(self, running: Sequence[str], online: OnlineSoftmax, block: Block) -> list[Text]:
+        running_max, running_sum = map(word, running)
         names = self.names.values
-        largest = names.get(online.max) or self.scope.name(("reduced", online.max), "row_max")
-        total = names.get(online.sum) or self.scope.name(("reduced", online.sum), "row_sum")
-        scaled = f"{running_sum} * tl.exp({running_max} - {largest})"
+        largest = word(names.get(online.max) or self.scope.name(("reduced", online.max), "row_max"))
+        total = word(names.get(online.sum) or self.scope.name(("reduced", online.sum), "row_sum"))
+        scaled = compose("{} * tl.exp({} - {})", running_sum, running_max, largest)
         self.known[online.max] = largest
         self.known[online.sum] = total
         lines = [
-            f"{largest} = {block.reduce_lanes(online.max, running_max).text}",
-            f"{total} = {block.reduce_lanes(online.sum, scaled).text}",
+            compose("{} = {}", largest, block.reduce_lanes(online.max, running_max)),
+            compose("{} = {}", total, block.reduce_lanes(online.sum, scaled)),
         ]
         if not self.leaves_partials and _is_exposed(self.plan, online):
-            lines.append(f'{largest} = tl.where({total} == 0.0, float("-inf"), {largest})  # all of it -inf')
-            lines.append(f'{total} = tl.where({total} == 0.0, float("nan"), {total})')
+            nothing = compose("{} == 0.0", total)
+            lowest = compose('tl.where({}, float("-inf"), {})', nothing, largest)
+            lines.append(compose("{} = {}  # all of it -inf", largest, lowest))
+            lines.append(compose('{} = tl.where({}, float("nan"), {})', total, nothing, total))
         return lines
 
     # Chunks

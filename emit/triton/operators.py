@@ -10,15 +10,17 @@ from collections.abc import Container, Iterable
 import torch
 
 from longhand.emit.text.expression import (
-    FUNCTIONS,
     SAME,
     Operator,
     Precedence,
     Text,
     call,
+    compose,
     infix,
-    n_arguments,
+    outside,
+    word,
 )
+from longhand.emit.text.function_names import FUNCTIONS, n_arguments
 from longhand.emit.triton.scope import language_dtype, number
 from longhand.emit.triton.space import Space
 from longhand.errors import LoweringError
@@ -157,9 +159,9 @@ DEVICE_FUNCTIONS = (
 _OVER_LIBDEVICE = frozenset({"floor_quotient_float", "floor_remainder_float"})
 
 
-def calls_libdevice(functions: Iterable[str]) -> bool:
+def calls_libdevice(needs: Iterable[str]) -> bool:
     """Whether any of the functions that a kernel calls is one of libdevice, or calls one."""
-    return any(name.startswith("libdevice.") or name in _OVER_LIBDEVICE for name in functions)
+    return any(name.startswith("libdevice.") or name in _OVER_LIBDEVICE for name in needs)
 
 
 class OperatorTable:
@@ -268,15 +270,17 @@ def _cast(value: Pointwise) -> Operator:
     return Operator(f"{{0}}.to({dtype})", _P.ATOM, (_P.ATOM,))
 
 
-def combine_function(op: ReduceOp) -> str:
+def combine_function(op: ReduceOp) -> Text:
     """The device function that combines two partial results with PyTorch's rules for NaN."""
-    return {
-        ReduceOp.MAX: "nan_maximum",
-        ReduceOp.MIN: "nan_minimum",
-        ReduceOp.PROD: "times",
-        ReduceOp.ARGMAX: "first_max",
-        ReduceOp.ARGMIN: "first_min",
-    }[op]
+    return outside(
+        {
+            ReduceOp.MAX: "nan_maximum",
+            ReduceOp.MIN: "nan_minimum",
+            ReduceOp.PROD: "times",
+            ReduceOp.ARGMAX: "first_max",
+            ReduceOp.ARGMIN: "first_min",
+        }[op]
+    )
 
 
 def is_plain(plan: KernelPlan, position: int) -> bool:
@@ -289,7 +293,7 @@ def is_plain(plan: KernelPlan, position: int) -> bool:
 
 
 def lane_reduction(
-    plan: KernelPlan, space: Space, position: int, argument: str, index: str | None, is_pair: bool = False
+    plan: KernelPlan, space: Space, position: int, argument: Text, index: Text | None, is_pair: bool = False
 ) -> Text:
     """A block reduced along its reduced side; it needs the device functions which that calls.
 
@@ -306,23 +310,25 @@ def lane_reduction(
     rest = f"axis={axis}{kept}"
     op = reduce.op
     if op is ReduceOp.SUM:
-        return Text(f"tl.sum({argument}, {rest})")
+        return compose("tl.sum({}, {})", argument, rest)
     if op in (ReduceOp.ANY, ReduceOp.ALL):
         extreme = "max" if op is ReduceOp.ANY else "min"
-        return Text(f"tl.{extreme}(({argument}).to(tl.int32), {rest}) != 0", Precedence.COMPARE)
+        return compose(
+            "tl.{}(({}).to(tl.int32), {}) != 0", extreme, argument, rest, precedence=Precedence.COMPARE
+        )
     is_argument = op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
     if index is None and is_argument:
-        return Text(f"tl.{op.value}({argument}, {rest}).to(tl.int64)")
+        return compose("tl.{}({}, {}).to(tl.int64)", op.value, argument, rest)
     if index is None and is_plain(plan, position):
-        return Text(f"tl.{op.value}({argument}, {rest})")
+        return compose("tl.{}({}, {})", op.value, argument, rest)
     function = combine_function(op)
     if index is None:
-        return Text(f"tl.reduce({argument}, {axis}, {function}{kept})", needs=frozenset({function}))
-    pair = f"tl.reduce(({argument}, {index}), {axis}, {function}{kept})"
-    return Text(pair if is_pair else f"{pair}[1]", needs=frozenset({function}))
+        return compose("tl.reduce({}, {}, {}{})", argument, str(axis), function, kept)
+    pair = compose("tl.reduce(({}, {}), {}, {}{})", argument, index, str(axis), function, kept)
+    return pair if is_pair else compose("{}[1]", pair)
 
 
-def lane_index(plan: KernelPlan, space: Space, position: int) -> str | None:
+def lane_index(plan: KernelPlan, space: Space, position: int) -> Text | None:
     """The positions that an ARG* of a block needs; None for integers, of which Triton takes the first itself."""
     reduce = plan.body[position]
     assert isinstance(reduce, Reduce)
@@ -331,9 +337,9 @@ def lane_index(plan: KernelPlan, space: Space, position: int) -> str | None:
     if reduce.op not in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) or not argument.dtype.is_floating_point:
         return None
     over_rows = reduce.axes[0] in {axis.name for axis in plan.rows}
-    index = space.flats[0 if over_rows else -1].index
+    index = word(space.flats[0 if over_rows else -1].index)
     shape = "[ROWS, COLS]" if space.is_tile else space.width
-    return f"tl.broadcast_to({index}, {shape}).to(tl.int64)"
+    return compose("tl.broadcast_to({}, {}).to(tl.int64)", index, shape)
 
 
 def reduce_identity(body: tuple[Value, ...], position: int) -> str:

@@ -1,7 +1,4 @@
-"""Where a Triton function works: index variables, lanes and masks, and the addresses made of them.
-
-Positions that are data are kept in Triton's 32 bits where they fit, though a body's whole numbers have 64.
-"""
+"""Where a Triton function works: index variables, lanes and masks, and the addresses made of them."""
 
 from __future__ import annotations
 
@@ -10,10 +7,9 @@ import enum
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
 
-from longhand.emit.text.expression import Precedence, Text
-from longhand.lower.ir import Load, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
+from longhand.emit.text.expression import Precedence, Text, compose, joined, word
 from longhand.schedule.named_plan import KernelNames
-from longhand.schedule.plan import Address, Factor, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.plan import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,34 +25,35 @@ class Flat:
     axes: tuple[str, ...]
 
 
-def factor_text(factor: Factor, names: KernelNames) -> str:
+def factor_text(factor: Factor, names: KernelNames) -> Text:
     """A size or stride argument, or a number."""
     match factor:
         case SizeOf(axis):
-            return names.axes[axis].size
+            return word(names.axes[axis].size)
         case ParameterRef(name):
-            return names.ints[name]
+            return word(names.ints[name])
         case ScalarRef(position):
-            return names.scalars[position]
-    return str(factor)
+            return word(names.scalars[position])
+    return Text(str(factor))
 
 
-def unflatten(flat: Flat, names: KernelNames, is_long: bool = False) -> list[tuple[str, str]]:
+def unflatten(flat: Flat, names: KernelNames, is_long: bool = False) -> list[tuple[str, Text]]:
     """For each axis of a flattened index its variable and the div and mod that yield it, innermost first.
 
     Args:
         is_long: There may be so many elements that a product of sizes passes 32 bits: divide by one after the other.
     """
     lines = []
-    inner: list[str] = []
+    inner: list[Text] = []
     for position in range(len(flat.axes) - 1, -1, -1):
         words = names.axes[flat.axes[position]]
-        quotient = flat.index
+        quotient, size = word(flat.index), word(words.size)
         if inner:
-            divisor = " // ".join(reversed(inner)) if is_long else " * ".join(inner)
-            quotient += f" // {divisor}" if len(inner) == 1 or is_long else f" // ({divisor})"
-        lines.append((words.index, quotient if position == 0 else f"{quotient} % {words.size}"))
-        inner.insert(0, words.size)
+            divisor = joined(reversed(inner), " // ") if is_long else joined(inner, " * ")
+            form = "{} // {}" if len(inner) == 1 or is_long else "{} // ({})"
+            quotient = compose(form, quotient, divisor)
+        lines.append((words.index, quotient if position == 0 else compose("{} % {}", quotient, size)))
+        inner.insert(0, size)
     return lines
 
 
@@ -67,13 +64,11 @@ class Addend:
     Attributes:
         text: Without its sign.
         is_minus: Whether it is taken off.
-        precedence: Of the text.
         multiplies: Whether there is a product in it.
     """
 
-    text: str
+    text: Text
     is_minus: bool
-    precedence: Precedence
     multiplies: bool
 
 
@@ -84,44 +79,36 @@ class AddressText:
     Attributes:
         base: What the rows contribute: ``row * n_cols``.
         rest: What gathered values, the cols and the offset add: ``token * n_cols + col``.
-        base_precedence: Of the base.
-        rest_precedence: Of the rest.
         rest_multiplies: Whether the rest has a product in it.
     """
 
-    base: str
-    rest: str
-    base_precedence: Precedence
-    rest_precedence: Precedence
+    base: Text
+    rest: Text
     rest_multiplies: bool
 
     @classmethod
     def of(cls, base: Sequence[Addend], rest: Sequence[Addend]) -> AddressText:
         """Sums of terms."""
-        return cls(_sum(base), _sum(rest), _binds(base), _binds(rest), any(term.multiplies for term in rest))
+        return cls(_sum(base), _sum(rest), any(term.multiplies for term in rest))
 
     @property
-    def whole(self) -> str:
+    def whole(self) -> Text:
         """Both parts."""
         return _added(self.base, self.rest)
 
-    def added_to(self, pointer: str) -> str:
+    def added_to(self, pointer: Text) -> Text:
         """``x_ptr + row * n_cols``"""
         return _added(pointer, self.whole)
 
-    @property
-    def precedence(self) -> Precedence:
-        """Of the whole."""
-        if self.base and self.rest:
-            return Precedence.SUM
-        return self.base_precedence if self.base else self.rest_precedence
 
-
-def _added(one: str, other: str) -> str:
+def _added(one: Text, other: Text) -> Text:
     """Two sums as one; a second one with a minus of its own is taken off."""
-    if not one or not other:
-        return one or other
-    return f"{one} - {other[1:]}" if other.startswith("-") else f"{one} + {other}"
+    if not one.text or not other.text:
+        return one if one.text else other
+    if other.text.startswith("-"):
+        other = dataclasses.replace(other, text=other.text[1:])
+        return compose("{} - {}", one, other, precedence=Precedence.SUM)
+    return compose("{} + {}", one, other, precedence=Precedence.SUM)
 
 
 def address_text(
@@ -145,9 +132,9 @@ def address_text(
     }
     index_of = {
         axis: (
-            Text(f"{words.size} - 1 - {words.index}", Precedence.SUM)
+            compose("{} - 1 - {}", word(words.size), word(words.index), precedence=Precedence.SUM)
             if axis in address.reversed
-            else Text(words.index)
+            else word(words.index)
         )
         for axis, words in names.axes.items()
     }
@@ -161,7 +148,7 @@ def address_text(
         remaining = {axis: product for axis, product in remaining.items() if axis not in steps}
         merged = None if address.reversed else _merged(flat, steps)
         if merged is not None:
-            terms.append(_scaled(Text(flat.index), merged, names))
+            terms.append(_scaled(word(flat.index), merged, names))
         else:
             terms += _nested(steps, names, index_of)
     rest += _nested(remaining, names, index_of)
@@ -169,20 +156,20 @@ def address_text(
     return AddressText.of(base, rest)
 
 
-def _sum(terms: Sequence[Addend]) -> str:
+def _sum(terms: Sequence[Addend]) -> Text:
     """Terms added up; those that are taken off come last."""
-    text = " + ".join(term.text for term in terms if not term.is_minus)
+    text = joined((term.text for term in terms if not term.is_minus), " + ")
     for term in terms:
         if term.is_minus:
-            text = f"{text} - {term.text}" if text else f"-{term.text}"
-    return text
+            text = compose("{} - {}", text, term.text) if text.text else compose("-{}", term.text)
+    return dataclasses.replace(text, precedence=_binds(terms))
 
 
 def _binds(terms: Sequence[Addend]) -> Precedence:
     """How closely a sum binds."""
     if len(terms) > 1:
         return Precedence.SUM
-    return terms[0].precedence if terms else Precedence.ATOM
+    return terms[0].text.precedence if terms else Precedence.ATOM
 
 
 def _scaled(index: Text | None, product: Product, names: KernelNames) -> Addend:
@@ -190,12 +177,12 @@ def _scaled(index: Text | None, product: Product, names: KernelNames) -> Addend:
     number = math.prod(factor for factor in product if isinstance(factor, int))
     factors = [factor_text(factor, names) for factor in product if not isinstance(factor, int)]
     if abs(number) != 1 or (index is None and not factors):
-        factors.append(str(abs(number)))
+        factors.append(Text(str(abs(number))))
     if index is not None:
-        factors.insert(0, index.within(Precedence.PRODUCT if factors or number < 0 else Precedence.SUM))
+        factors.insert(0, index.operand(Precedence.PRODUCT if factors or number < 0 else Precedence.SUM))
     alone = index.precedence if index is not None else Precedence.ATOM
     precedence = Precedence.PRODUCT if len(factors) > 1 else alone
-    return Addend(" * ".join(factors), number < 0, precedence, precedence is Precedence.PRODUCT)
+    return Addend(joined(factors, " * ", precedence), number < 0, precedence is Precedence.PRODUCT)
 
 
 def _nested(steps: Mapping[str, Product], names: KernelNames, index_of: Mapping[str, Text]) -> list[Addend]:
@@ -220,9 +207,8 @@ def _nested(steps: Mapping[str, Product], names: KernelNames, index_of: Mapping[
             chain.append(outer)
         index = index_of[chain[-1]]
         for axis in reversed(chain[:-1]):
-            size = names.axes[axis].size
-            text = f"{index.within(Precedence.PRODUCT)} * {size} + {index_of[axis].text}"
-            index = Text(text, Precedence.SUM)
+            factor, size = index.operand(Precedence.PRODUCT), word(names.axes[axis].size)
+            index = compose("{} * {} + {}", factor, size, index_of[axis], precedence=Precedence.SUM)
         term = _scaled(index, innermost, names)
         terms.append(dataclasses.replace(term, multiplies=term.multiplies or len(chain) > 1))
     return terms
@@ -265,7 +251,7 @@ class Line:
     """
 
     kind: StatementKind
-    text: str
+    text: Text
     target: str = ""
 
 
@@ -323,45 +309,3 @@ class Space:
         """Whether what varies along these axes varies along the row side, and along the col side."""
         rows, cols = (any(axis in axes for axis in side.axes) for side in (self.rows, self.cols))
         return rows, cols
-
-
-# Operations that mean the same on an int32 position as on an int64 one.
-_ANY_WIDTH = frozenset(
-    {
-        *(PointwiseOp.CAST, PointwiseOp.EQ, PointwiseOp.NE),
-        *(PointwiseOp.LT, PointwiseOp.LE, PointwiseOp.GT, PointwiseOp.GE),
-    }
-)
-
-
-def is_narrow(plan: KernelPlan, position: int) -> bool:
-    """Whether a value that is a position, or a place made of one, is right in 32 bits for all that reads it."""
-    if any(position == at for address in plan.addresses.values() for at, _ in address.values):
-        return False
-    users = [(at, v) for at, v in enumerate(plan.body) if isinstance(v, Pointwise) and position in v.args]
-    return all(user.op in _ANY_WIDTH or _is_place(plan, at) for at, user in users)
-
-
-def _is_place(plan: KernelPlan, at: int) -> bool:
-    """Whether a value is a moved position that only addresses read, or another such value."""
-    match plan.body[at]:
-        case Pointwise(op=PointwiseOp.SUB, args=(_, taken)):
-            is_moved = isinstance(plan.body[taken], Scalar)
-        case Pointwise(op=PointwiseOp.WHERE):
-            is_moved = True
-        case _:
-            is_moved = False
-    users = [(other, value) for other, value in enumerate(plan.body) if at in arguments(value)]
-    return (
-        is_moved
-        and not plan.widths.large
-        and bool(users)
-        and all(_addresses(value, at) or _is_place(plan, other) for other, value in users)
-    )
-
-
-def _addresses(value: Value, at: int) -> bool:
-    """Whether a value is in memory, at a place that another one says, and reads that one for nothing else."""
-    if not isinstance(value, Load | Store):
-        return False
-    return at not in (value.mask, value.value if isinstance(value, Store) else None)

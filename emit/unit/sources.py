@@ -146,17 +146,6 @@ class SourceFile:
             waiting += [base.id for base in self.classes[class_name].bases if isinstance(base, ast.Name)]
 
 
-def fingerprints(text: str, names: Iterable[str]) -> dict[str, str]:
-    """A fingerprint for each named function of a file (``Attention.forward``), and for what it uses there.
-
-    Names that the file does not have, and lambdas, are left out; so is everything where it is no Python.
-    """
-    file = SourceFile.of(text)
-    reached, _ = file.reached_from(names)
-    found = {name: file.fingerprint(name) for name in sorted(reached)}
-    return {name: digest for name, digest in found.items() if digest is not None}
-
-
 def changed_functions(text: str, known: Mapping[str, str]) -> list[str]:
     """Which of these pieces are gone from a file, or are not as they were."""
     file = SourceFile.of(text)

@@ -59,6 +59,7 @@ _PARTS = (
     "launch",
     "windows",
     "derivatives",
+    "attention",
     "tensor_table",
     "cuda_graph",
     "training_graph",

@@ -13,7 +13,7 @@ from torch import nn
 
 from . import kernels
 from .backward import BlockSaved, LanguageModelFunction
-from .runtime import Weights, check_tensor, check_weights, parameters_of, tie
+from .runtime import Weights, check_tensor, check_weights, cudnn_attention, parameters_of, tie
 
 
 class Block(nn.Module):
@@ -55,11 +55,7 @@ class Block(nn.Module):
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
-        mixed, logsumexp, _, _, _, _, philox_seed, philox_offset, _ = (
-            torch.ops.aten._scaled_dot_product_cudnn_attention.default(
-                q, k, v, attn_bias=None, compute_log_sumexp=True, dropout_p=0.0, is_causal=True
-            )
-        )
+        mixed, logsumexp, _, _, _, _, philox_seed, philox_offset, _ = cudnn_attention(q, k, v, is_causal=True)
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)

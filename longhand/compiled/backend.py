@@ -41,6 +41,7 @@ from longhand.compiled.call_state import (
 )
 from longhand.compiled.captured_call import captured_call
 from longhand.compiled.concrete_sizes import can_be_fixed, for_each_set_of_sizes
+from longhand.compiled.early_writes import early_writes
 from longhand.compiled.unit_binding import bind_unit
 from longhand.compiled.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
 from longhand.emit.unit.loading import load_unit
@@ -117,6 +118,11 @@ def longhand_backend(
         function = longhand_backend(lifted.module, given, mode=mode, options=options, report=report)
         return lambda *inputs: function(*inputs, *lifted.tensors)
 
+    compile_part = functools.partial(longhand_backend, mode=mode, options=options, report=report)
+    if (parts := early_writes(graph_module)) is not None:
+        first, rest = (compile_part(part, example_inputs) for part in (parts.first, parts.rest))
+        return parts.joined(first, rest)
+
     calls = GraphCalls(f"a graph of {n_ops} ops")
     eager = EagerGraph(eager_function(graph_module), calls)
 
@@ -135,8 +141,7 @@ def longhand_backend(
         return left_in_eager(reason)
     trains = _requires_grad(graph_module, example_inputs) and records_gradients(graph_module)
     if trains and can_be_fixed(graph_module):
-        compile_fixed = functools.partial(longhand_backend, mode=mode, options=options, report=report)
-        return for_each_set_of_sizes(graph_module, compile_fixed, left_in_eager, strict=strict)
+        return for_each_set_of_sizes(graph_module, compile_part, left_in_eager, strict=strict)
     try:
         made = _compile(graph_module, example_inputs, mode, (options or {}).get("out"), calls, strict)
         refuse_torch_kernels(made.folder, strict=strict, is_told=made.summary is not None)

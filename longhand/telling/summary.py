@@ -99,12 +99,6 @@ class Summary:
         """Calls to a library that longhand has no lowering for."""
         return tuple(call for call in self.library_calls if call.reason)
 
-    @property
-    def generated_share(self) -> float:
-        """Of the bytes moved outside products, convolutions and attention, the part that generated kernels move."""
-        total = self.kernel_bytes + self.library_bytes
-        return self.kernel_bytes / total if total else 1.0
-
 
 def counted(count: int, word: str) -> str:
     """``1 kernel``, ``2 kernels``."""

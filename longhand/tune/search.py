@@ -17,7 +17,7 @@ from typing import Protocol
 
 Values = Mapping[str, int]
 
-_LIMITS = {"NUM_WARPS": (1, 32), "NUM_STAGES": (1, 6)}
+_LIMITS = {"NUM_WARPS": (1, 32), "NUM_STAGES": (1, 6), "WARP_ELEMENTS": (256, 8192)}
 _SIZE_LIMITS = (1, 2**24)
 _STEPS = (2.0, 0.5)
 _LEAPS = (8.0, 0.125)

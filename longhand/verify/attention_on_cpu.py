@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -66,23 +67,25 @@ def backward(
 ) -> Tensors:
     """As _scaled_dot_product_flash_attention_backward."""
     weights, _ = _weights(query, key, is_causal, scale)
-    return _gradients(weights, d_mixed, (query, key, value), mixed, scale)
+    return _gradients(weights, d_mixed, (query, key, value), mixed, scale)[:3]
 
 
 def _gradients(
     weights: torch.Tensor, d_mixed: torch.Tensor, operands: Tensors, mixed: torch.Tensor, scale: float | None
 ) -> Tensors:
+    """Those of query, key, value, and of a bias."""
     query, key, value = operands
     factor = scale if scale is not None else 1 / math.sqrt(query.shape[-1])
     d_wide = d_mixed.float()
     d_weights = d_wide @ value.float().transpose(-1, -2)
-    d_scores = weights * (d_weights - (d_wide * mixed.float()).sum(-1, keepdim=True)) * factor
+    d_bias = weights * (d_weights - (d_wide * mixed.float()).sum(-1, keepdim=True))
+    d_scores = d_bias * factor
     found = (
         d_scores @ key.float(),
         d_scores.transpose(-1, -2) @ query.float(),
         weights.transpose(-1, -2) @ d_wide,
     )
-    return tuple(_by_position(gradient, query.dtype) for gradient in found)
+    return *(_by_position(gradient, query.dtype) for gradient in found), d_bias.to(query.dtype)
 
 
 def _by_position(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -118,14 +121,58 @@ def efficient_backward(
     philox_seed: torch.Tensor,
     philox_offset: torch.Tensor,
     dropout_p: float,
-    grad_input_mask: Any,
+    grad_input_mask: Sequence[bool],
     is_causal: bool = False,
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """As _scaled_dot_product_efficient_attention_backward, without a gradient of the bias."""
+    """As _scaled_dot_product_efficient_attention_backward: rows of the bias's gradient begin at multiples of 16."""
     weights, _ = _weights(query, key, is_causal, scale, attn_bias)
-    return *_gradients(weights, d_mixed, (query, key, value), mixed, scale), None
+    *found, d_bias = _gradients(weights, d_mixed, (query, key, value), mixed, scale)
+    if not grad_input_mask[3]:
+        return *found, None
+    n_keys = d_bias.shape[-1]
+    return *found, torch.nn.functional.pad(d_bias, (0, -n_keys % 16))[..., :n_keys]
+
+
+def cudnn_forward(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_bias: torch.Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """As _scaled_dot_product_cudnn_attention."""
+    return forward(query, key, value, dropout_p, is_causal, scale=scale)
+
+
+def cudnn_backward(
+    d_mixed: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mixed: torch.Tensor,
+    logsumexp: torch.Tensor,
+    philox_seed: Any,
+    philox_offset: Any,
+    attn_bias: torch.Tensor | None,
+    cum_seq_q: Any,
+    cum_seq_k: Any,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    scale: float | None = None,
+) -> Tensors:
+    """As _scaled_dot_product_cudnn_attention_backward."""
+    weights, _ = _weights(query, key, is_causal, scale)
+    return _gradients(weights, d_mixed, (query, key, value), mixed, scale)[:3]
 
 
 @functools.cache
@@ -136,4 +183,6 @@ def register() -> torch.library.Library:
     library.impl("_scaled_dot_product_flash_attention_backward", backward, "CPU")
     library.impl("_scaled_dot_product_efficient_attention", efficient_forward, "CPU")
     library.impl("_scaled_dot_product_efficient_attention_backward", efficient_backward, "CPU")
+    library.impl("_scaled_dot_product_cudnn_attention", cudnn_forward, "CPU")
+    library.impl("_scaled_dot_product_cudnn_attention_backward", cudnn_backward, "CPU")
     return library

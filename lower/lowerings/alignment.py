@@ -95,7 +95,7 @@ class _Aligner:
     def _pad_table(self, table: fx.Node, node: fx.Node, missing: int) -> fx.Node:
         padded = self._pad(table, (0, 0, 0, missing), f"{node.name}_table", node)
         padded.meta["provenance"] = dataclasses.replace(
-            _provenance(node),
+            Provenance.of(node),
             local="padded_weight",
             remark=_REMARK,
             differentiates="",
@@ -107,12 +107,12 @@ class _Aligner:
     def _pad_rows(self, rows: fx.Node, missing: int) -> fx.Node:
         padded = self._pad(rows, (0, missing), f"{rows.name}_padded", rows)
         named = rows
-        while _provenance(named).local is None and is_view(named):
+        while Provenance.of(named).local is None and is_view(named):
             named = named.all_input_nodes[0]
-        if _provenance(named).gradient_of:
-            padded.meta["provenance"] = _provenance(named)  # a gradient goes by its name, padded or not
-        elif local := _provenance(named).local:
-            padded.meta["provenance"] = dataclasses.replace(_provenance(rows), local=f"padded_{local}")
+        if Provenance.of(named).gradient_of:
+            padded.meta["provenance"] = Provenance.of(named)  # a gradient goes by its name, padded or not
+        elif local := Provenance.of(named).local:
+            padded.meta["provenance"] = dataclasses.replace(Provenance.of(rows), local=f"padded_{local}")
         return padded
 
     def _pad(self, node: fx.Node, by: tuple[int, ...], name: str, of: fx.Node) -> fx.Node:
@@ -129,11 +129,6 @@ class _Aligner:
         made = add_call(self.graph, name, target, args, of)
         made.meta[PADDED_FOR_SPEED] = is_padded
         return made
-
-
-def _provenance(node: fx.Node) -> Provenance:
-    found: Provenance = node.meta.get("provenance", Provenance())
-    return found
 
 
 def _missing_outputs(node: fx.Node) -> int:

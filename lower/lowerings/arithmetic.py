@@ -78,7 +78,7 @@ _FEW = 9
 
 
 def _is_of_a_derivative(ctx: Context) -> bool:
-    origin: Provenance = ctx.node.meta.get("provenance", Provenance())
+    origin: Provenance = Provenance.of(ctx.node)
     return bool(origin.differentiated or origin.differentiates)
 
 

@@ -57,7 +57,7 @@ def _peeled(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> f
     without = graph.create_node(
         "call_function", node.target, (*args[:_BIAS], None, *args[_BIAS + 1 :]), kwargs, name=name
     )
-    told: Provenance = node.meta.get("provenance", Provenance())
+    told: Provenance = Provenance.of(node)
     without.meta = {**node.meta, "provenance": dataclasses.replace(told, local=None, remark=_REMARK)}
     shape = [-1] + [1] * (node.meta["val"].dim() - 2)
     each = add_call(graph, f"{node.name}_bias", aten.view.default, (bias, shape), node)

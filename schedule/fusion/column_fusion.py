@@ -145,12 +145,12 @@ def _largest(nest: Step, buffers: Mapping[str, Buffer], hint: Hint) -> int:
 
 
 def _parts(nest: Step, hint: Hint) -> int:
-    """Bytes of the parts of the sums, each written and read, in float32."""
+    """Bytes of the parts of the sums, in float32: written, and read while they are in the cache."""
     assert isinstance(nest, Nest)
     sizes, reduced = sizes_of(nest), reduced_axes(nest)
     n_rows = hint(product(sizes[axis] for axis in sorted(reduced)))
     n_cols = hint(product(size for axis, size in sizes.items() if axis not in reduced))
-    return 2 * 4 * chunks_of_rows(n_rows, n_cols) * n_cols * len(stores(nest))
+    return 4 * chunks_of_rows(n_rows, n_cols) * n_cols * len(stores(nest))
 
 
 def _dead(

@@ -39,12 +39,13 @@ from longhand.schedule.kernels.kernel_plan import (
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.key import kernel_key
 from longhand.schedule.kernels.schedules.columns import is_tall
+from longhand.schedule.kernels.schedules.elementwise import is_small
 from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, count
 from longhand.schedule.kernels.schedules.registry import SCHEDULES, choose_schedule, choose_tunables
 from longhand.schedule.kernels.schedules.rows_persistent import is_long_row
-from longhand.schedule.kernels.space import NestSpace, find_space
+from longhand.schedule.kernels.space import Family, NestSpace, find_space
 from longhand.schedule.kernels.tensor_shapes import find_regions
-from longhand.schedule.kernels.transposed_staging import turned_loads
+from longhand.schedule.kernels.transposed_staging import is_turned, turned_loads
 from longhand.schedule.numerics.numerics import Numerics, find_numerics
 from longhand.schedule.plan import Launch
 from longhand.schedule.sizes import Hints, Limits
@@ -74,7 +75,13 @@ def plan_kernel(
     """
     hints = hints or {}
     target = facts_of(options.target)
-    space = find_space(nest, buffers, hints, are_products=products is not None)
+    space = find_space(
+        nest,
+        buffers,
+        hints,
+        are_products=products is not None,
+        has_windows=products is None and target.unrolls_windows,
+    )
     addresses = find_addresses(space.body, space.axes, hints)
     candidate = Candidate(space, buffers, target, hints)
     entry, loops = choose_schedule(candidate, (products,) if products is not None else SCHEDULES)
@@ -84,6 +91,11 @@ def plan_kernel(
     partials, scratch = _partials(space.body, chunked)
     scalars = _scalars(space.body)
     turned = turned_loads(space, schedule, addresses.by_position, target)
+    work = dataclasses.replace(
+        _work(space, buffers, schedule, loops, hints),
+        is_turned=bool(turned),
+        is_across=_is_across(space, addresses),
+    )
     numerics_of = functools.partial(
         find_numerics,
         memory={name: buffers[name].dtype for name in used},
@@ -100,7 +112,7 @@ def plan_kernel(
         pointers=_pointers(used, addresses, buffers) + scratch,
         ints=addresses.ints,
         scalars=tuple(scalars),
-        tunables=choose_tunables(entry, target, _work(space, buffers, schedule, loops, hints, bool(turned))),
+        tunables=choose_tunables(entry, target, work),
         turned=turned,
         passes=loops.passes.passes if schedule.has_passes else (),
         before=loops.passes.before if schedule.has_passes else (),
@@ -242,22 +254,34 @@ def _work(
     schedule: KernelSchedule,
     loops: Loops,
     hints: Hints,
-    is_turned: bool,
 ) -> KernelWork:
+    n_rows, n_cols = count(space.rows, hints), count(space.cols, hints)
     widest = max(
         buffers[value.buffer].dtype.itemsize for value in space.body if isinstance(value, Load | Store)
     )
     return KernelWork(
         has_rows=bool(space.rows),
         has_cols=bool(space.cols),
+        has_several_cols=len(space.cols) > 1,
         is_split=loops.is_split,
         is_heavy=any(
             isinstance(value, Pointwise) and PRIMITIVES[value.op].cost is Cost.HEAVY for value in space.body
         ),
-        is_tall=is_tall(count(space.rows, hints), count(space.cols, hints)),
-        is_long=is_long_row(count(space.cols, hints)),
+        is_tall=is_tall(n_rows, n_cols),
+        is_small=is_small(n_rows * n_cols),
+        is_long=is_long_row(n_cols),
         writes_rows=loops.passes.writes_elements,
-        is_turned=is_turned,
         element_bytes=widest,
         live_words=_live_words(space, schedule),
+    )
+
+
+def _is_across(space: NestSpace, addresses: Addresses) -> bool:
+    """Whether something lies in memory with one col after the other's rows, where rows are reduced."""
+    if space.family is not Family.ROWS or not (space.rows and space.cols):
+        return False
+    row, col = space.rows[-1].name, space.cols[-1].name
+    return any(
+        isinstance(value, Load | Store) and is_turned(addresses.by_position[position], row, col)
+        for position, value in enumerate(space.body)
     )

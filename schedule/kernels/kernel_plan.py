@@ -131,15 +131,18 @@ class Tunable:
     """A number that a person may change without changing the result.
 
     Attributes:
-        name: In capitals, as printed: ELEMENTS, ROWS, COLS, NUM_WARPS, NUM_STAGES, TILE, TILE_ROWS, TILE_COLS,
-            BLOCK, SPLITS, GRAIN.
+        name: In capitals, as printed: ELEMENTS, WARP_ELEMENTS, ROWS, COLS, NUM_WARPS, NUM_STAGES, TILE, TILE_ROWS,
+            TILE_COLS, BLOCK, SPLITS, GRAIN.
         value: As planned.
         comment: Half a line for the reader.
+        by_size: Whether the value follows from how many elements a call has. A kernel of several calls has the
+            numbers of the largest.
     """
 
     name: str
     value: int
     comment: str = ""
+    by_size: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -315,7 +318,10 @@ class KernelPlan:
             for one, two in zip(self.pointers, other.pointers, strict=True)
         )
         halves = self.halves if other.halves is not None else None
-        return dataclasses.replace(self, widths=self.widths | other.widths, pointers=pointers, halves=halves)
+        tunables = max(self.tunables, other.tunables, key=lambda found: [tunable.value for tunable in found])
+        return dataclasses.replace(
+            self, widths=self.widths | other.widths, pointers=pointers, tunables=tunables, halves=halves
+        )
 
     @property
     def rows(self) -> tuple[PlanAxis, ...]:

@@ -1,7 +1,8 @@
 """The canonical hash of a kernel: what is printed, up to the words.
 
-Two plans with equal keys are one file: the same math over the same kind of space with the same addresses, dtypes and
-tunables. Sizes, buffers, names, origins and the values of scalars are not in it.
+Two plans with equal keys are one file: the same math over the same kind of space with the same addresses and dtypes,
+and with the same tunables, but for those that follow from how many elements there are. Sizes, buffers, names, origins
+and the values of scalars are not in it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Canonical:
             ),
             tuple(str(parameter.dtype) for parameter in plan.scalars),
             tuple(self.value(position, value) for position, value in enumerate(plan.body)),
-            tuple((tunable.name, tunable.value) for tunable in plan.tunables),
+            tuple((t.name,) if t.by_size else (t.name, t.value) for t in plan.tunables),
             tuple(self.loop(one) for one in plan.passes),
             plan.before,
             tuple((p.position, self.pointer[p.pointer], p.is_index) for p in plan.partials),

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from collections.abc import Iterable, Mapping
 
 from longhand.errors import ScheduleError
-from longhand.lower.ir import Axis, Buffer, Load, Nest, Reduce, Store, Value, domains
+from longhand.lower.ir import MOST_PLACES, Axis, Buffer, Load, Nest, Reduce, Store, Value, arguments, domains
 from longhand.schedule.fusion.column_reductions import find_column_sums, without_column_sums
 from longhand.schedule.kernels.axis_collapsing import POSITIONAL, coefficient, merge_axes, reduced_axes, tidy
 from longhand.schedule.range_analysis import simplify_predicates
@@ -31,6 +32,7 @@ class Family(enum.Enum):
     TRANSPOSED = "transposed"
     ROWS = "rows"
     COLUMNS = "columns"
+    WINDOWS = "windows"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +60,9 @@ class NestSpace:
 
     @property
     def loop(self) -> tuple[Axis, ...]:
-        """The side that a reduction walks: cols in ROWS, rows in COLUMNS; the cols where nothing is reduced."""
-        return self.rows if self.family is Family.COLUMNS else self.cols
+        """The side that a reduction walks: cols in ROWS, rows in COLUMNS and WINDOWS; the cols where nothing is
+        reduced."""
+        return self.rows if self.family in (Family.COLUMNS, Family.WINDOWS) else self.cols
 
 
 def refusal(nest: Nest) -> str | None:
@@ -82,11 +85,17 @@ def refusal(nest: Nest) -> str | None:
 
 
 def find_space(
-    nest: Nest, buffers: Mapping[str, Buffer], hints: Hints, *, are_products: bool = False
+    nest: Nest,
+    buffers: Mapping[str, Buffer],
+    hints: Hints,
+    *,
+    are_products: bool = False,
+    has_windows: bool = False,
 ) -> NestSpace:
     """The nest as rows x cols. ScheduleError if it is no single kernel (see `refusal`).
 
     `are_products`: it is a contraction, whose sums are over cols whatever is contiguous.
+    `has_windows`: what is reduced over a small window is a family of its own.
     """
     reason = refusal(nest)
     if reason is not None:
@@ -96,7 +105,8 @@ def find_space(
     layout = _Layout(nest, buffers, hints)
     reduced = reduced_axes(without_column_sums(nest).body)
     if reduced:
-        space = _reduction_space(nest, layout, reduced, are_products)
+        is_window = has_windows and _is_window(nest, reduced)
+        space = _reduction_space(nest, layout, reduced, are_products, is_window)
         sums = find_column_sums(nest)
         if sums and space.family is not Family.ROWS:
             raise ScheduleError("This nest has sums down columns beside reductions that are not of rows.")
@@ -185,13 +195,18 @@ def _tiled_row(rows: list[str], col: str, layout: _Layout) -> str | None:
     return best if best_bytes >= TRANSPOSED_SHARE * total else None
 
 
-def _reduction_space(nest: Nest, layout: _Layout, reduced: frozenset[str], are_products: bool) -> NestSpace:
+def _reduction_space(
+    nest: Nest, layout: _Layout, reduced: frozenset[str], are_products: bool, is_window: bool
+) -> NestSpace:
     kept = [axis.name for axis in nest.axes if axis.name not in reduced]
     order = next((v.axes for v in nest.body if isinstance(v, Reduce) and v.op in POSITIONAL), None)
     # In the order of names: a frozenset's own order differs from process to process.
     walked = list(order) if order is not None else layout.outermost_first(sorted(reduced), Load)
     lane_kept, lane_reduced = layout.most_contiguous(kept), layout.most_contiguous(walked)
     assert lane_reduced is not None
+    if is_window and lane_kept is not None:
+        around = layout.outermost_first((name for name in kept if name != lane_kept), Store)
+        return _space(Family.WINDOWS, nest, walked, (*around, lane_kept))
     if (
         are_products
         or lane_kept is None
@@ -200,3 +215,29 @@ def _reduction_space(nest: Nest, layout: _Layout, reduced: frozenset[str], are_p
         return _space(Family.ROWS, nest, layout.outermost_first(kept, Store), walked)
     batch = layout.outermost_first((name for name in kept if name != lane_kept), Store)
     return _space(Family.COLUMNS, nest, walked, (*batch, lane_kept))
+
+
+def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
+    """Whether a nest reduces over the few places of a window: of two axes or more, or with a place outside of what is
+    read; in one loop, which stores nothing.
+    """
+    sizes = [axis.size for axis in nest.axes if axis.name in reduced]
+    if any(not isinstance(size, int) for size in sizes) or math.prod(map(int, sizes)) > MOST_PLACES:
+        return False
+    spans = domains(nest.body)
+    is_padded = any(
+        isinstance(value, Load)
+        and value.mask is not None
+        and spans[value.mask] & reduced
+        and spans[value.mask] - reduced
+        for value in nest.body
+    )
+    below: list[bool] = []  # whether a value is made of a reduction
+    for value, span in zip(nest.body, spans, strict=True):
+        is_late = any(below[argument] for argument in arguments(value))
+        if isinstance(value, Reduce) and (is_late or value.op in POSITIONAL):
+            return False
+        if isinstance(value, Store) and span & reduced:
+            return False
+        below.append(is_late or isinstance(value, Reduce))
+    return is_padded or len(sizes) > 1

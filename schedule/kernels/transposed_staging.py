@@ -25,10 +25,11 @@ def turned_loads(
     return tuple(
         position
         for position, value in enumerate(space.body)
-        if isinstance(value, Load) and value.mask is None and _is_turned(addresses[position], row, col)
+        if isinstance(value, Load) and value.mask is None and is_turned(addresses[position], row, col)
     )
 
 
-def _is_turned(address: Address, row: str, col: str) -> bool:
+def is_turned(address: Address, row: str, col: str) -> bool:
+    """Whether an address steps by one element along a row axis, and farther along a col axis."""
     steps = dict(address.axes)
     return not address.values and steps.get(row) == () and steps.get(col, ()) != ()

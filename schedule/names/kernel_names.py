@@ -273,7 +273,7 @@ def _of_update(origins: list[Provenance]) -> str:
 
 def _of_padding(nodes: list[fx.Node]) -> str | None:
     """``pad_head``: a weight that longhand pads for the layer of that name."""
-    origins = [node.meta.get("provenance", Provenance()) for node in nodes]
+    origins = [Provenance.of(node) for node in nodes]
     layer = next((origin.module.rpartition(".")[2] for origin in origins if origin.remark), "")
     return f"pad_{identifier(layer)}" if len(nodes) == 1 and layer and not layer.isdigit() else None
 

@@ -295,10 +295,7 @@ def is_activation(word: str) -> bool:
     return word in _ACTIVATIONS.split()
 
 
-def provenance_of(node: fx.Node) -> Provenance:
-    """Where a node came from; an empty one if that is not known."""
-    found: Provenance = node.meta.get("provenance", Provenance())
-    return found
+provenance_of = Provenance.of
 
 
 def derivative_word(origin: Provenance) -> str:

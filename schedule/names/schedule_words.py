@@ -27,6 +27,7 @@ _WORDS = {
     "foreach": ScheduleWords(),
     "transposed": ScheduleWords("transposed", is_best=True),
     "columns": ScheduleWords("columns", is_best=True, walk="column by column"),
+    "windows": ScheduleWords("windows", walk="window by window"),
     "rows_and_columns": ScheduleWords(walk="in one pass over the rows"),
     "rows_split": ScheduleWords("split", is_best=True),
     "rows_persistent": ScheduleWords("rows"),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from longhand.schedule.layers.returned_gradients import find_returned_gradients
 from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.modules.tree import find_modules
 from longhand.schedule.names.backward_names import find_saved_layers, name_backward, with_forward_words
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimensions.dimension_names import DimWords
@@ -56,7 +57,7 @@ def name_plans(
 
 
 def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPlan:
-    """A pass with the words of its layers and of copies' dimensions.
+    """A pass with the words of its layers and of copies' dimensions, and with what its module holds.
 
     Args:
         named: The pass.
@@ -64,4 +65,6 @@ def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPla
     """
     named.dims.learn_copies(externs(named.plan))
     layers = name_layers(named.names.steps, named.words, named.names.buffers, records)
-    return dataclasses.replace(named, names=dataclasses.replace(named.names, layers=layers))
+    plan = named.plan
+    modules = find_modules(plan.program.graph, plan.buffers, named.names.steps, named.words)
+    return dataclasses.replace(named, names=dataclasses.replace(named.names, layers=layers), modules=modules)

@@ -16,6 +16,7 @@ from longhand.lower.ir import Load, arguments
 from longhand.schedule.layers.model_steps import Loop, LoopKey, ModelStep
 from longhand.schedule.layers.returned_gradients import ReturnedGradients
 from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.modules.held import HeldModules
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.words import KernelScope, first_free, further_words, is_word
@@ -221,12 +222,14 @@ class NamedPlan:
         names: What is printed.
         words: Words for the captured graph's values.
         dims: Words for their dimensions.
+        modules: What its module holds.
     """
 
     plan: UnitPlan
     names: UnitNames
     words: BufferWords
     dims: DimWords
+    modules: HeldModules = dataclasses.field(default_factory=HeldModules)
 
 
 def kernels_of(passes: list[NamedPlan]) -> dict[str, tuple[KernelPlan, NamedPlan]]:

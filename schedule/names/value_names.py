@@ -41,6 +41,7 @@ from longhand.schedule.plan import Access, AxisRole, KernelPlan, Launch, PlanAxi
 # From the innermost axis outwards: words for axes that came without one.
 _ROW_LADDER = ("row", "group", "batch", "outer")
 _COL_LADDER = ("col", "lane", "slab", "outer_col")
+_WINDOW_LADDER = ("window_column", "window_line", "window_slice")
 _INDEX_WORDS = {"seq": "token", "dim": "feature", "n": "item", "x": "column", "y": "line"}
 # What the indices of dimensions are called, by the customary words for the sizes.
 _INDEX_OF = {
@@ -64,10 +65,11 @@ def name_axes(
         dimensions: For axes that walk dimensions with words: those words (see `dimensions_of`).
     """
     names: dict[str, AxisNames] = {}
-    for role, ladder in ((AxisRole.ROW, _ROW_LADDER), (AxisRole.COL, _COL_LADDER)):
+    row_ladder = _WINDOW_LADDER if plan.schedule.walks_windows else _ROW_LADDER
+    for role, ladder in ((AxisRole.ROW, row_ladder), (AxisRole.COL, _COL_LADDER)):
         axes = [axis for axis in plan.axes if axis.role is role]
         for steps_out, axis in enumerate(reversed(axes)):
-            index = _index_of((dimensions or {}).get(axis.name, ()))
+            index = _index_of((dimensions or {}).get(axis.name, ()), plan.schedule.walks_windows)
             found = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
             if index is not None and max(len(plan.rows), len(plan.cols)) > 1:
                 found.insert(0, (index, f"n_{plural(index)}"))
@@ -97,12 +99,17 @@ def dimensions_of(
     return found
 
 
-def _index_of(words: tuple[str, ...]) -> str | None:
-    """``head`` for n_heads, ``pixel`` for height and width together; None where there is no such word."""
+def _index_of(words: tuple[str, ...], is_of_window: bool = False) -> str | None:
+    """``head`` for n_heads, ``pixel`` for height and width together; None where there is no such word.
+
+    Results of windows have a line and a column, as the windows do.
+    """
     made = tuple(word.removeprefix("out_") for word in words)
     parts = tuple(next((part for part in _IMAGE if word.endswith(f"_{part}")), word) for word in made)
     if parts in _INDEX_OF:
         return _INDEX_OF[parts]
+    if is_of_window and parts == ("width",):
+        return "column"
     counted = re.fullmatch(r"n_([a-z_]{2,}[^s])s", words[0]) if len(words) == 1 else None
     return counted[1] if counted else None
 

@@ -229,7 +229,7 @@ def _of_lock(quotes: Mapping[str, str]) -> dict[str, list[str]]:
 def _of_graph(graph: CapturedGraph) -> dict[str, list[str]]:
     quotes: dict[str, str] = {}
     for node in graph.graph.nodes:
-        origin: Provenance = node.meta.get("provenance", Provenance())
+        origin: Provenance = Provenance.of(node)
         if origin.statement and origin.file:
             quotes.setdefault(f"{origin.qualname}{_SEPARATOR}{origin.statement}", f":{origin.line}")
     return _of_lock(quotes)
@@ -374,5 +374,5 @@ def copied_words(origins: ValueOrigins, node: fx.Node) -> Iterator[str]:
 
 def _is_same_op(one: fx.Node, other: fx.Node) -> bool:
     """Whether two nodes do the same, both of the forward pass or both of one op's derivative."""
-    derived = [node.meta.get("provenance", Provenance()).differentiates for node in (one, other)]
+    derived = [Provenance.of(node).differentiates for node in (one, other)]
     return aten_name(one) == aten_name(other) and derived[0] == derived[1]

@@ -1,7 +1,7 @@
 """LONGHAND_VERIFY=1: the rules that a plan keeps after every pass; the tests always check them.
 
-`schedule.verification.body_rules` holds what is checked of one nest or launch, `contraction_rules` what is checked of a
-contraction, `memory_rules` what is checked of steps in their order.
+As long as steps are loops the rules are those of `lower.rules`. `launch_rules` holds what is checked of a launch,
+`memory_rules` what is checked of steps in their order.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import os
 from collections.abc import Iterator
 
 from longhand.errors import BrokenPlanError
-from longhand.lower.ir import Contraction, Extern, Nest, Step
+from longhand.lower.ir import Contraction, Extern, Nest, Step, in_parts
+from longhand.lower.rules.breaches import RuleBreach, Surroundings
+from longhand.lower.rules.steps import step_faults
+from longhand.schedule.dependencies import effects
 from longhand.schedule.draft import Draft
 from longhand.schedule.plan import Launch, PlanStep, flat_steps
-from longhand.schedule.verification.body_rules import launch_faults, nest_faults, view_faults
-from longhand.schedule.verification.contraction_rules import contraction_faults
+from longhand.schedule.verification.launch_rules import launch_faults
 from longhand.schedule.verification.memory_rules import memory_faults
-from longhand.schedule.verification.rules import RuleBreach
 
 
 class Verifier:
@@ -47,19 +48,23 @@ class Verifier:
         steps: tuple[Step | PlanStep, ...] = (
             tuple(flat_steps(draft.unit_steps)) if draft.has_kernels else draft.loops
         )
-        yield from memory_faults(steps, draft)
+        around = _surroundings(draft)
+        yield from memory_faults(steps, draft, around)
         for step in steps:
             kernel = draft.kernels[step.kernel] if isinstance(step, Launch) else None
             key = (id(step), id(kernel), id(draft.buffers))
             if key in self._checked:
                 continue
             match step:
-                case Nest():
-                    yield from nest_faults(step, draft)
-                case Contraction():
-                    yield from contraction_faults(step, draft)
+                case Nest() | Contraction() | Extern():
+                    yield from step_faults(step, around)
                 case Launch():
                     yield from launch_faults(step, draft)
-                case Extern():
-                    yield from view_faults(step, draft)
             self._checked[key] = (step, kernel, draft.buffers)
+
+
+def _surroundings(draft: Draft) -> Surroundings:
+    program = draft.program
+    written = {name for step in in_parts(program.steps) for name in effects(step).writes}
+    mutated = {*program.graph.overwritten, *written}  # layers that the program leaves out write their own
+    return Surroundings(draft.buffers, draft.hints.keys(), draft.kept, mutated)

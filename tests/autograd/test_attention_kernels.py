@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
+from longhand.verify import attention_on_cpu
 
 QUERY = (2, 4, 64, 32)
 
@@ -35,13 +37,46 @@ def written(
     return (out / "model.py").read_text()
 
 
-def test_whole_blocks_of_narrow_heads_are_cudnns(tmp_path: Path) -> None:
-    assert "_scaled_dot_product_cudnn_attention" in written(tmp_path, QUERY, QUERY, QUERY, causal=True)
+@pytest.mark.parametrize("shape", [QUERY, (2, 4, 60, 128)])
+def test_narrow_heads_are_cudnns(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    text = written(tmp_path, shape, shape, shape, causal=True)
+    assert re.search(r" cudnn_attention\(\s*query, key, value, is_causal=True\s*\)", text)
+    assert "flash_attention" not in text
 
 
-@pytest.mark.parametrize("shape", [(2, 4, 60, 32), (2, 4, 64, 256)])
-def test_others_are_the_flash_kernels(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    assert "_scaled_dot_product_flash_attention" in written(tmp_path, shape, shape, shape, causal=True)
+@pytest.mark.parametrize("shapes", [((2, 4, 64, 256),) * 3, ((2, 4, 64, 32), (2, 4, 1, 32), (2, 4, 1, 32))])
+def test_what_cudnn_refuses_is_the_flash_kernels(tmp_path: Path, shapes: tuple[tuple[int, ...], ...]) -> None:
+    text = written(tmp_path, *shapes)
+    assert "_scaled_dot_product_flash_attention" in text and "cudnn" not in text
+
+
+@pytest.mark.parametrize("version", [None, 91002, 91501])
+def test_an_old_cudnn_is_not_asked(
+    tmp_path: Path, version: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = (2, 4, 13, 32)
+    query, key, value = (torch.randn(shape, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: version)
+    out = tmp_path / "unit"
+    longhand.generate(
+        Attention(True), (query, key, value), out=out, device="cuda", arch="sm_90", train=True, run=False
+    )
+    attention_on_cpu.register()
+    unit = runpy.run_path(str(out / "runtime.py"))
+    with torch.profiler.profile() as profile:
+        made = unit["cudnn_attention"](query.detach(), key.detach(), value.detach(), is_causal=True)
+        attended, logsumexp, *_, seed, offset, _ = made
+        operands = (query.detach(), key.detach(), value.detach(), attended, logsumexp, seed, offset)
+        found = unit["cudnn_attention_backward"](torch.ones_like(attended), *operands, is_causal=True)
+    kernel = "cudnn" if version == 91501 else "flash"
+    called = {event.key for event in profile.key_averages() if "_scaled_dot_product" in event.key}
+    name = f"aten::_scaled_dot_product_{kernel}_attention"
+    assert called == {name, f"{name}_backward"}
+    expected = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    torch.testing.assert_close(attended, expected.detach(), atol=2e-2, rtol=2e-2)
+    gradients = torch.autograd.grad(expected, (query, key, value), torch.ones_like(expected))
+    for own, eagers in zip(found, gradients, strict=True):
+        torch.testing.assert_close(own, eagers, atol=4e-2, rtol=4e-2)
 
 
 # Each of these the flash kernel refuses, but for the second: there its causal mask is another than eager's.
@@ -90,13 +125,13 @@ def test_the_efficient_kernel_is_what_eager_computes(tmp_path: Path, why: str) -
 
 
 class Biased(nn.Module):
-    """Attention with a bias, or with a mask of a window."""
+    """Attention with a bias that is learned, or with a mask of a window."""
 
-    def __init__(self, window: int = 0, is_learned: bool = False, heads: int = 0) -> None:
+    def __init__(self, window: int = 0, learned: tuple[int, ...] = (), heads: int = 0) -> None:
         super().__init__()
         self.window, self.heads = window, heads
-        if is_learned:
-            self.bias = nn.Parameter(torch.randn(64, 64))
+        if learned:
+            self.bias = nn.Parameter(torch.randn(learned))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, seq, dim = x.shape
@@ -125,12 +160,36 @@ def test_a_mask_is_the_efficient_kernels_bias_and_told_once(tmp_path: Path) -> N
     assert forward.count("whatever the input: a table") == 1 == backward.count("whatever the input: a table")
 
 
-@pytest.mark.parametrize("why", ["a learned bias", "heads of 6"])
-def test_what_the_efficient_kernel_would_not_do_is_left_to_eagers_choice(tmp_path: Path, why: str) -> None:
-    learned = Biased(is_learned=True, heads=8), (2, 64, 16)
+def test_what_the_efficient_kernel_would_not_do_is_left_to_eagers_choice(tmp_path: Path) -> None:
     narrow = Biased(window=4, heads=6), (2, 13, 12)
-    model, shape = learned if why == "a learned bias" else narrow
-    assert "efficient_attention" not in "".join(trained(tmp_path, model, shape))
+    assert "efficient_attention" not in "".join(trained(tmp_path, *narrow))
+
+
+@pytest.mark.parametrize("learned", [(13, 13), (2, 13, 13), (1, 1, 13, 13), (3, 1, 1, 13), (3, 2, 13, 13)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_learned_bias_is_the_efficient_kernels_and_has_its_gradient(
+    tmp_path: Path, learned: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    model, x = Biased(learned=learned, heads=8).to(dtype), torch.randn(3, 13, 16, dtype=dtype)
+    out = tmp_path / "unit"
+    # The trial run compares results and gradients with eager's, attention's kernels by their definition.
+    longhand.generate(
+        model, (x.requires_grad_(),), out=out, device="cuda", arch="sm_90", train=True, run=True
+    )
+    text = (out / "model.py").read_text() + (out / "backward.py").read_text()
+    assert text.count("_scaled_dot_product_efficient_attention_backward.default(") == 1 and "bmm" not in text
+
+
+def test_a_mask_of_bools_that_the_caller_gives_becomes_a_bias(tmp_path: Path) -> None:
+    class Masked(nn.Module):
+        def forward(self, query: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+            return F.scaled_dot_product_attention(query, query, query, attn_mask=keep)
+
+    query, keep = torch.randn(2, 4, 13, 8, requires_grad=True), torch.rand(2, 1, 1, 13) > 0.3
+    out = tmp_path / "unit"
+    longhand.generate(Masked(), (query, keep), out=out, device="cuda", arch="sm_90", train=True)
+    assert "_scaled_dot_product_efficient_attention.default(" in (out / "model.py").read_text()
 
 
 class TwoBlocks(nn.Module):

@@ -10,12 +10,12 @@ import longhand
 from longhand.capture.bytecode.entry.entries import EventKind
 from longhand.compiled.backend import longhand_backend
 from longhand.compiled.from_bytecode import captured
-from tests.autograd import cases_of_functions
+from tests.autograd import cases_of_refused_functions
 from tests.autograd.cases import gradients, leaf
 from tests.autograd.cases_of_functions import TimesFive
 from tests.autograd.test_semantics import calls_in_eager, compare_with_eager
 
-CASES = cases_of_functions.case
+CASES = cases_of_refused_functions.case  # those of cases_of_functions are in it, too
 
 
 @pytest.mark.parametrize("name", CASES)

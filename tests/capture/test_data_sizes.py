@@ -126,6 +126,16 @@ def test_a_unit_makes_tensors_of_sizes_that_the_data_tell(function: Any, tmp_pat
     _same_as_in_eager(longhand.load(tmp_path / "unit"), function)
 
 
+@pytest.mark.parametrize("dims", [(2, 3, 4), (2, 3, 4, 5)])
+def test_of_images_and_signals(dims: tuple[int, ...], tmp_path: Path) -> None:
+    """Their dimensions get words by comparing shapes, one of which nobody knows."""
+    given = torch.randn(dims)
+    for function in (positions, elements):
+        longhand.generate(function, (given,), out=tmp_path / function.__name__)
+        unit = longhand.load(tmp_path / function.__name__)
+        torch.testing.assert_close(unit(given), function(given))
+
+
 def test_layers_that_each_select_rows(tmp_path: Path) -> None:
     model = nn.Sequential(*(Routed() for _ in range(4))).eval()
     longhand.generate(model, (GIVEN[3],), out=tmp_path / "unit")

@@ -128,7 +128,15 @@ def text_of(kernel: str) -> str:
     golden = CASES[kernel]
     plan, _ = plan_kernel(golden.make.nest(), golden.make.buffers, CUDA)
     # Tunables are measured and change; these texts should not.
-    values = {"ELEMENTS": 4096, "ROWS": 32, "COLS": 1024, "TILE": 128, "SPLITS": 64, "NUM_STAGES": 2}
+    values = {
+        "ELEMENTS": 4096,
+        "WARP_ELEMENTS": 1024,
+        "ROWS": 32,
+        "COLS": 1024,
+        "TILE": 128,
+        "SPLITS": 64,
+        "NUM_STAGES": 2,
+    }
     tunables = tuple(Tunable(one.name, values.get(one.name, 8), one.comment) for one in plan.tunables)
     plan = dataclasses.replace(plan, tunables=tunables)
     arguments = ", ".join(dict.fromkeys(p.name for p in plan.pointers if p.access.value == "read"))

@@ -23,6 +23,8 @@ def test_a_product_of_sizes_has_a_name_of_its_own() -> None:
     words = {batch: AxisNames("group", "n_groups"), row: AxisNames("row", "n_rows")}
     names = KernelNames("kernel", "", (), {}, words, {}, {}, {})
     side = side_words(kernel, kernel.rows, names, FileScope(kernel, names), "row", "n_rows")
-    assert side.size == "n_flat_rows" and side.index == "flat_row"
-    assert side.size_lines == (("n_flat_rows", "n_groups * n_rows"),)
-    assert side.split_lines == (("row", "flat_row % n_rows"), ("group", "flat_row // n_rows"))
+    assert side.size.text == "n_flat_rows" and side.index.text == "flat_row"
+    assert [(name, value.text) for name, value in side.size_lines] == [("n_flat_rows", "n_groups * n_rows")]
+    lines = dict(side.split_lines)
+    assert lines["row"].text == "flat_row % n_rows" and lines["group"].text == "flat_row // n_rows"
+    assert lines["row"].names == {"flat_row", "n_rows"}  # what a kernel that has this line must be given

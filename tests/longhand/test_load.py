@@ -12,7 +12,7 @@ import pytest
 
 import longhand
 from longhand import cli
-from longhand.emit.unit.sources import changed_functions, fingerprints
+from longhand.emit.unit.sources import SourceFile, changed_functions
 from longhand.errors import EditError, StaleUnitWarning
 
 MODEL = '''
@@ -342,9 +342,10 @@ def test_fingerprints_of_odd_files():
                 """Only a docstring."""
             return inner
         ''')
-    found = set(fingerprints(text, ["outer.<locals>.inner", "outer.<locals>.<lambda>"]))
+    file = SourceFile.of(text)
+    found, _ = file.reached_from(["outer.<locals>.inner", "outer.<locals>.<lambda>"])
     assert found == {"outer", "outer.inner"}, "what is around a function may hold its numbers"
-    known = fingerprints(text, ["outer.<locals>.inner"])
+    known = {name: file.fingerprint(name) for name in found}
     assert changed_functions(text.replace('"""Only a docstring."""', "pass"), known) == []
     assert changed_functions("not python (", known) == ["outer", "outer.inner"]
-    assert fingerprints("not python (", ["f"]) == {}
+    assert SourceFile.of("not python (").fingerprint("f") is None

@@ -33,7 +33,7 @@ def test_gradients_of_attention_are_contiguous_as_they_come(device, arch, tmp_pa
         Attention(), (torch.randn(2, 19, 48),), out=tmp_path / "unit", train=True, device=device, arch=arch
     )
     assert any("contiguous" in call.target for call in made.library_calls), made.library_calls
-    assert made.library_bytes == 0 and made.generated_share == 1
+    assert made.library_bytes == 0
 
 
 @pytest.mark.parametrize(

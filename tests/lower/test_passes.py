@@ -17,7 +17,8 @@ from longhand.lower.ir import Nest, Program, View
 from longhand.lower.lowering import lower
 from longhand.lower.nodes import lower_nodes
 from longhand.lower.passes import PASSES, LoweringPass
-from longhand.lower.verifier import DraftRule, faults, verify
+from longhand.lower.rules.breaches import PlanRule
+from longhand.lower.verifier import DraftRule, DraftVerifier
 from tests.lower.conftest import OPTIONS, traced
 
 
@@ -74,15 +75,15 @@ def without_values(draft: LoweringDraft) -> LoweringDraft:
     return dataclasses.replace(draft, context=context)
 
 
-BREACHES: dict[str, tuple[DraftRule, Callable[[LoweringDraft], LoweringDraft]]] = {
-    "a step gone": (DraftRule.ORDER, lambda draft: dataclasses.replace(draft, steps=draft.steps[1:])),
-    "no buffers": (DraftRule.NAMES, without_buffers),
+BREACHES: dict[str, tuple[DraftRule | PlanRule, Callable[[LoweringDraft], LoweringDraft]]] = {
+    "a step gone": (PlanRule.WRITTEN_FIRST, lambda draft: dataclasses.replace(draft, steps=draft.steps[1:])),
+    "no buffers": (PlanRule.NAMES, without_buffers),
     "an axis gone": (
-        DraftRule.NAMES,
+        PlanRule.NAMES,
         lambda draft: with_step(draft, lambda nest: dataclasses.replace(nest, axes=nest.axes[1:])),
     ),
     "a body from its end": (
-        DraftRule.NAMES,
+        PlanRule.WRITTEN_FIRST,
         lambda draft: with_step(draft, lambda nest: dataclasses.replace(nest, body=nest.body[::-1])),
     ),
     "no values": (DraftRule.VALUES, without_values),
@@ -103,14 +104,15 @@ def test_a_breach_is_named_with_its_pass(
 ) -> None:
     rule, change = BREACHES[name]
     broken = change(drafts["store_mutations"])
-    assert rule in {found for _, found, _ in faults(broken)}
     monkeypatch.setenv("LONGHAND_VERIFY", "1")
-    verify("some_pass", drafts["store_mutations"])
+    verifier = DraftVerifier.from_environment()
+    verifier.check("some_pass", drafts["store_mutations"])
+    assert rule in {found for _, found, _ in verifier.faults(broken)}
     with pytest.raises(BrokenPlanError) as caught:
-        verify("some_pass", broken)
+        verifier.check("some_pass", broken)
     assert caught.value.pass_name == "some_pass" and caught.value.detail
     monkeypatch.setenv("LONGHAND_VERIFY", "0")
-    verify("some_pass", broken)
+    DraftVerifier.from_environment().check("some_pass", broken)
 
 
 def test_a_pass_that_breaks_a_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

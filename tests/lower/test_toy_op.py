@@ -23,7 +23,7 @@ SPELLING = {
         '    Op.LGAMMA: Function(triton="libdevice.lgamma", cpp="std::lgamma"),\n'
     )
 }
-TOUCHED = {"lower/ops.py": ENTRY, "emit/text/expression.py": SPELLING}
+TOUCHED = {"lower/ops.py": ENTRY, "emit/text/function_names.py": SPELLING}
 
 # The operator: a lowering is found by its decorator, wherever it stands.
 USE = """

@@ -32,6 +32,7 @@ from longhand.lower.ops import PRIMITIVES
 from longhand.schedule.kernels.address import evaluate
 from longhand.schedule.kernels.schedules.columns import COLUMNS
 from longhand.schedule.kernels.schedules.rows_and_columns import ROWS_AND_COLUMNS
+from longhand.schedule.kernels.schedules.windows import WINDOWS
 from longhand.schedule.plan import AxisRole, KernelPlan, Launch, OnlineSoftmax
 
 Memory = dict[str, torch.Tensor]
@@ -189,7 +190,7 @@ def _straight(lanes: Lanes) -> None:
 
 def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
     total = {position for one in plan.passes for position in one.sums}  # across the loops over the cols
-    walks_rows = plan.schedule is COLUMNS or (plan.schedule is ROWS_AND_COLUMNS and not total)
+    walks_rows = plan.schedule in (COLUMNS, WINDOWS) or (plan.schedule is ROWS_AND_COLUMNS and not total)
     loop_role = AxisRole.ROW if walks_rows else AxisRole.COL
     loop = {axis.name for axis in plan.axes if axis.role is loop_role}
     leaves = {

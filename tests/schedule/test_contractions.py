@@ -22,6 +22,7 @@ from longhand.lower.ir import (
     ReduceOp,
 )
 from longhand.lower.lowering import lower
+from longhand.lower.rules.breaches import PlanRule
 from longhand.schedule.contractions import registry
 from longhand.schedule.contractions.template import ContractionTemplate, looped_over_products
 from longhand.schedule.draft import Draft
@@ -29,7 +30,6 @@ from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules.entry import ScheduleEntry
 from longhand.schedule.passes import PASSES
 from longhand.schedule.plan import Launch, UnitPlan
-from longhand.schedule.verification.rules import PlanRule
 from longhand.schedule.verification.verifier import Verifier
 from tests.schedule.test_scheduler import TARGETS, planned, rand, traced
 

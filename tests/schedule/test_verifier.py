@@ -14,11 +14,11 @@ import torch
 from longhand.errors import BrokenPlanError
 from longhand.lower.ir import Buffer, Load, Nest, Pointwise, PointwiseOp, Reduce, Store
 from longhand.lower.lowering import lower
+from longhand.lower.rules.breaches import PlanRule
 from longhand.schedule.draft import Draft
 from longhand.schedule.passes import PASSES, PlanPass
 from longhand.schedule.plan import Access, Allocate, Launch, Release, Reuse
 from longhand.schedule.scheduler import schedule
-from longhand.schedule.verification.rules import PlanRule
 from longhand.schedule.verification.verifier import Verifier
 from tests.schedule.test_scheduler import TARGETS, rand, traced
 

@@ -18,6 +18,7 @@ import torch
 from longhand.capture.bytecode.calls import functions
 from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
 from longhand.capture.bytecode.calls.rules import Rule, Rules
+from longhand.capture.bytecode.calls.sized_tensors import tensor_of_sizes
 from longhand.capture.bytecode.calls.tensors import tensor_method, torch_call
 from longhand.capture.bytecode.containers.items import get_item
 from longhand.capture.bytecode.entry.breaks import Unsupported
@@ -242,4 +243,11 @@ def _tensor(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(value, Obj) and is_array(value.value) and set(kwargs) <= {"dtype", "device"}:
         made = _from_numpy(trace, [value], {})
         return tensor_method(trace, "to", [made], {"copy": Const(True), **kwargs})
-    return torch_call(trace, torch.tensor, args, kwargs)
+    made_of_sizes = tensor_of_sizes(trace, args, kwargs)
+    return torch_call(trace, torch.tensor, args, kwargs) if made_of_sizes is None else made_of_sizes
+
+
+@RULES.of(torch.as_tensor)
+def _as_tensor(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    made_of_sizes = tensor_of_sizes(trace, args, kwargs)
+    return torch_call(trace, torch.as_tensor, args, kwargs) if made_of_sizes is None else made_of_sizes

@@ -238,7 +238,7 @@ def _record_with_numbers(
     """Where a size is a tensor whose value is known, it is that number."""
     try:
         return _record(trace, op, target, name, args, kwargs)
-    except NeedsData:
+    except (NeedsData, Unsupported):
         numbered = [_numbered(trace, argument) for argument in args]
         named = {key: _numbered(trace, argument) for key, argument in kwargs.items()}
         if numbered == args and named == kwargs:
@@ -274,6 +274,7 @@ def _record(
                 else run(*fake_args[1:], **fake_kwargs)
             )
     except Exception as error:
+        torch_private.forget_fresh_sizes(trace.environment)
         first = (str(error).strip().splitlines() or [""])[0]
         kind = NeedsData if type(error).__name__ in _ASKS_FOR_DATA else Unsupported
         raise kind(f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})") from None
@@ -287,6 +288,7 @@ def _record(
     if name in _PRODUCTS and len(types) > 1 and not torch_private.is_any_autocast_enabled():
         raise Unsupported(f"{name} of different types")
     if _depends_on_data(fake):
+        torch_private.forget_fresh_sizes(trace.environment)
         raise NeedsData(f"the size of what {name} gives depends on data")
     if not _has_graph_value(fake) and fake is not None:
         return trace.result(None, fake)  # type: ignore[arg-type]

@@ -133,6 +133,7 @@ class Attempt:
         self.function, self.code, self.names, self.args = function, code, names, args
         self.trace = Trace(ways.sizes)
         self.trace.may_delay = ways.may_delay
+        self.trace.called, self.trace.is_guarded = next(iter(args), None), True
         self.interpreter = Interpreter(self.trace, ways.break_at)
         self.frame = self._frame()
         self.has_raised = False
@@ -282,6 +283,7 @@ class Attempt:
             assigned = f"{results + '= ' if results else ''}{call}"
             lines = graph_lines(trace, assigned, given, others[1], namespace, loses, checks)
         trace.guard_separate()
+        trace.guard_values()
         more = size_guards(trace.environment, inputs)
         more += self._storage_guard(namespace)
         parameters = tuple(parameter_name(name) for name in self.names)

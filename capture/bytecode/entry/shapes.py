@@ -25,11 +25,27 @@ class DynamicSizes:
         dynamic: None: those that were seen to differ; True: all; False: none.
         seen: The sizes seen so far, by the input's path; None for a dimension that differed.
         equal_sizes_are_one: Whether sizes that are equal at capture share a symbol.
+        held: What buffers of whole numbers were when they were met first, by whose call that was and their path; None
+            for one that was something else later.
     """
 
     dynamic: bool | None = None
     seen: dict[str, list[int | None]] = dataclasses.field(default_factory=dict)
     equal_sizes_are_one: bool = True
+    held: dict[tuple[int, str], Any] = dataclasses.field(default_factory=dict)
+
+    def is_steady(self, called: object, name: str, value: torch.Tensor) -> bool:
+        """Whether a module's buffer is what it was in earlier captures: what counts calls, say, is not.
+
+        Args:
+            called: Whose call is captured: many modules share the code.
+            name: The buffer's path.
+            value: The buffer.
+        """
+        key, now = (id(called), name), value.tolist()
+        if self.held.setdefault(key, now) != now:
+            self.held[key] = None
+        return self.held[key] is not None
 
     def static_dims(self, name: str, value: torch.Tensor, *, is_held: bool = False) -> tuple[bool, ...]:
         """For each dimension whether it is to be static. Sizes 0 and 1 always are; what a module holds is, too.

@@ -10,6 +10,7 @@ from longhand.capture.bytecode.entry.breaks import Raised, Unsupported
 from longhand.capture.bytecode.frames.checked_branches import is_jump_taken
 from longhand.capture.bytecode.frames.dispatch import Signal, Step, Steps
 from longhand.capture.bytecode.frames.frame import Frame, Instruction
+from longhand.capture.bytecode.frames.masked_updates import updates_masked
 from longhand.capture.bytecode.trace import DELETED, Trace
 from longhand.capture.bytecode.values import attributes, operators
 from longhand.capture.bytecode.values.attribute_writes import put
@@ -242,8 +243,9 @@ def _delete_attr(trace: Trace, frame: Frame, step: Instruction) -> None:
 
 @STEPS.of("BINARY_SUBSCR")
 def _binary_subscr(trace: Trace, frame: Frame, step: Instruction) -> None:
-    key = frame.pop()
-    frame.push(get_item(trace, frame.pop(), key))
+    owner, key = frame.popn(2)
+    if not updates_masked(trace, frame, owner, key):
+        frame.push(get_item(trace, owner, key))
 
 
 @STEPS.of("BINARY_SLICE")

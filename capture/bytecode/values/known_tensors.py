@@ -1,9 +1,11 @@
-"""Tensors whose values capture knows: small ones of whole numbers that the code makes of Python's, and what it makes
-of those. ``torch.tensor(sizes).prod().item()`` is a number then, not a break.
+"""Tensors whose values capture knows: small ones of whole numbers that the code makes of Python's or that a module
+holds as buffers on the CPU, and what it makes of those. ``torch.tensor(sizes).prod().item()`` is a number then, not a
+break. What was decided by a buffer's value is a guard: `values_relied_on` tells by which.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -12,10 +14,12 @@ import torch.utils._pytree as pytree
 
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.entry.call_effects import name_of
+from longhand.capture.bytecode.values.sources import Source
 
-__all__ = ["KnownTensors"]
+__all__ = ["KnownTensors", "can_be_given"]
 
 _MOST = 256  # elements
+_MOST_GIVEN = 16  # of a buffer, which each call compares
 _MAKERS = frozenset(["tensor", "as_tensor", "arange", "zeros", "ones", "full", "scalar_tensor", "eye"])
 _NOT_FOLLOWED = re.compile(
     r"\w*(empty|rand|normal|bernoulli|multinomial|dropout|uniform|random)\w*|\w+_|_*set\w*"
@@ -23,18 +27,53 @@ _NOT_FOLLOWED = re.compile(
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class _Known:
+    """What one fake tensor is.
+
+    Attributes:
+        fake: It; kept, so that no other gets its id.
+        value: On the CPU.
+        version: How often it had been written to when its value was noted.
+        origins: The buffers that it is made of.
+    """
+
+    fake: torch.Tensor
+    value: torch.Tensor
+    version: int
+    origins: frozenset[Source] = frozenset()
+
+
 class KnownTensors:
     """The values of fake tensors, as long as nobody writes into them."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
+        self._known: dict[int, _Known] = {}
+        self._given: dict[Source, torch.Tensor] = {}
+        self.values_relied_on: dict[Source, torch.Tensor] = {}
+
+    def give(self, fake: torch.Tensor, real: torch.Tensor, source: Source) -> None:
+        """Notes what a buffer is, which later calls may find changed: whoever asks for it relies on it."""
+        value = real.detach().clone()
+        self._given[source] = real
+        self._known[id(fake)] = _Known(fake, value, torch_private.version(fake), frozenset([source]))
 
     def value(self, fake: Any) -> torch.Tensor | None:
-        """A fake tensor's value, on the CPU; None if it is not known."""
-        found = self._known.get(id(fake))
-        if found is None or found[0] is not fake or torch_private.version(fake) != found[2]:
+        """A fake tensor's value, on the CPU, to decide something by; None if it is not known.
+
+        Floats are none: they are only on the way to a whole number.
+        """
+        found = self._find(fake)
+        if found is None or found.value.dtype.is_floating_point:
             return None
-        return found[1]
+        self.values_relied_on |= {source: self._given[source] for source in found.origins}
+        return found.value
+
+    def _find(self, fake: Any) -> _Known | None:
+        found = self._known.get(id(fake))
+        if found is None or found.fake is not fake or torch_private.version(fake) != found.version:
+            return None
+        return found
 
     def number(self, fake: Any) -> int | None:
         """The number that a tensor without dimensions is."""
@@ -60,9 +99,12 @@ class KnownTensors:
         except Exception:  # it needs another device, say
             return
         found = _results(real)
-        if [(r.shape, r.dtype) for r in found] == [(f.shape, f.dtype) for f in _results(fake)]:
-            for one, value in zip(_results(fake), found, strict=True):
-                self._known[id(one)] = one, value.cpu(), torch_private.version(one)
+        if [(r.shape, r.dtype) for r in found] != [(f.shape, f.dtype) for f in _results(fake)]:
+            return
+        parts = [self._find(leaf) for leaf in pytree.tree_leaves((args, kwargs))]
+        origins = frozenset(source for part in parts if part is not None for source in part.origins)
+        for one, value in zip(_results(fake), found, strict=True):
+            self._known[id(one)] = _Known(one, value.cpu(), torch_private.version(one), origins)
 
     def _can_follow(self, target: Any, args: Any, kwargs: Any) -> bool:
         name = name_of(target)
@@ -74,11 +116,11 @@ class KnownTensors:
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if torch_transforms.is_inside_transform():
             return False
-        return all(self.value(one) is not None for one in tensors) if tensors else name in _MAKERS
+        return all(self._find(one) is not None for one in tensors) if tensors else name in _MAKERS
 
     def _real(self, leaf: Any) -> Any:
-        value = self.value(leaf) if isinstance(leaf, torch.Tensor) else None
-        return leaf if value is None else value
+        found = self._find(leaf) if isinstance(leaf, torch.Tensor) else None
+        return leaf if found is None else found.value
 
 
 def _results(found: Any) -> list[torch.Tensor]:
@@ -93,8 +135,24 @@ def _is_of_torch(target: Any) -> bool:
 
 
 def _is_small(fake: torch.Tensor) -> bool:
-    whole = not (fake.dtype.is_floating_point or fake.dtype.is_complex or fake.is_inference())
-    return whole and all(type(size) is int for size in fake.shape) and fake.numel() <= _MOST
+    """Whether it may be known. Floats are where eager computes the very same: another device may round otherwise."""
+    if fake.dtype.is_complex or fake.is_inference() or fake.requires_grad:
+        return False
+    if fake.dtype.is_floating_point and fake.device.type != "cpu":
+        return False
+    return all(type(size) is int for size in fake.shape) and fake.numel() <= _MOST
+
+
+def can_be_given(real: torch.Tensor, *, is_guarded: bool) -> bool:
+    """Whether a buffer's value is as good as a number: few whole numbers on the CPU, which cost nothing to look at.
+
+    Args:
+        real: The buffer.
+        is_guarded: Whether each call is asked if it is still that; else it must be one that no state_dict sets.
+    """
+    is_whole = not (real.dtype.is_floating_point or real.dtype.is_complex or real.is_inference())
+    is_fixed = is_guarded or getattr(real, "persistent", True) is False
+    return is_whole and is_fixed and real.device.type == "cpu" and 0 < real.numel() <= _MOST_GIVEN
 
 
 def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from longhand.capture.bytecode.containers.given_iterators import ITERATORS, give
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES, DICTS, GivenObjects
+from longhand.capture.bytecode.values.known_tensors import KnownTensors, can_be_given
 from longhand.capture.bytecode.values.sources import Source, attribute, item, root
 from longhand.capture.bytecode.values.tracked import (
     Bound,
@@ -72,6 +73,9 @@ class Wrapping(GivenObjects):
         self.input_words: set[str] = set()
         self.real_inputs: list[torch.Tensor] = []
         self.tensors: dict[int, Tensor] = {}
+        self.values = KnownTensors()
+        self.called: object = None  # the first argument of the frame
+        self.is_guarded = False  # whether each call is asked if the guards hold
         self.n_changed_seen = 0  # how often something was reached that the code has written to
 
     def wrap(self, value: Any, source: Source) -> Value:
@@ -222,6 +226,9 @@ class Wrapping(GivenObjects):
         node.meta["example_value"] = fake
         node.meta["grapharg"] = InputOrigin(source)
         made = Tensor(node, fake, kind, source=source)
+        is_number = source.is_buffer and can_be_given(value, is_guarded=self.is_guarded)
+        if is_number and self.sizes.is_steady(self.called, source.name, value):
+            self.values.give(fake, value, source)
         self.inputs.append(made)
         self.real_inputs.append(value)
         self.tensors[id(fake)] = made

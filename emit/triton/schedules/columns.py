@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from longhand.emit.text.expression import compose, word
 from longhand.emit.triton.chunks import (
+    SPLIT,
     combine_rows,
     loop_context,
     partial_stores,
@@ -42,16 +44,14 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     does = "Each program walks down COLS columns, ROWS rows at a time"
     if not plan.partials:
         function = FunctionText(does, context, constants, sides)
-        return KernelText((function,), frozenset(printer.functions), tuple(sorted(printer.constants)))
+        return KernelText((function,), tuple(sorted(printer.constants)))
     (one,) = plan.passes
-    here = f"{batch.index} * {cols.size} + {cols.index}" if batch.keys else cols.index
-    n_all = f"{batch.size} * {cols.size}" if batch.keys else cols.size
-    if (
-        batch.keys and not plan.widths.split
-    ):  # 64 bits go from one product to the next, but into no parentheses
-        n_all = f"({n_all})"
-    base = f"split * {n_all} + {here}"
-    context["stores"] = partial_stores(plan, names, printer, one, base, "in_cols")
+    here = compose("{} * {} + {}", batch.index, cols.size, cols.index) if batch.keys else cols.index
+    # 64 bits go from one product to the next, but into no parentheses.
+    product = "{} * {}" if plan.widths.split else "({} * {})"
+    n_all = compose(product, batch.size, cols.size) if batch.keys else cols.size
+    base = compose("{} * {} + {}", SPLIT, n_all, here)
+    context["stores"] = partial_stores(plan, names, printer, one, base, word("in_cols"))
     context |= scratch_context(plan, names)
     partial = FunctionText(
         "Each program walks COLS columns down one chunk of the rows, ROWS at a time",
@@ -61,8 +61,4 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         FunctionRole.PARTIAL,
     )
     combine, final = combine_rows(plan, names, scope, one, base, (rows, cols, batch), sides)
-    return KernelText(
-        (partial, combine),
-        frozenset(printer.functions | final.functions),
-        tuple(sorted(printer.constants | final.constants)),
-    )
+    return KernelText((partial, combine), tuple(sorted(printer.constants | final.constants)))

@@ -26,7 +26,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         rows=Side(rows.keys, "ROWS" if rows.keys else "", "in_rows" if tile else "in_range"),
         cols=Side(cols.keys, columns if cols.keys else "", "in_cols" if tile else "in_range"),
     )
-    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
+    body = block_body(plan, names, scope, space, range(len(plan.body)))
     constants: tuple[tuple[str, str], ...]
     if tile:
         constants = (("ROWS", ""), ("COLS", ""))
@@ -43,4 +43,4 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     if plan.cols and plan.cols[-1].end is not None:
         does += " of each half"
     context = paragraph_context(plan, rows, cols, body)
-    return one_function(does, context, constants, (rows, cols), block)
+    return one_function(does, context, constants, (rows, cols))

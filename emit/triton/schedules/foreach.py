@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from longhand.emit.text.expression import compose, outside, word
 from longhand.emit.triton.functions import (
     FunctionText,
     KernelText,
@@ -24,13 +25,19 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         rows=Side(),
         cols=Side(cols.keys, "BLOCK" if cols.keys else "", "in_range"),
     )
-    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
+    body = block_body(plan, names, scope, space, range(len(plan.body)))
     context = paragraph_context(plan, side_words(plan, (), names, scope, "row", "n_rows"), cols, body)
     context["lists"] = [names.lists[pointer.name] for pointer in lists(plan)]
     alignment = "ALIGNMENT" if cols.keys else "1"
     context["tensors"] = [
-        f"{pointer_word(names.pointers[pointer.name])} = tensor_pointer("
-        f"{pointer_word(names.lists[pointer.name])} + tensor, {language_dtype(pointer.dtype)}, {alignment})"
+        compose(
+            "{} = {}({} + tensor, {}, {})",
+            pointer_word(names.pointers[pointer.name]),
+            outside("tensor_pointer"),
+            word(pointer_word(names.lists[pointer.name])),
+            language_dtype(pointer.dtype),
+            alignment,
+        )
         for pointer in lists(plan)
     ]
     context["constants"] = {"ALIGNMENT": "table.alignment", "BLOCK": "BLOCK"} if cols.keys else {}
@@ -46,4 +53,4 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         else ()
     )
     function = FunctionText(does, context, constants)
-    return KernelText((function,), frozenset({*block.functions, "tensor_pointer"}))
+    return KernelText((function,))

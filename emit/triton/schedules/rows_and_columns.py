@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from longhand.emit.text.expression import compose, word
 from longhand.emit.triton.chunks import (
+    SPLIT,
     combine_rows,
     loop_context,
     partial_stores,
@@ -37,16 +39,12 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
     (one,) = plan.passes
     context = loop_context(plan, rows, cols, before, [printer.loop(without_then(one))])
-    base = f"split * {cols.size} + {cols.index}"
-    context["stores"] = partial_stores(plan, names, printer, one, base, "in_cols")
+    base = compose("{} * {} + {}", SPLIT, cols.size, cols.index)
+    context["stores"] = partial_stores(plan, names, printer, one, base, word("in_cols"))
     context |= scratch_context(plan, names)
     sides = (rows, cols)
     does = "Each program walks a chunk of the rows and adds up their columns"
-    constants = (("ROWS", ""), ("COLS", f"{cols.size}, rounded up to a power of two"))
+    constants = (("ROWS", ""), ("COLS", f"{cols.size.text}, rounded up to a power of two"))
     partial = FunctionText(does, context, constants, sides, FunctionRole.PARTIAL)
     combine, final = combine_rows(plan, names, scope, one, base, (rows, cols, None), sides)
-    return KernelText(
-        (partial, combine),
-        frozenset(printer.functions | final.functions),
-        tuple(sorted(printer.constants | final.constants)),
-    )
+    return KernelText((partial, combine), tuple(sorted(printer.constants | final.constants)))

@@ -24,4 +24,4 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     does = "Each program walks one row, COLS columns at a time" if rows.keys else "Walks all, COLS at a time"
     context = loop_context(plan, rows, cols, before, loops)
     function = FunctionText(does, context, (("COLS", ""),), (rows, cols))
-    return KernelText((function,), frozenset(printer.functions), tuple(sorted(printer.constants)))
+    return KernelText((function,), tuple(sorted(printer.constants)))

@@ -24,14 +24,13 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         rows=Side(rows.keys, "ROWS" if rows.keys else "", "in_rows"),
         cols=Side(cols.keys, "COLS", "in_cols"),
     )
-    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
+    body = block_body(plan, names, scope, space, range(len(plan.body)))
     context = paragraph_context(plan, rows, cols, body)
-    context["has_programs"] = any(tunable.name == "PROGRAMS" for tunable in plan.tunables)
     does = (
         "Each program keeps ROWS whole rows in registers"
         if rows.keys
         else "The only program keeps all in registers"
     )
     constants = [("ROWS", "")] if rows.keys else []
-    constants.append(("COLS", f"{cols.size}, rounded up to a power of two"))
-    return one_function(does, context, tuple(constants), (rows, cols), block)
+    constants.append(("COLS", f"{cols.size.text}, rounded up to a power of two"))
+    return one_function(does, context, tuple(constants), (rows, cols))

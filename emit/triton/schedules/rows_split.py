@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from longhand.emit.text.expression import compose
 from longhand.emit.triton.chunks import (
+    SPLIT,
     combine_chunks,
     lines_of,
     loop_context,
@@ -12,6 +14,7 @@ from longhand.emit.triton.chunks import (
     without_then,
 )
 from longhand.emit.triton.functions import (
+    N_SPLITS,
     FunctionRole,
     FunctionText,
     KernelText,
@@ -31,7 +34,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     (one,) = plan.passes
     before = paragraphs(printer.lines(plan.before, is_loop=False)[0])
     loop = printer.loop(without_then(one))
-    base = f"{rows.index} * n_splits + split" if rows.keys else "split"
+    base = compose("{} * {} + {}", rows.index, N_SPLITS, SPLIT) if rows.keys else SPLIT
     context = loop_context(plan, rows, cols, before, [loop])
     context["stores"] = partial_stores(plan, names, printer, one, base, None)
     context |= scratch_context(plan, names)
@@ -39,16 +42,12 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     sides = (rows, cols)
     partial = FunctionText(does, context, (("COLS", ""),), sides, FunctionRole.PARTIAL, "body")
     final = LoopPrinter(
-        plan, names, scope, Space((rows.flat,) * bool(rows.keys), Side(rows.keys), Side()), "split"
+        plan, names, scope, Space((rows.flat,) * bool(rows.keys), Side(rows.keys), Side()), SPLIT
     )
-    combining = combine_chunks(plan, names, final, one, base, "split < n_splits", None)
+    combining = combine_chunks(plan, names, final, one, base, compose("{} < {}", SPLIT, N_SPLITS))
     context = {**loop_context(plan, rows, cols, [], []), **combining}
     context["splits"] = needed(rows.split_lines, lines_of(combining["paragraphs"]))
     does = "Each program combines the chunks of one row" if rows.keys else "Combines the chunks"
     constants = (("SPLITS", "n_splits, rounded up to a power of two"),)
     combine = FunctionText(does, context, constants, sides, FunctionRole.COMBINE, "combine")
-    return KernelText(
-        (partial, combine),
-        frozenset(printer.functions | final.functions),
-        tuple(sorted(printer.constants | final.constants)),
-    )
+    return KernelText((partial, combine), tuple(sorted(printer.constants | final.constants)))

@@ -22,7 +22,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     batch = side_words(plan, plan.rows[:-1], names, scope, "batch", "n_batch")
     flats = tuple(side.flat for side in (batch, rows, cols) if side.keys)
     space = Space(flats, Side(rows.keys, "TILE", "in_rows"), Side(cols.keys, "TILE", "in_cols"))
-    body, block = block_body(plan, names, scope, space, range(len(plan.body)))
+    body = block_body(plan, names, scope, space, range(len(plan.body)))
     context = paragraph_context(plan, rows, cols, body, batch)
     does = "Each program fills one TILE x TILE tile"
-    return one_function(does, context, (("TILE", ""),), (batch, rows, cols), block)
+    return one_function(does, context, (("TILE", ""),), (batch, rows, cols))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 
 from . import kernels
+from .runtime import cudnn_attention_backward
 
 
 class BlockSaved(NamedTuple):
@@ -120,22 +121,8 @@ def block_backward(saved, d_output):
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
     q, k, v = saved.qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
-    d_q, d_k, d_v = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default(
-        d_mixed,
-        q,
-        k,
-        v,
-        saved.mixed,
-        saved.logsumexp,
-        saved.philox_seed,
-        saved.philox_offset,
-        attn_bias=None,
-        cum_seq_q=None,
-        cum_seq_k=None,
-        max_q=seq,
-        max_k=seq,
-        dropout_p=0.0,
-        is_causal=True,
+    d_q, d_k, d_v = cudnn_attention_backward(
+        d_mixed, q, k, v, saved.mixed, saved.logsumexp, saved.philox_seed, saved.philox_offset, is_causal=True
     )
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)

@@ -449,6 +449,43 @@ def forget_if_full(known):
         known.clear()
 
 
+# ---- cuDNN's attention in training, for the devices and lengths for which eager PyTorch chooses it ----
+
+
+@functools.cache
+def has_sound_cudnn():
+    """Whether eager chooses it: before 9.15.1 it was wrong for lengths that 128 does not divide (pytorch#169849)."""
+    return (torch.backends.cudnn.version() or 0) > 91500
+
+
+def cudnn_attention(query, key, value, *, is_causal=False, scale=None):
+    """Attention, and what its derivative reads; the flash kernel returns the same where cuDNN is too old."""
+    if has_sound_cudnn():
+        return torch.ops.aten._scaled_dot_product_cudnn_attention.default(
+            query, key, value, None, compute_log_sumexp=True, is_causal=is_causal, scale=scale
+        )
+    return torch.ops.aten._scaled_dot_product_flash_attention.default(
+        query, key, value, is_causal=is_causal, scale=scale
+    )
+
+
+def cudnn_attention_backward(
+    d_attended, query, key, value, attended, logsumexp, seed, offset, *, is_causal=False, scale=None
+):
+    """The gradients of query, key and value, by the kernel that `cudnn_attention` took."""
+    kept = (d_attended, query, key, value, attended, logsumexp)
+    lengths = {"cum_seq_q": None, "cum_seq_k": None, "max_q": query.shape[2], "max_k": key.shape[2]}
+    drawn = {"philox_seed": seed, "philox_offset": offset, "dropout_p": 0.0}  # of no dropout: nothing
+    form = {"is_causal": is_causal, "scale": scale}
+    if has_sound_cudnn():
+        return torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default(
+            *kept, attn_bias=None, **lengths, **drawn, **form
+        )
+    return torch.ops.aten._scaled_dot_product_flash_attention_backward.default(
+        *kept, **lengths, **drawn, **form
+    )
+
+
 def parameters_of(module):
     """What module.parameters() yields, which looks for it in each call, after check_weights() looked at the module."""
     state = module.__dict__.get(SEEN)

@@ -31,22 +31,23 @@ def _loops(candidate: Candidate) -> Loops | None:
     return Loops(candidate.passes, candidate.masking, is_split)
 
 
-_TALL, _MANY_COLS = 256, 64 * 1024
+_FEW_ROWS, _TALL, _MANY_COLS = 32, 256, 64 * 1024
 # A second launch costs the host its time, and the GPU more than it saves (bf16, H100, us, in one launch or two: 512 x
 # 768 2.3 and 3.6, 1024 x 3072 3.5 and 6.0, 2048 x 768 4.7 and 4.5, 4096 x 768 8.0 and 5.0).
 _MOST_UNSPLIT = 2048
 
 
 def is_tall(n_rows: int, n_cols: int) -> bool:
-    """Whether programs that take 64 columns each would be few, and long at it."""
-    return n_rows >= _TALL and n_cols < _MANY_COLS
+    """Whether programs that take 32 columns each would be few, and long at it."""
+    most = _MANY_COLS if n_rows >= _TALL else _MANY_COLS // 4 if n_rows >= _FEW_ROWS else 0
+    return n_cols < most
 
 
 def _should_split(target: str, n_rows: int, n_cols: int, writes_elements: bool) -> bool:
     """Whether chunks of the rows should run at the same time. Where nothing was measured they do not."""
     is_work = writes_elements or n_rows > _MOST_UNSPLIT  # more than what is added up anyway
     pays = {
-        TRITON.name: is_work and is_tall(n_rows, n_cols),
+        TRITON.name: is_work and n_rows >= _TALL and n_cols < _MANY_COLS,
         CPP.name: n_rows >= _TALL and n_rows * n_cols >= 65536,
     }
     return pays.get(target, False)
@@ -54,11 +55,11 @@ def _should_split(target: str, n_rows: int, n_cols: int, writes_elements: bool) 
 
 def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     if not work.is_split:
-        rows, cols = (256, 16) if work.is_tall else (16, 64)
+        rows, cols, warps = (256, 16, 8) if work.is_tall else (16, 32, 4)
         return (
             Tunable("ROWS", rows, "rows at a time"),
             Tunable("COLS", cols, "columns per program"),
-            Tunable("NUM_WARPS", 4),
+            Tunable("NUM_WARPS", warps),
         )
     if work.writes_rows:
         # Whole pieces of rows are written, too (gelu and its gradient, 8192 x 3072 on an H200: 62 us; 80 as below).

@@ -20,6 +20,16 @@ def _loops(candidate: Candidate) -> Loops | None:
     return Loops() if candidate.space.family is Family.ELEMENTWISE else None
 
 
+# Up to this many elements what a program waits for is its own chain of steps: few elements a thread end it sooner.
+# More of them keep more bytes in flight, where the memory is what one waits for.
+_SMALL = 2 * 1024 * 1024
+
+
+def is_small(n_elements: int) -> bool:
+    """Whether a kernel over so many elements is done before the memory is busy."""
+    return n_elements <= _SMALL
+
+
 def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     if not (work.has_rows or work.has_cols):
         return (Tunable("NUM_WARPS", 1),)
@@ -27,11 +37,12 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
         # 16 bytes a thread and load.
         lanes = 16 // max(1, min(work.element_bytes, 8))
         return Tunable("BLOCK", 128 * lanes, "elements per program"), Tunable("NUM_WARPS", 4)
-    elements = in_registers(4096, work.live_words, n_warps=4)
+    most, cols, warps = (1024, 128, 8) if work.is_small else (2048, 256, 4)
+    elements = in_registers(most, work.live_words, warps)
     return (
-        Tunable("ELEMENTS", elements, "per program: short rows share one"),
-        Tunable("COLS", min(512, elements), "widest piece of a row"),
-        Tunable("NUM_WARPS", 4),
+        Tunable("ELEMENTS", elements, "per program: short rows share one", by_size=True),
+        Tunable("COLS", min(cols, elements), "widest piece of a row", by_size=True),
+        Tunable("NUM_WARPS", warps, by_size=True),
     )
 
 

@@ -99,10 +99,13 @@ class KernelWork:
     Attributes:
         has_rows: Whether there are row axes.
         has_cols: Whether there are col axes.
+        has_several_cols: Whether there is more than one col axis.
         is_split: Whether chunks leave partial results.
         is_heavy: Whether an element costs far more than its loads (exp, tanh, erf, ...).
         is_tall: Whether columns have so many rows, and there are so few columns, that programs take few columns each.
+        is_small: Whether there are so few elements that a program's own latency counts, not the memory.
         is_long: Whether rows are longer than most programs hold (see schedules/rows_persistent.py).
+        is_across: Whether something lies in memory column after column, where the kernel reduces rows.
         writes_rows: Whether a reduction's kernel also stores whole rows.
         is_turned: Whether a tile copies what is contiguous along the rows before it is read (CPU).
         element_bytes: Of the widest tensor that varies over everything.
@@ -112,10 +115,13 @@ class KernelWork:
     has_rows: bool
     has_cols: bool
     element_bytes: int
+    has_several_cols: bool = False
     is_split: bool = False
     is_heavy: bool = False
     is_tall: bool = False
+    is_small: bool = False
     is_long: bool = False
+    is_across: bool = False
     writes_rows: bool = False
     is_turned: bool = False
     live_words: int = 1

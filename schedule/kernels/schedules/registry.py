@@ -14,6 +14,7 @@ from longhand.schedule.kernels.schedules import (
     rows_persistent,
     rows_split,
     transposed,
+    windows,
 )
 from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry
 from longhand.schedule.targets import TargetFacts
@@ -22,6 +23,7 @@ SCHEDULES: tuple[ScheduleEntry, ...] = (
     foreach.ENTRY,
     elementwise.ENTRY,
     transposed.ENTRY,
+    windows.ENTRY,
     rows_and_columns.ENTRY,
     columns.ENTRY,
     rows_split.ENTRY,

@@ -3,8 +3,8 @@ COLUMNS.
 
 CUDA: rows are held as in ROWS_PERSISTENT; the one pass is over the rows of a chunk, ``rows = max(1, ELEMENTS // cols)``
 at a time, ``splits = min(SPLITS, cdiv(n_rows, rows))``: its `compute` holds the reductions over the cols too, its
-`reductions` are the sums. ELEMENTS, SPLITS, SUM_COLS (cols that a program of the second kernel adds up), NUM_WARPS (of
-the first). CPU: passes over the cols as in ROWS_LOOPED, whose `sums` are those over the rows; what stores these comes
+`reductions` are the sums. ELEMENTS, WARP_ELEMENTS (of the first kernel: ``ceil_div(rows * cols, WARP_ELEMENTS)``
+warps), SPLITS, SUM_COLS (cols that a program of the second kernel adds up). CPU: passes over the cols as in ROWS_LOOPED, whose `sums` are those over the rows; what stores these comes
 after all rows. ROWS, SPLITS, GRAIN.
 """
 
@@ -22,8 +22,8 @@ ROWS_AND_COLUMNS = KernelSchedule("rows_and_columns", has_passes=True, is_compil
 
 # CUDA: rows that are kept whole while their columns are added up. Two programs share a multiprocessor; few warps with
 # many elements each wait less for each other (8192 x 768 on an H200: 31 us; with 8 warps and half the elements 52).
-_STEP = 4096  # elements at a time
-_CHUNKS = 256
+_STEP = 2048  # elements at a time
+_CHUNKS = 512
 
 
 def chunks_of_rows(n_rows: int, n_cols: int) -> int:
@@ -50,9 +50,9 @@ def _loops(candidate: Candidate) -> Loops | None:
 def _cuda(_: KernelWork) -> tuple[Tunable, ...]:
     return (
         Tunable("ELEMENTS", _STEP, "at a time: short rows share a step"),
+        Tunable("WARP_ELEMENTS", 1024, "held by each warp"),
         Tunable("SPLITS", _CHUNKS, "chunks of the rows, at most"),
-        Tunable("SUM_COLS", 16, "columns of a program that adds up the chunks"),
-        Tunable("NUM_WARPS", 4),
+        Tunable("SUM_COLS", 8, "columns of a program that adds up the chunks"),
     )
 
 

@@ -1,7 +1,7 @@
 """ROWS_PERSISTENT (CUDA only): reduces over all cols, whole rows in registers. No passes: the body in order.
 
-Tunables: ELEMENTS, PROGRAMS (if there are rows, unless they are long), NUM_WARPS: ``cols = next_power_of_2(n_cols)``,
-``rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))`` rows a program.
+Tunables: ``cols = next_power_of_2(n_cols)``, ``rows = max(1, ELEMENTS // cols)`` rows a program, and
+``ceil_div(rows * cols, WARP_ELEMENTS)`` warps; NUM_WARPS if there are no rows.
 """
 
 from __future__ import annotations
@@ -65,14 +65,9 @@ def _live_row_values(flow: Flow) -> int:
 def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     if not work.has_rows:
         return (Tunable("NUM_WARPS", 16 if work.is_long else 8),)
-    if work.is_long:
-        return Tunable("ELEMENTS", 32768, "per program: short rows share one"), Tunable("NUM_WARPS", 16)
-    # What costs only loads keeps more of them in flight.
-    elements = 4096 if work.is_heavy else 8192
     return (
-        Tunable("ELEMENTS", elements, "per program: short rows share one"),
-        Tunable("PROGRAMS", 4096, "at least, where there are rows for them"),
-        Tunable("NUM_WARPS", 8),
+        Tunable("ELEMENTS", 4096 if work.is_across else 512, "per program: short rows share one"),
+        Tunable("WARP_ELEMENTS", 1024, "held by each warp"),
     )
 
 

@@ -28,7 +28,6 @@ from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
 from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.operation_names import aten_name, provenance_of
 from longhand.schedule.names.words import identifier
-from longhand.schedule.sizes import as_size
 
 _CUSTOMARY: Mapping[tuple[int, bool], tuple[str, ...]] = {
     (2, True): ("n_rows", "n_cols"),
@@ -72,7 +71,7 @@ class DimWords:
         self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
         self._buffers = buffers
         self._shapes: dict[str, tuple[Size, ...]] = {
-            node.name: tuple(map(as_size, shape_of(node)))
+            node.name: shape_of(node)
             for node in graph.graph.nodes
             if node.name in buffers
         }
@@ -212,7 +211,7 @@ def _words_of_sliced_tables(graph: CapturedGraph) -> dict[str, Words]:
     for node in graph.graph.nodes:
         table = node.args[0] if node.op == "call_function" and aten_name(node) == "slice" else None
         owner = owners.get(table.name) if isinstance(table, fx.Node) and table.op == "placeholder" else None
-        origin: Provenance = node.meta.get("provenance", Provenance())
+        origin: Provenance = Provenance.of(node)
         is_longer = isinstance(table, fx.Node) and str(shape_of(table)[:1]) != str(shape_of(node)[:1])
         if owner and owner == origin.module and "pos" in owner.rpartition(".")[2] and is_longer:
             assert isinstance(table, fx.Node)
@@ -298,7 +297,7 @@ def _is_signal(argument: fx.Node) -> bool:
 def _unpacked_shapes(graph: CapturedGraph) -> dict[str, tuple[str, ...]]:
     """``B, T, C = x.shape`` (or ``x.size()``) in the captured function itself: {"x": ("B", "T", "C")}."""
     for node in graph.graph.nodes:
-        origin: Provenance = node.meta.get("provenance", Provenance())
+        origin: Provenance = Provenance.of(node)
         if not origin.file or origin.module:
             continue
         function = origin.qualname.rpartition(".")[2]

@@ -11,6 +11,7 @@ from torch import fx
 from longhand.lower.ir import Size
 from longhand.schedule.names.dimensions.stated_sizes import word_of_split, words_of_reshape
 from longhand.schedule.names.operation_names import aten_name, provenance_of
+from longhand.schedule.sizes import as_size
 
 Words = tuple[str | None, ...]
 
@@ -60,8 +61,9 @@ _MATMULS = frozenset({"mm", "bmm", "matmul"})
 
 
 def shape_of(node: Any) -> tuple[Size, ...]:
+    """A tensor's sizes; terms of symbols where they may vary, which compare without a guard on what data decides."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+    return tuple(map(as_size, value.shape)) if isinstance(value, torch.Tensor) else ()
 
 
 def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.capture.bytecode.behaviours import Behaviours, X, Y
+from tests.capture.bytecode.running import Captured, assert_same
 
 BEHAVIOURS = Behaviours()
 behaviour = BEHAVIOURS.behaviour
@@ -157,6 +158,29 @@ def known_numbers_that_are_written_to(x):
     more = torch.ones(2, dtype=torch.long)
     more.copy_(x.long()[0, :2].abs() + 1)
     return x.repeat(first, 1), doubled.tolist(), sizes.tolist(), second.tolist(), more.sum().item()
+
+
+@behaviour((X,))
+def tensors_that_are_made_of_sizes(x):
+    """Under dynamic=True one graph for all sizes (see below)."""
+    rows, columns = x.shape
+    return (
+        torch.tensor([rows, 2]),
+        torch.tensor(rows * 2),
+        torch.as_tensor(x.shape),
+        torch.tensor([[rows, 1.5], [columns, True]]),
+        torch.tensor((rows, rows / 2), dtype=torch.float64),
+        torch.tensor([rows, columns], dtype=torch.int32, device=x.device) + x.long()[0, :2].int(),
+        x / torch.tensor(rows),
+    )
+
+
+def test_a_tensor_of_sizes_is_one_graph_for_all_of_them(hook):
+    captured = Captured(tensors_that_are_made_of_sizes, dynamic=True)
+    for rows in (3, 5, 8):
+        x = torch.randn(rows, 4)
+        assert_same(captured(x), tensors_that_are_made_of_sizes(x))
+    assert (captured.count("graph"), captured.count("recompile")) == (1, 0)
 
 
 @behaviour((X,), breaks=None)

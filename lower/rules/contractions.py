@@ -17,22 +17,20 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.dependencies import effects
-from longhand.schedule.draft import Draft
-from longhand.schedule.verification.body_rules import nest_faults, view_faults
-from longhand.schedule.verification.rules import PlanRule, RuleBreach, named
+from longhand.lower.rules.breaches import PlanRule, RuleBreach, Surroundings, step_words
+from longhand.lower.rules.nests import nest_faults, view_faults
 
 
-def contraction_faults(step: Contraction, draft: Draft) -> Iterator[RuleBreach]:
+def contraction_faults(step: Contraction, around: Surroundings) -> Iterator[RuleBreach]:
     """Breaches by a contraction."""
     loops_are_right = True
-    for fault in nest_faults(step.loops, draft):
+    for fault in nest_faults(step.loops, around):
         loops_are_right = False
         yield fault
     for part in step.steps:
-        yield from view_faults(part, draft) if isinstance(part, Extern) else nest_faults(part, draft)
+        yield from view_faults(part, around) if isinstance(part, Extern) else nest_faults(part, around)
     if loops_are_right:
-        yield from (RuleBreach(PlanRule.PRODUCTS, named(step), what) for what in _breaches(step))
+        yield from (RuleBreach(PlanRule.PRODUCTS, step_words(step), what) for what in _breaches(step))
 
 
 def _breaches(step: Contraction) -> Iterator[str]:
@@ -71,14 +69,29 @@ def _differences(step: Contraction) -> Iterator[str]:
     """Where the loops do something else than the call and its nests."""
     if len(step.call.outputs) != 1 or step.call.mutates:
         yield "its call does more than to make one result"
-    touched = effects(step)
+    reads, writes = _outside(step)
     read = {value.buffer for value in step.body if isinstance(value, Load)}
     written = {value.buffer for value in step.body if isinstance(value, Store)}
-    if read != set(touched.reads):
-        yield f"its loops read {sorted(read)}, its steps {sorted(touched.reads)}"
-    if written != set(touched.writes):
-        yield f"its loops write {sorted(written)}, its steps {sorted(touched.writes)}"
+    if read != reads:
+        yield f"its loops read {sorted(read)}, its steps {sorted(reads)}"
+    if written != writes:
+        yield f"its loops write {sorted(written)}, its steps {sorted(writes)}"
     for nest in (*step.before, *step.after):
         assert isinstance(nest, Nest)
         if any(isinstance(value, Reduce) for value in nest.body):
             yield "a nest of it is not element by element"
+
+
+def _outside(step: Contraction) -> tuple[set[str], set[str]]:
+    """The buffers that its steps read and write, without those that one hands on to another."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for part in step.steps:
+        if isinstance(part, Extern):
+            reads |= {*(view.buffer for view in part.views()), *part.measured}
+            writes |= {name for name in (*part.outputs, *part.mutates) if name}
+        else:
+            reads |= {value.buffer for value in part.body if isinstance(value, Load)}
+            writes |= {value.buffer for value in part.body if isinstance(value, Store)}
+    stored = {value.buffer for value in step.body if isinstance(value, Store)}
+    return reads - (writes - stored), writes & stored

@@ -1,16 +1,20 @@
-"""The rules of a plan, and how a breach of one is told."""
+"""The rules that a program or a plan keeps, how a breach of one is told, and what they are checked against."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+from collections.abc import Mapping, Set
 
-from longhand.lower.ir import Contraction, Extern, Load, Nest, Store
-from longhand.schedule.plan import Launch, PlanStep, touched
+import sympy
+import torch
+
+from longhand.lower.ir import Buffer, Contraction, Extern, Load, Nest, Step, Store
 
 
 class PlanRule(enum.Enum):
-    """What holds of every plan, after every pass."""
+    """What holds after every pass, of a program in the making and of every plan."""
 
     WRITTEN_FIRST = "every buffer is written before it is read"
     INSIDE = "every access is inside its buffer"
@@ -30,7 +34,29 @@ class RuleBreach:
     what: str
 
 
-def named(step: Nest | Contraction | PlanStep) -> str:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Surroundings:
+    """What steps may name.
+
+    Attributes:
+        buffers: By name.
+        symbols: Of sizes, that some input has.
+        kept: The buffers that the caller sees as results.
+        mutated: The caller's buffers that the call may write.
+    """
+
+    buffers: Mapping[str, Buffer]
+    symbols: Set[sympy.Symbol]
+    kept: Set[str]
+    mutated: Set[str]
+
+    @functools.cached_property
+    def dtypes(self) -> Mapping[str, torch.dtype]:
+        """By buffer."""
+        return {name: buffer.dtype for name, buffer in self.buffers.items()}
+
+
+def step_words(step: Step) -> str:
     """A step in words, for errors."""
     match step:
         case Nest():
@@ -40,10 +66,7 @@ def named(step: Nest | Contraction | PlanStep) -> str:
         case Contraction():
             made = dict.fromkeys(value.buffer for value in step.body if isinstance(value, Store))
             return f"the contraction {step.call.target} that makes {', '.join(made)}"
-        case Launch():
-            return f"the launch for {', '.join(step.origins)} on {', '.join(step.touched)}"
         case Extern():
             return (
                 f"the call of {step.target} that makes {', '.join(filter(None, step.outputs)) or 'nothing'}"
             )
-    return f"{type(step).__name__} of {', '.join(touched(step))}"

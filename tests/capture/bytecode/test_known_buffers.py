@@ -1,0 +1,147 @@
+"""Whole numbers that a module holds as buffers decide branches and sizes: one graph, while they are what they were."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import longhand
+from longhand.capture.bytecode.entry.shapes import DynamicSizes
+from longhand.capture.bytecode.whole import BrokenCall, capture_whole
+from tests.capture.bytecode.running import Captured
+
+
+class Padded(nn.Module):
+    """As the convolutions of sound codecs, which keep their strides in tensors."""
+
+    def __init__(self, stride=2, kernel=5, persistent=True):
+        super().__init__()
+        for name, value in (("stride", stride), ("kernel", kernel), ("total", kernel - stride)):
+            self.register_buffer(name, torch.tensor(value), persistent=persistent)
+
+    def forward(self, x):
+        length = x.shape[-1]
+        frames = torch.ceil((length - self.kernel + self.total) / self.stride + 1).to(torch.int64) - 1
+        extra = frames * self.stride + self.kernel - self.total - length
+        most, cut = max(self.total, extra), 0
+        if length <= most:
+            cut = most - length + 1
+            x = nn.functional.pad(x, (0, cut))
+        padded = nn.functional.pad(x, (self.total, extra), "reflect")
+        return padded[..., : padded.shape[-1] - cut]
+
+
+@pytest.mark.parametrize("length", [20, 21, 2])
+def test_sizes_of_buffers_are_one_graph(length):
+    module, x = Padded(), torch.randn(2, 3, length)
+    captured = Captured(module)
+    for _ in range(2):
+        assert torch.equal(captured(x), module(x))
+    assert (captured.count("graph"), captured.count("break")) == (1, 0)
+    torch.compiler.reset()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        assert torch.equal(longhand.compile(module)(x), module(x))
+
+
+def test_the_graph_holds_while_the_buffer_is_what_it_was():
+    module, x = Padded(), torch.randn(2, 3, 20)
+    captured = Captured(module)
+    captured(x)
+    with torch.no_grad():
+        module.total.fill_(1)
+        module.kernel.data = torch.tensor(3)
+    assert torch.equal(captured(x), module(x))
+    assert captured(x).shape == (2, 3, 21)
+    module.load_state_dict(Padded(kernel=6).state_dict())
+    assert torch.equal(captured(x), module(x))
+
+
+def test_modules_that_share_the_code_have_their_own_numbers():
+    modules, x = [Padded(kernel=kernel) for kernel in (3, 5, 8)], torch.randn(2, 3, 20)
+    captured = Captured(lambda one: one(x))
+    for one in (*modules, *modules):
+        assert torch.equal(captured(one), one(x))
+    assert captured.count("break") == 0
+
+
+class Counts(nn.Module):
+    """Counts its calls in a buffer, and does something every fourth time."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n_calls", torch.tensor(0))
+
+    def forward(self, x):
+        self.n_calls += 1
+        return x * 2 if self.n_calls % 4 == 0 else x + 1
+
+
+class Waits(nn.Module):
+    """Looks at a number that somebody else counts up."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("step", torch.tensor(0))
+
+    def forward(self, x):
+        return x * 2 if self.step > 5 else x + 1
+
+
+def test_what_is_written_before_it_is_looked_at_is_not_known():
+    module, again, x = Counts(), Counts(), torch.randn(3)
+    captured = Captured(module)
+    for _ in range(9):
+        assert torch.equal(captured(x), again(x))
+        assert torch.equal(module.n_calls, again.n_calls)
+
+
+def test_a_number_that_changes_from_call_to_call_is_a_break_and_not_a_graph_each():
+    module, x = Waits(), torch.randn(3)
+    captured = Captured(module)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for step in range(12):
+            with torch.no_grad():
+                module.step.fill_(step)
+            assert torch.equal(captured(x), module(x))
+    assert captured.count("recompile") <= 2 and captured.count("break")
+
+
+def test_a_buffer_that_is_written_to_under_another_name():
+    class Aliased(Waits):
+        def forward(self, x, other):
+            other.add_(9)
+            return x * 2 if self.step > 5 else x + 1
+
+    module, x = Aliased(), torch.randn(3)
+    captured = Captured(module)
+    assert torch.equal(captured(x, torch.zeros(1, dtype=torch.int64)), x + 1)
+    assert torch.equal(captured(x, module.step.view(1)), x * 2)
+    module = Aliased()
+    assert torch.equal(Captured(module)(x, module.step.view(1)), x * 2)
+
+
+def test_arguments_and_floats_decide_nothing():
+    class Floats(Waits):
+        def __init__(self):
+            super().__init__()
+            self.step = torch.tensor(0.5)
+
+    module, x = Floats(), torch.randn(3)
+    captured = Captured(module)
+    assert torch.equal(captured(x), module(x)) and captured.count("break")
+    captured = Captured(lambda x, n: x * 2 if n > 1 else x)
+    assert torch.equal(captured(x, torch.tensor(2)), x * 2) and captured.count("break")
+
+
+def test_a_unit_takes_only_what_no_state_dict_sets():
+    args = {"L['x']": torch.randn(2, 3, 20)}
+    with pytest.raises(BrokenCall):
+        capture_whole(Padded(), args, {}, DynamicSizes())
+    module = Padded(persistent=False)
+    for name, value in list(module.named_buffers()):
+        setattr(module, name, nn.Buffer(value, persistent=False))
+    whole = capture_whole(module, args, {}, DynamicSizes())
+    assert [node.target for node in whole.graph.nodes if "pad" in node.name] == [nn.functional.pad]

@@ -1,0 +1,115 @@
+"""Parameters that are written under no_grad before anything else: a graph of their own, and eager's gradients."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import fx, nn
+
+import longhand
+from longhand.compiled.early_writes import EarlyWrites
+from longhand.errors import EagerWarning
+
+
+class Clamped(nn.Module):
+    """As models that learn a temperature, or scale their weights down in each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.scale = nn.Parameter(torch.tensor(5.0))
+        self.rows = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.scale.clamp_(max=4.6)
+            self.rows[0].mul_(0.5)
+        return (self.linear(x).tanh() @ self.rows * self.scale).sum()
+
+
+def steps(module, call, inputs, optimizer):
+    """The losses, parameters and gradients of some training steps."""
+    found = []
+    for x in inputs:
+        optimizer.zero_grad()
+        loss = call(x)
+        loss.backward()
+        found += [loss.detach().clone(), *(p.grad.clone() for p in module.parameters())]
+        optimizer.step()
+        found += [p.detach().clone() for p in module.parameters()]
+    return found
+
+
+@pytest.mark.parametrize("backend", ["bytecode", "dynamo"])
+def test_training_steps_are_eagers_and_run_in_kernels(backend):
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    module, inputs = Clamped(), [torch.randn(3, 4) for _ in range(3)]
+    other = copy.deepcopy(module)
+    compiled = longhand.compile(other) if backend == "bytecode" else torch.compile(other, backend="longhand")
+    expected = steps(module, module, inputs, torch.optim.SGD(module.parameters(), lr=0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EagerWarning)
+        found = steps(other, compiled, inputs, torch.optim.SGD(other.parameters(), lr=0.1))
+    for one, two in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+class Returned(Clamped):
+    """What is written is used as a value besides."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            scale = self.scale.clamp_(max=4.6)
+        return (self.linear(x) * scale).sum()
+
+
+class Later(Clamped):
+    """The write comes after a use."""
+
+    def forward(self, x):
+        y = self.linear(x) * self.scale.exp()
+        with torch.no_grad():
+            self.rows.mul_(2)
+        return (y @ self.rows).sum()
+
+
+@pytest.mark.parametrize("kind", [Returned, Later])
+@pytest.mark.filterwarnings("ignore:longhand")
+def test_other_writes_are_right_however_they_run(kind):
+    torch.manual_seed(0)
+    module, inputs = kind(), [torch.randn(3, 4) for _ in range(2)]
+    other = copy.deepcopy(module)
+    expected = steps_or_error(module, module, inputs)
+    found = steps_or_error(other, longhand.compile(other), inputs)
+    assert type(found) is type(expected)
+    if isinstance(expected, list):
+        for one, two in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, two)
+
+
+def steps_or_error(module, call, inputs):
+    """What the steps give, or the kind of exception."""
+    for parameter in module.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    try:
+        return steps(module, call, inputs, torch.optim.SGD(module.parameters(), lr=0.1, maximize=False))
+    except (RuntimeError, AttributeError) as error:
+        return error
+
+
+def test_what_raises_afterwards_has_written_nothing():
+    """Eager then runs the call again, from its start."""
+    graph = fx.symbolic_trace(nn.Identity())
+    parameter = nn.Parameter(torch.ones(3))
+
+    def raises(given):
+        raise IndexError
+
+    parts = EarlyWrites(graph, graph, (0,))
+    with pytest.raises(IndexError):
+        parts.joined(lambda given: given.mul_(2), raises)(parameter)
+    assert torch.equal(parameter.detach(), torch.ones(3))
+    parts.joined(lambda given: given.mul_(2), lambda given: given)(parameter)
+    assert torch.equal(parameter.detach(), torch.full((3,), 2.0))
