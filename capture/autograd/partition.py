@@ -25,9 +25,8 @@ from longhand.capture.autograd.costs import (
     operations,
 )
 from longhand.capture.autograd.joint import Joint
-from longhand.capture.autograd.layers_alike import inputs_to_keep
 from longhand.capture.autograd.randomness import is_random
-from longhand.capture.autograd.recomputed_chains import links_to_keep
+from longhand.capture.autograd.recomputed_chains import inputs_to_keep, links_to_keep
 from longhand.capture.functionalize.view_nodes import is_view, seen
 from longhand.errors import OptionError
 

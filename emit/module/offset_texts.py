@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.told_sizes import is_bare, is_path
 from longhand.lower.ir import Buffer, Load, Size, Store
-from longhand.lower.sizes import contiguous_strides
-from longhand.schedule.kernels.address_terms import Product, SizeOf
-from longhand.schedule.names.dimensions.dimension_propagation import ProductWord
-from longhand.schedule.plan import KernelPlan
-
-_MOST_BLOCKS = 9
-_FACTORS = re.compile(r"[\w.\[\]]+( \* [\w.\[\]]+)*")
+from longhand.schedule.named_plan import ProductWord
+from longhand.schedule.plan import KernelPlan, Product, SizeOf
 
 
 def blocks_before(
@@ -36,11 +31,11 @@ def blocks_before(
     block, said = 1, list[str]()
     for axis in chain:
         size, text = sizes.get(axis), texts.get(axis, "")
-        if not isinstance(size, int) or not _FACTORS.fullmatch(text) or text.isdecimal():
+        if not isinstance(size, int) or not all(map(is_path, text.split(" * "))) or is_bare(text):
             break
         block, said = block * size, [text, *said]
         n_blocks, rest = divmod(offset, block)
-        if rest == 0 and 0 < n_blocks <= _MOST_BLOCKS:
+        if rest == 0 and n_blocks:
             found = " * ".join([str(n_blocks)] * (n_blocks > 1) + said)
     return found
 
@@ -55,7 +50,7 @@ def step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> str | No
             if isinstance(word, ProductWord) and is_known
             else [(size, word)]
         )
-    is_dense = buffer.layout_is_known and tuple(buffer.stride) == contiguous_strides(tuple(buffer.shape))
+    is_dense = buffer.layout_is_known and _is_dense(buffer)
     inside = next(
         (
             dims[at:]
@@ -65,7 +60,17 @@ def step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> str | No
         None,
     )
     texts = [sizes.text(size, word) for size, word in inside or () if str(size) != "1"]
-    return " * ".join(texts) if texts and not any(text.isdecimal() for text in texts) else None
+    return " * ".join(texts) if texts and not any(map(is_bare, texts)) else None
+
+
+def _is_dense(buffer: Buffer) -> bool:
+    """Whether a buffer lies in the order of its dimensions."""
+    expected: Size = 1
+    for size, step in zip(buffer.shape[::-1], buffer.stride[::-1], strict=True):
+        if size != 1 and step != expected:
+            return False
+        expected = expected * size
+    return True
 
 
 def _chain(kernel: KernelPlan, pointer: str) -> list[str]:

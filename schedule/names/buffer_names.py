@@ -193,16 +193,9 @@ class BufferWords:
     def value_of_gradient(self, origin: Provenance) -> str | None:
         """The value of this graph that something is the gradient of, as it was before it was only seen otherwise."""
         node = self.nodes.get(origin.gradient_of)
-        while node is not None and self._is_only_seen(node):
+        while node is not None and _is_only_seen(node, self.origins):
             node = node.all_input_nodes[0]
         return node.name if node is not None else None
-
-    def _is_only_seen(self, node: fx.Node) -> bool:
-        """Whether a value is another one in another shape, without a name of its own."""
-        is_view = (
-            node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
-        )
-        return is_view and self.origins.local(node) is None
 
     def _of_node(self, node: fx.Node) -> Iterator[str]:
         origin = self.origins.of(node)
@@ -344,6 +337,12 @@ class BufferWords:
             local = self.origins.local(node)
             word = local or next(self._returned(node, origin), None) or next(words_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
+
+
+def _is_only_seen(node: fx.Node, origins: ValueOrigins) -> bool:
+    """Whether a value is another one in another shape, without a name of its own."""
+    is_view = node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
+    return is_view and origins.local(node) is None
 
 
 def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:

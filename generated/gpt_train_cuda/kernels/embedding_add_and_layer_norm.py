@@ -16,9 +16,8 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 8192  # per program: short rows share one
-PROGRAMS = 4096  # at least, where there are rows for them
-NUM_WARPS = 8
+ELEMENTS = 512  # per program: short rows share one
+WARP_ELEMENTS = 1024  # held by each warp
 
 
 @fast_launch
@@ -92,7 +91,7 @@ def embedding_add_and_layer_norm(
     """Fill x and ln_1."""
     n_rows = n_batches * n_positions
     cols = next_power_of_2(n_cols)
-    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    rows = max(1, ELEMENTS // cols)
     embedding_add_and_layer_norm_kernel[(ceil_div(n_rows, rows),)](
         tokens,
         token_embedding,
@@ -108,7 +107,7 @@ def embedding_add_and_layer_norm(
         eps,
         ROWS=rows,
         COLS=cols,
-        num_warps=NUM_WARPS,
+        num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
     )
 
 

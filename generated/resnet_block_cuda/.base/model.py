@@ -7,11 +7,10 @@ Written by longhand, yours to edit: `longhand generate` merges, `longhand verify
 """
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .runtime import Weights, buffer, channels_last, check_mode, check_tensor, check_weights, filters
+from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, conv2d, filters
 
 
 def batch_norm2d_weights():
@@ -60,7 +59,7 @@ class ResNetBlock(nn.Module):
         kernels.to_channels_last(
             x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
         )
-        conv1 = channels_last(F.conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1))
+        conv1 = conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1)
         out = conv1  # in place: nothing reads conv1 afterwards
         kernels.batch_norm_relu(
             conv1,
@@ -75,8 +74,8 @@ class ResNetBlock(nn.Module):
         )
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
-        conv2 = channels_last(F.conv2d(out, self.conv2.weight, padding=1))
-        shortcut = channels_last(F.conv2d(x_channels_last, self.shortcut[0].weight, stride=2))
+        conv2 = conv2d(out, self.conv2.weight, padding=1)
+        shortcut = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
 
         # ResNetBlock.forward    return F.relu(out)
         activated = conv2.new_empty(batch, conv2_channels, conv1_height, conv1_width)

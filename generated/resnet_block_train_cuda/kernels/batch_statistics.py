@@ -13,9 +13,8 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 8192  # per program: short rows share one
-PROGRAMS = 4096  # at least, where there are rows for them
-NUM_WARPS = 8
+ELEMENTS = 512  # per program: short rows share one
+WARP_ELEMENTS = 1024  # held by each warp
 
 
 @fast_launch
@@ -81,7 +80,7 @@ def batch_statistics(
 ):
     """Fill bn1_mean and bn1_rstd and update running_mean and running_var in place."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    rows = max(1, ELEMENTS // cols)
     batch_statistics_kernel[(ceil_div(n_rows, rows),)](
         bn1_piece_means,
         bn1_piece_squares,
@@ -96,7 +95,7 @@ def batch_statistics(
         momentum,
         ROWS=rows,
         COLS=cols,
-        num_warps=NUM_WARPS,
+        num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
     )
 
 

@@ -11,9 +11,8 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 8192  # per program: short rows share one
-PROGRAMS = 4096  # at least, where there are rows for them
-NUM_WARPS = 8
+ELEMENTS = 512  # per program: short rows share one
+WARP_ELEMENTS = 1024  # held by each warp
 
 
 @fast_launch
@@ -55,7 +54,7 @@ def piece_statistics(conv1, bn1_piece_means, bn1_piece_squares, n_channels, n_ba
     """Fill bn1_piece_means and bn1_piece_squares."""
     n_rows = n_channels * n_batches
     cols = next_power_of_2(n_pixels)
-    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    rows = max(1, ELEMENTS // cols)
     piece_statistics_kernel[(ceil_div(n_rows, rows),)](
         conv1,
         bn1_piece_means,
@@ -65,7 +64,7 @@ def piece_statistics(conv1, bn1_piece_means, bn1_piece_squares, n_channels, n_ba
         n_pixels,
         ROWS=rows,
         COLS=cols,
-        num_warps=NUM_WARPS,
+        num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
     )
 
 

@@ -71,9 +71,7 @@ class DimWords:
         self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
         self._buffers = buffers
         self._shapes: dict[str, tuple[Size, ...]] = {
-            node.name: shape_of(node)
-            for node in graph.graph.nodes
-            if node.name in buffers
+            node.name: shape_of(node) for node in graph.graph.nodes if node.name in buffers
         }
         twins = {
             name: twin

@@ -12,9 +12,8 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, libdevice, next_power_of_2
 
 # Tunables.
-ELEMENTS = 4096  # per program: short rows share one
-PROGRAMS = 4096  # at least, where there are rows for them
-NUM_WARPS = 8
+ELEMENTS = 512  # per program: short rows share one
+WARP_ELEMENTS = 1024  # held by each warp
 
 
 @fast_launch
@@ -42,7 +41,7 @@ def exp_normalize_kernel(
 def exp_normalize(out, normalized, n_rows, n_cols):
     """Fill normalized."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    rows = max(1, ELEMENTS // cols)
     exp_normalize_kernel[(ceil_div(n_rows, rows),)](
         out,
         normalized,
@@ -50,7 +49,7 @@ def exp_normalize(out, normalized, n_rows, n_cols):
         n_cols,
         ROWS=rows,
         COLS=cols,
-        num_warps=NUM_WARPS,
+        num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
     )
 
 

@@ -12,7 +12,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ROWS = 16  # rows at a time
-COLS = 64  # columns per program
+COLS = 32  # columns per program
 NUM_WARPS = 4
 
 

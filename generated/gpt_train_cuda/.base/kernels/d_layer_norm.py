@@ -15,10 +15,10 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 4096  # at a time: short rows share a step
-SPLITS = 256  # chunks of the rows, at most
-SUM_COLS = 16  # columns of a program that adds up the chunks
-NUM_WARPS = 4
+ELEMENTS = 2048  # at a time: short rows share a step
+WARP_ELEMENTS = 1024  # held by each warp
+SPLITS = 512  # chunks of the rows, at most
+SUM_COLS = 8  # columns of a program that adds up the chunks
 
 
 @fast_launch
@@ -133,7 +133,7 @@ def d_layer_norm(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_ro
         eps,
         ROWS=rows,
         COLS=cols,
-        num_warps=NUM_WARPS,
+        num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
     )
     d_layer_norm_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
         d_weight_partial,

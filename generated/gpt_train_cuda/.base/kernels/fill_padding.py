@@ -12,9 +12,9 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 4096  # per program: short rows share one
-COLS = 512  # widest piece of a row
-NUM_WARPS = 4
+ELEMENTS = 1024  # per program: short rows share one
+COLS = 128  # widest piece of a row
+NUM_WARPS = 8
 
 
 @fast_launch

@@ -17,10 +17,10 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 4096  # at a time: short rows share a step
-SPLITS = 256  # chunks of the rows, at most
-SUM_COLS = 16  # columns of a program that adds up the chunks
-NUM_WARPS = 4
+ELEMENTS = 2048  # at a time: short rows share a step
+WARP_ELEMENTS = 1024  # held by each warp
+SPLITS = 512  # chunks of the rows, at most
+SUM_COLS = 8  # columns of a program that adds up the chunks
 
 
 @fast_launch
@@ -141,7 +141,7 @@ def layer_norm_and_d_add_layer_norm(
         eps,
         ROWS=rows,
         COLS=cols,
-        num_warps=NUM_WARPS,
+        num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
     )
     layer_norm_and_d_add_layer_norm_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
         d_weight_partial,

@@ -15,9 +15,8 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 8192  # per program: short rows share one
-PROGRAMS = 4096  # at least, where there are rows for them
-NUM_WARPS = 8
+ELEMENTS = 512  # per program: short rows share one
+WARP_ELEMENTS = 1024  # held by each warp
 
 
 @fast_launch
@@ -58,7 +57,7 @@ def add_and_rms_norm_kernel(
 def add_and_rms_norm(x, attention, weight, h, mlp_norm, n_rows, n_cols, eps):
     """Fill h and mlp_norm."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    rows = max(1, ELEMENTS // cols)
     add_and_rms_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
         attention,
@@ -70,7 +69,7 @@ def add_and_rms_norm(x, attention, weight, h, mlp_norm, n_rows, n_cols, eps):
         eps,
         ROWS=rows,
         COLS=cols,
-        num_warps=NUM_WARPS,
+        num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
     )
 
 

@@ -1,4 +1,4 @@
-"""scale_bias_softmax: weights = softmax(x * 0.125 + w), row by row.
+"""softmax: weights = softmax(x * 0.125 + w), row by row.
 
     softmax    scores = x * 0.125 + w
     softmax    return torch.softmax(scores, dim=-1)
@@ -13,14 +13,13 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 4096  # per program: short rows share one
-PROGRAMS = 4096  # at least, where there are rows for them
-NUM_WARPS = 8
+ELEMENTS = 512  # per program: short rows share one
+WARP_ELEMENTS = 1024  # held by each warp
 
 
 @fast_launch
 @triton.jit
-def scale_bias_softmax_kernel(
+def softmax_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
     w_ptr,  # bf16 (n_cols,)
     weights_ptr,  # bf16 (n_rows, n_cols)
@@ -47,11 +46,11 @@ def scale_bias_softmax_kernel(
     tl.store(weights_ptr + at, numerator / denominator, mask=in_range)
 
 
-def scale_bias_softmax(x, w, weights, n_rows, n_cols):
+def softmax(x, w, weights, n_rows, n_cols):
     """Fill weights."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
-    scale_bias_softmax_kernel[(ceil_div(n_rows, rows),)](
+    rows = max(1, ELEMENTS // cols)
+    softmax_kernel[(ceil_div(n_rows, rows),)](
         x,
         w,
         weights,
@@ -59,10 +58,10 @@ def scale_bias_softmax(x, w, weights, n_rows, n_cols):
         n_cols,
         ROWS=rows,
         COLS=cols,
-        num_warps=NUM_WARPS,
+        num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
     )
 
 
 def reference(x, w):
-    """What scale_bias_softmax() must fill weights with."""
+    """What softmax() must fill weights with."""
     return torch.softmax(x * 0.125 + w, -1)
