@@ -159,7 +159,7 @@ class BufferWords:
             own = frozenset(self.candidates(buffer)) - frozenset(self.candidates(made.of))
             return own | self.fillers(made.of)
         node = self.nodes.get(buffer) if buffer not in self._inputs else None
-        return of_forward | frozenset(self._fillers(node) if node is not None else ())
+        return of_forward | (frozenset(self._fillers(node) if node is not None else ()) - {*given})
 
     def _of_table(self, entry: GraphInput) -> Iterator[str]:
         """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""

@@ -14,8 +14,8 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 SQRT_HALF = tl.constexpr(2**-0.5)
 
 # Tunables.
-ELEMENTS = 4096  # per program: short rows share one
-COLS = 512  # widest piece of a row
+ELEMENTS = 2048  # per program: short rows share one
+COLS = 256  # widest piece of a row
 NUM_WARPS = 4
 
 

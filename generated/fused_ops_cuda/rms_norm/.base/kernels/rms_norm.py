@@ -12,9 +12,8 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 8192  # per program: short rows share one
-PROGRAMS = 4096  # at least, where there are rows for them
-NUM_WARPS = 8
+ELEMENTS = 512  # per program: short rows share one
+WARP_ELEMENTS = 1024  # held by each warp
 
 
 @fast_launch
@@ -50,7 +49,7 @@ def rms_norm_kernel(
 def rms_norm(x, weight, normalized, n_rows, n_cols, eps):
     """Fill normalized."""
     cols = next_power_of_2(n_cols)
-    rows = max(1, min(ELEMENTS // cols, next_power_of_2(n_rows) // PROGRAMS))
+    rows = max(1, ELEMENTS // cols)
     rms_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
         weight,
@@ -60,7 +59,7 @@ def rms_norm(x, weight, normalized, n_rows, n_cols, eps):
         eps,
         ROWS=rows,
         COLS=cols,
-        num_warps=NUM_WARPS,
+        num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
     )
 
 
