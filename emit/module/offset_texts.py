@@ -31,7 +31,7 @@ def blocks_before(
     block, said = 1, list[str]()
     for axis in chain:
         size, text = sizes.get(axis), texts.get(axis, "")
-        if not isinstance(size, int) or not all(map(is_path, text.split(" * "))) or is_bare(text):
+        if not isinstance(size, int) or not is_path(text.replace(" * ", "")) or is_bare(text):
             break
         block, said = block * size, [text, *said]
         n_blocks, rest = divmod(offset, block)

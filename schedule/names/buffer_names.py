@@ -103,7 +103,8 @@ class BufferWords:
         entry = self._inputs.get(buffer)
         if entry is not None:
             yield from self._of_table(entry)
-            yield from _of_input(entry)
+            is_told = buffer in self._forward.words  # then the number that capture gave its name says nothing
+            yield from (without_counter(word) if is_told else word for word in _of_input(entry))
             return
         node = self.nodes.get(buffer)
         if node is None:
@@ -153,7 +154,7 @@ class BufferWords:
         of_forward = self._forward.fillers.get(buffer, frozenset())
         entry, given = self._inputs.get(buffer), self._forward.words.get(buffer, ())
         if entry is not None and given:  # the node's own name says less than any of the forward's words
-            of_forward |= {word for word in _of_input(entry) if word not in given}
+            of_forward |= {without_counter(word) for word in _of_input(entry)} - {*given}
         made = self.origins.derived(buffer)
         if made is not None and made.how.is_layout:
             own = frozenset(self.candidates(buffer)) - frozenset(self.candidates(made.of))
