@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from longhand.capture.autograd import (
-    attention_rules,
     batch_norm_rules,
     drawn_rules,
     group_norm_rules,
@@ -16,7 +15,6 @@ from longhand.capture.autograd.rules import rewritten
 
 # Importing a module registers its rules.
 MODULES = (
-    attention_rules,
     batch_norm_rules,
     drawn_rules,
     group_norm_rules,

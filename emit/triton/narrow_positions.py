@@ -50,7 +50,6 @@ def _is_place(plan: KernelPlan, at: int) -> bool:
     )
 
 
-_NEAR = 2**30
 _BOUNDED = frozenset({PointwiseOp.MAXIMUM, PointwiseOp.MINIMUM})
 
 
@@ -79,7 +78,8 @@ def _is_length(plan: KernelPlan, at: int) -> bool:
 
 
 def _is_near(value: Value) -> bool:
-    return isinstance(value, Constant) and abs(value.value) < _NEAR
+    """Whether a value is a bound at the beginning: far from what 32 bits hold."""
+    return isinstance(value, Constant) and abs(value.value) <= 1
 
 
 def _addresses(value: Value, at: int) -> bool:

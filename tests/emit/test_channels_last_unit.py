@@ -112,9 +112,9 @@ def test_the_kernels_compile(unit: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name in files:
         module = importlib.import_module(f"unit.kernels.{name}")
         parameters = getattr(module, name).__code__.co_varnames[: getattr(module, name).__code__.co_argcount]
-        sizes = [parameter for parameter in parameters if parameter.startswith("n_") or parameter == "eps"]
+        sizes = [name for name in parameters if name.startswith("n_") or name.endswith(("eps", "_stride"))]
         tensors = [torch.empty(1, device="meta") for _ in range(len(parameters) - len(sizes))]
-        numbers = [1e-5 if size == "eps" else 72 for size in sizes]
+        numbers = [1e-5 if size == "eps" else 2 if "window" in size else 72 for size in sizes]
         for usage in compile_launches(module, name, tensors, *numbers):
             assert usage.spill_bytes == 0, usage
 

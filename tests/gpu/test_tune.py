@@ -40,11 +40,11 @@ def test_slow_tunables_are_found_and_the_kernel_stays_right(tmp_path: Path) -> N
     x = torch.randn(4096, 16384, device="cuda", dtype=torch.bfloat16)
     longhand.generate(softmax, (x, x[0].clone()), out=unit)
     (kernel,) = json.loads((unit / "longhand.lock").read_text())["kernels"]
-    set_tunable(unit, kernel, "NUM_WARPS = 8", "NUM_WARPS = 1")
+    set_tunable(unit, kernel, "WARP_ELEMENTS = 1024", "WARP_ELEMENTS = 16384")  # one warp for a whole row
     (tuning,) = tune(unit, budget=60)
-    assert tuning.is_changed and tuning.after["NUM_WARPS"] != 1
+    assert tuning.is_changed and tuning.after["WARP_ELEMENTS"] != 16384
     assert tuning.ms_before is not None and tuning.ms_after is not None
-    assert f"NUM_WARPS = {tuning.after['NUM_WARPS']}\n" in (unit / tuning.path).read_text()
+    assert f"WARP_ELEMENTS = {tuning.after['WARP_ELEMENTS']}\n" in (unit / tuning.path).read_text()
     assert all(row.is_right for row in check_kernels(unit).kernels)
     print(f"{tuning.before} {tuning.ms_before:.4f} ms -> {tuning.after} {tuning.ms_after:.4f} ms")
     print(f"noise {100 * tuning.noise:.2f}%, {tuning.n_tried} tried, skipped {tuning.skipped}")

@@ -163,3 +163,14 @@ def test_the_kernels_are_right_in_tritons_interpreter(tmp_path: Path) -> None:
         torch.testing.assert_close(
             result[-1], expected, equal_nan=True, msg=lambda m, j=job: f"{j.kernel}: {m}"
         )
+
+
+def test_images_of_more_than_31_bits_are_counted_in_64() -> None:
+    x = torch.empty(4096, 64, 1024, 1024, device="meta")
+    program, _ = lowered(pooled(F.max_pool2d, 3, 2, 1), x)
+    (nest,) = program.steps
+    assert isinstance(nest, Nest)
+    plan, _ = plan_kernel(nest, program.buffers, CUDA)
+    assert not plan.has_wide_index(axis.name for axis in (*plan.rows, plan.cols[-1]))
+    assert plan.has_wide_index(axis.name for axis in plan.cols[:-1])
+    assert "row = tl.program_id(0).to(tl.int64) * ROWS" in printed("large", plan)

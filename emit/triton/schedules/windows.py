@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longhand.emit.text.expression import Text, word
+from longhand.emit.text.expression import Text, compose, word
 from longhand.emit.triton.chunks import lines_of
 from longhand.emit.triton.functions import (
     FunctionText,
@@ -15,6 +15,7 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.loops import Accumulator, LoopPrinter
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Side, Space
+from longhand.errors import ScheduleError
 from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan, Pass
 
@@ -40,6 +41,8 @@ class WindowPrinter(LoopPrinter):
 
 def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each block of results."""
+    if plan.has_wide_index(axis.name for axis in plan.rows):
+        raise ScheduleError("The step from one place of a window to the next passes 32 bits.")
     rows = side_words(plan, plan.cols[:-1], names, scope, "row", "n_rows")
     cols = side_words(plan, plan.cols[-1:], names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
     tile = bool(rows.keys)
@@ -65,7 +68,11 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
         "before": before,
         "initial": loop.initial,
         "loops": [
-            f"for {names.axes[axis.name].index} in tl.static_range({names.axes[axis.name].size}):"
+            compose(
+                "for {} in tl.static_range({}):",
+                word(names.axes[axis.name].index),
+                word(names.axes[axis.name].size),
+            )
             for axis in plan.rows
         ],
         "inside": [*loop.shared, *lines_of(loop.body)],

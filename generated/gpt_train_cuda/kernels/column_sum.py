@@ -13,9 +13,9 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ROWS = 64  # rows at a time
-COLS = 64  # columns per program
-SPLITS = 32  # chunks of the rows, at most
-NUM_WARPS = 4
+COLS = 32  # columns per program
+SPLITS = 64  # chunks of the rows, at most
+NUM_WARPS = 2
 
 
 @fast_launch

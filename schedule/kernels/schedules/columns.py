@@ -32,8 +32,8 @@ def _loops(candidate: Candidate) -> Loops | None:
 
 
 _FEW_ROWS, _TALL, _MANY_COLS = 32, 256, 64 * 1024
-# A second launch costs the host its time, and the GPU more than it saves (bf16, H100, us, in one launch or two: 512 x
-# 768 2.3 and 3.6, 1024 x 3072 3.5 and 6.0, 2048 x 768 4.7 and 4.5, 4096 x 768 8.0 and 5.0).
+# A second launch costs the host its time, and the GPU more than it saves (bf16, H200, us, in one launch or two: 1500 x
+# 384 3.0 and 3.4, 1500 x 1536 3.2 and 4.3, 2048 x 768 3.5 and 3.8; an H100 with 4 warps, 4096 x 768 8.0 and 5.0).
 _MOST_UNSPLIT = 2048
 
 
@@ -55,6 +55,9 @@ def _should_split(target: str, n_rows: int, n_cols: int, writes_elements: bool) 
 
 def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     if not work.is_split:
+        # Many loads on their way (bf16, H200, us, so and, as it was, by 4 warps or in blocks of 16 x 64: 128 x 384 1.8
+        # and 2.3, 49 x 768 1.6 and 1.9, 512 x 768 2.1 and 3.0, 1500 x 384 3.0 and 5.9, 1024 x 3072 3.5 and 4.8, two
+        # sums of 196 x 768 2.4 and 4.8). Wide and low: 128 x 50304 in blocks of 16 x 32 4.3, of 16 x 64 5.0.
         rows, cols, warps = (256, 16, 8) if work.is_tall else (16, 32, 4)
         return (
             Tunable("ROWS", rows, "rows at a time"),
@@ -63,15 +66,16 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
         )
     if work.writes_rows:
         # Whole pieces of rows are written, too (gelu and its gradient, 8192 x 3072 on an H200: 62 us; 80 as below).
-        rows, cols = 32 // max(2, min(work.element_bytes, 8)), 128
+        rows, cols, splits, warps = 32 // max(2, min(work.element_bytes, 8)), 128, 32, 4
     else:
-        # 64 bytes a thread on their way, twice that as the loop is unrolled.
-        rows, cols = 128 // max(2, min(work.element_bytes, 8)), 64
+        # 64 bytes a thread on their way, twice that as the loop is unrolled (bf16, H200, us, so and by 4 warps, 64
+        # columns, 32 chunks: 2048 x 768 3.8 and 4.5, 4096 x 768 4.6 and 4.9, 32768 x 768 14.4 and 18.4).
+        rows, cols, splits, warps = 128 // max(2, min(work.element_bytes, 8)), 32, 64, 2
     return (
         Tunable("ROWS", rows, "rows at a time"),
         Tunable("COLS", cols, "columns per program"),
-        Tunable("SPLITS", 32, "chunks of the rows, at most"),
-        Tunable("NUM_WARPS", 4),
+        Tunable("SPLITS", splits, "chunks of the rows, at most"),
+        Tunable("NUM_WARPS", warps),
     )
 
 

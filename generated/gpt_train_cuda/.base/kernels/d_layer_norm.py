@@ -18,7 +18,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 ELEMENTS = 2048  # at a time: short rows share a step
 WARP_ELEMENTS = 1024  # held by each warp
 SPLITS = 512  # chunks of the rows, at most
-SUM_COLS = 8  # columns of a program that adds up the chunks
+SUM_COLS = 16  # columns of a program that adds up the chunks
 
 
 @fast_launch

@@ -1,4 +1,4 @@
-"""scale_column_sum: sums = sum(x * 2.0), column by column.
+"""column_sum: sums = sum(x * 2.0), column by column.
 
     column_sum    return (x * 2).sum(0)
 
@@ -13,14 +13,14 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ROWS = 64  # rows at a time
-COLS = 64  # columns per program
-SPLITS = 32  # chunks of the rows, at most
-NUM_WARPS = 4
+COLS = 32  # columns per program
+SPLITS = 64  # chunks of the rows, at most
+NUM_WARPS = 2
 
 
 @fast_launch
 @triton.jit
-def scale_column_sum_partial_kernel(
+def column_sum_partial_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
     partial_ptr,  # float32, a result of each chunk
     n_rows,
@@ -50,7 +50,7 @@ def scale_column_sum_partial_kernel(
 
 @fast_launch
 @triton.jit
-def scale_column_sum_combine_kernel(
+def column_sum_combine_kernel(
     partial_ptr,  # float32, a result of each chunk
     sums_ptr,  # bf16 (n_cols,)
     n_cols,
@@ -70,12 +70,12 @@ def scale_column_sum_combine_kernel(
     tl.store(sums_ptr + col, sums, mask=in_cols)
 
 
-def scale_column_sum(x, sums, n_rows, n_cols):
+def column_sum(x, sums, n_rows, n_cols):
     """Fill sums."""
     cols = min(COLS, next_power_of_2(n_cols))
     n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
     partial = x.new_empty(n_splits, n_cols, dtype=torch.float32)
-    scale_column_sum_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
+    column_sum_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
         x,
         partial,
         n_rows,
@@ -84,7 +84,7 @@ def scale_column_sum(x, sums, n_rows, n_cols):
         COLS=cols,
         num_warps=NUM_WARPS,
     )
-    scale_column_sum_combine_kernel[(ceil_div(n_cols, cols),)](
+    column_sum_combine_kernel[(ceil_div(n_cols, cols),)](
         partial,
         sums,
         n_cols,
@@ -95,5 +95,5 @@ def scale_column_sum(x, sums, n_rows, n_cols):
 
 
 def reference(x):
-    """What scale_column_sum() must fill sums with."""
+    """What column_sum() must fill sums with."""
     return (x * 2.0).sum(-2, keepdim=True)
