@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.text.sizes import SizeWriter
-from longhand.emit.text.told_sizes import is_bare, is_product_of_paths
+from longhand.emit.text.told_sizes import is_bare
 from longhand.lower.ir import Buffer, Load, Size, Store
 from longhand.schedule.named_plan import ProductWord
 from longhand.schedule.plan import KernelPlan, Product, SizeOf
+
+_SUMS = frozenset("+-/%")  # in what is no factor without parentheses
 
 
 def blocks_before(
@@ -31,7 +33,7 @@ def blocks_before(
     block, said = 1, list[str]()
     for axis in chain:
         size, text = sizes.get(axis), texts.get(axis, "")
-        if not isinstance(size, int) or not is_product_of_paths(text) or is_bare(text):
+        if not isinstance(size, int) or not _SUMS.isdisjoint(text) or is_bare(text):
             break
         block, said = block * size, [text, *said]
         n_blocks, rest = divmod(offset, block)

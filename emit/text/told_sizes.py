@@ -21,11 +21,6 @@ def is_path(text: str) -> bool:
     return text.replace(".", "").isidentifier()
 
 
-def is_product_of_paths(text: str) -> bool:
-    """Whether an expression is a product of such variables, which may stand as a factor without parentheses."""
-    return text.replace(" * ", "").replace(".", "").isidentifier()
-
-
 def _given(plan: KernelPlan, launch: Launch, position: int) -> tuple[float | Size, dict[str, Size]]:
     """What a launch gives a scalar of the kernel's body, and how long it makes each axis."""
     scalars = zip(plan.scalars, launch.scalars, strict=True)
