@@ -26,10 +26,8 @@ from longhand.schedule.named_plan import (
 from longhand.schedule.names.words import identifier, own_name, snake_case
 from longhand.schedule.plan import PlanStep, Repeat, UnitPlan
 
-# So many gradients that are None in a row are counted rather than written.
+# So many gradients that are None in a row are counted rather than written; so many others are handed on in runs.
 _MANY_NONE = 5
-# More gradients than that are handed on in runs, not by name.
-_MOST_NAMED = 6
 _GRADIENTS = "gradients"
 
 
@@ -200,7 +198,7 @@ class _Function:
         n_leading = next((n for n, place in enumerate(self.places) if place is not None), len(self.places))
         is_tail = all(place is not None for place in self.places[n_leading:])
         named = tuple(f"d_{identifier(name)}" for name in self._gradient_names())
-        are_many = len(named) > _MOST_NAMED
+        are_many = len(named) > _MANY_NONE
         rest = "" if is_tail else _GRADIENTS if are_many else f"{', '.join(named)}{',' * (len(named) == 1)}"
         spread = self._spread([f"{_GRADIENTS}[{n}]" for n in range(len(named))] if are_many else named)
         read = tuple(tangents[place] for place in user if place in tangents)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
-from longhand.emit.module.offset_texts import blocks_before
+from longhand.emit.module.offset_texts import blocks_before, step_over_parts
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
@@ -271,6 +271,8 @@ class LaunchWriter:
         doubled = [str(int(text) * 2) == str(size) for size in buffer.shape]
         if is_offset:
             return f"{self.variables[name]}.shape[{doubled.index(True)}] // 2" if any(doubled) else text
+        if (parts := step_over_parts(value, buffer, self.sizes)) is not None:
+            return parts
         steps = [str(stride) for stride in buffer.stride]
         is_plain = steps.count(text) == 1 and buffer.layout_is_known
         return f"{self.variables[name]}.stride({steps.index(text)})" if is_plain else text

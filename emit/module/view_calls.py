@@ -248,15 +248,16 @@ def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: _Seen) -> tuple[s
             )
             n_selected += 1
         else:
-            entries.append(_slice(call.args, sizes, seen.words[dim] if dim < len(seen.words) else None))
+            word = seen.words[dim] if dim < len(seen.words) else None
+            entries.append(_slice(call.args, sizes, word, seen.shape[dim] if dim < len(seen.shape) else None))
         taken += 1
     while entries and entries[-1] == ":":
         entries.pop()
     return (f"[{', '.join(entries)}]" if entries else "", taken)
 
 
-def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None) -> str:
-    """``:vocab_size``; `word` is the dimension's before, ``padded_vocab_size``."""
+def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None, size: Size | None) -> str:
+    """``:vocab_size``; `word` and `size` are the dimension's before, ``padded_vocab_size``."""
     start, end, step = (*args[1:], None, None, None)[:3]
     unpadded = word.of if isinstance(word, PaddedWord) else None
 
@@ -267,5 +268,6 @@ def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None) -> str:
     if unpadded is not None and isinstance(end, int) and sizes.stands_for(unpadded, end):
         stop = sizes.text(end, unpadded)
     else:
-        stop = "" if isinstance(end, int) and end >= _FULL_SLICE_END else text(end)
+        is_to_end = isinstance(end, int) and (end >= _FULL_SLICE_END or (end == size and begin != ""))
+        stop = "" if is_to_end else text(end)
     return f"{begin}:{stop}" + (f":{step}" if step not in (None, 1) else "")

@@ -153,7 +153,10 @@ class _Found:
         fillers = self.forward.words.fillers(value)
         self.fillers[node] = frozenset(word for word, of in zip(found, plain, strict=False) if of in fillers)
         variable = self.forward.names.buffers.get(value, "")  # where each of its words is another layer's
-        self.words[node] = (*found, *[variable] * (is_read and variable.isidentifier()))
+        if is_read and variable.isidentifier() and variable not in found:
+            found = (*found, variable)
+            self.fillers[node] |= {variable}  # it says whose it is: no module comes before it
+        self.words[node] = found
         self.modules[node] = self.forward.words.module_of(value)
 
 

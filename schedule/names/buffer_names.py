@@ -103,7 +103,8 @@ class BufferWords:
         entry = self._inputs.get(buffer)
         if entry is not None:
             yield from self._of_table(entry)
-            yield from _of_input(entry)
+            is_told = buffer in self._forward.words  # then the number that capture gave its name says nothing
+            yield from (without_counter(word) if is_told else word for word in _of_input(entry))
             return
         node = self.nodes.get(buffer)
         if node is None:
@@ -151,12 +152,15 @@ class BufferWords:
     def fillers(self, buffer: str) -> frozenset[str]:
         """The words for a buffer that say only by which operation it is made, or that it is a copy."""
         of_forward = self._forward.fillers.get(buffer, frozenset())
+        entry, given = self._inputs.get(buffer), self._forward.words.get(buffer, ())
+        if entry is not None and given:  # the node's own name says less than any of the forward's words
+            of_forward |= {without_counter(word) for word in _of_input(entry)} - {*given}
         made = self.origins.derived(buffer)
         if made is not None and made.how.is_layout:
             own = frozenset(self.candidates(buffer)) - frozenset(self.candidates(made.of))
             return own | self.fillers(made.of)
         node = self.nodes.get(buffer) if buffer not in self._inputs else None
-        return of_forward | frozenset(self._fillers(node) if node is not None else ())
+        return of_forward | (frozenset(self._fillers(node) if node is not None else ()) - {*given})
 
     def _of_table(self, entry: GraphInput) -> Iterator[str]:
         """An embedding's table goes by the embedding's name: ``token_embedding``, of which the weight is all."""
@@ -190,16 +194,9 @@ class BufferWords:
     def value_of_gradient(self, origin: Provenance) -> str | None:
         """The value of this graph that something is the gradient of, as it was before it was only seen otherwise."""
         node = self.nodes.get(origin.gradient_of)
-        while node is not None and self._is_only_seen(node):
+        while node is not None and _is_only_seen(node, self.origins):
             node = node.all_input_nodes[0]
         return node.name if node is not None else None
-
-    def _is_only_seen(self, node: fx.Node) -> bool:
-        """Whether a value is another one in another shape, without a name of its own."""
-        is_view = (
-            node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
-        )
-        return is_view and self.origins.local(node) is None
 
     def _of_node(self, node: fx.Node) -> Iterator[str]:
         origin = self.origins.of(node)
@@ -342,6 +339,12 @@ def _phrase(node: fx.Node, short_name: Callable[[fx.Node], str | None]) -> str |
     if not all(words) or words[0] == words[1]:
         return None
     return f"{words[0]}_plus_{words[1]}"
+
+
+def _is_only_seen(node: fx.Node, origins: ValueOrigins) -> bool:
+    """Whether a value is another one in another shape, without a name of its own."""
+    is_view = node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
+    return is_view and origins.local(node) is None
 
 
 def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:

@@ -10,10 +10,11 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import Provenance
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Store
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, Store
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.kernel_purposes import KernelPurpose, purpose_of
 from longhand.schedule.names.operation_names import (
+    aten_name,
     derivative_word,
     lists_ops,
     name_of_ops,
@@ -137,6 +138,8 @@ def _of_derivatives(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) 
     derived = list(dict.fromkeys(derivative_word(o) for o in origins.values() if o.differentiated))
     if not derived:
         return None
+    if [aten_name(node) for node in nodes if not op_word(node).silent] == ["sum"]:
+        return _of_sum(plan)  # whatever it is the gradient of
     stored = {words.origins.node_of(value.buffer) for value in plan.body if isinstance(value, Store)}
     kept = [node for node in nodes if node.name in stored]
     if all(origins[node].role and not origins[node].gradient_of for node in kept):
@@ -153,9 +156,24 @@ def _of_derivatives(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) 
         not o.differentiated and o.differentiates and op_word(n).word == "add" for n, o in origins.items()
     ):
         derived[-1] = derived[-1].replace("d_", "d_add_", 1)
+    elif derived == ["d_softmax"] and any(map(_is_scaled, nodes)):
+        derived = ["d_scale_softmax"]
     is_kept = any(name in words.nodes and not words.provenance(name).differentiates for name in stored)
     again = name_of_ops([node for node in nodes if not origins[node].differentiates]) if is_kept else ""
     return f"{again}_and_{'_'.join(derived)}" if again else "_".join(derived)
+
+
+def _of_sum(plan: KernelPlan) -> str | None:
+    """``channel_sum``: over what stands around the channels."""
+    n_axes = sum(len(value.axes) for value in plan.body if isinstance(value, Reduce))
+    return "column_sum" if plan.schedule.is_down_columns else "channel_sum" if n_axes > 1 else None
+
+
+def _is_scaled(node: fx.Node) -> bool:
+    """Whether a node of a derivative multiplies by a number that the forward multiplied by."""
+    origin = provenance_of(node)
+    is_of_none = bool(origin.differentiates) and not origin.differentiated
+    return is_of_none and aten_name(node) == "mul" and isinstance(node.args[-1], int | float)
 
 
 def _layers(plan: KernelPlan, nodes: list[fx.Node]) -> list[str]:
@@ -314,9 +332,11 @@ def _joined(base: str, *qualifiers: str) -> str:
 
 def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterator[str]:
     """What may tell this kernel from another of the same math, best first."""
+    written = [b for p, b in zip(_passed(plan), launch.buffers, strict=False) if p.access is not Access.READ]
+    if all(isinstance(value, Load | Store) for value in plan.body) and words.weights:
+        yield from (next(words.candidates(buffer)) for buffer in written)  # of a copy: what it is of
     if words_of(plan).is_best:
         yield words_of(plan).adjective
-    written = [b for p, b in zip(_passed(plan), launch.buffers, strict=False) if p.access is not Access.READ]
     for buffer in reversed(written):
         local = without_counter(identifier(words.provenance(buffer).local or ""))
         if len(local) > 1:  # that its result is called x sets no kernel apart

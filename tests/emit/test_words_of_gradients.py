@@ -40,5 +40,5 @@ def test_words() -> None:
     text = text_of((Values(), *given), "cuda", train=True)["backward.py"]
     assert re.search(r"n_averaged=[a-z]", text)
     assert "n_averaged=48" not in text
-    assert re.search(r"^    d_v_proj = ", text, re.M)
-    assert not re.search(r"^    v_proj = ", text, re.M)
+    assert re.search(r"^    d_value = ", text, re.M)
+    assert not re.search(r"^    (v_proj|value) = ", text, re.M)

@@ -25,8 +25,7 @@ from longhand.capture.autograd.kept.costs import (
     is_stateful,
     operations,
 )
-from longhand.capture.autograd.kept.layers_alike import inputs_to_keep
-from longhand.capture.autograd.kept.recomputed_chains import links_to_keep
+from longhand.capture.autograd.kept.recomputed_chains import inputs_to_keep, links_to_keep
 from longhand.capture.autograd.randomness import is_random
 from longhand.capture.functionalize.view_nodes import is_view, seen
 from longhand.errors import OptionError

@@ -5,17 +5,26 @@ itself seems free: each sum is the one before and something kept. But the last l
 a chain begins at the first layer, and every link that a layer reads lives from there until that layer's derivative.
 Nothing is gained: at its peak the backward pass holds as much as if the links had been kept, and has computed them
 twice. A short chain stays: its links live no longer than their layer's derivative.
+
+And what every layer of a list is given is kept of all of them, or of none. The first layer's input is often cheap to
+compute again (an embedding plus positions), that of the others is not: it is kept. Were the first one computed again,
+its backward pass would be another one than theirs, for the sake of one tensor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from torch import fx
 
-from longhand.capture.functionalize.view_nodes import seen
+from longhand.capture.functionalize.view_nodes import is_view, seen
+from longhand.capture.graph import Provenance
 
 _MOST_LINKS = 2
+_FEWEST_LAYERS = 2
+_Place = tuple[
+    str, str, object, int, bool
+]  # the list, who reads in a layer, by which call, as which argument, and when
 
 
 def links_to_keep(
@@ -111,4 +120,53 @@ def _below(region: Sequence[fx.Node], heavy: Collection[fx.Node]) -> set[fx.Node
     for node in region:
         if any(source in found or source in heavy for source in node.all_input_nodes):
             found.add(node)
+    return found
+
+
+def inputs_to_keep(
+    nodes: Collection[fx.Node], saved: Collection[fx.Node], recomputed: Collection[fx.Node]
+) -> set[fx.Node]:
+    """What is computed again for one layer of a list and kept for all others.
+
+    Args:
+        nodes: The joint graph's.
+        saved: What the forward pass keeps.
+        recomputed: What the backward pass computes again.
+    """
+    given: dict[_Place, dict[str, fx.Node]] = {}
+    for node in nodes:
+        for place, layer, source in _given(node):
+            given.setdefault(place, {})[layer] = source
+    kept, again = set(saved), set(recomputed)
+    found: set[fx.Node] = set()
+    for sources in given.values():
+        others = {source for source in sources.values() if source not in kept}
+        is_one_odd = (
+            len(sources) >= _FEWEST_LAYERS and len(others) == 1 and len(set(sources.values())) == len(sources)
+        )
+        found |= {one for one in others if is_one_odd and one in again and not is_view(one)}
+    return found
+
+
+def _given(node: fx.Node) -> Iterator[tuple[_Place, str, fx.Node]]:
+    """What a node of a layer reads that was not made in that layer."""
+    owner, layer, inside = _layer(node)
+    if not layer:
+        return
+    for position, source in enumerate(node.all_input_nodes):
+        if source.op == "call_function" and _layer(source)[:2] != (owner, layer):
+            yield (owner, inside, node.target, position, bool(_origin(node).differentiates)), layer, source
+
+
+def _layer(node: fx.Node) -> tuple[str, str, str]:
+    """The list that a node's layer is in, the layer's place, and the module inside of it."""
+    parts = _origin(node).module.split(".")
+    place = next((at for at, part in enumerate(parts) if at and part.isdecimal()), None)
+    if place is None:
+        return "", "", ""
+    return ".".join(parts[:place]), parts[place], ".".join(parts[place + 1 :])
+
+
+def _origin(node: fx.Node) -> Provenance:
+    found: Provenance = node.meta.get("provenance") or Provenance()
     return found
