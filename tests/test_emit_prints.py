@@ -27,7 +27,10 @@ PARSERS = frozenset({"ast.parse", "compile", "tokenize.tokenize", "tokenize.gene
 # (file, how often, why): the only places that look for signs of code in a text.
 READS = {
     "emit/text/quoting.py": (12, "words of the user's, which are escaped"),
-    "emit/module/paragraphs.py": (1, "the user's own statement: whether it returns"),
+    "emit/module/paragraphs.py": (
+        3,
+        "the user's own statement: whether it returns, and where it may be broken",
+    ),
     "emit/module/call_checks.py": (1, "the user's own text: which quotes it has"),
     "emit/module/model_py.py": (1, "the lines of a title"),
     "emit/text/kernel_head.py": (
@@ -44,7 +47,14 @@ READS = {
     "emit/cpp/headers.py": (1, "spellings of the table of functions"),
     "emit/triton/kernel.py": (1, "blanks at the ends of a template's lines"),
     "emit/module/module_tree.py": (1, "the step to a module: a key or a name"),
-    "emit/module/model_body.py": (1, "what a device is taken of: the variable that it begins with"),
+    "emit/module/later_steps.py": (1, "what a device is taken of: the variable that it begins with"),
+    # Whether the functions of two modules are one is told by what was printed for each, as for layers of stages.
+    "emit/layers/alike_texts.py": (
+        4,
+        "lines of functions printed side by side, compared statement by statement",
+    ),
+    "emit/layers/function_names.py": (5, "the step to a module; the kernels that such a function calls"),
+    "emit/layers/parameter_words.py": (3, "lines of such a function: the user's words for what it is given"),
     "emit/text/told_sizes.py": (1, "a size: whether it stands before // without parentheses"),
 }
 
@@ -54,18 +64,22 @@ NUMBERS = {
     "emit/cpp/format.py": {"LINE_LENGTH", "_MOST_SECONDS"},
     "emit/cpp/syntax.py": {"_MOST_SECONDS"},
     "emit/cpp/types.py": {"_INT32_MAX", "_INT64_MIN"},
+    "emit/layers/alike_texts.py": {"_DEFAULTS", "_MOST_NUMBERS"},
+    "emit/layers/call_rounds.py": {"_FEWEST"},
+    "emit/layers/function_names.py": {"_WIDEST"},
     "emit/layers/layer_methods.py": {"_WIDEST"},
     "emit/layers/model_loops.py": {"_WIDEST"},
     "emit/layers/stage_classes.py": {"_MOST_LISTED"},
     "emit/layers/pending_sums.py": {"_WIDEST_REMARK"},
-    "emit/module/backward_py.py": {"_MANY_NONE", "_MOST_NAMED"},
+    "emit/layers/shared_functions.py": {"_MOST_OF_PART", "_MOST_PARAMETERS", "_MOST_RESULTS", "_MOST_TRIES"},
+    "emit/module/backward_py.py": {"_MANY_NONE"},
     "emit/module/backward_writer.py": {"_MOST_BEFORE_A_STAR"},
     "emit/module/call_checks.py": {"_MOST_SHAPES"},
     "emit/module/constants.py": {"_SMALL", "_SMALLEST_BASE"},
     "emit/module/launch_lines.py": {"_MANY", "_CHANNELS_LAST"},
-    "emit/module/model_body.py": {"_WIDEST_REMARK", "_SOON"},
+    "emit/module/later_steps.py": {"_SOON"},
+    "emit/module/model_body.py": {"_WIDEST_REMARK"},
     "emit/module/model_py.py": {"_WIDEST"},
-    "emit/module/offset_texts.py": {"_MOST_BLOCKS"},
     "emit/module/paragraphs.py": {"WIDEST", "_MOST_QUOTES"},
     "emit/module/view_calls.py": {"_FULL_SLICE_END"},
     "emit/text/equations.py": {"_SHORT"},

@@ -6,6 +6,7 @@ import dataclasses
 import fcntl
 import functools
 import hashlib
+import itertools
 import math
 import mmap
 import os
@@ -190,7 +191,7 @@ def check_weights(module, device):
     replaces another is used if it holds tensors of the same shapes and dtypes.
     """
     state = module.__dict__.setdefault(SEEN, {})
-    layers = [layer for held in state.get("layer_holders", ()) for layer in held.values()]
+    layers = [*itertools.chain.from_iterable([held.values() for held in state.get("layer_holders", ())])]
     # The first call, or a layer was put in another's place.
     if "holders" not in state or layers != state["layers"]:
         named = [*module.named_modules(remove_duplicate=False)]
@@ -205,14 +206,12 @@ def check_weights(module, device):
         parts = [part for part in module.modules() if isinstance(part, Weights)]
         state["holders"] = [held for part in parts for held in (part._parameters, part._buffers) if held]
         state["weights"] = None
-    tensors = []
-    for held in state["holders"]:
-        tensors += held.values()
+    tensors = [*itertools.chain.from_iterable([held.values() for held in state["holders"]])]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise RuntimeError(
             "a weight requires grad, but these kernels compute no gradients: call under torch.no_grad()"
         )
-    seen = (device, [tensor.data_ptr() for tensor in tensors])
+    seen = (device, [*map(torch.Tensor.data_ptr, tensors)])
     if seen != state["weights"]:
         for path, part in module.named_modules():
             if isinstance(part, Weights):

@@ -91,7 +91,7 @@ def resnet_block_backward(saved, d_activated):
     _, _, shortcut_height, shortcut_width = shortcut.shape
 
     # ResNetBlock.forward    return F.relu(out)
-    # ResNetBlock.forward    out = out + self.shortcut(x); out = self.bn2(self.conv2(out))
+    # ResNetBlock.forward    out = out + self.shortcut(x)
     d_shortcut_1_weight = empty(shortcut_1_weight.shape, torch.float32)
     d_shortcut = empty(shortcut.shape, torch.float32)
     d_shortcut_1_bias = empty(shortcut_1_weight.shape, torch.float32)
@@ -125,6 +125,7 @@ def resnet_block_backward(saved, d_activated):
         output_mask=(True, True, False),
     )
 
+    # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_bn2_weight = empty(bn2_mean.shape, torch.float32)
     d_conv2 = empty(activated.shape, torch.float32)
     d_bn2_bias = empty(bn2_mean.shape, torch.float32)
