@@ -52,16 +52,16 @@ class LlamaBlock(nn.Module):
             x, self.attention_norm.weight, attention_norm, n_rows=batch * seq, n_cols=dim, eps=1e-5
         )
 
-        # GroupedQueryAttention.forward    q = self.q_proj(x).view(batch, seq, self.n_heads,
-        #         self.head_dim).transpose(1, 2)
+        # GroupedQueryAttention.forward    q = self.q_proj(x).view(batch, seq, self.n_heads, self.head_dim)
+        #         .transpose(1, 2)
         q = F.linear(attention_norm, self.attention.q_proj.weight)
 
-        # GroupedQueryAttention.forward    k = self.k_proj(x).view(batch, seq, self.n_kv_heads,
-        #         self.head_dim).transpose(1, 2)
+        # GroupedQueryAttention.forward    k = self.k_proj(x)
+        #         .view(batch, seq, self.n_kv_heads, self.head_dim).transpose(1, 2)
         k = F.linear(attention_norm, self.attention.k_proj.weight)
 
-        # GroupedQueryAttention.forward    v = self.v_proj(x).view(batch, seq, self.n_kv_heads,
-        #         self.head_dim).transpose(1, 2)
+        # GroupedQueryAttention.forward    v = self.v_proj(x)
+        #         .view(batch, seq, self.n_kv_heads, self.head_dim).transpose(1, 2)
         v = F.linear(attention_norm, self.attention.v_proj.weight)
         del attention_norm
 
@@ -99,8 +99,8 @@ class LlamaBlock(nn.Module):
         mixed = F.scaled_dot_product_attention(rotary_q, rotary_k, v, is_causal=True, enable_gqa=True)
         del rotary_q
 
-        # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2).reshape(batch, seq,
-        #         dim))
+        # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2)
+        #         .reshape(batch, seq, dim))
         attention = F.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
