@@ -119,8 +119,12 @@ def wants_channels_last(graph: CapturedGraph, options: Options) -> bool:
     return any(max(weight.shape[0], weight.shape[1]) > _FEW_CHANNELS for weight in weights)
 
 
+# By what forward and backward ops call them.
+_OF_ATTENTION = ("grad_out", "grad_out_", "query", "key", "value", "attn_mask", "attn_bias")
+
+
 def attention_operands(graph: CapturedGraph) -> frozenset[str]:
-    """The nodes that attention reads as query, key, value or mask, or through views of them.
+    """The nodes that attention or its backward reads as query, key, value or mask, or through views of them.
 
     Libraries write their result in the query's layout. Query heads are a transposed (batch, seq, heads, channels): kept
     so, they make the result one whose heads join without a copy. A mask has its keys side by side in eager (see
@@ -129,7 +133,10 @@ def attention_operands(graph: CapturedGraph) -> frozenset[str]:
     found = set()
     for node in graph.graph.nodes:
         if node.op == "call_function" and "scaled_dot_product" in str(node.target):
-            for operand in node.all_input_nodes[:4]:
+            given = _named(node)
+            for operand in (given.get(name) for name in _OF_ATTENTION):
+                if not isinstance(operand, fx.Node):
+                    continue
                 while is_view(operand):
                     found.add(operand.name)
                     operand = operand.all_input_nodes[0]

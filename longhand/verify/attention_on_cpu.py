@@ -93,6 +93,12 @@ def _by_position(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return value.to(dtype).transpose(1, 2).contiguous().transpose(1, 2)
 
 
+def _check_bias(bias: torch.Tensor | None) -> None:
+    """Refuses what the kernels refuse, which nothing here would notice."""
+    if bias is not None and bias.stride(-1) != 1:
+        raise RuntimeError("(*bias): last dimension must be contiguous")
+
+
 def efficient_forward(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -105,6 +111,7 @@ def efficient_forward(
     scale: float | None = None,
 ) -> Tensors:
     """As _scaled_dot_product_efficient_attention."""
+    _check_bias(attn_bias)
     weights, logsumexp = _weights(query, key, is_causal, scale, attn_bias)
     mixed = _by_position(weights @ value.float(), query.dtype)
     return mixed, logsumexp, torch.empty((), dtype=torch.int64), torch.empty((), dtype=torch.int64)
@@ -115,7 +122,7 @@ def efficient_backward(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attn_bias: torch.Tensor,
+    attn_bias: torch.Tensor | None,
     mixed: torch.Tensor,
     logsumexp: torch.Tensor,
     philox_seed: torch.Tensor,
@@ -127,6 +134,7 @@ def efficient_backward(
     scale: float | None = None,
 ) -> tuple[Any, ...]:
     """As _scaled_dot_product_efficient_attention_backward: rows of the bias's gradient begin at multiples of 16."""
+    _check_bias(attn_bias)
     weights, _ = _weights(query, key, is_causal, scale, attn_bias)
     *found, d_bias = _gradients(weights, d_mixed, (query, key, value), mixed, scale)
     if not grad_input_mask[3]:

@@ -188,6 +188,29 @@ def test_a_learned_bias_is_the_efficient_kernels_and_has_its_gradient(
     assert text.count("_scaled_dot_product_efficient_attention_backward.default(") == 1 and "bmm" not in text
 
 
+class Windows(nn.Module):
+    """Attention with a bias that is looked up for each head, as Swin's: the heads lie innermost in what is found."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(25, 2))
+        self.register_buffer("places", torch.randint(25, (9, 9)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = x.view(3, 9, 2, 24).transpose(1, 2).split(8, -1)
+        bias = self.table[self.places.view(-1)].view(9, 9, 2).permute(2, 0, 1).contiguous()[None]
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+
+
+def test_a_bias_that_is_made_again_has_its_keys_side_by_side(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x, out = torch.randn(3, 9, 48, requires_grad=True), tmp_path / "unit"
+    longhand.generate(Windows(), (x,), out=out, device="cuda", arch="sm_90", train=True, run=True)
+    text = (out / "backward.py").read_text()
+    assert "_scaled_dot_product_efficient_attention_backward.default(" in text
+    assert "memory_format=torch.channels_last" not in text
+
+
 def test_a_mask_of_bools_that_the_caller_gives_becomes_a_bias(tmp_path: Path) -> None:
     class Masked(nn.Module):
         def forward(self, query: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
