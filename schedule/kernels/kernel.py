@@ -270,6 +270,7 @@ def _work(
         is_tall=is_tall(n_rows, n_cols),
         is_small=is_small(n_rows * n_cols),
         is_long=is_long_row(n_cols),
+        has_varied_cols=any(not isinstance(axis.size, int) for axis in space.cols),
         writes_rows=loops.passes.writes_elements,
         element_bytes=widest,
         live_words=_live_words(space, schedule),

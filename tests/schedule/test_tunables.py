@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import sympy
 
 from longhand.lower.ir import ReduceOp
 from longhand.schedule.kernels.kernel import plan_kernel
@@ -10,6 +11,7 @@ from longhand.schedule.kernels.kernel_plan import KernelPlan
 from longhand.schedule.kernels.schedules.elementwise import ENTRY
 from longhand.schedule.kernels.schedules.entry import KernelWork
 from longhand.schedule.kernels.schedules.registry import choose_tunables
+from longhand.schedule.kernels.schedules.rows_persistent import ENTRY as ROWS
 from longhand.schedule.targets import TRITON
 from tests.schedule import nests
 from tests.schedule.nests import NestMaker
@@ -62,3 +64,17 @@ def test_rows_that_lie_across_memory_share_a_program() -> None:
 @pytest.mark.parametrize(("rows", "cols"), [(128, 384), (1500, 384), (2048, 3072)])
 def test_columns_are_added_up_by_many_programs(rows: int, cols: int) -> None:
     assert cols // tunables_of(nests.column_sum(rows, cols))["COLS"] >= 24
+
+
+@pytest.mark.parametrize("is_varied", [False, True])
+def test_rows_of_any_length_ask_for_no_more_warps_than_there_are(is_varied: bool) -> None:
+    work = KernelWork(has_rows=True, has_cols=True, element_bytes=4, has_varied_cols=is_varied)
+    names = {tunable.name for tunable in choose_tunables(ROWS, TRITON, work)}
+    assert names == {"ELEMENTS", "NUM_WARPS" if is_varied else "WARP_ELEMENTS"}
+    size = sympy.Symbol("n", integer=True, positive=True) if is_varied else 512
+    make = NestMaker(row=64, col=size)
+    x = make.load("x", "row col")
+    make.store("out", "row col", x / make.reduce(ReduceOp.SUM, x, "col"))
+    hints = {size: 512} if is_varied else {}
+    plan = plan_kernel(make.nest(), make.buffers, nests.CUDA, hints=hints)[0]
+    assert {tunable.name for tunable in plan.tunables} == names

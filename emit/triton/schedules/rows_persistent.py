@@ -26,6 +26,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     )
     body = block_body(plan, names, scope, space, range(len(plan.body)))
     context = paragraph_context(plan, rows, cols, body)
+    context["has_warp_elements"] = any(tunable.name == "WARP_ELEMENTS" for tunable in plan.tunables)
     does = (
         "Each program keeps ROWS whole rows in registers"
         if rows.keys

@@ -105,6 +105,7 @@ class KernelWork:
         is_tall: Whether columns have so many rows, and there are so few columns, that programs take few columns each.
         is_small: Whether there are so few elements that a program's own latency counts, not the memory.
         is_long: Whether rows are longer than most programs hold (see schedules/rows_persistent.py).
+        has_varied_cols: Whether the cols may be more, in another call, than there are now.
         is_across: Whether something lies in memory column after column, where the kernel reduces rows.
         writes_rows: Whether a reduction's kernel also stores whole rows.
         is_turned: Whether a tile copies what is contiguous along the rows before it is read (CPU).
@@ -121,6 +122,7 @@ class KernelWork:
     is_tall: bool = False
     is_small: bool = False
     is_long: bool = False
+    has_varied_cols: bool = False
     is_across: bool = False
     writes_rows: bool = False
     is_turned: bool = False

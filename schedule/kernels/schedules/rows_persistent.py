@@ -1,7 +1,7 @@
 """ROWS_PERSISTENT (CUDA only): reduces over all cols, whole rows in registers. No passes: the body in order.
 
 Tunables: ``cols = next_power_of_2(n_cols)``, ``rows = max(1, ELEMENTS // cols)`` rows a program, and
-``ceil_div(rows * cols, WARP_ELEMENTS)`` warps; NUM_WARPS if there are no rows.
+``ceil_div(rows * cols, WARP_ELEMENTS)`` warps; NUM_WARPS if there are no rows, or rows of any length.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     # 768 3.5 and 4.5, 32768 x 768 51 and 60, 4096 x 4096 37 and 36; its gradient 32768 x 768 79 and 163).
     # Across memory a row is a few bytes of each line: 8 rows at a time (layer norm of 1500 x 384 2.9 and 6.3, of 24000
     # x 384 21 and 26; a row at a time 5.2 and 64).
-    return (
-        Tunable("ELEMENTS", 4096 if work.is_across else 512, "per program: short rows share one"),
-        Tunable("WARP_ELEMENTS", 1024, "held by each warp"),
-    )
+    elements = Tunable("ELEMENTS", 4096 if work.is_across else 512, "per program: short rows share one")
+    if work.has_varied_cols:  # rows of any length would ask for more warps than there may be
+        return elements, Tunable("NUM_WARPS", 8)
+    return elements, Tunable("WARP_ELEMENTS", 1024, "held by each warp")
 
 
 ENTRY = ScheduleEntry(ROWS_PERSISTENT, _loops, {TRITON.name: _cuda})
