@@ -31,6 +31,9 @@ ROWS: dict[str, tuple[str, ...]] = {
     "torch.jit.trace of a compiled function": (
         "attacks/test_hook_and_dynamo.py::test_a_recording_of_jit_trace",
     ),
+    "a dispatch mode around a compiled call, inference mode turned off below no_grad": (
+        "attacks/test_modes.py",
+    ),
     "greenlets and sub-interpreters": (
         "attacks/test_hook_and_dynamo.py::test_greenlets",
         "attacks/test_hook_and_dynamo.py::test_sub_interpreters",
