@@ -34,7 +34,7 @@ from longhand.schedule.named_plan import (
     references,
     view_key,
 )
-from longhand.schedule.names.words import first_free, further_words, identifier, snake_case
+from longhand.schedule.names.words import OWN_WORDS, first_free, further_words, identifier, snake_case
 from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
 
 _MOST_RESULTS = 3
@@ -124,7 +124,8 @@ class FunctionSharing:
             for place in body.fixed
         }
         refused: set[tuple[CallSite, ...]] = set()
-        used = {*names}
+        # In any function of the file a variable of that name would hide it.
+        used = {*names, *OWN_WORDS, *(word for body in self._bodies for word in body.variables.values())}
         for candidates in (found.candidates, found.parts):
             for _ in range(_MOST_TRIES):
                 left = (one for one in candidates(taken) if one.sites not in refused)
@@ -136,15 +137,16 @@ class FunctionSharing:
 
     def _share(self, alike: CallsAlike, used: set[str]) -> tuple[CallSite, ...]:
         """Makes modules of one class one function, if they are; or those that do what the first one does."""
-        words = words_for_module(alike)
+        functions = {function.name for function in self.functions}
+        words = (one for one in words_for_module(alike) if one not in functions)
         word = next(one for one in words if all(self._is_free(one, site) for site in alike.sites))
         found = self._largest(alike, word)
         if found is None:
             return ()
         alike, told = found
         each, one = told
-        name = self._name(alike, one, used)
-        used.add(name)
+        name = self._name(alike, one, {*used, word})
+        used |= {name, word}
         self.functions.append(_function(name, word, alike, each[0].method, one))
         columns = zip(alike.sites, each, one.arguments, one.numbers, strict=True)
         for site, printed_site, arguments, numbers in columns:

@@ -90,3 +90,40 @@ def test_modules_that_do_other_things_stay_apart(tmp_path: Path) -> None:
     unit = load_unit(tmp_path / "unit")()
     unit.load_state_dict(model.state_dict())
     torch.testing.assert_close(unit(x, memory), model(x, memory))
+
+
+class Gate(nn.Module):
+    """Its own tensor and a local of its forward have one name, and so has a value around its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.se = nn.Parameter(torch.randn(16))
+        self.widen, self.narrow = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        se = torch.tanh(self.widen(x.mean(1, keepdim=True)))
+        narrow = self.narrow(se)
+        se = torch.sigmoid(narrow)
+        return x * se * self.se
+
+
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.se = Gate(), Gate(), Gate()
+        self.between = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        se = self.first(x)
+        gate = self.between(se)
+        se = self.second(gate) + se
+        return self.se(self.between(se)) + gate
+
+
+def test_words_of_modules_and_of_locals_are_told_apart(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Gated().eval(), torch.randn(2, 5, 16)
+    longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu")
+    unit = load_unit(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    torch.testing.assert_close(unit(x), model(x))
