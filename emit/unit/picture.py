@@ -118,7 +118,9 @@ class _PassPicture:
         entry = self.one.words.inputs.get(buffer)
         if entry is not None and entry.kind in (InputKind.PARAMETER, InputKind.BUFFER):
             return entry.target
-        return self.one.names.buffers.get(buffer, "") or next(self.one.words.candidates(buffer))
+        inside = (layer.variables.get(buffer, "") for layer in self.one.names.layers.values())
+        named = (self.one.names.buffers.get(buffer, ""), *filter(str.isidentifier, inside))
+        return next(filter(None, named), "") or next(self.one.words.candidates(buffer))
 
     def _all(self, buffers: Iterable[str]) -> list[str]:
         return [self._id(name) for name in dict.fromkeys(filter(None, buffers))]

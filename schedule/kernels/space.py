@@ -240,4 +240,23 @@ def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
         if isinstance(value, Store) and span & reduced:
             return False
         below.append(is_late or isinstance(value, Reduce))
-    return is_padded or len(sizes) > 1
+    return is_padded or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
+
+
+def _sees_windows(value: Value, reduced: frozenset[str]) -> bool:
+    """Whether along each reduced axis of a load another one goes from window to window: a multiple of its steps.
+
+    Where sums run over a batch and its positions, nothing does.
+    """
+    if not isinstance(value, Load):
+        return False
+    steps = {name: step for name, step in value.index.axes if isinstance(step, int) and step}
+    if not reduced <= steps.keys():
+        return False
+    others = [abs(step) for name, step in steps.items() if name not in reduced]
+    for name in sorted(reduced, key=lambda name: -abs(int(steps[name]))):
+        over = max((other for other in others if other % int(steps[name]) == 0), default=0)
+        if not over:
+            return False
+        others.remove(over)
+    return True

@@ -201,7 +201,7 @@ def input_with_a_history_is_written(wrap):
     return {"y": y, "x": x, **gradients(w=w, start=start)}
 
 
-@case(refused="does not see it")
+@case()
 def parameter_is_written_without_gradients(wrap):
     w, x = leaf(8, seed=4), leaf(4, 8)
 

@@ -324,3 +324,15 @@ def test_who_casts_a_module():
 
     assert torch_private.is_cast_by_torch(torch.nn.Sequential(torch.nn.Linear(2, 2)))
     assert not torch_private.is_cast_by_torch(torch.nn.Sequential(Own(2, 2)))
+
+
+def test_sizes_that_a_failed_call_made_are_forgotten():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    environment = ShapeEnv(allow_dynamic_output_shape_ops=True)
+    with FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True):
+        torch.nonzero(torch.ones(3))
+    assert environment.pending_fresh_unbacked_symbols
+    torch_private.forget_fresh_sizes(environment)
+    assert not environment.pending_fresh_unbacked_symbols
