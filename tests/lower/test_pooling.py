@@ -128,6 +128,15 @@ def test_the_cpu_keeps_the_librarys() -> None:
     assert "max_pool2d" in str(call.target)
 
 
+def test_a_sum_over_a_batch_and_its_positions_walks_no_window() -> None:
+    def bias_gradient(x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(1, 2).sum((0, 1))
+
+    program, _ = lowered(bias_gradient, torch.ones(2, 4, 5, 64))
+    (nest,) = (step for step in in_parts(program.steps) if isinstance(step, Nest))
+    assert plan_kernel(nest, program.buffers, CUDA)[0].schedule is not WINDOWS
+
+
 def planned(case: str, dtype: torch.dtype, is_last: bool) -> tuple[Job, str, torch.Tensor]:
     """A call of the printed kernel, its text, and what eager computes."""
     function, shape = CASES[case]
