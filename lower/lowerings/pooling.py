@@ -143,6 +143,8 @@ class _PoolingNest:
 
 def _begin(ctx: Context, x: TensorView, window: _Window) -> _PoolingNest:
     is_small = math.prod(window.size) <= MOST_PLACES
+    # Of sizes that vary without a bound nobody knows whether steps between places pass 32 bits.
+    is_small &= all(isinstance(extent, int) for extent in x.shape[-len(window.size) :])
     if not ctx.is_cuda or not is_small or x.dtype not in _FLOATS or x.is_empty:
         raise Decline(BEST_IN_LIBRARY)
     x = ctx.strided(x)

@@ -122,6 +122,15 @@ class BufferWords:
             layer: The path of the layer that the function is for, with a dot behind it; what it says is left out.
             is_of_all: Whether it is one of those of all layers, named outside of them.
         """
+        owner, _, position = layer.removesuffix(".").rpartition(".")
+        found = self._variables(buffer, layer, is_of_all)
+        if not position.isdigit():
+            yield from found
+            return
+        of_one = re.compile(rf"(^|_){identifier(owner)}_\d+_")  # ``d_two_1_up``: of the layer before
+        yield from (of_one.sub(r"\1", word) for word in found)
+
+    def _variables(self, buffer: str, layer: str, is_of_all: bool) -> Iterator[str]:
         words = list(self.candidates(buffer))
         is_of_weight = buffer in self.paths or bool(self.provenance(buffer).gradient_of)
         told = [word for word in words if not (is_of_weight and _BARE.fullmatch(word))] or words

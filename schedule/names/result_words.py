@@ -70,5 +70,7 @@ def _word_of_result(call: fx.Node, place: object) -> str | None:
         return None
     if aten_name(call) in _STATISTICS:
         return _STATISTICS[aten_name(call)].get(place)
+    if aten_name(call).endswith("_with_indices") and place:
+        return "indices"
     returns = call.target._schema.returns
     return (returns[place].name or None) if 0 < place < len(returns) else None

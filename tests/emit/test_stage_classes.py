@@ -134,7 +134,7 @@ def test_a_size_that_no_argument_tells_is_given_to_the_constructor(tmp_path: Pat
     assert _classes(tmp_path / "unit") == ["Tokens", "TokenNet"]
     text = (tmp_path / "unit" / "model.py").read_text()
     assert "def __init__(self, channels, height):" in text and "Tokens(24, 4) for _ in" in text
-    assert "dim, height, width = self.dim, self.height, self.width" in text
+    assert "height, width = self.height, self.width" in text
     unit = load_unit(tmp_path / "unit")()
     unit.load_state_dict(model.state_dict())
     torch.testing.assert_close(unit(x), model(x))

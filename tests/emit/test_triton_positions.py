@@ -227,9 +227,9 @@ CASES: dict[str, Case] = {
         {"x": (2**20 + 1) * 50 * 96, "out": (2**20 + 1) * 96},
     ),
     "columns in chunks": Case(
-        reduction(ReduceOp.SUM, "row", "col", row=40000, col=60000),
+        reduction(ReduceOp.SUM, "row", "col", row=40960, col=60000),  # so that the last chunk is not empty
         COLUMNS,
-        {"x": 40000 * 60000, "out": 60000},
+        {"x": 40960 * 60000, "out": 60000},
     ),
     "rows and columns": Case(
         both(2**22, 1000),
