@@ -66,12 +66,12 @@ class _DifferError(Exception):
 def as_one(functions: Sequence[PrintedFunction]) -> OneFunction | None:
     """The one function that all of some are; None if they are not."""
     try:
-        return _TextPair(functions).result()
+        return _TextsInStep(functions).result()
     except _DifferError:
         return None
 
 
-class _TextPair:
+class _TextsInStep:
     """Walks the statements of all functions at once."""
 
     def __init__(self, functions: Sequence[PrintedFunction]) -> None:

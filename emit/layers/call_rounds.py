@@ -7,7 +7,7 @@ for layer, stride in zip(range(1, 12), (2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2), strict
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from longhand.emit.module.paragraphs import Paragraph, PythonLine
 
@@ -48,7 +48,10 @@ def call_of(line: str) -> CallOfMany | None:
 
 
 def in_rounds(
-    paragraphs: Sequence[Paragraph], reach: Callable[[str], str], n_held: Callable[[str], int]
+    paragraphs: Sequence[Paragraph],
+    reach: Callable[[str], str],
+    n_held: Callable[[str], int],
+    variables: Collection[str],
 ) -> list[Paragraph]:
     """The paragraphs, with calls one after the other as loops.
 
@@ -56,13 +59,15 @@ def in_rounds(
         paragraphs: Of one function.
         reach: How the module of a path is reached.
         n_held: How many modules the list of a path holds.
+        variables: The function's: a loop would bind the number of that name in place of one.
     """
     found: list[Paragraph] = []
     place = 0
     while place < len(paragraphs):
         calls = _run_from(paragraphs, place)
         is_whole = bool(calls) and len(calls) == n_held(calls[0].owner)
-        if len(calls) >= (2 if is_whole else _FEWEST):
+        is_free = all(word not in variables for word in _differing(calls))
+        if is_free and len(calls) >= (2 if is_whole else _FEWEST):
             found.append(Paragraph((), _loop(calls, reach(calls[0].owner), is_whole)))
             place += len(calls)
         else:
@@ -106,14 +111,13 @@ def _loop(calls: Sequence[CallOfMany], owner: str, is_whole: bool) -> list[str]:
         for word, given in zip(second.tensors, first.tensors, strict=True)
         if word != given
     ]
-    columns = {word: tuple(dict(call.numbers)[word] for call in calls) for word, _ in first.numbers}
-    differing = {word: values for word, values in columns.items() if len(set(values)) > 1}
+    differing = _differing(calls)
     target, source = ("block", owner) if is_whole else ("layer", _places(calls))
     heads = [target, *differing]
     lists = [source, *(f"({', '.join(values)})" for values in differing.values())]
     over = f"zip({', '.join(lists)}, strict=True)" if differing else source
     module = "block" if is_whole else f"{owner}[layer]"
-    numbers = [f"{word}={word if word in differing else values[0]}" for word, values in columns.items()]
+    numbers = [f"{word}={word if word in differing else value}" for word, value in first.numbers]
     value = f"{first.function}({', '.join([module, *second.tensors, *numbers])})"
     body = PythonLine.assignment(", ".join(first.targets), value).indented()
     renamed = [
@@ -122,6 +126,16 @@ def _loop(calls: Sequence[CallOfMany], owner: str, is_whole: bool) -> list[str]:
         if word != made
     ]
     return [*lines, f"for {', '.join(heads)} in {over}:", body, *renamed]
+
+
+def _differing(calls: Sequence[CallOfMany]) -> dict[str, tuple[str, ...]]:
+    """The numbers that are not the same in all calls, by parameter."""
+    columns = (
+        {word: tuple(dict(call.numbers)[word] for call in calls) for word, _ in calls[0].numbers}
+        if calls
+        else {}
+    )
+    return {word: values for word, values in columns.items() if len(set(values)) > 1}
 
 
 def _places(calls: Sequence[CallOfMany]) -> str:

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.alike_texts import edited
+from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, is_identifier
 
 Paragraphs = Sequence[tuple[Sequence[str], Sequence[str]]]  # (quotes, lines)
 _REMARK = "# "
@@ -63,7 +64,8 @@ def without_owner(path: str, lines: Sequence[str]) -> dict[str, str]:
     head = f"{path.rpartition('.')[2]}_"
     names = dict.fromkeys(node.id for node in _Text(lines).names)
     short = {name: name.removeprefix(head) for name in names if name.startswith(head)}
-    return {name: word for name, word in short.items() if word.isidentifier() and word not in names}
+    taken = names.keys() | OWN_WORDS | RESERVED_IN_MODULE
+    return {name: word for name, word in short.items() if is_identifier(word) and word not in taken}
 
 
 def renamed(words: Mapping[str, str], lines: Sequence[str]) -> list[str]:

@@ -319,14 +319,13 @@ class FunctionSharing:
 
 def _function(name: str, word: str, alike: CallsAlike, method: Method, one: OneFunction) -> SharedFunction:
     """The function from the text of its first call."""
-    first = alike.sites[0].path
-    text = renamed(without_owner(first, one.lines), one.lines)
+    short = without_owner(alike.sites[0].path, one.lines)
+    text, parameters = renamed(short, one.lines), [short.get(one, one) for one in one.parameters]
     n_told = len(method.bound.told)
-    words = users_words(one.parameters, word, text[:n_told], _paragraphs(method, text[n_told:]))
-    text = renamed(words, text)
+    words = users_words(parameters, word, text[:n_told], _paragraphs(method, text[n_told:]))
+    text, parameters = renamed(words, text), [words.get(one, one) for one in parameters]
     told, paragraphs = tuple(text[:n_told]), _paragraphs(method, text[n_told:])
     bound = dataclasses.replace(method.bound, told=told, stated=one.stated)
-    parameters = tuple(words.get(parameter, parameter) for parameter in one.parameters)
     remark = python_docstring(remark_on(alike))
     return SharedFunction(name, remark, (word, *parameters), bound.lines(), paragraphs)
 

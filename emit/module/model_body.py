@@ -169,7 +169,9 @@ class BodyWriter:
         if waiting:
             self._append(paragraphs, (), waiting)
         if self.whose is not None and self.calls:
-            paragraphs = in_rounds(paragraphs, self.whose.reach, self.whose.n_listed)
+            paragraphs = in_rounds(
+                paragraphs, self.whose.reach, self.whose.n_listed, {*self.variables.values()}
+            )
         return joined_quotes(said_once(paragraphs, self.names_modules))
 
     def _call(

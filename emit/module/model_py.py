@@ -157,10 +157,7 @@ class ModelWriter:
         all_lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
         body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, device, all_lists)
         body.whose = ModulePlace(self.tree.root)
-        # What is kept for a backward pass would have to come back out of each function.
-        is_shared = (
-            self.graph.is_module and not self.graph.n_saved and has_modules_alike(self.steps, self.words)
-        )
+        is_shared = self.graph.is_module and has_modules_alike(self.steps, self.words)
         functions = share_functions(self.steps, body, self.tree, [self.name]) if is_shared else ()
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names

@@ -127,3 +127,39 @@ def test_words_of_modules_and_of_locals_are_told_apart(tmp_path: Path) -> None:
     unit = load_unit(tmp_path / "unit")()
     unit.load_state_dict(model.state_dict())
     torch.testing.assert_close(unit(x), model(x))
+
+
+class Scaled(nn.Module):
+    """Its number differs from module to module; around its calls a tensor is called like that number's parameter."""
+
+    def __init__(self, dilation: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(4, 4, 3, padding="same", dilation=dilation)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.conv(x) + 1) * x
+
+
+class Dilated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Scaled(dilation) for dilation in (1, 2, 1, 3))
+        self.to_in = nn.Conv1d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        dilation = self.to_in(x)
+        x = torch.relu(x)
+        for layer in self.layers:
+            x = layer(x)
+        return x * dilation
+
+
+def test_a_loop_binds_no_number_in_place_of_a_variable(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Dilated().eval(), torch.randn(2, 4, 9)
+    longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu")
+    text = (tmp_path / "unit" / "model.py").read_text()
+    assert "scaled(" in text and "dilation in" not in text
+    unit = load_unit(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    torch.testing.assert_close(unit(x), model(x))

@@ -155,18 +155,19 @@ def _given(node: fx.Node) -> Iterator[tuple[_Place, str, fx.Node]]:
         return
     for position, source in enumerate(node.all_input_nodes):
         if source.op == "call_function" and _layer(source)[:2] != (owner, layer):
-            yield (owner, inside, node.target, position, bool(_origin(node).differentiates)), layer, source
+            yield (
+                owner,
+                inside,
+                node.target,
+                position,
+                bool(Provenance.of(node).differentiates),
+            ), layer, source
 
 
 def _layer(node: fx.Node) -> tuple[str, str, str]:
     """The list that a node's layer is in, the layer's place, and the module inside of it."""
-    parts = _origin(node).module.split(".")
+    parts = Provenance.of(node).module.split(".")
     place = next((at for at, part in enumerate(parts) if at and part.isdecimal()), None)
     if place is None:
         return "", "", ""
     return ".".join(parts[:place]), parts[place], ".".join(parts[place + 1 :])
-
-
-def _origin(node: fx.Node) -> Provenance:
-    found: Provenance = node.meta.get("provenance") or Provenance()
-    return found
