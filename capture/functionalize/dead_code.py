@@ -12,8 +12,9 @@ def remove_dead_code(graph: fx.Graph) -> None:
     An op that returns nothing is called for what it does, such as ``_linalg_check_errors``, which raises. torch knows
     most of these by name, and each version others: here the op's schema tells.
     """
-    graph.eliminate_dead_code(lambda node: node.is_impure() or _returns_nothing(node.target))
+    graph.eliminate_dead_code(lambda node: node.is_impure() or returns_nothing(node.target))
 
 
-def _returns_nothing(target: object) -> bool:
+def returns_nothing(target: object) -> bool:
+    """Whether an op is called for what it does."""
     return isinstance(target, torch._ops.OpOverload) and not target._schema.returns

@@ -52,7 +52,7 @@ def _table_and_positions(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
     match node.target, node.args, node.kwargs:
         case aten.embedding.default, (fx.Node() as table, fx.Node() as positions, *rest), {}:
             # The row of padding gets no gradient, and scaled or sparse gradients are no plain sums.
-            is_plain = all(one in (-1, False) for one in rest)
+            is_plain = all(one is False or (one == -1 and type(one) is int) for one in rest)  # 0 == False
             return (table, positions) if is_plain else None
         case aten.index.Tensor, (fx.Node() as table, [fx.Node() as positions]), {}:
             is_mask = positions.meta["val"].dtype is torch.bool

@@ -7,7 +7,7 @@ has no such thing, so what comes first becomes a graph of its own, which no grad
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
@@ -15,7 +15,6 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.call_effects import mutates
-from longhand.capture.bytecode.entry.written_inputs import keep_written, put_back
 from longhand.compiled.call_state import GraphFunction
 
 __all__ = ["EarlyWrites", "early_writes"]
@@ -28,25 +27,18 @@ class EarlyWrites:
     Attributes:
         first: What is written; it returns nothing.
         rest: All that comes after.
-        written: The places of the inputs that are written into.
     """
 
     first: fx.GraphModule
     rest: fx.GraphModule
-    written: tuple[int, ...]
 
     def joined(self, first: GraphFunction, rest: GraphFunction) -> GraphFunction:
-        """One call after the other. If the second raises, nothing is written: eager may run the call again."""
+        """One call after the other. If the second raises, what the first has written stays, as in eager."""
 
         def run(*inputs: Any) -> Any:
-            kept = keep_written(*[inputs[place] for place in self.written])
             with torch.no_grad():
                 first(*inputs)
-            try:
-                return rest(*inputs)
-            except BaseException:
-                put_back(kept)
-                raise
+            return rest(*inputs)
 
         return run
 
@@ -57,22 +49,18 @@ def early_writes(module: fx.GraphModule) -> EarlyWrites | None:
         return None
     placeholders = module.graph.find_nodes(op="placeholder")
     wanting = {
-        torch_private.storage_key(fake): place
-        for place, node in enumerate(placeholders)
+        torch_private.storage_key(fake)
+        for node in placeholders
         if isinstance(fake := node.meta.get("example_value"), torch.Tensor)
         and fake.requires_grad
         and fake.is_leaf
     }
     head = _without_gradients(module.graph)
-    written = tuple(
-        dict.fromkeys(place for node in head if (place := _place_written(node, wanting)) is not None)
-    )
     inside = set(head)
-    if not written or any(user not in inside for node in head for user in node.users):
+    is_cut = any(_writes(node, wanting) for node in head)
+    if not is_cut or any(user not in inside for node in head for user in node.users):
         return None
-    return EarlyWrites(
-        _part(module, head, returns=False), _part(module, _rest(module, inside), returns=True), written
-    )
+    return EarlyWrites(_part(module, head, returns=False), _part(module, _rest(module, inside), returns=True))
 
 
 def _without_gradients(graph: fx.Graph) -> list[fx.Node]:
@@ -91,12 +79,12 @@ def _without_gradients(graph: fx.Graph) -> list[fx.Node]:
     return found[:n_last]
 
 
-def _place_written(node: fx.Node, wanting: dict[int, int]) -> int | None:
-    """Which of the inputs that want a gradient a node writes into."""
+def _writes(node: fx.Node, storages: Set[int]) -> bool:
+    """Whether a node writes into one of these memories."""
     if not node.op.startswith("call_") or not mutates(node) or not node.args:
-        return None
+        return False
     fake = node.args[0].meta.get("example_value") if isinstance(node.args[0], fx.Node) else None
-    return wanting.get(torch_private.storage_key(fake)) if isinstance(fake, torch.Tensor) else None
+    return isinstance(fake, torch.Tensor) and torch_private.storage_key(fake) in storages
 
 
 def _rest(module: fx.GraphModule, inside: set[fx.Node]) -> Sequence[fx.Node]:

@@ -5,10 +5,9 @@ import warnings
 
 import pytest
 import torch
-from torch import fx, nn
+from torch import nn
 
 import longhand
-from longhand.compiled.early_writes import EarlyWrites
 from longhand.errors import EagerWarning
 
 
@@ -99,17 +98,31 @@ def steps_or_error(module, call, inputs):
         return error
 
 
-def test_what_raises_afterwards_has_written_nothing():
-    """Eager then runs the call again, from its start."""
-    graph = fx.symbolic_trace(nn.Identity())
-    parameter = nn.Parameter(torch.ones(3))
+class Counted(Clamped):
+    """Before anything else it also counts its calls; what comes after may raise."""
 
-    def raises(given):
-        raise IndexError
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n_calls", torch.zeros(3))
 
-    parts = EarlyWrites(graph, graph, (0,))
-    with pytest.raises(IndexError):
-        parts.joined(lambda given: given.mul_(2), raises)(parameter)
-    assert torch.equal(parameter.detach(), torch.ones(3))
-    parts.joined(lambda given: given.mul_(2), lambda given: given)(parameter)
-    assert torch.equal(parameter.detach(), torch.full((3,), 2.0))
+    def forward(self, x):
+        with torch.no_grad():
+            self.scale.clamp_(max=4.6)
+            self.n_calls.add_(1)
+        return (torch.linalg.cholesky(x) * self.scale).sum()
+
+
+def test_a_call_that_raises_leaves_what_eager_leaves():
+    torch.manual_seed(0)
+    module = Counted()
+    other = copy.deepcopy(module)
+    compiled = longhand.compile(other)
+    for x in (torch.eye(3), -torch.eye(3), torch.eye(3)):
+        found = []
+        for call in (module, compiled):
+            try:
+                found.append(call(x).detach())
+            except torch.linalg.LinAlgError:
+                found.append(None)
+        assert (found[0] is None) == (found[1] is None)
+        assert torch.equal(other.n_calls, module.n_calls) and torch.equal(other.scale, module.scale)
