@@ -238,9 +238,10 @@ class BodyWriter:
 
     def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
         """The lines of steps that only some layers do, without the user's statements."""
+        viewed = dict(self.viewed)  # what is bound here is bound on no other path
         self._is_in_branch = True
         lines = [line for paragraph in self.write(steps, {}) for line in paragraph.lines]
-        self._is_in_branch = False
+        self._is_in_branch, self.viewed = False, viewed
         return lines
 
     def _reuse(self, step: Reuse) -> list[str]:
