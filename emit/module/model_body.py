@@ -17,6 +17,7 @@ from longhand.emit.module.paragraphs import (
     LineKind,
     Paragraph,
     PythonLine,
+    append,
     fewest,
     indented,
     joined_quotes,
@@ -110,9 +111,7 @@ class BodyWriter:
         self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
         self.holds: dict[str, str] = {}  # by variable: what was bound to it last
-        self.viewed: dict[str, tuple[str, str]] = (
-            {}
-        )  # by variable: the view it was bound to, and what holds names that
+        self.viewed: dict[str, tuple[str, str]] = {}  # by variable: its view, and the key of what it holds
         self.told: set[str] = set()  # remarks: each is made once
         self.calls: Mapping[int, SharedCall] = {}  # by the first of the steps that they stand for
         self._made_in_calls: set[str] = set()  # and seen by nobody else
@@ -143,10 +142,10 @@ class BodyWriter:
                 if is_next and isinstance(step, Loop | LayerCall):
                     paragraphs[-1].lines += lines
                 else:
-                    self._append(paragraphs, (), lines)
+                    append(paragraphs, (), lines)
                 waiting = []
             elif isinstance(step, Choice):
-                self._append(paragraphs, self._quotes_of_choice(step), waiting + self._choice(step))
+                append(paragraphs, self._quotes_of_choice(step), waiting + self._choice(step))
                 waiting = []
             elif isinstance(step, Allocate) and step.buffer in self.made_lists:
                 one = self.made_lists[step.buffer]
@@ -164,10 +163,10 @@ class BodyWriter:
                 why = self._remarks(step)
                 self.needs.kernels |= isinstance(step, Launch)
                 lines = [self.launches.write(step)] if isinstance(step, Launch) else self._extern(step)
-                self._append(paragraphs, self._quotes(step), why + waiting + lines, self._module(step))
+                append(paragraphs, self._quotes(step), why + waiting + lines, self._module(step))
                 waiting = []
         if waiting:
-            self._append(paragraphs, (), waiting)
+            append(paragraphs, (), waiting)
         if self.whose is not None and self.calls:
             paragraphs = in_rounds(
                 paragraphs, self.whose.reach, self.whose.n_listed, {*self.variables.values()}
@@ -198,15 +197,6 @@ class BodyWriter:
         paragraphs.append(Paragraph((), [*waiting, line]))
         if call.released:
             self._release(Release(call.released), steps, last, paragraphs)
-
-    @staticmethod
-    def _append(
-        paragraphs: list[Paragraph], quotes: tuple[Quote, ...], lines: list[str], module: str = ""
-    ) -> None:
-        if paragraphs and quotes and paragraphs[-1].quotes == quotes:
-            paragraphs[-1].lines += lines
-        else:
-            paragraphs.append(Paragraph(quotes, list(lines), module))
 
     def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
         return fewest(Quote(where.qualname, where.statement) for where in self._stated(step))

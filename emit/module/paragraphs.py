@@ -134,6 +134,16 @@ class Paragraph:
     module: str = ""
 
 
+def append(
+    paragraphs: list[Paragraph], quotes: tuple[Quote, ...], lines: Iterable[str], module: str = ""
+) -> None:
+    """Lines under a statement: of the last paragraph, where that has the same one."""
+    if paragraphs and quotes and paragraphs[-1].quotes == quotes:
+        paragraphs[-1].lines += lines
+    else:
+        paragraphs.append(Paragraph(quotes, list(lines), module))
+
+
 def fewest(quotes: Iterable[Quote]) -> tuple[Quote, ...]:
     """Each quote once, and not too many."""
     found = tuple(dict.fromkeys(quotes))

@@ -17,7 +17,7 @@ import torch
 from examples.gallery import ROOT
 from tests.gpu import sanitize
 
-UNIT, KERNEL = "fused_ops_cuda/column_sum", "scale_column_sum"
+UNIT, KERNEL = "fused_ops_cuda/column_sum", "column_sum"
 CLEAN = "echo '========= ERROR SUMMARY: 0 errors'"
 # It finds what is wrong on purpose, and nothing in what is right.
 SIGHTED = f"""
