@@ -104,7 +104,7 @@ class FunctionSharing:
         }
         self._told_by_data = {size.node for size in graph.data_sizes}
         self._in_lists = {node for one in outer.lists for node in one.nodes}
-        self._read = [[(n, frozenset(_named(step))) for n, step in enumerate(body.steps)] for body in bodies]
+        self._read = [_first_and_last(body.steps) for body in bodies]
         self.functions: list[SharedFunction] = []
         self.calls: dict[int, SharedCall] = {}
 
@@ -310,11 +310,13 @@ class FunctionSharing:
 
     def _results(self, site: CallSite, steps: Sequence[PlanStep]) -> tuple[str, ...]:
         """What the steps make that is read elsewhere."""
-        read = set(self._bodies[site.body].kept)
-        for place, names in self._read[site.body]:
-            if not site.start <= place < site.stop:
-                read |= names
-        return tuple(name for name in _made_in_order(steps) if name in read)
+        kept, read = self._bodies[site.body].kept, self._read[site.body]
+
+        def is_read(name: str) -> bool:
+            first, last = read.get(name, (site.start, site.start))
+            return name in kept or first < site.start or last >= site.stop
+
+        return tuple(name for name in _made_in_order(steps) if is_read(name))
 
 
 def _function(name: str, word: str, alike: CallsAlike, method: Method, one: OneFunction) -> SharedFunction:
@@ -334,6 +336,15 @@ def _paragraphs(method: Method, lines: Sequence[str]) -> tuple[tuple[tuple[str, 
     """The paragraphs of a text, with other lines in their places."""
     rest = iter(lines)
     return tuple((quotes, tuple(next(rest) for _ in old)) for quotes, old in method.paragraphs)
+
+
+def _first_and_last(steps: Sequence[ModelStep]) -> dict[str, tuple[int, int]]:
+    """Of each buffer that steps name, the first and the last place where one does."""
+    found: dict[str, tuple[int, int]] = {}
+    for place, step in enumerate(steps):
+        for name in _named(step):
+            found[name] = (found.get(name, (place, place))[0], place)
+    return found
 
 
 def _named(step: ModelStep) -> list[str]:
