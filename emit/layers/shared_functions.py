@@ -105,6 +105,9 @@ class FunctionSharing:
         self._told_by_data = {size.node for size in graph.data_sizes}
         self._in_lists = {node for one in outer.lists for node in one.nodes}
         self._read = [_first_and_last(body.steps) for body in bodies]
+        self._known: dict[tuple[CallSite, str, bool], _Printed | None] = (
+            {}
+        )  # for as long as calls stay the same
         self.functions: list[SharedFunction] = []
         self.calls: dict[int, SharedCall] = {}
 
@@ -137,6 +140,7 @@ class FunctionSharing:
 
     def _share(self, alike: CallsAlike, used: set[str]) -> tuple[CallSite, ...]:
         """Makes modules of one class one function, if they are; or those that do what the first one does."""
+        self._known.clear()
         functions = {function.name for function in self.functions}
         words = (one for one in words_for_module(alike) if one not in functions)
         word = next(one for one in words if all(self._is_free(one, site) for site in alike.sites))
@@ -238,6 +242,13 @@ class FunctionSharing:
         return each, one
 
     def _printed(self, site: CallSite, word: str, reads_shapes: bool) -> _Printed | None:
+        """A module's text, written once for all that it is compared with."""
+        key = (site, word, reads_shapes)
+        if key not in self._known:
+            self._known[key] = self._written(site, word, reads_shapes)
+        return self._known[key]
+
+    def _written(self, site: CallSite, word: str, reads_shapes: bool) -> _Printed | None:
         """A module's steps as a function that is given the module as `word`; None if they are none."""
         body = self._bodies[site.body]
         steps = plain_sites(body.steps, site)
