@@ -21,7 +21,7 @@ from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 
 _NONE: Mapping[fx.Node, fx.Node] = MappingProxyType({})
-_VIEW_ATTRIBUTES = frozenset(["H", "T", "mH", "mT", "imag", "real"])
+_VIEW_ATTRIBUTES = frozenset(["H", "T", "data", "mH", "mT", "imag", "real"])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
