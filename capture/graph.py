@@ -30,10 +30,10 @@ from longhand.capture.data_sizes import READS as READS
 from longhand.capture.data_sizes import DataSize as DataSize
 from longhand.capture.data_sizes import node_depends_on_data as node_depends_on_data
 from longhand.capture.nan_equality import nan_equals_itself as nan_equals_itself
+from longhand.capture.tensor_leaves import tensors_in as tensors_in
 from longhand.capture.torch_private import registered_by as registered_by
 
-# In the meta of a node that longhand made wider than the user's, so that a library multiplies it faster.
-PADDED_FOR_SPEED = "padded_for_speed"
+PADDED_FOR_SPEED = "padded_for_speed"  # in the meta: wider than the user's, which a library takes faster
 
 
 class GradientPart(enum.Enum):

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import fx
 from torch.utils.checkpoint import checkpoint
 
@@ -21,6 +20,7 @@ from longhand.capture.checkpoints import enter_checkpoint, leave_checkpoint
 from longhand.capture.frontends.data_attributes import is_data
 from longhand.capture.functionalize.foreach import for_each
 from longhand.capture.functionalize.gradient_tracking import can_carry
+from longhand.capture.tensor_leaves import tensors_in
 
 _KEY = "longhand"
 
@@ -163,5 +163,5 @@ def _stops(node: fx.Node) -> bool:
 
 
 def _requires_grad(value: Any) -> bool:
-    tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    tensors = tensors_in(value)
     return any(torch_transforms.unbatched(tensor).requires_grad for tensor in tensors)

@@ -231,7 +231,8 @@ class OperatorTable:
         if not isinstance(argument, Pointwise) or argument.op is not Op.SUB:
             return False
         subtracted = self._body[argument.args[1]]
-        return isinstance(subtracted, Reduce) and subtracted.op is ReduceOp.MAX
+        is_max = isinstance(subtracted, Reduce) and subtracted.op is ReduceOp.MAX
+        return is_max and subtracted.arg == argument.args[0]  # type: ignore[union-attr]
 
 
 def _jumps(value: Pointwise) -> bool:
