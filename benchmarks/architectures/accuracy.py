@@ -12,7 +12,7 @@ from benchmarks.architectures.example import Example
 from longhand.factory import Call
 from longhand.verify.original import in_other_bits
 
-__all__ = ["Accuracy", "Reference", "accuracy", "reference", "reference_of_exact_sizes"]
+__all__ = ["Accuracy", "Reference", "accuracy", "reference"]
 
 _NOISE = 0.1  # of a tensor's scale: where eager is farther off, the tensor is nothing but rounding
 Run = Callable[[Example], list[torch.Tensor]]
@@ -72,22 +72,6 @@ def reference(example: Example, run: Run, *, in_last_bits: bool = False) -> Refe
     return Reference(eager, exact or eager, errors)
 
 
-def reference_of_exact_sizes(example: Example, run: Run) -> Reference | None:
-    """What results of other sizes than eager's are held against: float64's, where rounding alone gave eager others.
-
-    A model of speech sums up how long each sound lasts, rounded up: in bfloat16 eager has a frame more, and none more
-    where weights and inputs move by a bit.
-
-    Returns:
-        The reference, whose eager is that of the other bits; None where it has other sizes than float64, too.
-    """
-    exact = _in_float64(example, run)
-    moved = run(_in_other_bits(example))
-    if exact is None or not _alike(moved, exact):
-        return None
-    return Reference(moved, exact, [_distance(mine, wide) for mine, wide in zip(moved, exact, strict=True)])
-
-
 def accuracy(actual: list[torch.Tensor], known: Reference) -> Accuracy:
     """How far the results are off.
 
@@ -118,15 +102,12 @@ def accuracy(actual: list[torch.Tensor], known: Reference) -> Accuracy:
 
 def _exact(example: Example, run: Run, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
     """The same in float64; None where some operation has none, or where other elements are chosen there."""
-    found = _in_float64(example, run)
-    return found if found is not None and _alike(found, eager) else None
-
-
-def _in_float64(example: Example, run: Run) -> list[torch.Tensor] | None:
     try:
-        return run(copied(example, torch.float64))
+        found = run(copied(example, torch.float64))
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
+    same = len(found) == len(eager) and all(a.shape == b.shape for a, b in zip(found, eager, strict=True))
+    return found if same else None
 
 
 def _in_other_bits(example: Example) -> Example:

@@ -13,7 +13,7 @@ from unittest import mock
 import torch
 
 import longhand
-from benchmarks.architectures.accuracy import Accuracy, Run, accuracy, reference, reference_of_exact_sizes
+from benchmarks.architectures.accuracy import Accuracy, Run, accuracy, reference
 from benchmarks.architectures.calls import NothingToTrainError, copied, copied_arguments, step
 from benchmarks.architectures.example import Example
 from benchmarks.architectures.rows import Result, Verdict
@@ -77,8 +77,7 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
 
     Some models ask whether they are compiled, and compute something else then, or raise, whatever compiles them. They
     are held against what they compute in eager when they are told so; a row that raises then cannot be made. Others
-    are so ill conditioned that eager is right by chance: they are held against what its last bits make of it. Where
-    these decide a result's sizes, it may have those of float64.
+    are so ill conditioned that eager is right by chance: they are held against what its last bits make of it.
     """
     longhand.reset()
     module, args, kwargs = copied(example, None if dtype is torch.float32 else dtype)
@@ -113,11 +112,6 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
         if _is_right(by_bits, dtype):
             found = by_bits
             numbers["noise"] = "last bits"
-    if not _is_right(found, dtype) and (sized := reference_of_exact_sizes(again, run)) is not None:
-        by_sizes = accuracy(actual, sized)
-        if _is_right(by_sizes, dtype):
-            found = by_sizes
-            numbers["noise"] = "sizes"
     numbers |= {"error": found.error, "eager_error": found.eager_error}
     if not _is_right(found, dtype):
         if watched.is_in_eager:

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from benchmarks.architectures.accuracy import Reference, accuracy, reference, reference_of_exact_sizes
+from benchmarks.architectures.accuracy import Reference, accuracy, reference
 from benchmarks.architectures.calls import copied, step
 from benchmarks.architectures.compiled import compiled_result
 from benchmarks.architectures.rows import Verdict
@@ -55,42 +55,6 @@ class Cancels(nn.Module):
 
     def forward(self, x):
         return (x + 1001.0) - self.weight
-
-
-class Lasts(nn.Module):
-    """As many frames as its weight rounded up, to which eager adds a bit."""
-
-    def __init__(self, length):
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor(length))
-
-    def forward(self, x):
-        is_wide = self.weight.dtype is torch.float64
-        length = int(torch.ceil(self.weight if is_wide else self.weight + 1e-6))
-        return x.repeat(length) / 3
-
-
-def test_where_rounding_decides_how_long_a_result_is_it_may_be_as_long_as_in_float64(monkeypatch):
-    """VITS in bfloat16: eager has a frame more than float64, and than eager itself on inputs a bit away."""
-
-    def run(example):
-        one = copied(example)
-        return step(one[0], *one, train=False)
-
-    def a_bit_less(call):
-        call.model.weight.data -= 1e-4
-        return call
-
-    monkeypatch.setattr("benchmarks.architectures.accuracy.in_other_bits", a_bit_less)
-    example = (Lasts(3.0), (ONE,), {})
-    as_eager, exact, other = ([ONE.repeat(length) / 3] for length in (4, 3, 2))
-    assert not accuracy(as_eager, reference(example, run)).note
-    assert accuracy(exact, reference(example, run)).note
-    known = reference_of_exact_sizes(example, run)
-    assert known is not None and accuracy(exact, known).error < 1e-6
-    assert accuracy([ONE.repeat(3)], known).error > 0.1 and accuracy(other, known).note
-    monkeypatch.setattr("benchmarks.architectures.accuracy.in_other_bits", lambda call: call)
-    assert reference_of_exact_sizes(example, run) is None
 
 
 def test_where_eager_is_right_by_chance_its_last_bits_are_its_error():
