@@ -105,9 +105,8 @@ class FunctionSharing:
         self._told_by_data = {size.node for size in graph.data_sizes}
         self._in_lists = {node for one in outer.lists for node in one.nodes}
         self._read = [_first_and_last(body.steps) for body in bodies]
-        self._known: dict[tuple[CallSite, str, bool], _Printed | None] = (
-            {}
-        )  # for as long as calls stay the same
+        # For as long as calls stay the same.
+        self._known: dict[tuple[CallSite, str, bool], _Printed | None] = {}
         self.functions: list[SharedFunction] = []
         self.calls: dict[int, SharedCall] = {}
 

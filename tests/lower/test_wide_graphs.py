@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -13,14 +11,11 @@ from torch import fx
 
 from longhand.capture.autograd.kept.recomputed_chains import links_to_keep
 from longhand.lower.draft import LoweringDraft
-from longhand.lower.ir import Buffer, BufferKind, View
 from longhand.lower.lowering import lower
 from longhand.lower.passes import PASSES
-from longhand.lower.pruning import prune
 from tests.lower.conftest import OPTIONS, traced
 
 N_FEW, N_MANY = 4, 64
-N_BUFFERS = 20_000
 
 
 def several(n: int) -> Callable[..., tuple[torch.Tensor, ...]]:
@@ -46,18 +41,6 @@ def times_that_nodes_are_listed(n: int, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_nodes_are_not_listed_for_each_result(monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = (times_that_nodes_are_listed(n, monkeypatch) for n in (N_FEW, N_MANY))
     assert few == many
-
-
-def test_a_program_of_many_buffers_is_pruned_at_once() -> None:
-    names = [f"made_{number}" for number in range(N_BUFFERS)]
-    buffers = {
-        name: Buffer(name, BufferKind.INTERMEDIATE, torch.float32, (4,), (1,)) for name in [*names, "unread"]
-    }
-    buffers["given"] = dataclasses.replace(buffers["unread"], name="given", kind=BufferKind.INPUT)
-    began = time.process_time()
-    left, _ = prune(buffers, [], tuple(View(name, (4,), (1,)) for name in names))
-    assert time.process_time() - began < 1.0  # 12 seconds where all names are joined for each
-    assert list(left) == [*names, "given"]
 
 
 class Counted(Collection[Any]):
