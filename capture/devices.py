@@ -14,6 +14,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.tensor_leaves import tensors_in
 from longhand.options import Device, Target
 
 
@@ -45,7 +46,9 @@ def host_nodes(graph: fx.Graph) -> frozenset[fx.Node]:
     if _is_all_on_cpu(graph):
         return frozenset()
     return frozenset(
-        node for node in graph.nodes if any(value.device.type == "cpu" for value in _tensors(node))
+        node
+        for node in graph.nodes
+        if any(value.device.type == "cpu" for value in tensors_in(node.meta.get("val")))
     )
 
 
@@ -56,11 +59,9 @@ def on_cpu(value: Any) -> Any:
 
 
 def _is_all_on_cpu(graph: fx.Graph) -> bool:
-    return all(value.device.type == "cpu" for node in graph.nodes for value in _tensors(node))
-
-
-def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
+    return all(
+        value.device.type == "cpu" for node in graph.nodes for value in tensors_in(node.meta.get("val"))
+    )
 
 
 def _on_device(fake: torch_private.FakeTensor, device: torch.device) -> torch.Tensor:

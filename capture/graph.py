@@ -30,10 +30,10 @@ from longhand.capture.data_sizes import READS as READS
 from longhand.capture.data_sizes import DataSize as DataSize
 from longhand.capture.data_sizes import node_depends_on_data as node_depends_on_data
 from longhand.capture.nan_equality import nan_equals_itself as nan_equals_itself
+from longhand.capture.tensor_leaves import tensors_in as tensors_in
 from longhand.capture.torch_private import registered_by as registered_by
 
-# In the meta of a node that longhand made wider than the user's, so that a library multiplies it faster.
-PADDED_FOR_SPEED = "padded_for_speed"
+PADDED_FOR_SPEED = "padded_for_speed"  # in the meta: wider than the user's, which a library takes faster
 
 
 class GradientPart(enum.Enum):
@@ -148,16 +148,17 @@ class GraphOutput:
     Attributes:
         value: The name of the node that computes it, or a Python constant (None, int, str, ...) wrapped in `Literal`.
         alias: Whether it must share memory with an input or an earlier output, as eager's would.
-        base: See AliasKind; None when fresh. With INPUT and a `value` that is that placeholder, or the value that a
-            Mutation writes into it, the result is the input object itself. A fresh result's node is never a view of a
-            placeholder or of another result: where eager clones such a value, so does the graph.
-        is_detached: In training, of a view of what carries gradients: whether it carries none.
+        base: See AliasKind; None when fresh. A fresh result's node is never a view of a placeholder or of another
+            result: where eager clones such a value, so does the graph.
+        is_detached: Of a view: whether autograd takes it for none (in training of what carries gradients alone).
+        is_anew: Of what aliases: whether it is a tensor object of its own, though it may show all of its base.
     """
 
     value: str | Literal
     alias: AliasKind = AliasKind.FRESH
     base: str | int | None = None
     is_detached: bool = False
+    is_anew: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

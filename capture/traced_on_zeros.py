@@ -13,6 +13,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_tracing
+from longhand.capture.tensor_leaves import tensors_in
 
 __all__ = ["sizes_were_of_zeros"]
 
@@ -33,8 +34,8 @@ def sizes_were_of_zeros(node: fx.Node) -> bool:
     if any(map(target.has_kernel_for_dispatch_key, _TELLING)):
         return False
     given = fx.node.map_arg((node.args, node.kwargs), lambda source: source.meta.get("val"))
-    traced = [tuple(one.shape) for one in _tensors(node.meta.get("val"))]
-    if not all(type(size) is int for one in _tensors((given, node.meta.get("val"))) for size in one.shape):
+    traced = [tuple(one.shape) for one in tensors_in(node.meta.get("val"))]
+    if not all(type(size) is int for one in tensors_in((given, node.meta.get("val"))) for size in one.shape):
         return False  # torch runs nothing on zeros of symbolic sizes
     with torch_tracing.no_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -43,11 +44,7 @@ def sizes_were_of_zeros(node: fx.Node) -> bool:
             found = target(*args, **kwargs)
         except Exception:  # such numbers are no arguments of it
             return False
-    return [tuple(one.shape) for one in _tensors(found)] != traced
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+    return [tuple(one.shape) for one in tensors_in(found)] != traced
 
 
 def _other_numbers(like: torch.Tensor) -> torch.Tensor:

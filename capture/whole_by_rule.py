@@ -18,6 +18,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from longhand.capture import torch_private, torch_tracing, whole_calls
+from longhand.capture.tensor_leaves import tensors_in
 
 __all__ = ["whole"]
 
@@ -210,7 +211,7 @@ def _defined(op: torch._ops.OpOverload) -> torch._ops.OpOverload:
         looks = _looks(op, args, kwargs)
         if looks is None:
             raise torch_private.LOOKS_AT_DATA[0](op)
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = tensors_in((args, kwargs))
         results = []
         for shape, stride, dtype in looks:
             result = torch.empty_strided(shape, stride, dtype=dtype, device=tensors[0].device)

@@ -13,7 +13,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.graph import CapturedGraph, InputKind, tensors_in
 from longhand.lower.context import Context
 from longhand.lower.ir import Derivation
 from longhand.lower.lowerings.externs import call_extern
@@ -29,7 +29,7 @@ def host_values(graph: CapturedGraph, options: Options) -> frozenset[str]:
 
     A graph that is on the CPU altogether is meant to be on the GPU altogether.
     """
-    devices = {leaf.device.type for node in graph.graph.nodes for leaf in _tensors(node)}
+    devices = {leaf.device.type for node in graph.graph.nodes for leaf in tensors_in(node.meta.get("val"))}
     if options.target.device is Device.CPU or len(devices) < 2:
         return frozenset()
     given = {entry.node for entry in graph.inputs if entry.kind is InputKind.ARGUMENT}
@@ -74,12 +74,8 @@ def _copied(ctx: Context, value: TensorView) -> TensorView:
 
 
 def _is_on_cpu(node: fx.Node) -> bool:
-    values = _tensors(node)
+    values = tensors_in(node.meta.get("val"))
     return bool(values) and all(value.device.type == "cpu" for value in values)
-
-
-def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
 
 
 def _is_number(node: fx.Node) -> bool:

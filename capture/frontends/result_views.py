@@ -19,9 +19,10 @@ from torch import fx
 
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
+from longhand.capture.tensor_leaves import tensors_in
 
 _NONE: Mapping[fx.Node, fx.Node] = MappingProxyType({})
-_VIEW_ATTRIBUTES = frozenset(["H", "T", "mH", "mT", "imag", "real"])
+_VIEW_ATTRIBUTES = frozenset(["H", "T", "data", "mH", "mT", "imag", "real"])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -154,7 +155,7 @@ def _only_looks(node: fx.Node) -> bool:
             results = call(*args[1:] if isinstance(node.target, str) else args, **kwargs)
     except Exception:  # a list that has no value of its own is no argument
         return node.target is operator.getitem
-    tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+    tensors = tensors_in(results)
     memory = {torch_private.storage_key(one) for one in made}
     is_theirs = all(torch_private.storage_key(one) in memory for one in tensors)
     return is_theirs and not any(map(torch_private.version, made))

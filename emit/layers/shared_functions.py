@@ -104,7 +104,9 @@ class FunctionSharing:
         }
         self._told_by_data = {size.node for size in graph.data_sizes}
         self._in_lists = {node for one in outer.lists for node in one.nodes}
-        self._read = [[(n, frozenset(_named(step))) for n, step in enumerate(body.steps)] for body in bodies]
+        self._read = [_first_and_last(body.steps) for body in bodies]
+        # For as long as calls stay the same.
+        self._known: dict[tuple[CallSite, str, bool], _Printed | None] = {}
         self.functions: list[SharedFunction] = []
         self.calls: dict[int, SharedCall] = {}
 
@@ -137,6 +139,7 @@ class FunctionSharing:
 
     def _share(self, alike: CallsAlike, used: set[str]) -> tuple[CallSite, ...]:
         """Makes modules of one class one function, if they are; or those that do what the first one does."""
+        self._known.clear()
         functions = {function.name for function in self.functions}
         words = (one for one in words_for_module(alike) if one not in functions)
         word = next(one for one in words if all(self._is_free(one, site) for site in alike.sites))
@@ -238,6 +241,13 @@ class FunctionSharing:
         return each, one
 
     def _printed(self, site: CallSite, word: str, reads_shapes: bool) -> _Printed | None:
+        """A module's text, written once for all that it is compared with."""
+        key = (site, word, reads_shapes)
+        if key not in self._known:
+            self._known[key] = self._written(site, word, reads_shapes)
+        return self._known[key]
+
+    def _written(self, site: CallSite, word: str, reads_shapes: bool) -> _Printed | None:
         """A module's steps as a function that is given the module as `word`; None if they are none."""
         body = self._bodies[site.body]
         steps = plain_sites(body.steps, site)
@@ -310,11 +320,13 @@ class FunctionSharing:
 
     def _results(self, site: CallSite, steps: Sequence[PlanStep]) -> tuple[str, ...]:
         """What the steps make that is read elsewhere."""
-        read = set(self._bodies[site.body].kept)
-        for place, names in self._read[site.body]:
-            if not site.start <= place < site.stop:
-                read |= names
-        return tuple(name for name in _made_in_order(steps) if name in read)
+        kept, read = self._bodies[site.body].kept, self._read[site.body]
+
+        def is_read(name: str) -> bool:
+            first, last = read.get(name, (site.start, site.start))
+            return name in kept or first < site.start or last >= site.stop
+
+        return tuple(name for name in _made_in_order(steps) if is_read(name))
 
 
 def _function(name: str, word: str, alike: CallsAlike, method: Method, one: OneFunction) -> SharedFunction:
@@ -334,6 +346,15 @@ def _paragraphs(method: Method, lines: Sequence[str]) -> tuple[tuple[tuple[str, 
     """The paragraphs of a text, with other lines in their places."""
     rest = iter(lines)
     return tuple((quotes, tuple(next(rest) for _ in old)) for quotes, old in method.paragraphs)
+
+
+def _first_and_last(steps: Sequence[ModelStep]) -> dict[str, tuple[int, int]]:
+    """Of each buffer that steps name, the first and the last place where one does."""
+    found: dict[str, tuple[int, int]] = {}
+    for place, step in enumerate(steps):
+        for name in _named(step):
+            found[name] = (found.get(name, (place, place))[0], place)
+    return found
 
 
 def _named(step: ModelStep) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 import torch.utils._pytree as pytree
 
+from longhand.capture.tensor_leaves import tensors_in
 from longhand.emit.unit.lock_file import read_lock
 from longhand.factory import Call
 
@@ -37,9 +38,7 @@ def smaller(call: Call) -> Part | None:
 
     A unit that is for one batch size says so by being wrong or by raising; what it does right with one row counts.
     """
-    tensors = [
-        leaf for leaf in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(leaf, torch.Tensor)
-    ]
+    tensors = tensors_in((call.args, call.kwargs))
     sizes = {tensor.shape[0] if tensor.ndim > 1 else None for tensor in tensors}
     size = next(iter(sizes), None)
     if len(sizes) != 1 or size is None or size == 1:

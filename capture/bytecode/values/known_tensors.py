@@ -15,6 +15,7 @@ import torch.utils._pytree as pytree
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.entry.call_effects import name_of
 from longhand.capture.bytecode.values.sources import Source
+from longhand.capture.tensor_leaves import tensors_in
 
 __all__ = ["KnownTensors", "can_be_given"]
 
@@ -89,7 +90,7 @@ class KnownTensors:
             kwargs: Fake values.
             fake: What it gave of them.
         """
-        if not self._can_follow(target, args, kwargs) or not all(map(_is_small, _results(fake))):
+        if not self._can_follow(target, args, kwargs) or not all(map(_is_small, tensors_in(fake))):
             return
         given, named = pytree.tree_map(self._real, (list(args), _on_cpu(kwargs)))
         try:
@@ -98,12 +99,12 @@ class KnownTensors:
                 real = run(*given, **named)
         except Exception:  # it needs another device, say
             return
-        found = _results(real)
-        if [(r.shape, r.dtype) for r in found] != [(f.shape, f.dtype) for f in _results(fake)]:
+        found = tensors_in(real)
+        if [(r.shape, r.dtype) for r in found] != [(f.shape, f.dtype) for f in tensors_in(fake)]:
             return
         parts = [self._find(leaf) for leaf in pytree.tree_leaves((args, kwargs))]
         origins = frozenset(source for part in parts if part is not None for source in part.origins)
-        for one, value in zip(_results(fake), found, strict=True):
+        for one, value in zip(tensors_in(fake), found, strict=True):
             self._known[id(one)] = _KnownTensor(one, value.cpu(), torch_private.version(one), origins)
 
     def _can_follow(self, target: Any, args: Any, kwargs: Any) -> bool:
@@ -121,10 +122,6 @@ class KnownTensors:
     def _real(self, leaf: Any) -> Any:
         found = self._find(leaf) if isinstance(leaf, torch.Tensor) else None
         return leaf if found is None else found.value
-
-
-def _results(found: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(found) if isinstance(leaf, torch.Tensor)]
 
 
 def _is_of_torch(target: Any) -> bool:
