@@ -1,19 +1,23 @@
 """``tensor.data`` in a graph: the same memory, without gradients, whose writes the tensor does not count.
 
-A unit's writes are counted, so that autograd refuses a backward pass that needs what was there before. Eager's autograd
-is not told of what is written through ``data``: it takes what it finds. So such a graph stays eager's.
+A unit's writes are counted, so that autograd refuses a backward pass that needs what was there before. Those through
+``data`` are not, as in eager. But eager's autograd, which is not told of them, takes what it finds: of a tensor that
+was read before, the new elements, where a unit has kept the old ones. A graph that does so stays eager's.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.bytecode.entry.call_effects import mutates
 
-__all__ = ["is_data", "writes_through_data"]
+__all__ = ["is_data", "may_write_through_data", "storages_of", "written_through_data"]
 
 
 def is_data(target: Any, args: tuple[Any, ...]) -> bool:
@@ -21,11 +25,72 @@ def is_data(target: Any, args: tuple[Any, ...]) -> bool:
     return target is torch_private.data_of or (target is getattr and args[1] == "data")
 
 
-def writes_through_data(module: fx.GraphModule) -> bool:
-    """Whether a graph writes into what ``data`` gave."""
-    for node in module.graph.nodes:
-        if node.op == "call_function" and is_data(node.target, node.args):
-            seen = node.meta.get("example_value")
-            if not isinstance(seen, torch.Tensor) or torch_private.version(seen) > 0:
-                return True
-    return False
+def may_write_through_data(module: fx.GraphModule, *, is_training: bool) -> bool:
+    """Whether a unit can do what a graph writes into what ``data`` gave, if it does."""
+    writes = _DataWrites(module.graph)
+    return not writes.through_data or writes.are_apart(is_training=is_training)
+
+
+def written_through_data(module: fx.GraphModule) -> frozenset[int]:
+    """The places of a graph's inputs that it writes into through their ``data`` alone."""
+    writes = _DataWrites(module.graph)
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return frozenset(place for place, node in enumerate(inputs) if storages_of(node) & writes.through_data)
+
+
+class _DataWrites:
+    """What the calls of a graph do to memory of which it asks the ``data``.
+
+    Attributes:
+        through_data: Storages that are written into through ``data``.
+    """
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.through_data: set[int] = set()
+        self._otherwise: set[int] = set()  # may be written into with autograd's knowledge
+        self._owners: dict[int, list[fx.Node]] = defaultdict(list)  # inputs of a storage
+        self._held: set[int] = set()  # what the graph itself holds
+        self._read_before: set[int] = set()  # and written through `data` afterwards
+        self._follow(graph)
+
+    def are_apart(self, *, is_training: bool) -> bool:
+        """Whether each storage is one input's, written through ``data`` alone and, in training, before it is read."""
+        kept = self._read_before if is_training else set()
+        is_odd = self.through_data & (self._otherwise | self._held | kept)
+        return not is_odd and all(len(self._owners[storage]) == 1 for storage in self.through_data)
+
+    def _follow(self, graph: fx.Graph) -> None:
+        data: set[fx.Node] = set()  # what ``data`` gave, and views of it
+        read: set[int] = set()
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                for storage in storages_of(node):
+                    self._owners[storage].append(node)
+            elif node.op == "get_attr":
+                self._held |= storages_of(node)
+            elif not node.op.startswith("call_"):
+                continue
+            elif is_data(node.target, node.args):
+                data.add(node)
+            elif mutates(node):
+                written = set().union(*(storages_of(one) for one in node.all_input_nodes if one in data))
+                others = set().union(*(storages_of(one) for one in node.all_input_nodes if one not in data))
+                self._read_before |= written & (read | others)
+                self._otherwise |= others
+                self.through_data |= written
+                read |= others
+                data |= {node} if storages_of(node) & written else set()
+            else:
+                for one in node.all_input_nodes:
+                    is_view = bool(storages_of(one) & storages_of(node))
+                    if is_view and one in data:
+                        data.add(node)
+                    elif not is_view:
+                        read |= storages_of(one)
+
+
+def storages_of(node: fx.Node) -> set[int]:
+    """The memory of a node's tensors, as its fake values tell it."""
+    leaves = pytree.tree_leaves(node.meta.get("example_value"))
+    strided = (leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided)
+    return set(map(torch_private.storage_key, strided))

@@ -116,7 +116,7 @@ class DynamoRun(fx.Interpreter):
         if target in self._state.given:
             return self._state.given[target](*args)
         if is_data(target, args):
-            return args[0].detach()  # where it is written through, the graph is none of ours
+            return args[0].detach() if args[0].requires_grad else args[0].view_as(args[0])
         if (written_out := for_each(target)) is not None:
             return written_out(*args, **kwargs)
         if isinstance(target, torch._ops.OpOverload) and target._schema.name == "prims::fma":

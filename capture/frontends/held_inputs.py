@@ -11,11 +11,10 @@ import re
 from collections.abc import Mapping
 
 import torch
-import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.call_effects import mutates
+from longhand.capture.frontends.data_attributes import storages_of
 
 _PARAMETER = re.compile(r"param_groups_(\d+)__params___(\d+)$")
 _STATE = re.compile(r"state___(\d+)___(\w*[a-z]\w*)$")
@@ -87,20 +86,13 @@ def _held(module: fx.GraphModule, node: fx.Node) -> torch.Tensor | None:
 
 def _writes_into(graph: fx.Graph, held: Mapping[fx.Node, torch.Tensor]) -> bool:
     """Whether a call writes into one of the tensors, or into what shows its memory."""
-    storages = {storage for node in held for storage in _storages(node)}
+    storages = {storage for node in held for storage in storages_of(node)}
     for node in graph.nodes:
         if node.op.startswith("call_") and mutates(node):
             for source in node.all_input_nodes:
-                if source in held or not storages.isdisjoint(_storages(source)):
+                if source in held or not storages.isdisjoint(storages_of(source)):
                     return True
     return False
-
-
-def _storages(node: fx.Node) -> set[int]:
-    """The memory of a node's tensors, as Dynamo's fake values tell it."""
-    leaves = pytree.tree_leaves(node.meta.get("example_value"))
-    strided = (leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided)
-    return set(map(torch_private.storage_key, strided))
 
 
 def _sources(paths: list[str]) -> dict[str, str]:

@@ -167,7 +167,7 @@ class Rewriter(FunctionalGraph):
         for source in sources:
             if self.share_memory(source.fake, value):
                 memory = source.memory
-                put = _bind(self._put_by_position, take, source)
+                put = _bind(self._put, take, source, value)
                 return Proxy(node, value, memory, memory.version, source, take, put)
         return self.fresh(node, value)
 
@@ -178,10 +178,17 @@ class Rewriter(FunctionalGraph):
         copy = self.emit(node.target, (parent, *node.args[1:]), dict(node.kwargs))
         return copy if position is None else self.emit(operator.getitem, (copy, position))
 
-    def _put_by_position(
-        self, take: Callable[[fx.Node], fx.Node], source: Proxy, parent: fx.Node, child: fx.Node
+    def _put(
+        self,
+        take: Callable[[fx.Node], fx.Node],
+        source: Proxy,
+        view: torch.Tensor,
+        parent: fx.Node,
+        child: fx.Node,
     ) -> fx.Node:
         """The inverse of any view that only moves elements: take the same view of their positions, and write there."""
+        if _shows_all(source.fake, view):
+            return child
         if not all(isinstance(size, int) for size in source.fake.shape):
             raise CannotFunctionalize("a view of symbolic size is written that cannot be written back")
         shape, device = list(source.fake.shape), source.fake.device
@@ -292,6 +299,13 @@ class Rewriter(FunctionalGraph):
 
 def _looks_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.dtype is other.dtype and one.device == other.device
+
+
+def _shows_all(source: torch.Tensor, view: torch.Tensor) -> bool:
+    """Whether a view's elements are those of its source, each at its place: ``detach()``, say."""
+    shown, whole = ((*one.shape, *one.stride(), one.storage_offset()) for one in (view, source))
+    is_known = all(isinstance(number, int) for number in (*shown, *whole))
+    return is_known and shown == whole and view.dtype is source.dtype
 
 
 def _bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ from torch import fx
 from longhand.cache.folder import cached_unit
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.entry.graph_call import devices_drawn_on
-from longhand.capture.frontends.data_attributes import writes_through_data
+from longhand.capture.frontends.data_attributes import may_write_through_data, written_through_data
 from longhand.capture.frontends.dynamo import is_under_autocast
 from longhand.capture.frontends.dynamo_run import eager_function, records_gradients
 from longhand.capture.frontends.held_inputs import lift_written
@@ -265,7 +265,9 @@ def _callable(
     if is_under_autocast(graph_module):
         function = with_own_types(function, options.target.device.value)
     if graph.mutations:
-        function = counting_writes(function, written_inputs(graph))
+        uncounted = written_through_data(graph_module)
+        counted = tuple(place for place in written_inputs(graph) if place not in uncounted)
+        function = counting_writes(function, counted)
         function = unless_overlapping(function, eager, fixed_sizes=not graph.symbols)
     return function
 
@@ -311,8 +313,9 @@ def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any
         numbers = any(isinstance(value, torch.SymFloat | torch.SymBool) for value in example_inputs)
         if numbers and needs_gradients(tensors):
             return "gradients must flow through it and it is given numbers that are no sizes: pass dynamic=False."
-    if writes_through_data(graph_module):
-        return "it writes through a tensor's `data`, which autograd must not be told."
+    is_training = _requires_grad(graph_module, example_inputs) and records_gradients(graph_module)
+    if not may_write_through_data(graph_module, is_training=is_training):
+        return "it writes through the `data` of a tensor that it reads before, or writes otherwise, too."
     if any(tensor.is_neg() for tensor in tensors):
         return "the memory of an input holds its elements with the opposite sign."
     if any("dual_level" in getattr(node.target, "__name__", "") for node in graph_module.graph.nodes):
