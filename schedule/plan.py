@@ -34,6 +34,7 @@ from longhand.schedule.kernels.kernel_plan import (
 )
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.tensor_shapes import conditions_of, limit_along, tensor_shape
+from longhand.schedule.numerics.infinite_rows import shows_in_infinite_rows
 from longhand.schedule.numerics.narrow_positions import is_narrow_position
 from longhand.schedule.targets import TargetFacts, facts_of
 
@@ -82,6 +83,7 @@ __all__ = [
     "renamed_argument",
     "renamed_plan_step",
     "scalar_at",
+    "shows_in_infinite_rows",
     "tensor_shape",
     "touched",
 ]

@@ -253,13 +253,14 @@ def size_text(size: sympy.Expr, words: Mapping[str, str], is_alone: bool = False
 
 
 _QUOTIENTS = frozenset({"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "floor", "ceiling"})
-_FLOATS = frozenset({"ToFloat", "FloatPow", "IntTrueDiv", "FloatTrueDiv"})
+# What torch computes of sizes in floats, and how Python writes it.
+_OF_FRACTIONS = {"FloatPow": "**", "IntTrueDiv": "/", "FloatTrueDiv": "/"}
 
 
 def _is_fraction(size: sympy.Expr) -> bool:
     """Whether a number that follows from sizes is no whole one: ``n ** -0.5``."""
     return size.has(sympy.Float) or any(
-        type(part).__name__ in _FLOATS for part in sympy.preorder_traversal(size)
+        type(part).__name__ in ("ToFloat", *_OF_FRACTIONS) for part in sympy.preorder_traversal(size)
     )
 
 
@@ -342,21 +343,15 @@ class _SizePrinter(StrPrinter):
     def _print_PowByNatural(self, expr: Any) -> str:
         return f"{self._tight(expr.args[0])}**{self._tight(expr.args[1])}"
 
-    def _print_FloatPow(self, expr: Any) -> str:
-        return f"({self._tight(expr.args[0])} ** {self._tight(expr.args[1])})"
-
-    def _print_IntTrueDiv(self, expr: Any) -> str:
-        return f"({self._tight(expr.args[0])} / {self._tight(expr.args[1])})"
-
-    _print_FloatTrueDiv = _print_IntTrueDiv
-
-    def _print_ToFloat(self, expr: Any) -> str:
-        return str(self._print(expr.args[0]))
-
     def _print_Float(self, expr: Any) -> str:
         return repr(float(expr))
 
     def _print_Function(self, expr: Any) -> str:
+        name = type(expr).__name__
+        if name == "ToFloat":
+            return str(self._print(expr.args[0]))
+        if name in _OF_FRACTIONS:
+            return f"({self._tight(expr.args[0])} {_OF_FRACTIONS[name]} {self._tight(expr.args[1])})"
         raise CaptureError(
             f"A size is computed as {expr}, which generated code cannot write.",
             hint="Make that size a fixed number: leave it out of dynamic_shapes.",

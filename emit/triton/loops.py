@@ -14,8 +14,7 @@ from longhand.emit.triton.space import Line, Space, StatementKind
 from longhand.errors import ScheduleError
 from longhand.lower.ir import Reduce, ReduceOp, Store, arguments
 from longhand.schedule.named_plan import KernelNames
-from longhand.schedule.numerics.infinite_rows import shows_in_infinite_rows
-from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Partial, Pass
+from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Partial, Pass, shows_in_infinite_rows
 
 ARG_OPS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
 # Where a running maximum starts. Not at -inf: a lane that has seen nothing, or nothing but -inf, would make inf - inf.
