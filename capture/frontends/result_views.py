@@ -153,11 +153,16 @@ def _only_looks(node: fx.Node) -> bool:
     call = getattr(args[0], node.target) if isinstance(node.target, str) else node.target
     modes = [torch_private.fake_mode_of(one) for one in made if isinstance(one, torch_private.FakeTensor)]
     try:
-        with torch.no_grad(), modes[0] if modes else contextlib.nullcontext():  # positions in a list are no fakes
+        with (
+            torch.no_grad(),
+            modes[0] if modes else contextlib.nullcontext(),
+        ):  # positions in a list are no fakes
             results = call(*args[1:] if isinstance(node.target, str) else args, **kwargs)
     except Exception:
         whole = args[0] if args else None
-        return node.target is operator.getitem and not isinstance(whole, torch.Tensor)  # of a list without a value
+        return node.target is operator.getitem and not isinstance(
+            whole, torch.Tensor
+        )  # of a list without a value
     tensors = tensors_in(results)
     memory = {torch_private.storage_key(one) for one in made}
     is_theirs = all(torch_private.storage_key(one) in memory for one in tensors)

@@ -26,8 +26,9 @@ from tests.autograd import program_calls
 from tests.autograd.random_programs import COLS, FIRST_WIDE, ROWS, program
 
 # 0: a constant of a function that the backward reads. 18: a copy beside a reduction over rows. 182: the gradient of a
-# result is that of an argument. 1318: two pieces that end at the same number, one of them halfway.
-SEEDS = (0, 18, 182, 1318, *range(201, 207))
+# result is that of an argument. 1318: two pieces that end at the same number, one of them halfway. 100001: a write into
+# what a list of positions gave. 100031: dropout that nothing reads. 100038: a result whose derivative is zero.
+SEEDS = (0, 18, 182, 1318, *range(201, 207), 100_001, 100_031, 100_038)
 TOLERANCE = 1e-9  # of the largest number: everything is float64
 
 
@@ -101,8 +102,12 @@ def compare(seed):
 
 
 def _difference(found, expected):
-    """What differs, in words."""
+    """What differs, in words. A backward pass that eager refuses (what it kept was written to) may be right here."""
     for key, wanted in expected.items():
+        if "backward raises" in expected and (key == "backward raises" or key.startswith("gradient")):
+            continue
+        if key.startswith("gradient") and wanted is not None and found.get(key) is None and not wanted.any():
+            continue  # what was overwritten wholly has no gradient here, in eager it is zero
         if key not in found or not _is_same(found[key], wanted):
             return f"{key}: {found.get(key)} is not {wanted}"
     return ", ".join(key for key in found if key not in expected)
