@@ -11,7 +11,14 @@ import sympy
 from longhand.emit.text.expression import size_text
 from longhand.emit.text.told_sizes import SizeText, is_path, read_from
 from longhand.lower.ir import Buffer, Size, memory_order
-from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
+from longhand.schedule.named_plan import (
+    DimWords,
+    PaddedWord,
+    ProductWord,
+    Words,
+    grouped,
+    grouped_before_last,
+)
 
 Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
 
@@ -205,6 +212,8 @@ class SizeWriter:
             groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
+                groups = grouped_before_last(shape, words, [sizes[axis] for axis in axes])
+            if groups is None:
                 continue
             places = [dim for dim in order if str(buffer.shape[dim]) != "1"]
             is_plain = len(shape) == len(order)

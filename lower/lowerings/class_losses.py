@@ -170,7 +170,7 @@ def store_cross_entropy(
 
 
 def log_softmax_of(nest: NestBuilder, logit: Handle, axes: Sequence[str]) -> tuple[Handle, Handle]:
-    """What the log_softmax of a row takes away from its logits, one after the other: max, log(sum(exp(logit - max)))."""
+    """What the log_softmax of a row takes off its logits, one after the other: max, log(sum(exp(logit - max)))."""
     row_max = nest.body.reduce(ReduceOp.MAX, logit, axes, "row_max")
     denominator = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, logit - row_max), axes, "denominator")
     return row_max, apply(Op.LOG, denominator, name="log_denominator")

@@ -11,11 +11,13 @@ import dataclasses
 from collections.abc import Sequence
 
 import torch
+from torch import fx
 
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number, converted
 from longhand.lower.context import Context
 from longhand.lower.ir import BufferKind
+from longhand.lower.layouts import is_view
 from longhand.lower.lowerings.boundary_padding import rolled
 from longhand.lower.lowerings.viewing import slice_start, wrap, wrap_all
 from longhand.lower.nest import Coordinate, NestBuilder
@@ -27,6 +29,7 @@ from longhand.lower.views import TensorView, whole
 
 aten = torch.ops.aten
 
+_JOINS = frozenset({aten.cat.default, aten.concat.default, aten.slice_scatter.default})
 # More pieces than this are stored one by one.
 _MOST_MASKED = 4
 # Padding of a row by less than this part of it is stored by itself.
@@ -142,9 +145,49 @@ def _joined_in_order(ctx: Context, parts: Sequence[TensorView], dim: int) -> Ten
     twice = _twice(ctx, parts, pieces[0], dim)
     if twice is not None:
         return twice
+    if _are_computed_alike(ctx, parts, pieces):
+        return _computed_side_by_side(ctx, parts, pieces, dim)
     if len(pieces) <= _MOST_MASKED:
         return joined(ctx, pieces, dim)
     return _stored_one_by_one(ctx, parts, pieces, dim)
+
+
+def _are_computed_alike(ctx: Context, parts: Sequence[TensorView], pieces: Sequence[Piece]) -> bool:
+    """Whether the pieces, ``(x1 * c - x2 * s, x2 * c + x1 * s)``, are as large, and their whole is a piece itself.
+
+    A row of one join alone is walked by its halves. In a join of joins each place would be asked twice which piece it
+    is in, and all that the pieces are made of with it.
+    """
+    return _is_joined_again(ctx.node) and all(
+        piece.recipe is not None
+        and len({view.buffer for view in piece.views}) > 1
+        and all(ctx.buffers[view.buffer].kind is BufferKind.INTERMEDIATE for view in piece.views)
+        and all(same(one, other) for one, other in zip(x.shape, parts[0].shape, strict=True))
+        for x, piece in zip(parts, pieces, strict=True)
+    )
+
+
+def _is_joined_again(node: fx.Node) -> bool:
+    """Whether a value becomes a piece of something else that is joined."""
+    return any(user.target in _JOINS or (is_view(user) and _is_joined_again(user)) for user in node.users)
+
+
+def _computed_side_by_side(
+    ctx: Context, parts: Sequence[TensorView], pieces: Sequence[Piece], dim: int
+) -> TensorView:
+    """One nest over a piece's places that stores each piece into its part of the result."""
+    target = ctx.make_result(like=parts)
+    groups = [[ctx.readable(view) for view in piece.views] for piece in pieces]
+    nest, fitted = ctx.nest(parts[0].shape, [view for views in groups for view in views])
+    remaining = iter(fitted)
+    for x, piece, views in zip(parts, pieces, groups, strict=True):
+        loaded = [nest.load(next(remaining)) for _ in views]
+        assert piece.recipe is not None
+        part = target.narrow(dim, piece.start, x.size(dim))
+        assert part is not None
+        nest.store(part, piece.recipe.compute(nest, loaded).to(target.dtype))
+    ctx.finish(nest)
+    return target
 
 
 def _twice(ctx: Context, parts: Sequence[TensorView], piece: Piece, dim: int) -> TensorView | None:

@@ -1,9 +1,9 @@
 """What shows in a row of nothing but -inf of which a loop finds the maximum and the sum of exponentials together.
 
 Such a loop starts its maximum at the least finite number, so that nothing subtracts infinities: of a row of -inf it
-finds that number and the sum 0, where eager PyTorch has -inf and NaN. A quotient by the sum is NaN either way, and so is
-the loss of a class in the row; the logarithm of the sum plus the maximum is -inf in one, and NaN in the other. So the
-body is computed for such a row, once with each: as far as its values are known, which few numbers they may be.
+finds that number and the sum 0, where eager PyTorch has -inf and NaN. A quotient by the sum is NaN either way, and so
+is the loss of a class in the row; the logarithm of the sum plus the maximum is -inf in one, and NaN in the other. So
+the body is computed for such a row, once with each: as far as its values are known, which few numbers they may be.
 """
 
 from __future__ import annotations

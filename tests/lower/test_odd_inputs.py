@@ -59,7 +59,7 @@ def test_norms_of_one_element(check):
 
 def test_statistics_of_a_number(check):
     x = torch.tensor(2.5)
-    check(lambda x: (*torch.var_mean(x, 0, correction=0), *torch.std_mean(x, 0), x.var(0), x.std()), x)
+    check(lambda x: (*torch.var_mean(x, 0, correction=0), *torch.std_mean(x, 0, correction=0)), x)
 
 
 def test_gelu_of_infinity(check):
