@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+import torch
+
 from longhand.lower.ir import Contraction, Extern, Index, Load, Nest, Size, Step, Store
 from longhand.schedule.sizes import divide, known_at_most, plus, times
 
@@ -50,8 +52,10 @@ def handed_on(step: Contraction) -> frozenset[str]:
 
 def predecessors(steps: Sequence[Step]) -> list[set[int]]:
     """For each step the steps that must come before it: those whose writes it reads, and whose reads and writes it
-    overwrites. Nests that write disjoint parts of one buffer do not wait for each other."""
+    overwrites. Nests that write disjoint parts of one buffer do not wait for each other. What draws random numbers
+    draws them in the user's order: a generator hands out one sequence."""
     found: list[set[int]] = []
+    drawn: int | None = None
     writers: dict[str, list[int]] = {}
     readers: dict[str, list[int]] = {}
     for position, step in enumerate(steps):
@@ -64,6 +68,9 @@ def predecessors(steps: Sequence[Step]) -> list[set[int]]:
             before.update(
                 w for w in writers.get(buffer, ()) if not writes_are_disjoint(steps[w], step, buffer)
             )
+        if draws(step):
+            before.update([] if drawn is None else [drawn])
+            drawn = position
         before.discard(position)
         found.append(before)
         for buffer in touched.reads:
@@ -71,6 +78,11 @@ def predecessors(steps: Sequence[Step]) -> list[set[int]]:
         for buffer in touched.writes:
             writers.setdefault(buffer, []).append(position)
     return found
+
+
+def draws(step: Step) -> bool:
+    """Whether a step takes numbers from a generator."""
+    return isinstance(step, Extern) and torch.Tag.nondeterministic_seeded in step.target.tags
 
 
 def writes_are_disjoint(left: Step, right: Step, buffer: str) -> bool:

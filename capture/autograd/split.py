@@ -17,7 +17,7 @@ from longhand.capture.autograd.joint import Joint
 from longhand.capture.autograd.kept.partition import Partition
 from longhand.capture.autograd.shared_results import is_shared
 from longhand.capture.devices import move_to_target
-from longhand.capture.functionalize.dead_code import returns_nothing
+from longhand.capture.functionalize.dead_code import does_something
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.view_nodes import is_view
 from longhand.capture.graph import (
@@ -97,7 +97,7 @@ class _Splitter:
         tangents = {node for _, node in self.joint.tangents}
         roots = [node for node in results if node is not None] + [*saved, *clones]
         # What is called because it may raise is read by nothing; what a derivative would raise is not looked for.
-        checks = [node for node in self.joint.graph.nodes if returns_nothing(node.target)]
+        checks = [node for node in self.joint.graph.nodes if does_something(node.target)]
         roots += [node for node in checks if tangents.isdisjoint(_ancestors([node]))]
         needed = _ancestors(roots + [node for pair in mutations for node in pair])
         builder = _Builder()

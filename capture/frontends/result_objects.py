@@ -47,17 +47,21 @@ def looks_of(
         outputs: The result that each became: its value, and what it aliases.
         known: The handles of the traced values.
     """
+    first: dict[Any, fx.Node] = {}  # of those that show the same elements: the call that made the first
     found = []
     for leaf, (_, alias, base) in zip(leaves, outputs, strict=True):
-        if alias is AliasKind.FRESH or not isinstance(leaf, fx.Node):
+        handle = known.get(leaf) if isinstance(leaf, fx.Node) else None
+        if not isinstance(handle, Proxy):
             found.append(Looks())
             continue
         made = _maker(leaf)
-        if alias is AliasKind.OUTPUT:
-            is_same = _maker(leaves[base]) is made
+        if alias is AliasKind.INPUT:
+            given = known.get(made) if made.op == "placeholder" else None
+            is_same = isinstance(given, Proxy) and given.memory.placeholder is base
         else:
-            handle = known.get(made) if made.op == "placeholder" else None
-            is_same = isinstance(handle, Proxy) and handle.memory.placeholder is base
+            seen = handle.fake
+            shown = (str(tuple(seen.shape)), str(seen.stride()), str(seen.storage_offset()), seen.dtype)
+            is_same = first.setdefault((id(handle.memory), *shown), made) is made
         found.append(Looks() if is_same else Looks(is_anew=True, is_detached=_is_detached(made)))
     return tuple(found)
 

@@ -7,6 +7,7 @@ What the call writes into an input with gradients is such a result, too: `late_w
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
 from collections.abc import Callable, Mapping
@@ -150,11 +151,18 @@ def _only_looks(node: fx.Node) -> bool:
 
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), alike)
     call = getattr(args[0], node.target) if isinstance(node.target, str) else node.target
+    modes = [torch_private.fake_mode_of(one) for one in made if isinstance(one, torch_private.FakeTensor)]
     try:
-        with torch.no_grad():
+        with (
+            torch.no_grad(),
+            modes[0] if modes else contextlib.nullcontext(),
+        ):  # positions in a list are no fakes
             results = call(*args[1:] if isinstance(node.target, str) else args, **kwargs)
-    except Exception:  # a list that has no value of its own is no argument
-        return node.target is operator.getitem
+    except Exception:
+        whole = args[0] if args else None
+        return node.target is operator.getitem and not isinstance(
+            whole, torch.Tensor
+        )  # of a list without a value
     tensors = tensors_in(results)
     memory = {torch_private.storage_key(one) for one in made}
     is_theirs = all(torch_private.storage_key(one) in memory for one in tensors)

@@ -1,4 +1,4 @@
-"""Takes out of a graph what nothing reads, but for what is called because it may raise."""
+"""Takes out of a graph what nothing reads, but for what is called because it may raise, or draws random numbers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ def remove_dead_code(graph: fx.Graph) -> None:
     An op that returns nothing is called for what it does, such as ``_linalg_check_errors``, which raises. torch knows
     most of these by name, and each version others: here the op's schema tells.
     """
-    graph.eliminate_dead_code(lambda node: node.is_impure() or returns_nothing(node.target))
+    graph.eliminate_dead_code(lambda node: node.is_impure() or does_something(node.target))
 
 
-def returns_nothing(target: object) -> bool:
-    """Whether an op is called for what it does."""
-    return isinstance(target, torch._ops.OpOverload) and not target._schema.returns
+def does_something(target: object) -> bool:
+    """Whether an op is called for what it does: without it later random numbers are others."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return not target._schema.returns or torch.Tag.nondeterministic_seeded in target.tags

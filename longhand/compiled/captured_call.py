@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture.autograd.carried import carries_gradients
+from longhand.capture.autograd.carried import carries_gradients, names_carrying
 from longhand.capture.autograd.shared_results import refuse_shared
 from longhand.capture.frontends.dynamo import capture_dynamo
 from longhand.capture.frontends.late_writes import late_writes, on_copies
@@ -61,8 +62,8 @@ def captured_call(
         given = [entry.node for entry in graph.inputs if entry.kind is not InputKind.CONSTANT]
         graph = dataclasses.replace(graph, rewritten=tuple(given[place] for place in late))
     refuse_shared(graph)  # what can be taken outside was: Dynamo's callers get fresh tensors
+    _refuse_lost_gradients(module, graph)
     if not carries_gradients(graph):
-        _refuse_lost_gradients(module)
         options = dataclasses.replace(options, train=False)
         graph = _captured(module, example_inputs, options)
     return CapturedCall(graph, module, options, outside)
@@ -72,12 +73,13 @@ def _captured(module: fx.GraphModule, example_inputs: Sequence[Any], options: Op
     return capture_dynamo(module, list(example_inputs), target=options.target, train=options.train)
 
 
-def _refuse_lost_gradients(graph_module: fx.GraphModule) -> None:
+def _refuse_lost_gradients(graph_module: fx.GraphModule, graph: CapturedGraph) -> None:
     """Raises where a result requires grad in eager, though none flows: a derivative of zero (fill) leaves no trace."""
-    (result,) = (node for node in graph_module.graph.nodes if node.op == "output")
-    for node in result.all_input_nodes:
-        value = node.meta.get("example_value")
-        if isinstance(value, torch.Tensor) and value.requires_grad:
+    carrying = names_carrying(graph)
+    leaves = pytree.tree_leaves(graph_module.graph.output_node().args[0])
+    for node, output in zip(leaves, graph.outputs, strict=True):
+        value = node.meta.get("example_value") if isinstance(node, fx.Node) else None
+        if isinstance(value, torch.Tensor) and value.requires_grad and output.value not in carrying:
             raise CaptureError(
                 f"The result {node.name} requires grad, and its derivative is zero everywhere: its gradients are not "
                 "computed by kernels."

@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 
 ROWS, COLS = 4, 6
+# From here on programs have every kind of statement; earlier seeds stay what they were.
+FIRST_WIDE = 100_000
 _UNARY = [
     "{0}.sin()",
     "torch.tanh({0})",
@@ -79,11 +81,109 @@ _RESULTS = [
     "{0}.shape[0]",
     "w.t()",
 ]
+_WIDE_UNARY = [
+    "{0}[:]",
+    "{0}.detach()",
+    "{0}.data * 1",
+    "{0}.view_as({0})",
+    "{0}.expand_as({0})",
+    "{0}.contiguous()",
+    "{0}.clamp(-0.5, 0.5)",
+    "{0}.sign() * {0}",
+    "{0}.abs().sqrt()",
+    "{0}.round()",
+    "{0}.sort(-1).values",
+    "{0}.topk(3).values.repeat(1, 2)",
+    "{0}.max(-1, keepdim=True).values + {0}",
+    "{0}.masked_fill({0} > 0.3, 0.0)",
+    "torch.where({0} > 0, {0}, 0.5)",
+    "{0} * (torch.arange({cols}) > 2)",
+    "{0}.masked_fill(torch.arange({cols}) > torch.arange({rows})[:, None], 0.0)",
+    "{0}.tril()",
+    "{0}.t().reshape({rows}, {cols})",
+    "{0}[:, [2, 0, 1, 1, 5, 3]]",
+    "{0}[torch.arange({rows})]",
+    "{0}[{0}.argmax(0)[:{rows}]]",
+    "{0}.gather(1, {0}.argsort(1))",
+    "{0}.scatter(0, torch.zeros(1, {cols}, dtype=torch.int64), {0}[1:2])",
+    "{0}.index_add(0, torch.tensor([0, 0]), {0}[2:])",
+    "F.pad({0}, (1, -1))",
+    "{0}.unfold(1, 2, 2).sum(-1).repeat(1, 2)",
+    "{0}.var(-1, keepdim=True) + {0}",
+    "{0} / ({0}.norm() + 1)",
+    "{0}.logsumexp(0, keepdim=True) - {0}",
+    "{0} ** 2",
+    "{0} % 0.7",
+    "{0}.cummax(0).values",
+    "{0}.prod(0, keepdim=True) * {0}",
+    "torch.nan_to_num({0})",
+    "{0}.to(torch.complex128).mul(1j).imag",
+    "{0} * {0}.shape[0] + len({0})",
+    "torch.stack([{0}, {0} * 2]).unbind(0)[1]",
+    "{0}.split(2)[0].repeat(2, 1)",
+    "F.embedding(torch.tensor([0, 3, 1, 1]), {0}, padding_idx=1)",
+]
+_WIDE_IN_PLACE = [
+    "{0} += {1}",
+    "{0} *= {1}",
+    "{0}[{1} > 0] = 0.5",
+    "{0}[torch.tensor([0, 2])] = {1}[:2]",
+    "{0}[[0, 0]] += 1",
+    "{0}[..., -1] *= 2",
+    "{0}[:, 1:].t().sub_(1)",
+    "{0}.copy_({1})",
+    "{0}.fill_(0.3)",
+    "{0}.zero_().add_({1})",
+    "{0}.diagonal().zero_()",
+    "{0}.index_fill_(0, torch.tensor([1]), 2)",
+    "{0}.scatter_(0, torch.zeros(1, {cols}, dtype=torch.int64), {1}[:1].clone())",
+    "{0}.clamp_(min=-0.2).mul_(3)",
+    "{0}.detach().add_(0)",
+    "{0}.data.mul_(1.5)",
+    "F.relu({0}, inplace=True)",
+    "{0}.chunk(2, -1)[1].neg_()",
+    "{0}.flatten()[2:5].exp_()",
+]
+_WIDE_OF_BUFFER = [
+    "buffer.data.add_(1)",
+    "buffer *= 2",
+    "buffer[:] = {0}.detach()",
+    "buffer[[1, 3]] = buffer[[3, 1]]",
+    "torch.add(buffer, 1, out=buffer)",
+    "buffer.lerp_({0}.detach(), 0.5)",
+]
+_WIDE_RESULTS = [
+    "{0}[:]",
+    "{0}.view_as({0})",
+    "{0}.unbind(0)[1]",
+    "{0}.sort(-1).indices",
+    "{0}.expand(2, {rows}, {cols})",
+    "{0}.isnan().any()",
+    "{0}.item() if {0}.numel() == 1 else None",
+    "x[:]",
+    "x.detach()",
+    "x.t().t()",
+    "x.data",
+    "y",
+    "y.view(-1)",
+    "w",
+    "buffer[:]",
+    "buffer.detach()",
+    "buffer[0]",
+    "v.expand(2, {cols})",
+    "v + 0",
+]
 
 
 def program(seed: int) -> str:
     """The text of a function ``program(x, y, w, v, buffer)``."""
     draw = random.Random(seed)
+    is_wide = seed >= FIRST_WIDE
+    unary, in_place = (
+        (_UNARY, _IN_PLACE) if not is_wide else (_UNARY + _WIDE_UNARY, _IN_PLACE + _WIDE_IN_PLACE)
+    )
+    of_buffer = _OF_BUFFER + _WIDE_OF_BUFFER * is_wide
+    of_results = _RESULTS + _WIDE_RESULTS * is_wide
     made = ["x", "y"]  # what may be read
     own: list[str] = []  # what may be written into: made here
     lines: list[str] = []
@@ -95,24 +195,27 @@ def program(seed: int) -> str:
         kind = draw.random()
         word = f"h{number}"
         if kind < 0.4:
-            lines.append(f"{word} = {_filled(draw.choice(_UNARY), one())}")
+            lines.append(f"{word} = {_filled(draw.choice(unary), one())}")
         elif kind < 0.6:
             lines.append(f"{word} = {_filled(draw.choice(_BINARY), one(), one())}")
         elif kind < 0.8 and own:
-            lines.append(_filled(draw.choice(_IN_PLACE), draw.choice(own[-2:]), one()))
+            lines.append(_filled(draw.choice(in_place), draw.choice(own[-2:]), one()))
             continue
         elif kind < 0.86:
-            lines.append(_filled(draw.choice(_OF_BUFFER), one()))
+            lines.append(_filled(draw.choice(of_buffer), one()))
             continue
         elif kind < 0.92:
-            lines += ["with torch.no_grad():", f"    {word} = {_filled(draw.choice(_UNARY), one())}"]
+            lines += ["with torch.no_grad():", f"    {word} = {_filled(draw.choice(unary), one())}"]
         else:
             lines.append(f"{word} = {one()} * buffer")
         made.append(word)
         own.append(word)
-    results = [_filled(draw.choice(_RESULTS), one()) for _ in range(draw.randint(0, 3))]
+    if is_wide and draw.random() < 0.3:  # a branch that the values of a call decide
+        lines += [f"if flag:\n        {made[-1]} = {_filled(draw.choice(unary), one())}"]
+    results = [_filled(draw.choice(of_results), one()) for _ in range(draw.randint(0, 3))]
     returned = ", ".join([f"{made[-1]} * 1", *results])
-    return "\n    ".join(["def program(x, y, w, v, buffer):", *lines, f"return {returned},"]) + "\n"
+    flag = ", flag=False" if is_wide else ""
+    return "\n    ".join([f"def program(x, y, w, v, buffer{flag}):", *lines, f"return {returned},"]) + "\n"
 
 
 def _filled(template: str, *words: str) -> str:
