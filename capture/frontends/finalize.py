@@ -25,6 +25,7 @@ from longhand.capture.functionalize.functional_graph import CannotFunctionalize
 from longhand.capture.functionalize.functional_proxies import Memory, Number, Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.gradient_tracking import Carrying
+from longhand.capture.functionalize.parts_beside_writes import read_beside_writes
 from longhand.capture.functionalize.writes import rule_for_write
 from longhand.capture.graph import (
     AliasKind,
@@ -135,6 +136,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     written = [(handle.memory.placeholder, rewriter.read(handle)) for handle in mutated]
     results = [output[0] for output in outputs if isinstance(output[0], fx.Node)]
     rewriter.graph.output((*results, *(node for _, node in written)))
+    read_beside_writes(rewriter.graph)
     remove_dead_code(rewriter.graph)
     assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
     fold_known(rewriter.graph, _emitter(rewriter))

@@ -323,10 +323,7 @@ class KernelPlan:
         return dataclasses.replace(
             self,
             body=body,
-            scalars=tuple(
-                dataclasses.replace(one, name=body[one.position].name)  # type: ignore[union-attr]
-                for one in self.scalars
-            ),
+            scalars=tuple(dataclasses.replace(one, name=body[one.position].name) for one in self.scalars),
             widths=self.widths | other.widths,
             pointers=pointers,
             tunables=tunables,
