@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -93,10 +94,15 @@ class SizeWriter:
         return self.use(SizeText(word, frozenset({word})))
 
     def for_tensors(
-        self, tensors: Sequence[Shaped], taken: set[str], reads_shapes: bool = False
+        self,
+        tensors: Sequence[Shaped],
+        taken: set[str],
+        reads_shapes: bool = False,
+        numbers: Sequence[str] = (),
     ) -> SizeWriter:
-        """A writer for a function that is given these tensors, of one size or of several."""
-        made = bind_sizes(self._words, self._symbols, tensors, taken)
+        """A writer for a function that is given these tensors, of one size or of several, and these numbers."""
+        symbols = {**self._symbols, **{word: word for word in numbers}}
+        made = bind_sizes(self._words, symbols, tensors, taken, frozenset(numbers))
         made.reads_shapes = reads_shapes
         return made
 
@@ -280,6 +286,13 @@ class SizeWriter:
         is_number = bool(size.is_Integer)
         is_factor = bool(size.is_Symbol) or (is_number and size >= 0)
         return SizeText(size_text(size, self._symbols), words, is_factor, is_number)
+
+
+def with_words_of_others(sizes: SizeWriter, twins: Mapping[str, str]) -> SizeWriter:
+    """A writer like another, where dimensions of buffers have the words of others: `twins`, by name."""
+    made = copy.copy(sizes)
+    made._words = sizes._words.seen_as(twins)
+    return made
 
 
 def _known_product(
