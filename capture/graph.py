@@ -148,16 +148,16 @@ class GraphOutput:
     Attributes:
         value: The name of the node that computes it, or a Python constant (None, int, str, ...) wrapped in `Literal`.
         alias: Whether it must share memory with an input or an earlier output, as eager's would.
-        base: See AliasKind; None when fresh. With INPUT and a `value` that is that placeholder, or the value that a
-            Mutation writes into it, the result is the input object itself. A fresh result's node is never a view of a
-            placeholder or of another result: where eager clones such a value, so does the graph.
-        is_detached: In training, of a view of what carries gradients: whether it carries none.
+        base: See AliasKind; None when fresh, and its node no view of a placeholder or a result: the graph has clones.
+        is_detached: Of a view: whether autograd takes it for none (in training of what carries gradients alone).
+        is_anew: Of what aliases: whether it is a tensor object of its own, though it may show all of its base.
     """
 
     value: str | Literal
     alias: AliasKind = AliasKind.FRESH
     base: str | int | None = None
     is_detached: bool = False
+    is_anew: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

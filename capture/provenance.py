@@ -87,17 +87,20 @@ def assign_provenance(graph: fx.Graph, root_class: str) -> None:
 
 def user_frames(stack_trace: str) -> tuple[StackLevel, ...]:
     """The user's frames of a printed stack, outermost first; torch's module code where there are none."""
-    every: list[StackLevel] = []
+    every: list[tuple[str, int, str]] = []
     for match in filter(None, map(_FRAME.match, stack_trace.splitlines())):
         file = os.path.abspath(match["file"])
         if file.startswith(_OURS) or match["file"].startswith("<eval_with_key>"):
             continue
-        line = int(match["line"])
-        unread = Statement("", match["function"], line, (), False)
-        read = lambda_at if match["function"] == "<lambda>" else statement_at
-        every.append(StackLevel(file, read(file, line) or unread, match["function"]))
-    users = tuple(frame for frame in every if not frame.file.startswith(_TORCH))
-    return users or tuple(frame for frame in every if frame.file.startswith(_MODULES))
+        every.append((file, int(match["line"]), match["function"]))
+    users = [frame for frame in every if not frame[0].startswith(_TORCH)]
+    modules = [frame for frame in every if frame[0].startswith(_MODULES)]
+    return tuple(_level(*frame) for frame in users or modules)
+
+
+def _level(file: str, line: int, function: str) -> StackLevel:
+    read = lambda_at if function == "<lambda>" else statement_at
+    return StackLevel(file, read(file, line) or Statement("", function, line, (), False), function)
 
 
 def _modules(node: fx.Node) -> tuple[tuple[str, str], ...]:

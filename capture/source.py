@@ -54,28 +54,84 @@ class Statement:
 
 def statement_at(file: str, line: int) -> Statement | None:
     """The innermost statement that covers a line of a file; None where the source is not to be had."""
-    return statements_in(file, tuple(linecache.getlines(file))).get(line)
+    return _read(file).statement(line)
 
 
 def lambda_at(file: str, line: int) -> Statement | None:
     """The one lambda of a line as a statement that returns its expression; None where there is none, or several."""
-    lines = tuple(linecache.getlines(file))
-    statement = statements_in(file, lines).get(line)
-    found = [one for one in _lambdas(file, lines) if one.lineno <= line <= (one.end_lineno or one.lineno)]
+    source = _read(file)
+    statement = source.statement(line)
+    found = [one for one in source.lambdas if one.lineno <= line <= (one.end_lineno or one.lineno)]
     if statement is None or len(found) != 1:
         return None
     body = found[0].body
-    text = _text(body.lineno, body.end_lineno or body.lineno, body, lines)
+    text = _text(body.lineno, body.end_lineno or body.lineno, body, source.lines)
     return Statement(text, statement.qualname, found[0].lineno, (), True)
 
 
+@dataclasses.dataclass(frozen=True)
+class _StatementSpan:
+    """The lines of a statement, of a compound one those of its head."""
+
+    first: int
+    last: int
+    statement: ast.stmt
+    qualname: str
+
+
+class UserFile:
+    """One file as its syntax tree tells it. A statement is put into words when it is asked for: few of a file are.
+
+    Args:
+        lines: Each with its end. Where they are no Python, the file has no statements.
+    """
+
+    def __init__(self, lines: tuple[str, ...]) -> None:
+        self.lines = lines
+        try:
+            self._tree = ast.parse("".join(lines))
+        except (SyntaxError, ValueError):
+            self._tree = ast.Module([], [])
+        self._statements: dict[tuple[int, ...], Statement] = {}  # by the spans that they are made of
+
+    @functools.cached_property
+    def _spans(self) -> dict[int, list[_StatementSpan]]:
+        """By line: what covers it, outermost first."""
+        by_line: dict[int, list[_StatementSpan]] = {}
+        for span in _spans_of(self._tree.body, ""):
+            for number in range(span.first, span.last + 1):
+                by_line.setdefault(number, []).append(span)
+        return by_line
+
+    @functools.cached_property
+    def lambdas(self) -> tuple[ast.Lambda, ...]:
+        """All of them."""
+        return tuple(node for node in ast.walk(self._tree) if isinstance(node, ast.Lambda))
+
+    @functools.cached_property
+    def functions(self) -> tuple[ast.FunctionDef, ...]:
+        """All of them, methods too."""
+        return tuple(node for node in ast.walk(self._tree) if isinstance(node, ast.FunctionDef))
+
+    def statement(self, line: int) -> Statement | None:
+        """The innermost statement that covers a line; several as one where they share it."""
+        if (covering := self._spans.get(line)) is None:
+            return None
+        # One for all its lines: who asks whether two are the same compares syntax, which is so by identity.
+        key = tuple(id(span) for span in covering)
+        if key not in self._statements:
+            self._statements[key] = _merge(covering, self.lines)
+        return self._statements[key]
+
+
 @functools.lru_cache(maxsize=256)
-def _lambdas(file: str, lines: tuple[str, ...]) -> tuple[ast.Lambda, ...]:
-    try:
-        tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError):
-        return ()
-    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Lambda))
+def _source_of(file: str, lines: tuple[str, ...]) -> UserFile:
+    return UserFile(lines)
+
+
+def _read(file: str) -> UserFile:
+    """A file as Python knows it now: what was read before counts no longer where it has changed."""
+    return _source_of(file, tuple(linecache.getlines(file)))
 
 
 def shape_words(file: str, first_line: int, last_line: int) -> dict[tuple[str, int], str]:
@@ -113,15 +169,8 @@ def wrapper_of_method(file: str, line: int) -> ast.FunctionDef | None:
 
 
 def _functions_around(file: str, line: int) -> list[ast.FunctionDef]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return []
-    return [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
+    functions = _read(file).functions
+    return [node for node in functions if node.lineno <= line <= (node.end_lineno or node.lineno)]
 
 
 def _shape_of(value: ast.expr) -> tuple[str | None, int | None]:
@@ -142,34 +191,11 @@ def _shape_of(value: ast.expr) -> tuple[str | None, int | None]:
     return None, None
 
 
-@functools.lru_cache(maxsize=256)
-def statements_in(file: str, lines: tuple[str, ...]) -> dict[int, Statement]:
-    """By line: the innermost statement that covers it. Nothing where the lines, each with its end, are no Python."""
-    try:
-        tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError):
-        return {}
-    spans: list[tuple[int, int, ast.stmt, str]] = []
-    _collect(tree.body, "", spans)
-    by_line: dict[int, list[tuple[int, int, ast.stmt, str]]] = {}
-    for span in spans:
-        for number in range(span[0], span[1] + 1):
-            by_line.setdefault(number, []).append(span)
-    found: dict[int, Statement] = {}
-    made: dict[tuple[int, ...], Statement] = {}
-    for number, covering in by_line.items():
-        key = tuple(id(span[2]) for span in covering)
-        if key not in made:
-            made[key] = _merge(covering, lines)
-        found[number] = made[key]
-    return found
-
-
-def _collect(body: list[ast.stmt], qualname: str, spans: list[tuple[int, int, ast.stmt, str]]) -> None:
-    """The lines of each statement, of compound ones those of their heads."""
+def _spans_of(body: list[ast.stmt], qualname: str) -> Iterator[_StatementSpan]:
     for statement in body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            _collect(statement.body, f"{qualname}.{statement.name}" if qualname else statement.name, spans)
+            name = f"{qualname}.{statement.name}" if qualname else statement.name
+            yield from _spans_of(statement.body, name)
             continue
         inner: list[ast.stmt] = []
         for field in ("body", "orelse", "finalbody"):
@@ -181,15 +207,15 @@ def _collect(body: list[ast.stmt], qualname: str, spans: list[tuple[int, int, as
             if not inner
             else max(statement.lineno, inner[0].lineno - 1)
         )
-        spans.append((statement.lineno, last, statement, qualname))
-        _collect(inner, qualname, spans)
+        yield _StatementSpan(statement.lineno, last, statement, qualname)
+        yield from _spans_of(inner, qualname)
 
 
-def _merge(covering: list[tuple[int, int, ast.stmt, str]], lines: tuple[str, ...]) -> Statement:
-    parts = [_text(first, last, statement, lines) for first, last, statement, _ in covering]
-    assigned = [pair for _, _, statement, _ in covering for pair in _assigned(statement)]
-    returns = any(isinstance(statement, ast.Return) for _, _, statement, _ in covering)
-    return Statement("; ".join(parts), covering[0][3], covering[0][0], tuple(assigned), returns)
+def _merge(covering: list[_StatementSpan], lines: tuple[str, ...]) -> Statement:
+    parts = [_text(span.first, span.last, span.statement, lines) for span in covering]
+    assigned = [pair for span in covering for pair in _assigned(span.statement)]
+    returns = any(isinstance(span.statement, ast.Return) for span in covering)
+    return Statement("; ".join(parts), covering[0].qualname, covering[0].first, tuple(assigned), returns)
 
 
 def _text(first: int, last: int, statement: ast.stmt | ast.expr, lines: tuple[str, ...]) -> str:

@@ -329,6 +329,9 @@ def set_version(tensor: torch.Tensor, version: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
+# What Dynamo writes for `tensor.data`.
+data_of = torch._C._autograd._get_data_attr
+
 is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 
 

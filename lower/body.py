@@ -52,7 +52,8 @@ class Index:
 MOST_PLACES = 25
 
 # Words for scalars that say where a piece of a joined or padded dimension ends.
-BOUNDARIES = frozenset({"half", "boundary"})
+BOUNDARY = "boundary"
+BOUNDARIES = frozenset({"half", BOUNDARY})
 
 
 @dataclasses.dataclass(frozen=True)

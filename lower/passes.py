@@ -82,8 +82,11 @@ def _return_results(draft: LoweringDraft) -> LoweringDraft:
     # What has memory of its own comes first: it may be laid out anew, and then what is a view of it.
     order = sorted(range(len(outputs)), key=lambda place: outputs[place].alias is AliasKind.OUTPUT)
     n_others = len(outputs) - draft.short.n_saved
+    nodes = {node.name: node for node in context.graph.graph.nodes}
     made = {
-        place: result_of(context, outputs[place], replay_view, unmapped=unmapped, is_saved=place >= n_others)
+        place: result_of(
+            context, outputs[place], nodes, replay_view, unmapped=unmapped, is_saved=place >= n_others
+        )
         for place in order
     }
     results = tuple(made[place] for place in range(len(outputs)))

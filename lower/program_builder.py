@@ -195,12 +195,15 @@ class ProgramBuilder:
                 del copies[view]
 
     def forget_content(self, name: str) -> None:
-        """A buffer has been written into: what was computed or copied from it is no longer what it holds."""
+        """A buffer has been written into: what was computed or copied from it is no longer what it holds, nor is what
+        was known of it."""
         reading = [
             made for made, recipe in self.recipes.items() if any(v.buffer == name for v in recipe.views)
         ]
-        for made in reading:
-            del self.recipes[made]
+        for made in {name, *reading}:
+            self.recipes.pop(made, None)
+        self.fills.pop(name, None)
+        self.progressions.pop(name, None)
         for copies in (self._plain, self._channels_last):
             for view in [view for view in copies if view.buffer == name]:
                 del copies[view]
@@ -221,6 +224,8 @@ class ProgramBuilder:
         """Appends a library call."""
         items = tuple(sorted((kwargs or {}).items()))
         self.steps.append(Extern(target, args, items, outputs, mutates, reason, self.name, memory_format))
+        for name in mutates:
+            self.forget_content(name)
 
     def finish(self, nest: NestBuilder) -> None:
         """Appends a nest."""

@@ -27,8 +27,11 @@ def prune(
         needed |= reads(found)
     kept.reverse()
     used = needed | {name for step in kept for name in writes(step)}
-    outside = {name for name, buffer in buffers.items() if buffer.kind is not BufferKind.INTERMEDIATE}
-    return {name: buffer for name, buffer in buffers.items() if name in used | outside}, tuple(kept)
+    return {
+        name: buffer
+        for name, buffer in buffers.items()
+        if name in used or buffer.kind is not BufferKind.INTERMEDIATE
+    }, tuple(kept)
 
 
 def _pruned(step: Step, buffers: Mapping[str, Buffer], needed: set[str]) -> Step | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ class Unmapped(enum.Enum):
 def result_of(
     ctx: Context,
     output: GraphOutput,
+    nodes: Mapping[str, fx.Node],
     replay: Replay,
     *,
     unmapped: Unmapped = Unmapped.REFUSED,
@@ -49,6 +50,7 @@ def result_of(
     Args:
         ctx: The program, every node lowered.
         output: What the call returns.
+        nodes: The graph's, by name: looked up for every output, of which training has as many as tensors it saves.
         replay: Takes the view that a node is of another tensor.
         unmapped: What becomes of a view of an input that no index map tells.
         is_saved: Whether it is returned for the backward pass alone.
@@ -58,7 +60,6 @@ def result_of(
     value = ctx.values[output.value]
     if not isinstance(value, TensorView):
         return Literal(value)
-    nodes = {node.name: node for node in ctx.graph.graph.nodes}
     ctx.node = nodes[output.value]
     if output.alias is AliasKind.INPUT:
         value = _on_input(ctx, output, nodes, replay, unmapped)
@@ -95,7 +96,7 @@ def _kept(ctx: Context, value: TensorView) -> TensorView:
 def _on_result(
     ctx: Context,
     output: GraphOutput,
-    nodes: dict[str, fx.Node],
+    nodes: Mapping[str, fx.Node],
     replay: Replay,
     value: TensorView,
     unmapped: Unmapped,
@@ -136,7 +137,7 @@ def _is_taken(ctx: Context, value: TensorView) -> bool:
 
 
 def _on_input(
-    ctx: Context, output: GraphOutput, nodes: dict[str, fx.Node], replay: Replay, unmapped: Unmapped
+    ctx: Context, output: GraphOutput, nodes: Mapping[str, fx.Node], replay: Replay, unmapped: Unmapped
 ) -> TensorView:
     """The result as a view of the input that it aliases."""
     assert isinstance(output.base, str) and isinstance(output.value, str)

@@ -84,13 +84,18 @@ def _filled(step: Launch, kernel: KernelPlan, buffers: Mapping[str, Buffer]) -> 
     if len(step.buffers) != 1 or step.others or [pointer.name for pointer in kernel.pointers] != [stored]:
         return None
     result = buffers[step.buffers[0]]
-    if not same(product(step.sizes), product(result.shape)):
+    if not same(product(step.sizes), product(result.shape)) or _is_beyond(number, result.dtype):
         return None
     seen = View(result.name, result.shape, result.stride)
     is_zero = number == 0 and math.copysign(1.0, number) > 0
     target, arguments = (aten.zero_.default, ()) if is_zero else (aten.fill_.Scalar, (number,))
     origin = step.origins[-1] if step.origins else ""
     return Extern(target, (seen, *arguments), (), (), mutates=(result.name,), origin=origin)
+
+
+def _is_beyond(number: float, dtype: torch.dtype) -> bool:
+    """Whether a kernel makes an infinity of a number where ``fill_`` raises."""
+    return dtype.is_floating_point and abs(number) > torch.finfo(dtype).max
 
 
 def _in_place(

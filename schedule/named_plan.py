@@ -74,6 +74,7 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
     grouped,
     reshaped,
 )
+from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
 from longhand.schedule.names.naming import launches
 from longhand.schedule.names.operation_names import (
@@ -155,6 +156,7 @@ __all__ = [
     "fills_padding",
     "frame_of_backward",
     "grouped",
+    "grouped_before_last",
     "has_modules_alike",
     "held_sizes",
     "is_nearly_whole_backward",

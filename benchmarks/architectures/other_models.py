@@ -330,7 +330,7 @@ def _vision() -> Example:
 
 
 class Step(nn.Module):
-    """A function of kornia as a module.
+    """A function of kornia as a module, whose tensors are buffers: they go where it goes, and become what it becomes.
 
     Args:
         path: Its name within kornia.
@@ -340,11 +340,16 @@ class Step(nn.Module):
     def __init__(self, path: str, settings: dict[str, Any]) -> None:
         super().__init__()
         self.function = _found("kornia", path)
-        self.settings = settings
+        self.settings = {
+            name: value for name, value in settings.items() if not isinstance(value, torch.Tensor)
+        }
+        for name, value in settings.items():
+            if isinstance(value, torch.Tensor):
+                self.register_buffer(name, value.clone())
 
     def forward(self, images: torch.Tensor) -> Any:
         """What the function returns."""
-        return self.function(images, **self.settings)
+        return self.function(images, **self.settings, **self._buffers)
 
 
 def kornia_factories() -> dict[str, Factory]:

@@ -298,7 +298,8 @@ def _source(frames: tuple[StackLevel, ...], name: str) -> str:
     if not frames:
         return name
     for module_name, module in list(sys.modules.items()):
-        if getattr(module, "__file__", None) == frames[0].file:
+        # Not by getattr, which lazy modules answer by looking for more.
+        if getattr(module, "__dict__", {}).get("__file__") == frames[0].file:
             return f"{module_name}.{name}"
     return name
 

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.checkpoints import enter_checkpoint, leave_checkpoint
+from longhand.capture.frontends.data_attributes import is_data
 from longhand.capture.functionalize.foreach import for_each
 from longhand.capture.functionalize.gradient_tracking import can_carry
 from longhand.capture.tensor_leaves import tensors_in
@@ -114,6 +115,8 @@ class DynamoRun(fx.Interpreter):
             return region.run(*operands)
         if target in self._state.given:
             return self._state.given[target](*args)
+        if is_data(target, args):
+            return args[0].detach()  # where it is written through, the graph is none of ours
         if (written_out := for_each(target)) is not None:
             return written_out(*args, **kwargs)
         if isinstance(target, torch._ops.OpOverload) and target._schema.name == "prims::fma":

@@ -15,7 +15,9 @@ from longhand.capture.devices import move_to_target
 from longhand.capture.frontends.data_dependence import READS, place, refuse_data_dependence
 from longhand.capture.frontends.dynamo_run import note_of
 from longhand.capture.frontends.node_names import named
+from longhand.capture.frontends.refused_numbers import refuse_numbers
 from longhand.capture.frontends.regions import inline_region
+from longhand.capture.frontends.result_objects import looks_of
 from longhand.capture.frontends.results import results_of
 from longhand.capture.functionalize.canonicalize import RULES, TRAINING_RULES
 from longhand.capture.functionalize.dead_code import remove_dead_code
@@ -111,6 +113,7 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
             continue
         rewriter.current = node
         refuse_data_dependence(node, may_have_sizes=traced.may_depend_on_data)
+        refuse_numbers(node, target.device)
         try:
             if node.op == "get_attr":
                 known[node] = getattr(traced.module, node.target)
@@ -195,8 +198,12 @@ def _assemble(
                 names[value] if isinstance(value, fx.Node) else Literal(value),
                 alias,
                 names[base] if isinstance(base, fx.Node) else base,
+                looks.is_detached,
+                looks.is_anew,
             )
-            for value, alias, base in outputs
+            for (value, alias, base), looks in zip(
+                outputs, looks_of(traced.leaves, outputs, known), strict=True
+            )
         ),
         signature=traced.signature,
         in_spec=traced.in_spec,

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
+
+from longhand.capture import torch_private
+from longhand.capture.bytecode.entry.call_effects import mutates
 
 _PARAMETER = re.compile(r"param_groups_(\d+)__params___(\d+)$")
 _STATE = re.compile(r"state___(\d+)___(\w*[a-z]\w*)$")
@@ -49,7 +52,7 @@ class Lifted:
 def lift_written(module: fx.GraphModule) -> Lifted | None:
     """The graph with the tensors that it holds as inputs, if it writes into any of them; None for other graphs."""
     held = {node: tensor for node in module.graph.nodes if (tensor := _held(module, node)) is not None}
-    if not held or not any(node in held for node in _written(module.graph)):
+    if not held or not _writes_into(module.graph, held):
         return None
     sources = _sources([str(node.target) for node in held])
     graph = fx.Graph()
@@ -82,12 +85,22 @@ def _held(module: fx.GraphModule, node: fx.Node) -> torch.Tensor | None:
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _written(graph: fx.Graph) -> Iterator[fx.Node]:
-    """What operations that end in ``_`` write into."""
+def _writes_into(graph: fx.Graph, held: Mapping[fx.Node, torch.Tensor]) -> bool:
+    """Whether a call writes into one of the tensors, or into what shows its memory."""
+    storages = {storage for node in held for storage in _storages(node)}
     for node in graph.nodes:
-        name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
-        if node.op.startswith("call_") and name.endswith("_") and not name.endswith("__") and node.args:
-            yield from (leaf for leaf in pytree.tree_leaves(node.args[0]) if isinstance(leaf, fx.Node))
+        if node.op.startswith("call_") and mutates(node):
+            for source in node.all_input_nodes:
+                if source in held or not storages.isdisjoint(_storages(source)):
+                    return True
+    return False
+
+
+def _storages(node: fx.Node) -> set[int]:
+    """The memory of a node's tensors, as Dynamo's fake values tell it."""
+    leaves = pytree.tree_leaves(node.meta.get("example_value"))
+    strided = (leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided)
+    return set(map(torch_private.storage_key, strided))
 
 
 def _sources(paths: list[str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 from longhand.capture.tensor_leaves import tensors_in
 
 _NONE: Mapping[fx.Node, fx.Node] = MappingProxyType({})
-_VIEW_ATTRIBUTES = frozenset(["H", "T", "mH", "mT", "imag", "real"])
+_VIEW_ATTRIBUTES = frozenset(["H", "T", "data", "mH", "mT", "imag", "real"])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

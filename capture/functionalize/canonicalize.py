@@ -264,7 +264,8 @@ def _drawn(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) 
 
 
 # What they are made of has another derivative than they have where a function is cut: at 0, or at an end of its range.
-_CUT = ("logit", "renorm", "sinc", "special_entr", "special_xlog1py", "xlogy")
+# heaviside has none, and eager says so.
+_CUT = ("heaviside", "logit", "renorm", "sinc", "special_entr", "special_xlog1py", "xlogy")
 
 
 def _cut(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:

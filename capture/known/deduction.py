@@ -17,15 +17,17 @@ from longhand.capture import torch_private
 from longhand.capture.known import number_rules, view_rules  # noqa: F401  (they fill the table)
 from longhand.capture.known.call import RULES, KnownCall, aligned, moved, number_of, two_numbers
 from longhand.capture.known.facts import Affine, AffineValue, Fact, Piecewise, SameNumber, Size
+from longhand.capture.known.written import written_nodes
 
 aten = torch.ops.aten
 
 
 def facts_of(graph: fx.Graph) -> dict[fx.Node, Fact]:
-    """What is known of each node of a graph."""
+    """What is known of each node of a graph; nothing of what a call writes into: it holds something else later."""
     facts: dict[fx.Node, Fact] = {}
+    written = written_nodes(graph)
     for node in graph.nodes:
-        fact = fact_of(node, facts)
+        fact = fact_of(node, facts) if node not in written else None
         if fact is not None:
             facts[node] = fact
     return facts

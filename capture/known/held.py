@@ -22,6 +22,7 @@ from torch import fx
 from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.capture.known.tables import placeholder_for, unused_word
+from longhand.capture.known.written import written_nodes
 from longhand.capture.provenance import Provenance
 from longhand.options import Device
 
@@ -59,15 +60,17 @@ def with_held(captured: CapturedGraph, names: Collection[str], device: Device) -
         return captured
     graph = captured.graph
     seen_outside = set(_behind_views([node for node in graph.nodes if node.op == "output"]))
+    written = written_nodes(graph)
     values = {
         node: value
         for node in graph.nodes
-        if node.name in names and node not in seen_outside and (value := _value(node, device)) is not None
+        if node.name in names and node not in seen_outside
+        if (value := _value(node, device, written)) is not None
     }
     if not values:
         return captured
     inputs, constants = captured.inputs, dict(captured.constants)
-    for alike in _equal_nodes(graph, values):
+    for alike in _equal_nodes(graph, values, written):
         node = alike[0]
         taken = [part for entry in inputs for part in (entry.target, entry.target.partition(".")[0])]
         target = unused_word(_word(node), taken)
@@ -81,16 +84,19 @@ def with_held(captured: CapturedGraph, names: Collection[str], device: Device) -
     return dataclasses.replace(captured, inputs=inputs, constants=constants)
 
 
-def _equal_nodes(graph: fx.Graph, wanted: Collection[fx.Node]) -> list[list[fx.Node]]:
+def _equal_nodes(
+    graph: fx.Graph, wanted: Collection[fx.Node], written: Collection[fx.Node]
+) -> list[list[fx.Node]]:
     """Each of the wanted nodes among all that are made by the same calls, in order: every layer may make its own.
 
-    If one layer's were held and the others' made, the layers would differ.
+    If one layer's were held and the others' made, the layers would differ. What is written into is equal to nothing.
     """
     numbers: dict[tuple[object, ...], int] = {}
     known: dict[fx.Node, int] = {}
     groups: dict[int, list[fx.Node]] = {}
     for node in graph.nodes:
-        if node.op == "call_function" and all(source in known for source in node.all_input_nodes):
+        is_made = node.op == "call_function" and node not in written
+        if is_made and all(source in known for source in node.all_input_nodes):
             # A number among the arguments is none that stands for a call: that one is text.
             numbered = fx.map_arg((node.args, node.kwargs), lambda one: f"made by call {known[one]}")
             key = (node.target, repr(numbered), str(node.meta.get("val")))
@@ -129,7 +135,7 @@ def _is_view(node: fx.Node) -> bool:
     return any(result.alias_info is not None for result in target._schema.returns)
 
 
-def _value(node: fx.Node, device: Device) -> torch.Tensor | None:
+def _value(node: fx.Node, device: Device, written: Collection[fx.Node]) -> torch.Tensor | None:
     """What the node yields in every call; None if that is not known, or not the same on every device."""
     given = node.meta.get("val")
     if not isinstance(given, torch.Tensor) or not all(isinstance(size, int) for size in given.shape):
@@ -137,7 +143,7 @@ def _value(node: fx.Node, device: Device) -> torch.Tensor | None:
     if not given.is_contiguous() or given.numel() * given.dtype.itemsize > _MOST_BYTES:
         return None
     needed = _needed(node)
-    if needed is None or not all(_is_certain(one, device) for one in needed):
+    if needed is None or not all(one not in written and _is_certain(one, device) for one in needed):
         return None
     known: dict[fx.Node, Any] = {}
     for one in needed:

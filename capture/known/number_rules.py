@@ -13,9 +13,9 @@ from longhand.capture.known.call import (
     KnownCall,
     aligned,
     as_number,
-    number_of,
     rule_for,
     two_numbers,
+    unwrapped,
     whole_number,
 )
 from longhand.capture.known.facts import Affine, AffineValue, Fact, Piecewise, SameNumber, choice, sum_of
@@ -59,21 +59,19 @@ def _add(call: KnownCall) -> Fact | None:
         return None
     if call.node.target is aten.rsub.Scalar:
         left, right = right, left
-    whole = sum_of(left, right if "add" in str(call.node.target) else -right)
-    return AffineValue(whole) if any(whole.steps) else number_of(whole.offset)
+    return unwrapped(call, sum_of(left, right if "add" in str(call.node.target) else -right))
 
 
 @rule_for(aten.mul.Tensor, aten.mul.Scalar)
 def _mul(call: KnownCall) -> Fact | None:
     facts = [call.fact(0), call.fact(1)]
-    position = next((fact for fact in facts if isinstance(fact, AffineValue)), None)
+    place = next((fact for fact in facts if isinstance(fact, AffineValue)), None)
     factor = next((fact for fact in facts if isinstance(fact, SameNumber)), None)
-    if position is None or factor is None or call.dtype not in INDEX_TYPES:
+    if place is None or factor is None or call.dtype not in INDEX_TYPES:
         return None
     if isinstance(factor.number, bool) or not isinstance(factor.number, int):
         return None
-    whole = position.value.aligned(len(call.shape)).times(factor.number)
-    return AffineValue(whole) if any(whole.steps) else SameNumber(0)
+    return unwrapped(call, place.value.aligned(len(call.shape)).times(factor.number))
 
 
 @rule_for(aten.cumsum.default)
@@ -84,7 +82,7 @@ def _cumsum(call: KnownCall) -> Fact | None:
     step, dim = int(fact.number), int(call.node.args[1]) % len(call.shape)  # type: ignore[arg-type]
     if step == 0:
         return SameNumber(0)
-    return AffineValue(Affine(step, tuple(step if d == dim else 0 for d in range(len(call.shape)))))
+    return unwrapped(call, Affine(step, tuple(step if d == dim else 0 for d in range(len(call.shape)))))
 
 
 def _two(call: KnownCall) -> tuple[Affine | None, Affine | None]:
@@ -176,7 +174,7 @@ def _not(fact: Fact) -> Fact | None:
 def _where(call: KnownCall) -> Fact | None:
     condition, then, otherwise = (call.fact(position) for position in range(3))
     if isinstance(condition, SameNumber):
-        return aligned(then if condition.number else otherwise, call)
+        return _taken(call, 1 if condition.number else 2)
     if (
         not isinstance(condition, Piecewise)
         or not isinstance(then, SameNumber)
@@ -190,7 +188,7 @@ def _where(call: KnownCall) -> Fact | None:
 def _masked_fill(call: KnownCall) -> Fact | None:
     base, condition, filling = (call.fact(position) for position in range(3))
     if isinstance(condition, SameNumber):
-        return aligned(filling if condition.number else base, call)
+        return _taken(call, 2 if condition.number else 0)
     if (
         not isinstance(condition, Piecewise)
         or not isinstance(base, SameNumber)
@@ -210,6 +208,15 @@ def _triangle(call: KnownCall) -> Fact | None:
     nothing = as_number(call.dtype, 0)
     assert isinstance(nothing, SameNumber)
     return choice([kept], fact.number, nothing.number, call.shape)
+
+
+def _taken(call: KnownCall, position: int) -> Fact | None:
+    """What is known of an argument that is the result everywhere, in the result's type."""
+    fact, given = call.fact(position), call.node.args[position]
+    if isinstance(fact, SameNumber):
+        return as_number(call.dtype, fact.number)
+    is_same_type = isinstance(given, fx.Node) and given.meta["val"].dtype is call.dtype
+    return aligned(fact, call) if is_same_type else None
 
 
 def _chosen(call: KnownCall, condition: Piecewise, pick: Callable[[Any], Any]) -> Fact | None:

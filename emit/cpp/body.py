@@ -78,6 +78,7 @@ class BodyPrinter:
         tunables = frozenset({tunable.name for tunable in plan.tunables} | {"GRAIN"})
         self.turned = turned_tiles(plan, self.names)
         self._constants = named_constants(plan.body, tunables, names.constants)
+        self._wide_numbers = _wide_numbers(plan.body)
         self.needs: set[str] = set()
         self.followed: set[str] = set()
         self.row_pointers = self._choose_row_pointers()
@@ -164,7 +165,7 @@ class BodyPrinter:
             case Constant() if position in self._constants:
                 return Text(self._constants[position].name)
             case Constant():
-                return literal(value.value, value.dtype)
+                return literal(value.value, value.dtype, is_wide=position in self._wide_numbers)
             case Scalar():
                 return Text(self.names.scalars[scalar_at(self.plan, position)])
             case Position():
@@ -298,6 +299,16 @@ def _with_needed_lines(printer: BodyPrinter, names: KernelNames) -> dict[int, st
             if is_fixed and costs and not isinstance(value, Reduce):
                 give(argument, "rstd" if is_rstd(source, body) else _word_for(source, names))
     return values
+
+
+def _wide_numbers(body: tuple[Value, ...]) -> frozenset[int]:
+    """Numbers of int64 of which one is chosen: bare, C++ would go on in int, and wrap in 32 bits."""
+    chosen = [
+        value.args[1:]
+        for value in body
+        if isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE and value.dtype is torch.int64
+    ]
+    return frozenset(one for one, other in chosen if {type(body[one]), type(body[other])} == {Constant})
 
 
 # What should not stand in a loop when it does not vary there, and a word for it.

@@ -42,8 +42,14 @@ def is_struct(dtype: torch.dtype) -> bool:
     return dtype in (torch.bfloat16, torch.float16)
 
 
-def literal(value: float | int | bool, dtype: torch.dtype) -> Text:
-    """A number as C++ writes it: the fewest digits that give the same value in `dtype`."""
+def literal(value: float | int | bool, dtype: torch.dtype, is_wide: bool = False) -> Text:
+    """A number as C++ writes it: the fewest digits that give the same value in `dtype`.
+
+    Args:
+        value: The number.
+        dtype: Of the body's value.
+        is_wide: Whether a whole number must have 64 bits by itself, whatever stands beside it.
+    """
     if dtype is torch.bool:
         return Text("true" if value else "false")
     if dtype.is_floating_point:
@@ -51,7 +57,8 @@ def literal(value: float | int | bool, dtype: torch.dtype) -> Text:
     number = int(value)
     if number == _INT64_MIN:
         return Text("INT64_MIN", needs=frozenset({"INT64_MIN"}))
-    text = f"{number}" if -_INT32_MAX <= number <= _INT32_MAX else f"{number}L"
+    is_int = -_INT32_MAX <= number <= _INT32_MAX and not is_wide
+    text = f"{number}" if is_int else f"{number}L"
     return Text(text, Precedence.UNARY if number < 0 else Precedence.ATOM)
 
 

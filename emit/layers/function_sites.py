@@ -75,7 +75,8 @@ class FunctionSites:
         }
         self._told_by_data = {size.node for size in graph.data_sizes}
         self._in_lists = {node for one in outer.lists for node in one.nodes}
-        self._read = [[(n, frozenset(_named(step))) for n, step in enumerate(body.steps)] for body in bodies]
+        self._read = [_first_and_last(body.steps) for body in bodies]
+        self._known: dict[tuple[CallSite, str], ModuleSteps | None] = {}
 
     def is_free(self, word: str, site: CallSite) -> bool:
         """Whether nothing in the steps of a site is called so."""
@@ -91,7 +92,17 @@ class FunctionSites:
         )
         return all(body.variables.get(name) != word for name in (*named, *keys))
 
+    def forget(self) -> None:
+        """What was told of sites holds for as long as calls stay the same."""
+        self._known.clear()
+
     def steps_of(self, site: CallSite, word: str) -> ModuleSteps | None:
+        """A module's steps, told once for all that it is compared with."""
+        if (site, word) not in self._known:
+            self._known[site, word] = self._told(site, word)
+        return self._known[site, word]
+
+    def _told(self, site: CallSite, word: str) -> ModuleSteps | None:
         """A module's steps as those of a function that is given the module as `word`; None if they are none."""
         body = self._bodies[site.body]
         steps = plain_sites(body.steps, site)
@@ -151,11 +162,22 @@ class FunctionSites:
 
     def _results(self, site: CallSite, steps: Sequence[PlanStep]) -> tuple[str, ...]:
         """What the steps make that is read elsewhere."""
-        read = set(self._bodies[site.body].kept)
-        for place, names in self._read[site.body]:
-            if not site.start <= place < site.stop:
-                read |= names
-        return tuple(name for name in _made_in_order(steps) if name in read)
+        kept, read = self._bodies[site.body].kept, self._read[site.body]
+
+        def is_read(name: str) -> bool:
+            first, last = read.get(name, (site.start, site.start))
+            return name in kept or first < site.start or last >= site.stop
+
+        return tuple(name for name in _made_in_order(steps) if is_read(name))
+
+
+def _first_and_last(steps: Sequence[ModelStep]) -> dict[str, tuple[int, int]]:
+    """Of each buffer that steps name, the first and the last place where one does."""
+    found: dict[str, tuple[int, int]] = {}
+    for place, step in enumerate(steps):
+        for name in _named(step):
+            found[name] = (found.get(name, (place, place))[0], place)
+    return found
 
 
 def _named(step: ModelStep) -> list[str]:

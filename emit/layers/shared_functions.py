@@ -132,6 +132,7 @@ class FunctionSharing:
 
     def _share(self, alike: CallsAlike, used: set[str]) -> tuple[CallSite, ...]:
         """Makes modules of one class one function, if they are; or those that do what the first one does."""
+        self._sites.forget()
         functions = {function.name for function in self.functions}
         words = (one for one in words_for_module(alike) if one not in functions)
         word = next(one for one in words if all(self._sites.is_free(one, site) for site in alike.sites))
@@ -213,13 +214,13 @@ class FunctionSharing:
         words = variables_of(found, around, self._outer.words, word, alike.sites[0].path)
         if word in words.values() or len({words[column[0]] for column in found.inputs}) < len(found.inputs):
             return None
-        methods = [
-            self._method(found, place, words, site, sites[place].variables, word, reads_shapes)
-            for place, site in enumerate(alike.sites)
-        ]
-        first = methods[0]
-        if not all(one.does_what(first) and not one.needed and not one.bound.padding for one in methods):
-            return None
+        methods: list[Method] = []
+        for place, site in enumerate(alike.sites):
+            method = self._method(found, place, words, site, sites[place].variables, word, reads_shapes)
+            is_one = not methods or method.does_what(methods[0])
+            if not is_one or method.needed or method.bound.padding:
+                return None
+            methods.append(method)
         return _with_sizes(found, methods)
 
     def _method(

@@ -23,9 +23,9 @@ from longhand.emit.module.model_text import (
     CallWriter,
     ModelFile,
     ModelText,
+    as_object,
     built,
     classes_of,
-    detached,
     end_with,
     recorder,
     write_layers,
@@ -227,17 +227,13 @@ class ModelWriter:
         """Appends the return statement, or makes the last statement it."""
         launched = None if self.training is None else self.training.launched
         texts = [
-            (
-                detached(self._result(result, sizes), self.graph.outputs[place])
-                if launched is None or place in launched
-                else ""
-            )
+            (self._object(result, sizes, place) if launched is None or place in launched else "")
             for place, result in enumerate(self.plan.results)
         ]
         variable, rest = "", ""
         if len(texts) == 1 and isinstance(result := self.plan.results[0], View):
             variable = self._as_given(result.buffer)
-            rest = detached(self._result(result, sizes, variable=""), self.graph.outputs[0])
+            rest = self._object(result, sizes, 0, variable="")
         end_with(paragraphs, self._returned(texts), variable, rest)
 
     def _returned(self, texts: list[str]) -> str:
@@ -274,6 +270,14 @@ class ModelWriter:
         """A buffer as the results mention it: an argument of forward() by its path, ``batch["mask"]``."""
         given = {} if self.has_launch else dict(self.tensors)
         return given.get(buffer, self.variables[buffer])
+
+    def _object(self, result: object, sizes: SizeWriter, place: int, variable: str | None = None) -> str:
+        """A result as the tensor object that eager returns."""
+        text = self._result(result, sizes, variable)
+        if not isinstance(result, View):
+            return text
+        base = self._as_given(result.buffer) if variable is None else variable
+        return as_object(text, self.graph.outputs[place], base)
 
     def _result(self, result: object, sizes: SizeWriter, variable: str | None = None) -> str:
         """A result as an expression; `variable` is what holds it, if not what it is called."""

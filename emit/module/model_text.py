@@ -347,6 +347,14 @@ def recorder(launch: str, is_module: bool, mutated: tuple[int, ...], training: T
     return f"TrainingGraph({', '.join([training.forward, training.backward, *owner, f'mutates={mutated}'])})"
 
 
-def detached(text: str, output: GraphOutput) -> str:
-    """A result that shares memory with what may require grad: without its gradients where it has none."""
-    return f"{text}.detach()" if output.is_detached else text
+def as_object(text: str, output: GraphOutput, base: str) -> str:
+    """A result as the tensor object that eager returns.
+
+    Args:
+        text: The view that it is.
+        output: What is known of it: without gradients where it has none, and another object than its base.
+        base: The variable that the view is taken of.
+    """
+    if output.is_detached:
+        return f"{text}.detach()"
+    return f"{text}[...]" if output.is_anew and text == base else text

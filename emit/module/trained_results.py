@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from longhand.capture.graph import AliasKind, Literal
-from longhand.emit.module.model_text import detached
+from longhand.emit.module.model_text import as_object
 from longhand.emit.module.trees import children
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.sizes import SizeWriter
@@ -71,5 +71,5 @@ def trained_lines(
             word = made[output.base] if isinstance(output.base, int) else given
             n_before = len(of.calls) if isinstance(of, View) else 0
             text = write_view(result, word, sizes, plan.buffers[result.buffer], n_before)
-            texts.append(detached(text, output))
+            texts.append(as_object(text, output, word))
     return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {build_leaves(texts)}")

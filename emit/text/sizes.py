@@ -10,11 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 import sympy
 
 from longhand.emit.text.expression import size_text
-from longhand.emit.text.told_sizes import SizeText, is_path, read_from
+from longhand.emit.text.told_sizes import Shaped, SizeText, derived_from, is_path, read_from
 from longhand.lower.ir import Buffer, Size, memory_order
-from longhand.schedule.named_plan import DimWords, PaddedWord, ProductWord, Words, grouped
-
-Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
+from longhand.schedule.named_plan import (
+    DimWords,
+    PaddedWord,
+    ProductWord,
+    Words,
+    grouped,
+    grouped_before_last,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +216,8 @@ class SizeWriter:
             groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
+                groups = grouped_before_last(shape, words, [sizes[axis] for axis in axes])
+            if groups is None:
                 continue
             places = [dim for dim in order if str(buffer.shape[dim]) != "1"]
             is_plain = len(shape) == len(order)
@@ -350,7 +357,7 @@ def bind_sizes(
     for symbol, word in symbols.items():
         if symbol in given or str(values.get(word)) == symbol:
             continue
-        derivation = _derivation(symbol, tensors)
+        derivation = derived_from(symbol, tensors)
         if derivation is None and word in values:
             continue  # a size that is fixed by now
         while word in values or word in taken or word in derived or word in untold.values():
@@ -362,25 +369,6 @@ def bind_sizes(
             derived[word] = derivation
     unusable = taken | set(words_of.values()) if may_state else None
     return SizeWriter(words, values, words_of, binding, derived, unusable, untold)
-
-
-def _derivation(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, str] | None:
-    """The tensor with a dimension that a symbol's value follows from, and how it does."""
-    for path, _, shape in tensors:
-        for dim, size in enumerate(shape):
-            if isinstance(size, int) or [str(free) for free in size.free_symbols] != [symbol]:
-                continue
-            text = f"{path}.shape[{dim}]"
-            (free,) = size.free_symbols
-            scale = size.coeff(free)
-            offset = size - scale * free
-            if scale.is_Integer and scale > 0 and offset.is_Integer:
-                text = f"({text} - {offset})" if offset != 0 else text
-                return path, f"{text} // {scale}" if scale != 1 else text
-    return None
-
-
-_WIDEST = 90  # of a line that says what words stand for
 
 
 def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:

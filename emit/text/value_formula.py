@@ -6,6 +6,7 @@ Where that is too long for a line, emit/text/equations cuts it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
@@ -60,6 +61,11 @@ def value_formulas(plan: KernelPlan, names: KernelNames, words: BufferWords) -> 
     return Formula(plan, names, words).written()
 
 
+def _side_by_side(pieces: Sequence[str]) -> str:
+    """What is stored into one tensor: as it is, or its parts in the order in which they are stored."""
+    return pieces[0] if len(pieces) == 1 else f"cat({', '.join(pieces)})"
+
+
 class Formula:
     """Writes values of a body as formulas of what the kernel reads."""
 
@@ -74,7 +80,8 @@ class Formula:
 
     def written(self) -> list[str]:
         """All results; none where there is no formula for them."""
-        parts: list[str] = []
+        made: dict[str, list[str]] = {}
+        n_stores = Counter(value.buffer for value in self.plan.body if isinstance(value, Store))
         for value in self.plan.body:
             if not isinstance(value, Store):
                 continue
@@ -84,10 +91,13 @@ class Formula:
             if text is None or len(text.text) > self.longest:
                 return []
             word = self.names.pointers[value.buffer]
-            self._is_made(word, text.text)
-            parts.append(f"{word} = {text.text}")
-            self.stored[value.value] = word
-        return parts
+            made.setdefault(word, []).append(text.text)
+            if n_stores[value.buffer] > len(made[word]):
+                continue  # a part of it: the others come
+            self._is_made(word, _side_by_side(made[word]))
+            if n_stores[value.buffer] == 1:
+                self.stored[value.value] = word
+        return [f"{word} = {_side_by_side(pieces)}" for word, pieces in made.items()]
 
     def _is_made(self, word: str, text: str) -> None:
         """Is told each result, in order."""
@@ -179,7 +189,14 @@ class Formula:
             return Text(
                 f"{word}.t()" if any(isinstance(f, SizeOf) for f in address.get(cols[-1].name, ())) else word
             )
-        return Text(word)
+        return Text(self._element(position, word))
+
+    def _element(self, position: int, word: str) -> str:
+        """What is read of a tensor: of one that is read at several places the word for what stands there."""
+        buffer = self.plan.body[position].buffer  # type: ignore[union-attr]
+        reading = [one for one in self.plan.body if isinstance(one, Load) and one.buffer == buffer]
+        is_plain = all(one.mask is None for one in reading)
+        return self.names.values.get(position, word) if len(reading) > 1 and is_plain else word
 
     def _position(self, position: int) -> Text | None:
         """``col``, ``2 * row + 1``: where an element is, in the words of the axes."""

@@ -12,8 +12,9 @@ from longhand.emit.triton.operators import combine_function, reduce_identity
 from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Line, Space, StatementKind
 from longhand.errors import ScheduleError
-from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp, Store, arguments
+from longhand.lower.ir import Reduce, ReduceOp, Store, arguments
 from longhand.schedule.named_plan import KernelNames
+from longhand.schedule.numerics.infinite_rows import shows_in_infinite_rows
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Partial, Pass
 
 ARG_OPS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
@@ -279,7 +280,7 @@ class LoopPrinter:
             compose("{} = {}", largest, block.reduce_lanes(online.max, running_max)),
             compose("{} = {}", total, block.reduce_lanes(online.sum, scaled)),
         ]
-        if not self.leaves_partials and _is_exposed(self.plan, online):
+        if not self.leaves_partials and shows_in_infinite_rows(self.plan.body, online):
             nothing = compose("{} == 0.0", total)
             lowest = compose('tl.where({}, float("-inf"), {})', nothing, largest)
             lines.append(compose("{} = {}  # all of it -inf", largest, lowest))
@@ -311,23 +312,3 @@ def identity_of(plan: KernelPlan, partial: Partial, is_online_max: bool) -> str:
     if is_online_max:
         return "LOWEST"
     return "0" if partial.is_index else reduce_identity(plan.body, partial.position)
-
-
-def _is_exposed(plan: KernelPlan, online: OnlineSoftmax) -> bool:
-    """Whether a row of nothing but -inf would show that its maximum here is LOWEST and its sum 0.
-
-    Eager's are -inf and NaN. The exponentials divided by the sum, and the logarithm of the sum plus the maximum, come
-    out alike either way, as NaN or as the -inf that logsumexp should be.
-    """
-    for value in plan.body:
-        used = {online.max, online.sum} & set(arguments(value))
-        if not used or (isinstance(value, Reduce) and not used - {online.sum}):
-            continue
-        if not isinstance(value, Pointwise):
-            return True
-        fine = (
-            (PointwiseOp.ADD, PointwiseOp.SUB) if online.max in used else (PointwiseOp.DIV, PointwiseOp.LOG)
-        )
-        if value.op not in fine or (value.op is PointwiseOp.DIV and value.args[0] in used):
-            return True
-    return False

@@ -196,7 +196,8 @@ class OperatorTable:
         """
         dtype = self._dtypes[value.args[0]]
         if value.op is Op.CAST:
-            return _cast(value) if value.args[0] in self._tensors else _cast_of_number(value)
+            is_tensor = value.args[0] in self._tensors
+            return _cast(value, dtype.is_floating_point) if is_tensor else _cast_of_number(value)
         if value.op in _FLIPPED and value.args[0] in self._named and value.args[1] in self._tensors:
             return _FLIPPED[value.op]
         if value.op is Op.SIGNBIT and dtype.is_floating_point:
@@ -231,7 +232,8 @@ class OperatorTable:
         if not isinstance(argument, Pointwise) or argument.op is not Op.SUB:
             return False
         subtracted = self._body[argument.args[1]]
-        return isinstance(subtracted, Reduce) and subtracted.op is ReduceOp.MAX
+        is_max = isinstance(subtracted, Reduce) and subtracted.op is ReduceOp.MAX
+        return is_max and subtracted.arg == argument.args[0]  # type: ignore[union-attr]
 
 
 def _jumps(value: Pointwise) -> bool:
@@ -260,11 +262,13 @@ def _cast_of_number(value: Pointwise) -> Operator:
     return Operator(f"tl.cast({inner}, {language_dtype(value.dtype)})")
 
 
-def _cast(value: Pointwise) -> Operator:
+def _cast(value: Pointwise, is_of_float: bool) -> Operator:
     """A conversion; through the storage type first where the value must be wrapped or rounded to it."""
     dtype = language_dtype(value.dtype)
     if value.narrow is not None:
-        return Operator(f"{{0}}.to({language_dtype(value.narrow)}).to({dtype})", _P.ATOM, (_P.ATOM,))
+        # A GPU makes 0 of a negative float as an unsigned number; PyTorch goes through int64, which wraps.
+        whole = ".to(tl.int64)" * (is_of_float and value.narrow is torch.uint8)
+        return Operator(f"{{0}}{whole}.to({language_dtype(value.narrow)}).to({dtype})", _P.ATOM, (_P.ATOM,))
     if dtype == "tl.int1":
         return Operator("{0} != 0", _P.COMPARE, (_P.BIT_OR,))
     return Operator(f"{{0}}.to({dtype})", _P.ATOM, (_P.ATOM,))

@@ -7,6 +7,7 @@ and never one that waits.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -353,6 +354,11 @@ def settled_lock(folder: Path) -> dict[str, Any]:
 
 def tool_versions() -> dict[str, str]:
     """What the text of a unit depends on besides the model: the versions of longhand and of its tools."""
+    return dict(_tool_versions())
+
+
+@functools.cache
+def _tool_versions() -> Mapping[str, str]:
     found = {}
     for package in ("torch", "longhand", "triton", "black", "clang-format"):
         with contextlib.suppress(metadata.PackageNotFoundError):

@@ -265,8 +265,8 @@ def imported_from_runtime(files: Mapping[str, str]) -> set[str]:
     """The names that a unit's Python files import from runtime.py."""
     found: set[str] = set()
     for path, text in files.items():
-        if not path.endswith(".py"):
-            continue
+        if not path.endswith(".py") or "runtime import" not in text:
+            continue  # not worth parsing
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and node.module == "runtime" and node.level:
                 found |= {alias.name for alias in node.names}

@@ -23,6 +23,7 @@ from torch import fx
 from longhand.cache.folder import cached_unit
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.entry.graph_call import devices_drawn_on
+from longhand.capture.frontends.data_attributes import writes_through_data
 from longhand.capture.frontends.dynamo import is_under_autocast
 from longhand.capture.frontends.dynamo_run import eager_function, records_gradients
 from longhand.capture.frontends.held_inputs import lift_written
@@ -310,6 +311,8 @@ def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any
         numbers = any(isinstance(value, torch.SymFloat | torch.SymBool) for value in example_inputs)
         if numbers and needs_gradients(tensors):
             return "gradients must flow through it and it is given numbers that are no sizes: pass dynamic=False."
+    if writes_through_data(graph_module):
+        return "it writes through a tensor's `data`, which autograd must not be told."
     if any(tensor.is_neg() for tensor in tensors):
         return "the memory of an input holds its elements with the opposite sign."
     if any("dual_level" in getattr(node.target, "__name__", "") for node in graph_module.graph.nodes):

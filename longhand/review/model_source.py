@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from longhand.capture.source import Statement, statements_in
+from longhand.capture.source import Statement, UserFile
 from longhand.emit.unit.lock_file import is_path, read_regular
 from longhand.errors import UnitError
 from longhand.staleness.revisions import file_at
@@ -139,7 +139,7 @@ def _pieces(file: str, text: str, wanted: Mapping[tuple[str, str], str]) -> Iter
     """The functions of a file in which one of the wanted statements stands."""
     lines = text.splitlines(keepends=True)
     try:
-        statements = statements_in(file, tuple(lines))
+        source = UserFile(tuple(lines))
         functions = dict(_functions(ast.parse(text).body, ""))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
@@ -149,7 +149,7 @@ def _pieces(file: str, text: str, wanted: Mapping[tuple[str, str], str]) -> Iter
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         span = range(first, (node.end_lineno or first) + 1)
         shown = [
-            SourceLine(number, lines[number - 1].rstrip("\r\n"), _quotes(statements.get(number), wanted))
+            SourceLine(number, lines[number - 1].rstrip("\r\n"), _quotes(source.statement(number), wanted))
             for number in span
             if number <= len(lines)
         ]

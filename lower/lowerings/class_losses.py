@@ -154,34 +154,38 @@ def store_cross_entropy(
     logit = nest.load(x_view)
     row = Row(nest, given, nest.load(label_view).named("label"), along=axes)
     picked = row.picked(given.kept, "target_logit")
-    log_sum = log_sum_of(nest, logit, axes)
-    value = log_sum - picked
+    row_max, log_denominator = log_softmax_of(nest, logit, axes)
+    # As in eager the largest logit is taken away first: behind large ones the digits of a small loss would be lost.
+    value = log_denominator - (picked - row_max)
     if given.weight is not None:
         value = value * row.weight()
     if smoothing:
         class_weight = nest.load(weight_view[0], name="class_weight") if weight_view else None
-        value = value * (1.0 - smoothing) + _mean_loss(nest, axes, logit, log_sum, class_weight) * smoothing
+        shifted = (logit - row_max).named("shifted")
+        value = value * (1.0 - smoothing) + smoothing * _mean_loss(
+            nest, axes, shifted, log_denominator, class_weight
+        )
     nest.store(of_rows(losses, given), row.counted(value.named("loss")), given.kept)
     ctx.finish(nest)
 
 
-def log_sum_of(nest: NestBuilder, logit: Handle, axes: Sequence[str]) -> Handle:
-    """log(sum(exp(logit))) of a row."""
+def log_softmax_of(nest: NestBuilder, logit: Handle, axes: Sequence[str]) -> tuple[Handle, Handle]:
+    """What the log_softmax of a row takes off its logits, one after the other: max, log(sum(exp(logit - max)))."""
     row_max = nest.body.reduce(ReduceOp.MAX, logit, axes, "row_max")
-    row_sum = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, logit - row_max), axes, "denominator")
-    return (row_max + apply(Op.LOG, row_sum)).named("log_denominator")
+    denominator = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, logit - row_max), axes, "denominator")
+    return row_max, apply(Op.LOG, denominator, name="log_denominator")
 
 
 def _mean_loss(
-    nest: NestBuilder, axes: Sequence[str], logit: Handle, log_sum: Handle, weight: Handle | None
+    nest: NestBuilder, axes: Sequence[str], shifted: Handle, log_denominator: Handle, weight: Handle | None
 ) -> Handle:
-    """The loss of a row whose label could be any class, from sums that the same pass over the row finds."""
-    count = nest.body.extent(axes, logit.dtype) if axes else nest.body.constant(1, logit.dtype)
+    """The loss of a row whose label could be any class, from its logits less the largest of them."""
+    count = nest.body.extent(axes, shifted.dtype) if axes else nest.body.constant(1, shifted.dtype)
     if weight is None:
-        return log_sum - nest.body.reduce(ReduceOp.SUM, logit, axes, "logit_sum") / count
+        return log_denominator - nest.body.reduce(ReduceOp.SUM, shifted, axes, "shifted_sum") / count
     total = nest.body.reduce(ReduceOp.SUM, weight, axes, "weight_sum")
-    weighted = nest.body.reduce(ReduceOp.SUM, weight * logit, axes, "weighted_logit_sum")
-    return (log_sum * total - weighted) / count
+    weighted = nest.body.reduce(ReduceOp.SUM, weight * shifted, axes, "weighted_sum")
+    return (log_denominator * total - weighted) / count
 
 
 def along_classes(weight: TensorView, given: ClassLossArguments) -> TensorView:

@@ -142,9 +142,44 @@ def _joined_in_order(ctx: Context, parts: Sequence[TensorView], dim: int) -> Ten
     twice = _twice(ctx, parts, pieces[0], dim)
     if twice is not None:
         return twice
+    if _are_computed_alike(ctx, parts, pieces):
+        return _computed_side_by_side(ctx, parts, pieces, dim)
     if len(pieces) <= _MOST_MASKED:
         return joined(ctx, pieces, dim)
     return _stored_one_by_one(ctx, parts, pieces, dim)
+
+
+def _are_computed_alike(ctx: Context, parts: Sequence[TensorView], pieces: Sequence[Piece]) -> bool:
+    """Whether all pieces are as large and each is made of several intermediates: ``(x1 * c - x2 * s, x2 * c + x1 * s)``.
+
+    What two of them read is then read once; a place of the result would be asked which piece it is in, and all that the
+    pieces are made of with it.
+    """
+    return all(
+        piece.recipe is not None
+        and len({view.buffer for view in piece.views}) > 1
+        and all(ctx.buffers[view.buffer].kind is BufferKind.INTERMEDIATE for view in piece.views)
+        and all(same(one, other) for one, other in zip(x.shape, parts[0].shape, strict=True))
+        for x, piece in zip(parts, pieces, strict=True)
+    )
+
+
+def _computed_side_by_side(
+    ctx: Context, parts: Sequence[TensorView], pieces: Sequence[Piece], dim: int
+) -> TensorView:
+    """One nest over a piece's places that stores each piece into its part of the result."""
+    target = ctx.make_result(like=parts)
+    groups = [[ctx.readable(view) for view in piece.views] for piece in pieces]
+    nest, fitted = ctx.nest(parts[0].shape, [view for views in groups for view in views])
+    remaining = iter(fitted)
+    for x, piece, views in zip(parts, pieces, groups, strict=True):
+        loaded = [nest.load(next(remaining)) for _ in views]
+        assert piece.recipe is not None
+        part = target.narrow(dim, piece.start, x.size(dim))
+        assert part is not None
+        nest.store(part, piece.recipe.compute(nest, loaded).to(target.dtype))
+    ctx.finish(nest)
+    return target
 
 
 def _twice(ctx: Context, parts: Sequence[TensorView], piece: Piece, dim: int) -> TensorView | None:

@@ -17,7 +17,7 @@ from longhand.lower.lowerings.class_losses import (
     Row,
     along_classes,
     counts_of,
-    log_sum_of,
+    log_softmax_of,
     of_rows,
     read_given,
     reduce_rows,
@@ -139,7 +139,8 @@ def _gather(ctx: Context, x: TensorView, dim: int, index: TensorView, *_: object
     picked = load_looked_up(nest, logits, coordinates, [lookup]).named("picked")
     target = ctx.make_result()
     kept = [i for i in range(x.rank) if i != dim]
-    nest.store(target.drop(dim), (picked - log_sum_of(nest, logit, axes)).named(ctx.local), kept)
+    row_max, log_denominator = log_softmax_of(nest, logit, axes)
+    nest.store(target.drop(dim), (picked - row_max - log_denominator).named(ctx.local), kept)
     ctx.finish(nest)
     return target
 

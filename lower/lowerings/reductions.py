@@ -219,7 +219,7 @@ def _var_mean(ctx: Context, x: TensorView, *rest: Any) -> tuple[TensorView, Tens
     require_loop_dtypes(x.dtype)
     dims, correction = _variance_arguments(ctx, rest)
     is_std = ctx.node.target.overloadpacket is aten.std_mean  # type: ignore[union-attr]
-    within = sorted(wrap_all(dims, x.rank)) if dims else range(x.rank)
+    within = sorted(wrap_all(dims, x.rank)) if dims and x.rank else range(x.rank)
     pieces = row_pieces(ctx, x, within, ctx.result_name(1))
     if pieces is not None:
         return _var_mean_of_pieces(ctx, pieces, within, correction, is_std)
@@ -277,7 +277,7 @@ def _norm(ctx: Context, x: TensorView, order: Number, dims: Any) -> TensorView:
             return reduction.reduce(ReduceOp.MAX if order > 0 else ReduceOp.MIN, size)
         if order == 0:
             return reduction.sum(value.differs(0).to(dtype))
-        if order == 1:
+        if order == 1 or not reduction.axes:  # a power of one element may leave the range of its type
             return reduction.sum(size)
         if order == 2:
             return apply(Op.SQRT, reduction.sum(value * value, "sum_of_squares"))

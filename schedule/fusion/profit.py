@@ -23,6 +23,16 @@ MOST_INDEX_VALUES = 24  # of what is made of indices alone: a mask costs less th
 
 def traffic(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> int:
     """Bytes that a nest reads and writes, each element once."""
+    return sum(sum(touched.values()) for touched in _touched(nest, buffers, hint))
+
+
+def bytes_read(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> dict[str, int]:
+    """By buffer: the bytes that a nest reads of it, each element once."""
+    return _touched(nest, buffers, hint)[0]
+
+
+def _touched(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> tuple[dict[str, int], dict[str, int]]:
+    """By buffer: the bytes that a nest reads of it, and those that it writes."""
     sizes = sizes_of(nest)
     read: dict[str, int] = {}
     written: dict[str, int] = {}
@@ -32,11 +42,10 @@ def traffic(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> int:
             seen.add((type(value), value.buffer, value.index))
             into = read if isinstance(value, Load) else written
             into[value.buffer] = into.get(value.buffer, 0) + _elements(value, sizes, hint)
-    total = 0
     for counted in (read, written):
         for buffer, elements in counted.items():
-            total += min(elements, whole(buffers[buffer], hint)) * buffers[buffer].dtype.itemsize
-    return total
+            counted[buffer] = min(elements, whole(buffers[buffer], hint)) * buffers[buffer].dtype.itemsize
+    return read, written
 
 
 def whole(buffer: Buffer, hint: Hint) -> int:

@@ -15,6 +15,7 @@ from longhand.schedule.fusion.profit import (
     Hint,
     absorb_problem,
     body_signature,
+    bytes_read,
     is_free,
     merge_problem,
     repeats_work,
@@ -81,6 +82,7 @@ class _Fusion:
         self.refusals: dict[tuple[str, str], Refusal] = {}
         self.bytes = {name: whole(b, hint) * b.dtype.itemsize for name, b in buffers.items()}
         self.layers = layers
+        self.read: dict[int, tuple[Nest, dict[str, int]]] = {}
         self.queue: list[tuple[int, bool, int, int]] = []
         self.queued: set[tuple[int, int]] = set()
 
@@ -188,12 +190,23 @@ class _Fusion:
             yield (one, other) if self.graph.place(one) < self.graph.place(other) else (other, one)
 
     def _score(self, first: int, second: int) -> int:
-        """About the bytes that merging saves, from the buffers alone."""
+        """About the bytes that merging saves: what is handed on, and what both read."""
         one, other = effects(self.graph.steps[first]), effects(self.graph.steps[second])
         handed = set(one.writes) & set(other.reads)
         dead = self._dead(handed, first, second)
         score = sum(self.bytes[buffer] * (2 if buffer in dead else 1) for buffer in handed)
-        return score + sum(self.bytes[buffer] for buffer in set(one.reads) & set(other.reads))
+        shared = set(one.reads) & set(other.reads)
+        reading = [self._bytes_read(number) for number in (first, second)] if shared else []
+        return score + sum(min(read.get(buffer, 0) for read in reading) for buffer in shared)
+
+    def _bytes_read(self, number: int) -> Mapping[str, int]:
+        """By buffer: what a step reads of it, which may be a part."""
+        step = self.graph.steps[number]
+        assert isinstance(step, Nest)
+        known = self.read.get(number)
+        if known is None or known[0] is not step:
+            known = self.read[number] = step, bytes_read(step, self.buffers, self.hint)
+        return known[1]
 
     def _consider(self, first: int, second: int) -> int | None:
         """Fuses a pair if that is legal and pays; the new step's number, or None with the reason noted."""

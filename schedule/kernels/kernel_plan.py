@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from longhand.lower.ir import Size, Value
+from longhand.lower.ir import BOUNDARIES, BOUNDARY, Size, Store, Value
 from longhand.schedule.kernels.address_terms import Address
 from longhand.schedule.kernels.halves import Halves
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
@@ -319,8 +319,18 @@ class KernelPlan:
         )
         halves = self.halves if other.halves is not None else None
         tunables = max(self.tunables, other.tunables, key=lambda found: [tunable.value for tunable in found])
+        body = tuple(_shared_name(one, two) for one, two in zip(self.body, other.body, strict=True))
         return dataclasses.replace(
-            self, widths=self.widths | other.widths, pointers=pointers, tunables=tunables, halves=halves
+            self,
+            body=body,
+            scalars=tuple(
+                dataclasses.replace(one, name=body[one.position].name)  # type: ignore[union-attr]
+                for one in self.scalars
+            ),
+            widths=self.widths | other.widths,
+            pointers=pointers,
+            tunables=tunables,
+            halves=halves,
         )
 
     @property
@@ -344,6 +354,14 @@ class KernelPlan:
     def _any(self, flags: tuple[bool, ...], axes: Iterable[str]) -> bool:
         wide = {axis.name for axis, flag in zip(self.axes, flags, strict=False) if flag}
         return not wide.isdisjoint(axes)
+
+
+def _shared_name(one: Value, other: Value) -> Value:
+    """A value of a body with the word that it has in the body of another call, too; without one if that differs."""
+    if isinstance(one, Store) or isinstance(other, Store) or one.name == other.name:
+        return one
+    both = {one.name, other.name}
+    return dataclasses.replace(one, name=BOUNDARY if both <= BOUNDARIES else None)
 
 
 def scalar_at(plan: KernelPlan, position: int) -> int:

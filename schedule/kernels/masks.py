@@ -138,9 +138,11 @@ def _pointwise(body: tuple[Value, ...], value: Pointwise, args: list[Lane]) -> L
             return yes if yes is not None and yes == no else None
         return yes if condition else no
     if value.op is PointwiseOp.SUB and args[0] == -math.inf and args[1] is None:
-        # x - max(x): a maximum that is infinite or NaN makes NaN of the row's own lanes too, so -inf is as good.
+        # x - max(x): a maximum that is infinite or NaN makes NaN of the row's own lanes too, so -inf is as good. Of
+        # another value's maximum that is not so: y - max(x) is infinite where all x are -inf.
         below = body[value.args[1]]
-        return -math.inf if isinstance(below, Reduce) and below.op is ReduceOp.MAX else None
+        is_own = isinstance(below, Reduce) and below.op is ReduceOp.MAX and below.arg == value.args[0]
+        return -math.inf if is_own else None
     if value.op is PointwiseOp.LOGICAL_AND and False in [arg for arg in args if isinstance(arg, bool)]:
         return False
     if value.op is PointwiseOp.LOGICAL_OR and True in [arg for arg in args if isinstance(arg, bool)]:

@@ -83,6 +83,8 @@ class Planner:
         return tuple(sorted(origins(nest.body), key=lambda name: (self._position_of.get(name, -1), name)))
 
     def _key(self, nest: Nest) -> object:
-        """The nest up to the names of its axes and buffers, and up to its origins."""
+        """The nest up to the names of its axes and buffers, and up to its origins; its values' words tell what a
+        kernel of several nests may call them."""
         plain, memory = without_names(nest, self._buffers)
-        return plain.axes, tuple(value_key(value) for value in plain.body), memory
+        words = tuple(getattr(value, "name", None) for value in plain.body)
+        return plain.axes, tuple(value_key(value) for value in plain.body), words, memory

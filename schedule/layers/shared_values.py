@@ -6,6 +6,7 @@ would be another one than those after it. Where such a value needs nothing that 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from torch import fx
@@ -34,23 +35,24 @@ def before_layers(
     first = _first_positions(steps, layers, position_of)
     place = [max((position_of.get(name, -1) for name in nodes_of(step)), default=-1) for step in steps]
     readers, writers = _readers_and_writers(steps)
+    touched = [effects(step) for step in steps]
+    inside: dict[str, list[int]] = defaultdict(list)
+    for number, owners in enumerate(layers):
+        for path in {path for path, _ in owners}:
+            inside[path].append(number)
     moved: dict[str, int] = {}
     for owner, begin in sorted(first.items(), key=lambda item: item[1]):
-        inside = [any(path == owner for path, _ in one) for one in layers]
         free: set[int] = set()
-        for number, step in enumerate(steps):
-            one = effects(step)
+        for number in inside[owner]:
+            one = touched[number]
+            if begin > place[number] or not all(_is_made_once(name, buffers, writers) for name in one.writes):
+                continue
             needed = {other for name in one.reads for other in writers.get(name, ())}
-            if (
-                inside[number]
-                and begin <= place[number]
-                and all(_is_made_once(name, buffers, writers) for name in one.writes)
-                and all(other in free or place[other] < begin for other in needed)
-            ):
+            if all(other in free or place[other] < begin for other in needed):
                 free.add(number)
         shared: set[int] = set()
         for number in sorted(free, reverse=True):
-            read_by = {other for name in effects(steps[number]).writes for other in readers.get(name, ())}
+            read_by = {other for name in touched[number].writes for other in readers.get(name, ())}
             its = {layer for layer in layers[number] if layer[0] == owner}
             read_in = [{layer for layer in layers[other] if layer[0] == owner} for other in read_by]
             # A kernel that ends this layer and begins the next reads what is this one's alone.

@@ -31,11 +31,12 @@ from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.dimensions.dimension_propagation import Words, product_word
 from longhand.schedule.names.forward_words import ForwardWords
 from longhand.schedule.names.layer_names import name_block
-from longhand.schedule.names.naming import name_unit
-from longhand.schedule.names.unit_names import Ledger, NamedPlan
+from longhand.schedule.names.naming import callers_in, name_kernels, name_unit
+from longhand.schedule.names.shared.callers import Callers
+from longhand.schedule.names.unit_names import KernelNames, Ledger, NamedPlan
 from longhand.schedule.names.variables import list_words
 from longhand.schedule.names.weight_names import weights_of
-from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read
+from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read, facts_of
 
 
 def _backward_dims(
@@ -105,6 +106,34 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedP
     dims = _backward_dims(graphs, forward.words, words, training.backward.program)
     names = name_unit(training.backward, known, frozenset(forward.names.kernels), words, dims)
     return NamedPlan(training.backward, names, words, dims)
+
+
+def with_shared_kernels(
+    forward: NamedPlan, backward: NamedPlan, ledger: Ledger | None
+) -> tuple[NamedPlan, NamedPlan]:
+    """Both passes, the kernels that both launch in words that the calls of both share."""
+    there, here = (callers_in(one.plan, one.words, one.dims) for one in (forward, backward))
+    both = there.keys() & here.keys()
+    if not both:
+        return forward, backward
+    kernels = dict(forward.plan.kernels)
+    for key in both:
+        there[key] = Callers((*there[key].every, *here[key].every))
+        kernels[key] |= backward.plan.kernels[key]
+    kept = ledger.kernels if ledger is not None else {}
+    of_forward = name_kernels(kernels, there, facts_of(forward.plan.options.target), Ledger(kept))
+    of_backward = name_kernels(
+        backward.plan.kernels,
+        here,
+        facts_of(backward.plan.options.target),
+        Ledger({**kept, **of_forward}),
+        frozenset(of_forward),
+    )
+    return _with_kernels(forward, of_forward), _with_kernels(backward, of_backward)
+
+
+def _with_kernels(named: NamedPlan, kernels: Mapping[str, KernelNames]) -> NamedPlan:
+    return dataclasses.replace(named, names=dataclasses.replace(named.names, kernels=kernels))
 
 
 def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardWords:

@@ -6,7 +6,6 @@ import operator
 import re
 from collections.abc import Iterator, Mapping
 
-import torch
 from torch import fx
 
 from longhand.capture.graph import Provenance
@@ -29,16 +28,15 @@ from longhand.schedule.names.people_names import (
     name_of_most,
     name_of_people,
 )
-from longhand.schedule.names.schedule_words import words_of
+from longhand.schedule.names.shared.callers import Caller, Callers
+from longhand.schedule.names.shared.telling_apart import differences, passed, qualifiers
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
     KernelScope,
     Scope,
     identifier,
-    snake_case,
-    without_counter,
 )
-from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer
+from longhand.schedule.plan import KernelPlan
 
 _LONGEST = 40
 _WHOLE_FUNCTION = 3  # statements of a function that make its name a kernel's
@@ -46,18 +44,6 @@ _SAYS_LITTLE = frozenset(
     {"step", "update", "forward", "call", "f", "fn", "function", "inner", "loop", "foreach", "run", "main"}
 )
 
-_DTYPES = {
-    torch.float32: "fp32",
-    torch.float64: "fp64",
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
-    torch.int64: "int64",
-    torch.int32: "int32",
-    torch.int16: "int16",
-    torch.int8: "int8",
-    torch.uint8: "uint8",
-    torch.bool: "bool",
-}
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "scale", "power", "sqrt", "rsqrt", "neg", "reciprocal"})
 
 
@@ -66,81 +52,109 @@ def kernel_scope() -> Scope:
     return KernelScope(RESERVED_IN_KERNEL | {"kernels", "runtime", "model", "check", "reference"})
 
 
-def name_kernel(
-    plan: KernelPlan, launch: Launch, words: BufferWords, scope: Scope, named: Mapping[str, KernelPlan]
-) -> str:
+def name_kernel(plan: KernelPlan, callers: Callers, scope: Scope, named: Mapping[str, KernelPlan]) -> str:
     """A free name for the kernel, taken from `scope`.
 
     Args:
         plan: The kernel.
-        launch: Its first launch.
-        words: The captured graph's names.
+        callers: Its calls.
         scope: The names of kernels so far.
         named: The kernels that have these names.
     """
-    for candidate in _candidates(plan, launch, words, named):
+    for candidate in _candidates(plan, callers, named):
         word = identifier(candidate)[:_LONGEST].rstrip("_")
         if scope.is_free(word):
             return scope.take(word)
     raise AssertionError("unreachable: the last candidate holds the kernel's own key")
 
 
-def _candidates(
-    plan: KernelPlan, launch: Launch, words: BufferWords, named: Mapping[str, KernelPlan]
-) -> Iterator[str]:
-    origins = launch.origins or plan.origins
-    nodes = [words.nodes[name] for name in origins if name in words.nodes]
-    derivatives = _of_derivatives(plan, nodes, words)
-    if derivatives is not None and not plan.schedule.is_down_columns:
-        derivatives = name_of_differentiated(nodes, _stored(plan), words) or derivatives
-    derivatives = derivatives or _of_summands(nodes) or _of_softmax_backward(nodes)
-    backward = None if derivatives else name_of_backward(nodes, _stored(plan), words)
-    people = (
-        name_of_people(nodes, _stored(plan), words)
-        if not (derivatives or backward) and is_list_of_ops(nodes)
-        else None
-    )
-    told = derivatives or backward or people
-    base = told or _of_two_results(plan, nodes, words) or name_of_ops(nodes)
-    base = (name_of_copy(nodes, words) if base == "copy" else None) or base
-    base = _of_many_results(plan, nodes, base, words) or base
-    most = name_of_most(nodes, _stored(plan), words) if lists_ops(base) else None
-    told, base = most or told, most or base
-    if plan.schedule.is_down_columns and not told:
-        base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
-        base = re.sub(r"_norm$", "_norm_columns", base)
-    if plan.schedule.is_tiled and "transpose" not in base:
-        base = _joined("transpose", base)
-    base = _of_purpose(plan, words, nodes) or _of_count(plan) or _of_padding(nodes) or base
+def _candidates(plan: KernelPlan, callers: Callers, named: Mapping[str, KernelPlan]) -> Iterator[str]:
+    nodes = callers.first.nodes
+    names = {_told(plan, caller) for caller in callers.told_apart}
+    names = names if len(names) == 1 else {_without_people(plan, caller) for caller in callers.told_apart}
+    # Of several formulas for one kernel the shortest; what is moved from where to where says more than that it is.
+    base = min(names, key=lambda name: (name == "copy", len(name), name))
     if plan.schedule.is_over_lists:
-        yield _of_update([words.provenance(node.name) for node in nodes])
+        yield _of_update([callers.first.words.provenance(node.name) for node in nodes])
     yield base
-    differences = list(_differences(plan, named[base])) if base in named else []
-    layers = _layers(plan, nodes) if derivatives else []
-    found = [*layers, *differences, *_qualifiers(plan, launch, words)]
-    qualifiers = [text for text in dict.fromkeys(found) if text and text not in base.split("_")]
-    for qualifier in qualifiers:
+    apart = list(differences(plan, named[base])) if base in named else []
+    found = [*_layers(plan, callers), *apart, *qualifiers(plan, callers)]
+    further = [
+        text
+        for text in dict.fromkeys(found)
+        if text and not {text, text.removesuffix("d")} & {*base.split("_")}
+    ]
+    for qualifier in further:
         yield _joined(base, qualifier)
-    for first in qualifiers:
-        for second in qualifiers:
+    for first in further:
+        for second in further:
             if first != second:
                 yield _joined(base, first, second)
     yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
     yield _joined(base, f"v{plan.key[:4]}")
 
 
-def _of_derivatives(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) -> str | None:
+def _told(plan: KernelPlan, caller: Caller) -> str:
+    """The name of what a call computes: a formula's, or that of the people whose work it is."""
+    nodes, words = caller.nodes, caller.words
+    derivatives = _of_derivatives(plan, caller)
+    if derivatives is not None and not plan.schedule.is_down_columns:
+        derivatives = name_of_differentiated(nodes, _stored(plan, caller), words) or derivatives
+    derivatives = derivatives or _of_summands(nodes) or _of_softmax_backward(nodes)
+    backward = None if derivatives else name_of_backward(nodes, _stored(plan, caller), words)
+    people = (
+        name_of_people(nodes, _stored(plan, caller), words)
+        if not (derivatives or backward) and is_list_of_ops(nodes)
+        else None
+    )
+    told = derivatives or backward or people
+    base = told or _of_two_results(plan, caller) or name_of_ops(nodes)
+    base = (name_of_copy(nodes, words) if base == "copy" else None) or base
+    base = _of_many_results(plan, caller, base) or base
+    most = name_of_most(nodes, _stored(plan, caller), words) if lists_ops(base) else None
+    return _as_walked(plan, caller, most or base, is_told=bool(most or told))
+
+
+def _without_people(plan: KernelPlan, caller: Caller) -> str:
+    """The name of what a call computes, whoever wrote it: of a kernel that is not one function's alone."""
+    nodes = caller.nodes
+    derivatives = _of_derivatives(plan, caller) or _of_summands(nodes) or _of_softmax_backward(nodes)
+    base = derivatives or _of_two_results(plan, caller) or name_of_ops(nodes)
+    return _as_walked(plan, caller, base, is_told=bool(derivatives))
+
+
+def _as_walked(plan: KernelPlan, caller: Caller, base: str, is_told: bool) -> str:
+    """A name with what the kernel's walk adds to it, or what the kernel is for, which says more.
+
+    Args:
+        plan: The kernel.
+        caller: Its call.
+        base: The name.
+        is_told: Whether it is more than operations.
+    """
+    if plan.schedule.is_down_columns and not is_told:
+        base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
+        base = re.sub(r"_norm$", "_norm_columns", base)
+    if plan.schedule.is_tiled and "transpose" not in base:
+        base = _joined("transpose", base)
+    return (
+        _of_purpose(plan, caller.words, caller.nodes) or _of_count(plan) or _of_padding(caller.nodes) or base
+    )
+
+
+def _of_derivatives(plan: KernelPlan, caller: Caller) -> str | None:
     """``gelu_and_d_gelu``: what is computed again and kept, and what is differentiated; of sums down columns, for what.
 
     None where nothing with a name is differentiated.
     """
+    nodes, words = caller.nodes, caller.words
     origins = {node: provenance_of(node) for node in nodes}
     derived = list(dict.fromkeys(derivative_word(o) for o in origins.values() if o.differentiated))
     if not derived:
         return None
     if [aten_name(node) for node in nodes if not op_word(node).silent] == ["sum"]:
         return _of_sum(plan)  # whatever it is the gradient of
-    stored = {words.origins.node_of(value.buffer) for value in plan.body if isinstance(value, Store)}
+    stored = {*map(words.origins.node_of, _stored(plan, caller))}
     kept = [node for node in nodes if node.name in stored]
     if all(origins[node].role and not origins[node].gradient_of for node in kept):
         return f"{derived[0].removeprefix('d_')}_{origins[kept[-1]].role}" if kept else None
@@ -176,12 +190,19 @@ def _is_scaled(node: fx.Node) -> bool:
     return is_of_none and aten_name(node) == "mul" and isinstance(node.args[-1], int | float)
 
 
-def _layers(plan: KernelPlan, nodes: list[fx.Node]) -> list[str]:
-    """The layers whose gradients a kernel stores, last first: ``bn1``."""
-    stored = {value.buffer for value in plan.body if isinstance(value, Store)}
-    paths = [provenance_of(node).module for node in nodes if node.name in stored]
+def _layers(plan: KernelPlan, callers: Callers) -> list[str]:
+    """The layers whose gradients a kernel stores in every call, last first: ``bn1``."""
+    caller = callers.first
+    if _of_derivatives(plan, caller) is None:
+        return []
+    stored = {*_stored(plan, caller)}
+    paths = [provenance_of(node).module for node in caller.nodes if node.name in stored]
     words = [path.rpartition(".")[2] for path in reversed(paths)]
-    return [identifier(word) for word in dict.fromkeys(words) if word and not word.isdigit()]
+    return [
+        identifier(word)
+        for word in dict.fromkeys(words)
+        if word and not word.isdigit() and callers.have_module(word)
+    ]
 
 
 def _of_summands(nodes: list[fx.Node]) -> str | None:
@@ -226,13 +247,13 @@ def _of_count(plan: KernelPlan) -> str | None:
     return None
 
 
-def _of_two_results(plan: KernelPlan, nodes: list[fx.Node], words: BufferWords) -> str | None:
+def _of_two_results(plan: KernelPlan, caller: Caller) -> str | None:
     """``add_and_layer_norm``: a kernel that keeps the sum, too, which ``add_layer_norm`` does not."""
-    stores = [value for value in plan.body if isinstance(value, Store)]
+    nodes, stored = caller.nodes, _stored(plan, caller)
     places = {node: place for place, node in enumerate(nodes)}
-    made = [places.get(_call_of(store.buffer, words)) for store in stores]  # type: ignore[arg-type]
+    made = [places.get(_call_of(buffer, caller.words)) for buffer in stored]  # type: ignore[arg-type]
     known = sorted(place for place in made if place is not None)
-    if len(stores) != 2 or len(known) != 2:
+    if len(stored) != 2 or len(known) != 2:
         return None
     first, last = known
     before, after = nodes[: first + 1], nodes[first + 1 :]
@@ -249,10 +270,10 @@ def _call_of(buffer: str, words: BufferWords) -> fx.Node | None:
     return source if isinstance(source, fx.Node) else None
 
 
-def _of_many_results(plan: KernelPlan, nodes: list[fx.Node], base: str, words: BufferWords) -> str | None:
+def _of_many_results(plan: KernelPlan, caller: Caller, base: str) -> str | None:
     """``decay_and_step_size``: results that the user names, where arithmetic alone makes them."""
-    stored = {value.buffer for value in plan.body if isinstance(value, Store)}
-    results = [words.provenance(node.name).local for node in nodes if node.name in stored]
+    stored = {*_stored(plan, caller)}
+    results = [caller.words.provenance(node.name).local for node in caller.nodes if node.name in stored]
     named = [identifier(result) for result in dict.fromkeys(results) if result]
     if len(named) < 2 or not _ARITHMETIC.issuperset(base.split("_")) or base.count("_") < 2:
         return None
@@ -278,43 +299,10 @@ def _of_padding(nodes: list[fx.Node]) -> str | None:
     return f"pad_{identifier(layer)}" if len(nodes) == 1 and layer and not layer.isdigit() else None
 
 
-def _differences(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
-    """What sets this kernel apart from the one that has the plain name."""
-    if plan.schedule != other.schedule:
-        yield words_of(plan).adjective or ("blocks" if plan.rows else "flat")
-    stores, others = _n_stores(plan), _n_stores(other)
-    if stores != others:
-        yield "" if stores < others else "and_sum" if stores == others + 1 else "and_parts"
-    read, written = _dtypes(plan, Access.READ), _dtypes(plan, Access.WRITE)
-    if written != _dtypes(other, Access.WRITE):
-        yield f"to_{written}"
-    if read != _dtypes(other, Access.READ):
-        yield f"of_{read}"
-    if len(plan.pointers) < len(other.pointers):
-        yield "short"
-    if len(plan.rows) != len(other.rows) or len(plan.cols) != len(other.cols):
-        yield {0: "flat", 1: "rows", 2: "batched"}.get(len(plan.rows), "nested")
-    if plan.ints and not other.ints:
-        yield "strided"
-    if other.ints and not plan.ints:
-        yield "packed"
-
-
-def _stored(plan: KernelPlan) -> list[str]:
-    return [value.buffer for value in plan.body if isinstance(value, Store)]
-
-
-def _n_stores(plan: KernelPlan) -> int:
-    return sum(isinstance(value, Store) for value in plan.body)
-
-
-def _dtypes(plan: KernelPlan, access: Access) -> str:
-    found = (
-        _DTYPES.get(pointer.dtype, "")
-        for pointer in plan.pointers
-        if not pointer.scratch and (pointer.access is Access.READ) == (access is Access.READ)
-    )
-    return "_".join(dict.fromkeys(found))
+def _stored(plan: KernelPlan, caller: Caller) -> list[str]:
+    """What a call writes, in the order of the stores."""
+    given = dict(zip((pointer.name for pointer in passed(plan)), caller.launch.buffers, strict=True))
+    return [given[value.buffer] for value in plan.body if isinstance(value, Store) and value.buffer in given]
 
 
 def _joined(base: str, *qualifiers: str) -> str:
@@ -328,50 +316,3 @@ def _joined(base: str, *qualifiers: str) -> str:
     # A name that ended in a type's number would look like one of many: bf16_add.
     ordered = (tail, head) if tail[-2:].isdigit() else (head, tail)
     return "_".join(part for part in ordered if part)
-
-
-def _qualifiers(plan: KernelPlan, launch: Launch, words: BufferWords) -> Iterator[str]:
-    """What may tell this kernel from another of the same math, best first."""
-    written = [b for p, b in zip(_passed(plan), launch.buffers, strict=False) if p.access is not Access.READ]
-    if all(isinstance(value, Load | Store) for value in plan.body) and words.weights:
-        yield from (next(words.candidates(buffer)) for buffer in written)  # of a copy: what it is of
-    if words_of(plan).is_best:
-        yield words_of(plan).adjective
-    for buffer in reversed(written):
-        local = without_counter(identifier(words.provenance(buffer).local or ""))
-        if len(local) > 1:  # that its result is called x sets no kernel apart
-            yield local
-    origins = launch.origins or plan.origins
-    for origin in reversed(origins):
-        module = words.provenance(origin).module.rpartition(".")[2]
-        if module and not module.isdigit():
-            yield identifier(module)
-    for origin in reversed(origins):
-        yield snake_case(identifier(words.provenance(origin).module_class))
-    yield words_of(plan).adjective or ("strided" if plan.ints else "flat")
-    if plan.ints:
-        yield "strided"
-    if len(written) > 1:
-        yield {2: "pair", 3: "triple"}.get(len(written), "several")
-    if any(isinstance(value, Load) and value.mask is not None for value in plan.body):
-        yield "masked"
-    if any(isinstance(value, Store) and value.mask is not None for value in plan.body):
-        yield "partial"
-    yield from _broadcasts(plan)
-
-
-def _passed(plan: KernelPlan) -> list[Pointer]:
-    return [pointer for pointer in plan.pointers if not pointer.scratch]
-
-
-def _broadcasts(plan: KernelPlan) -> Iterator[str]:
-    """`by_row` or `by_col` where some tensor varies over only these."""
-    rows = {axis.name for axis in plan.rows}
-    cols = {axis.name for axis in plan.cols}
-    for position, value in enumerate(plan.body):
-        if isinstance(value, Load) and rows and cols:
-            axes = {axis for axis, _ in plan.addresses[position].axes}
-            if axes and axes <= rows:
-                yield "by_row"
-            elif axes and axes <= cols:
-                yield "by_col"

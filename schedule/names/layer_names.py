@@ -19,6 +19,7 @@ from longhand.schedule.layers.model_steps import (
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.reached import Reached, list_holding
+from longhand.schedule.names.shared.layers import AlikeInLayers
 from longhand.schedule.names.unit_names import LayerNames
 from longhand.schedule.names.variables import (
     EVERY,
@@ -117,16 +118,16 @@ def name_block(
         for gradient, value in words.differentiated.items()
         if value in fields and gradient in made
     }
-    layer = f"{loop.repeat.paths[loop.pattern]}."
+    alike = AlikeInLayers.of(loop, words)
     given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared)
-    _name_weights_inside(loop, words, names, scope, made.union(given))
+    _name_weights_inside(loop, alike, names, scope, made.union(given))
     for buffer in given:
         if buffer in names:
             continue
-        own = words.variables(buffer, layer)
+        own = alike.variables(buffer)
         if buffer in loop.shared and around.get(buffer, "").isidentifier():
             own = chain([around[buffer]], own)
-        elif fields and buffer in loop.inputs and not scope.is_free(next(words.variables(buffer, layer))):
+        elif fields and buffer in loop.inputs and not scope.is_free(next(alike.variables(buffer))):
             own = chain(_D_OUTPUT * (words.provenance(buffer).part is GradientPart.WHOLE), own)
         names[buffer] = scope.pick(own)
     for buffer, path in loop.previous.items():
@@ -138,14 +139,25 @@ def name_block(
         steps += step.steps if isinstance(step, Choice) else [step]
         if isinstance(step, Choice):
             apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
-    StepNamer(words, names, scope, (*loop.outputs, *loop.saved), apart, layer).name(steps)
+    StepNamer(words, names, scope, (*loop.outputs, *loop.saved), apart, alike).name(steps)
     return names
 
 
 def _name_weights_inside(
-    loop: Loop, words: BufferWords, names: dict[str, str], scope: Scope, inside: Collection[str]
+    loop: Loop, alike: AlikeInLayers, names: dict[str, str], scope: Scope, inside: Collection[str]
 ) -> None:
-    """Names a layer's weights and their gradients after what they are in the layer."""
+    """Names a layer's weights and their gradients after what they are in the layer.
+
+    What is another weight for each layer, of the norm behind it, is the next one's.
+    """
+    words = alike.words
+    outside = {
+        buffer: f"next_{path.rpartition('.')[2]}"
+        for buffer, path in words.weights.items()
+        if buffer in inside and buffer not in names and not alike.has_one_path(buffer)
+    }
+    for buffer, word in outside.items():
+        names[buffer] = scope.pick([word if buffer in words.inputs else f"d_{word}"])
     paths = {
         buffer: inside_layer(path, loop.owner, loop.positions) or path
         for buffer, path in words.weights.items()

@@ -53,4 +53,4 @@ def _telling_numbers(module: str, among: Alike) -> Iterator[str]:
             end = next((n for n in range(place, 0, -1) if not parts[n - 1].isdigit()), 0)
             numbers.setdefault(".".join(parts[:end]), []).append(part)
     for path, found in numbers.items():
-        yield "_".join([singular(path.rpartition(".")[2]), *found]) if path else "_".join(found)
+        yield "_".join([singular(path.rpartition(".")[2]) if path else "layer", *found])

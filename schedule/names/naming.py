@@ -16,6 +16,8 @@ from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
 from longhand.schedule.names.number_names import constant_words
+from longhand.schedule.names.shared.callers import Caller, Callers, SharedWords
+from longhand.schedule.names.shared.plain_words import plain_words
 from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
 from longhand.schedule.names.value_names import ValueWords, dimensions_of, name_axes
 from longhand.schedule.names.variables import name_variables
@@ -28,7 +30,16 @@ from longhand.schedule.names.words import (
     singular,
     without_counter,
 )
-from longhand.schedule.plan import Access, KernelPlan, Launch, Pointer, UnitPlan, facts_of, flat_steps
+from longhand.schedule.plan import (
+    Access,
+    KernelPlan,
+    Launch,
+    Pointer,
+    TargetFacts,
+    UnitPlan,
+    facts_of,
+    flat_steps,
+)
 
 _MOST_QUOTES = 6
 # What the templates of kernels over lists bind themselves.
@@ -63,28 +74,53 @@ def name_unit(
         dims: Words for dimensions, after which kernels call their axes.
     """
     words = BufferWords(plan.program.graph, plan.program.buffers) if words is None else words
-    scope = kernel_scope()
-    keys = [*sorted(elsewhere), *(key for key in plan.kernels if key not in elsewhere)]
-    known = _claimed(ledger.kernels if ledger is not None else {}, keys, scope)
-    kernels: dict[str, KernelNames] = {}
-    for launch in launches(plan):
-        if launch.kernel in kernels:
-            continue
-        kernel = plan.kernels[launch.kernel]
-        old = known.get(launch.kernel)
-        kept = _fitted(old, kernel) if old is not None else None
-        if kept is not None and launch.kernel in elsewhere:
-            kernels[launch.kernel] = kept
-            continue
-        if kept is not None:
-            kernels[launch.kernel] = _with_current_quotes(kept, plan, launch, words)
-            continue
-        named = {found.kernel: plan.kernels[key] for key, found in kernels.items()}
-        name = old.kernel if old is not None else name_kernel(kernel, launch, words, scope, named)
-        dimensions = dimensions_of(kernel, launch, plan.buffers, dims) if dims is not None else {}
-        kernels[launch.kernel] = _name_kernel_words(kernel, launch, plan, words, name, dimensions)
+    facts = facts_of(plan.options.target)
+    kernels = name_kernels(plan.kernels, callers_in(plan, words, dims), facts, ledger, elsewhere)
     steps = arrange(plan, words)
     return UnitNames(kernels, name_variables(plan, words, steps), {}, steps)
+
+
+def callers_in(plan: UnitPlan, words: BufferWords, dims: DimWords | None = None) -> dict[str, Callers]:
+    """By kernel: its calls in a pass."""
+    found: dict[str, list[Caller]] = {}
+    for launch in launches(plan):
+        found.setdefault(launch.kernel, []).append(Caller(launch, words, plan.buffers, dims))
+    return {key: Callers(tuple(calls)) for key, calls in found.items()}
+
+
+def name_kernels(
+    plans: Mapping[str, KernelPlan],
+    callers: Mapping[str, Callers],
+    facts: TargetFacts,
+    ledger: Ledger | None = None,
+    elsewhere: frozenset[str] = frozenset(),
+) -> dict[str, KernelNames]:
+    """The words of each kernel: those that all its callers share.
+
+    Args:
+        plans: The kernels.
+        callers: By kernel: its calls, in the order of the pass; those of another pass come last.
+        facts: Of the target.
+        ledger: Names given before.
+        elsewhere: Keys of the ledger that another pass of the unit has: their names are taken.
+    """
+    scope = kernel_scope()
+    keys = [*sorted(elsewhere), *(key for key in plans if key not in elsewhere)]
+    known = _claimed(ledger.kernels if ledger is not None else {}, keys, scope)
+    kernels: dict[str, KernelNames] = {}
+    for key, calls in callers.items():
+        kernel = plans[key]
+        old = known.get(key)
+        kept = _fitted(old, kernel) if old is not None else None
+        if kept is not None and key in elsewhere:
+            kernels[key] = kept
+        elif kept is not None:
+            kernels[key] = _with_current_quotes(kept, calls)
+        else:
+            named = {found.kernel: plans[other] for other, found in kernels.items()}
+            name = old.kernel if old is not None else name_kernel(kernel, calls, scope, named)
+            kernels[key] = _name_kernel_words(kernel, calls, name, facts.prints_blocks)
+    return kernels
 
 
 def _claimed(known: Mapping[str, KernelNames], keys: Sequence[str], scope: Scope) -> dict[str, KernelNames]:
@@ -161,21 +197,20 @@ def _many(kernel: KernelPlan) -> list[Pointer]:
     return [pointer for pointer in kernel.pointers if pointer.many]
 
 
-def _with_current_quotes(old: KernelNames, plan: UnitPlan, first: Launch, words: BufferWords) -> KernelNames:
+def _with_current_quotes(old: KernelNames, callers: Callers) -> KernelNames:
     """The old words; the old quotes too, as long as the user's code holds them, whatever its locals are called."""
     current = {
-        Quote(quote.qualname, words.renamed.statement(quote.qualname, quote.statement))
-        for launch in launches(plan)
-        if launch.kernel == first.kernel
-        for quote in quotes_of(launch.origins, words)
+        Quote(quote.qualname, caller.words.renamed.statement(quote.qualname, quote.statement))
+        for caller in callers.every
+        for quote in quotes_of(caller.launch.origins, caller.words)
     }
     if old.quotes and all(quote in current for quote in old.quotes):
         return old
-    return dataclasses.replace(old, quotes=_chosen_quotes(first, words))
+    return dataclasses.replace(old, quotes=_chosen_quotes(callers.first))
 
 
-def _chosen_quotes(launch: Launch, words: BufferWords) -> tuple[Quote, ...]:
-    found = quotes_of(launch.origins, words)
+def _chosen_quotes(caller: Caller) -> tuple[Quote, ...]:
+    found = quotes_of(caller.launch.origins, caller.words)
     return found if len(found) <= _MOST_QUOTES else (*found[: _MOST_QUOTES - 1], found[-1])
 
 
@@ -190,23 +225,15 @@ def _not_called(kernel: KernelPlan) -> set[str]:
     return {op.value for op in (PointwiseOp.COS, PointwiseOp.SIN)} - {op.value for op in doubles}
 
 
-def _name_kernel_words(
-    kernel: KernelPlan,
-    launch: Launch,
-    plan: UnitPlan,
-    words: BufferWords,
-    name: str,
-    dimensions: Mapping[str, tuple[str, ...]],
-) -> KernelNames:
-    prints_blocks = facts_of(plan.options.target).prints_blocks
+def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_blocks: bool) -> KernelNames:
     scope = KernelScope(RESERVED_IN_KERNEL - _not_called(kernel))
     scope.take(name)
     if kernel.schedule.is_over_lists:
         for word in _WORDS_OF_LISTS:
             scope.take(word)
-    pointers = _name_pointers(kernel, launch, words, scope)
+    pointers = _name_pointers(kernel, callers, scope)
     lists = _name_lists(kernel, pointers, scope)
-    axes = name_axes(kernel, scope, dimensions)
+    axes = name_axes(kernel, scope, dimensions_of(kernel, callers))
     ints = {
         parameter.name: scope.pick(_int_words(kernel, parameter.name, pointers, axes))
         for parameter in kernel.ints
@@ -220,41 +247,49 @@ def _name_kernel_words(
         for word in (*pointers.values(), *lists.values()):
             scope.release(word)
             scope.take(pointer_word(word))
-    values = ValueWords(kernel, words, pointers, scope, loads_have_lines=prints_blocks).name_values()
+    shared = SharedWords(callers)
+    values = ValueWords(kernel, shared, pointers, scope, loads_have_lines=prints_blocks).name_values()
     return KernelNames(
         kernel=name,
         title="",
-        quotes=_chosen_quotes(launch, words),
+        quotes=_chosen_quotes(callers.first),
         pointers=pointers,
         axes=axes,
         ints=ints,
         scalars=scalars,
         values=values,
         lists=lists,
-        constants=constant_words(kernel, words),
+        constants=constant_words(kernel, callers.first.words),
     )
 
 
-def _name_pointers(kernel: KernelPlan, launch: Launch, words: BufferWords, scope: Scope) -> dict[str, str]:
+def _name_pointers(kernel: KernelPlan, callers: Callers, scope: Scope) -> dict[str, str]:
+    words, launch = callers.first.words, callers.first.launch
     passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
-    buffer_of = {pointer.name: buffer for pointer, buffer in zip(passed, launch.buffers, strict=True)}
-    plain = Counter(next(iter(words.candidates(buffer))) for buffer in {*buffer_of.values()})
-    pointer_of = {buffer: name for name, buffer in buffer_of.items()}
+    places = {pointer.name: place for place, pointer in enumerate(passed)}
+    pointer_of = {buffer: pointer.name for pointer, buffer in zip(passed, launch.buffers, strict=True)}
+    shared = {pointer.name: callers.candidates(place) for place, pointer in enumerate(passed)}
+    n_claims = Counter(shared[name][0] for name in pointer_of.values() if shared[name])
     names: dict[str, str] = {}
     waiting: list[Pointer] = []
 
     def value_of(pointer: Pointer) -> str | None:
         """The pointer to the value that a pointer's is the gradient of, if the kernel is given both."""
-        return pointer_of.get(words.differentiated.get(buffer_of.get(pointer.name, ""), ""))
+        buffer = launch.buffers[places[pointer.name]] if pointer.name in places else ""
+        return pointer_of.get(words.differentiated.get(buffer, ""))
 
     # Gradients of what is here come before other gradients, which may have the same word.
     for pointer in sorted(kernel.pointers, key=lambda pointer: value_of(pointer) is None):
         if pointer.scratch:
             waiting.append(pointer)
             continue
-        candidates = list(words.candidates(buffer_of[pointer.name]))
-        if buffer_of[pointer.name] in words.inputs and plain[candidates[0]] > 1 and len(candidates) > 1:
+        candidates = shared[pointer.name]
+        is_input = launch.buffers[places[pointer.name]] in words.inputs
+        if is_input and len(candidates) > 1 and n_claims[candidates[0]] > 1:
             candidates = [*candidates[1:], candidates[0]]  # two weights: both say whose they are
+        if not candidates or len(callers.told_apart) > 1:
+            is_gradient = callers.are_gradients(places[pointer.name])
+            candidates = [*candidates, *plain_words(kernel, pointer, is_gradient)]
         if pointer.many:
             one = dict.fromkeys(singular(without_counter(word)) for word in candidates)
             candidates = [*one, *candidates]
@@ -296,7 +331,7 @@ def _int_words(
     parameter = next(parameter for parameter in kernel.ints if parameter.name == name)
     word = pointers[parameter.pointer] if parameter.pointer is not None else "position"
     if parameter.axis is None:
-        return [f"{word}_offset", f"{word}_start", f"{word}_second_offset"]
+        return [f"{word}_offset", f"{word}_second_offset", f"{word}_start"]
     axis = axes[parameter.axis].index
     only = sum(other.pointer == parameter.pointer and other.axis is not None for other in kernel.ints) == 1
     return [f"{word}_stride"] * only + [f"{word}_{axis}_stride", f"{word}_other_{axis}_stride"]

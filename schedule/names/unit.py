@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from longhand.schedule.layers.returned_gradients import find_returned_gradients
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.modules.tree import find_modules
-from longhand.schedule.names.backward_names import find_saved_layers, name_backward, with_forward_words
+from longhand.schedule.names.backward_names import (
+    find_saved_layers,
+    name_backward,
+    with_forward_words,
+    with_shared_kernels,
+)
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.layer_names import name_layers
@@ -40,11 +45,11 @@ def name_plans(
     forward = NamedPlan(plan, names, words, dims)
     if training is None:
         return NamedUnit((_complete(forward),))
-    backward = name_backward(training, ledger, forward)
+    forward, backward = with_shared_kernels(forward, name_backward(training, ledger, forward), ledger)
     records = find_saved_layers(training.graphs, forward, backward)
-    first = NamedPlan(plan, with_records(plan, names, words, records), words, dims)
+    first = NamedPlan(plan, with_records(plan, forward.names, words, records), words, dims)
     records = with_forward_words(records, first)
-    forward = NamedPlan(plan, with_records(plan, names, words, records), words, dims)
+    forward = NamedPlan(plan, with_records(plan, forward.names, words, records), words, dims)
     gradients = find_returned_gradients(
         training.graphs,
         training.backward,

@@ -15,7 +15,6 @@ import torch
 
 from longhand.capture.graph import GradientPart
 from longhand.lower.ir import (
-    Buffer,
     Constant,
     Extent,
     Load,
@@ -29,17 +28,17 @@ from longhand.lower.ir import (
     arguments,
     memory_order,
 )
-from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.dimensions.dimension_propagation import grouped, parts_of
+from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.operation_names import noun_of
+from longhand.schedule.names.shared.callers import Caller, Callers, SharedWords
 from longhand.schedule.names.unit_names import AxisNames
 from longhand.schedule.names.value_rules import Nameless, one_of, words_by_rule
 from longhand.schedule.names.words import Scope, element_words, further_words, plural, without_counter
-from longhand.schedule.plan import Access, AxisRole, KernelPlan, Launch, PlanAxis
+from longhand.schedule.plan import Access, AxisRole, KernelPlan, PlanAxis
 
 # From the innermost axis outwards: words for axes that came without one.
-_ROW_LADDER = ("row", "group", "batch", "outer")
+_ROW_LADDER = ("row", "group", "stack", "outer")
 _COL_LADDER = ("col", "lane", "slab", "outer_col")
 _WINDOW_LADDER = ("window_column", "window_line", "window_slice")
 _INDEX_WORDS = {"seq": "token", "dim": "feature", "n": "item", "x": "column", "y": "line"}
@@ -77,21 +76,29 @@ def name_axes(
     return {axis.name: names[axis.name] for axis in plan.axes}
 
 
-def dimensions_of(
-    plan: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], dims: DimWords
-) -> dict[str, tuple[str, ...]]:
-    """For each axis the words of the dimensions that it walks in a launch, where all of them have one."""
+def dimensions_of(plan: KernelPlan, callers: Callers) -> dict[str, tuple[str, ...]]:
+    """For each axis the words of the dimensions that it walks, where all of them have one, and the same in all calls."""
+    first, *others = [_dimensions(plan, caller) for caller in callers.every]
+    return {
+        axis: words
+        for axis, words in first.items()
+        if all(_index_of(other.get(axis, ())) == _index_of(words) for other in others)
+    }
+
+
+def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
+    if caller.dims is None:
+        return {}
+    launch = caller.launch
     sizes = dict(zip((axis.name for axis in plan.axes), launch.sizes, strict=True))
     passed = [pointer for pointer in plan.pointers if not pointer.scratch]
     found: dict[str, tuple[str, ...]] = {}
     for pointer, name in reversed(list(zip(passed, launch.buffers, strict=True))):
-        buffer = buffers[name]
-        order, words = memory_order(buffer), dims.of(name, len(buffer.shape))
-        parts = grouped(
-            [buffer.shape[dim] for dim in order],
-            tuple(words[dim] for dim in order),
-            [sizes[axis] for axis in pointer.dims or ()],
-        )
+        buffer = caller.buffers[name]
+        order, words = memory_order(buffer), caller.dims.of(name, len(buffer.shape))
+        shape, known_words = [buffer.shape[dim] for dim in order], tuple(words[dim] for dim in order)
+        walked = [sizes[axis] for axis in pointer.dims or ()]
+        parts = grouped(shape, known_words, walked) or grouped_before_last(shape, known_words, walked)
         for axis, group in zip(pointer.dims or (), parts or (), strict=False):
             known = [word for _, word in group if word is not None]
             if known and len(known) == len(group):
@@ -158,14 +165,14 @@ class ValueWords:
 
     Attributes:
         plan: The kernel.
-        words: The captured graph's names.
+        words: What its callers call alike.
         pointers: The words of the kernel's pointers, by key.
         scope: Names given out in the kernel so far.
         loads_have_lines: Whether every load gets a line (Triton), or only one that is used twice (C++ reads in place).
     """
 
     plan: KernelPlan
-    words: BufferWords
+    words: SharedWords
     pointers: Mapping[str, str]
     scope: Scope
     loads_have_lines: bool
@@ -200,11 +207,15 @@ class ValueWords:
         found = {}
         for origin, position in last.items():
             where = self.words.provenance(origin)
-            is_summand = where.part is GradientPart.SUMMAND
-            local = next(self.words.candidates(origin)) if is_summand else where.local
-            if local:
+            local = self.words.summand(origin) if where.part is GradientPart.SUMMAND else where.local
+            if local and not self._is_of_another(local, position):
                 found[position] = local
         return found
+
+    def _is_of_another(self, word: str, position: int) -> bool:
+        """Whether a word stands for a tensor that a value is not stored to."""
+        stored = {v.buffer for v in self.plan.body if isinstance(v, Store) and v.value == position}
+        return any(other == word and of not in stored for of, other in self.pointers.items())
 
     def _is_condition(self, value: Pointwise | Reduce) -> bool:
         """Whether a value only says where an operation's result comes from."""
@@ -296,7 +307,7 @@ class ValueWords:
             if word:
                 yield word
         role = getattr(value, "name", None)
-        if role and role != local:
+        if role and role != local and not self._is_of_another(role, position):
             yield role
             if role == stored:
                 yield from one.once_more(role)
@@ -307,7 +318,7 @@ class ValueWords:
         origin = getattr(value, "origin", "")
         hint = without_counter(origin).strip("_") if origin else ""
         yield from (f"{word}_{noun_of(value)}" for word in self._places(value))
-        word = role or noun_of(value)
+        word = role if role and not self._is_of_another(role, position) else noun_of(value)
         if hint:
             yield f"{hint}_{word}"
         for prefix in _PREFIXED:
@@ -329,7 +340,11 @@ class ValueWords:
         pointer = self.pointers.get(value.buffer, without_counter(value.buffer))
         if value.name and (value.index.values or value.mask is not None):
             yield value.name
-        if not self.loads_have_lines or self._is_one(value):
+        is_one = not self.loads_have_lines or self._is_one(value)
+        place = self._place_of_two(value)
+        if place:
+            yield f"{place}_{one_of(pointer) if is_one else pointer}"
+        if is_one:
             yield one_of(pointer)
         yield pointer
         if value.name and pointer.endswith(value.name):
@@ -339,6 +354,21 @@ class ValueWords:
             yield local
         further = further_words if self.loads_have_lines else element_words
         yield from itertools.islice(further(pointer), 10)
+
+    def _place_of_two(self, value: Load) -> str:
+        """``first`` or ``second``, of what is read at exactly two places of one tensor, neither under a mask."""
+        places = [
+            other.index
+            for other in self.plan.body
+            if isinstance(other, Load) and other.buffer == value.buffer
+        ]
+        is_masked = any(
+            isinstance(other, Load)
+            and other.buffer == value.buffer
+            and (other.mask is not None or other.index.values)
+            for other in self.plan.body
+        )
+        return "" if len(places) != 2 or is_masked else ("first", "second")[places.index(value.index)]
 
     def _is_one(self, value: Load) -> bool:
         """Whether a program loads one element, not a block of them."""

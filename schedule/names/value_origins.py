@@ -18,7 +18,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
-from longhand.schedule.names.words import identifier, joined_words, place_words
+from longhand.schedule.names.words import identifier, joined_words, place_words, whole_path
 
 
 def words_of_module(origin: Provenance) -> Iterator[str]:
@@ -70,7 +70,7 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
         sign, rest = word[: len(word) - len(plain)], "" if plain == last else plain.removeprefix(f"{last}_")
         places = itertools.islice(place_words(path, 1), _FEW)
         yield from (f"{sign}{joined_words(place, rest)}" for place in places)
-        yield f"{sign}{joined_words(identifier(path), rest)}"
+        yield f"{sign}{joined_words(whole_path(path), rest)}"
 
 
 _FEW = 4  # words that say the place in a list and the end of the path, before all of it is said

@@ -27,8 +27,8 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.operation_names import noun_of
+from longhand.schedule.names.shared.callers import SharedWords
 from longhand.schedule.names.words import element_words, plural
 from longhand.schedule.plan import KernelPlan
 
@@ -96,7 +96,7 @@ class Nameless:
     Attributes:
         position: Where it stands in the body.
         plan: The kernel.
-        words: The captured graph's names.
+        words: What its callers call alike.
         pointers: The words of the kernel's pointers, by key.
         names: The names that earlier values have, by position.
         loads_have_lines: Whether every load gets a line; else a value is one element of what a tensor's word says.
@@ -104,7 +104,7 @@ class Nameless:
 
     position: int
     plan: KernelPlan
-    words: BufferWords
+    words: SharedWords
     pointers: Mapping[str, str]
     names: Mapping[int, str]
     loads_have_lines: bool

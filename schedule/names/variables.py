@@ -23,6 +23,7 @@ from longhand.schedule.layers.saved_layers import SAVED
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.parameter_names import parameter_specs
 from longhand.schedule.names.reached import Reached
+from longhand.schedule.names.shared.layers import AlikeInLayers
 from longhand.schedule.names.value_origins import words_in_module
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.weight_names import name_weights
@@ -173,7 +174,7 @@ class StepNamer:
         scope: The names that are taken.
         kept: Buffers that are read after the steps.
         apart: Buffers that some layers make anew: there they never are what the others write over.
-        layer: The path of the layer whose steps they are, with a dot behind it.
+        alike: Of a layer's steps: what the layers call alike.
     """
 
     def __init__(
@@ -183,10 +184,11 @@ class StepNamer:
         scope: Scope,
         kept: Iterable[str],
         apart: Iterable[str] = (),
-        layer: str = "",
+        alike: AlikeInLayers | None = None,
     ) -> None:
         self.words = words
-        self.layer = layer
+        self.alike = alike or AlikeInLayers(words)
+        self.layer = self.alike.layer
         self.names = names
         self.scope = scope
         self.kept = frozenset(kept)
@@ -198,7 +200,7 @@ class StepNamer:
     def name(self, steps: Sequence[ModelStep]) -> None:
         last_use = _last_uses(steps, self.kept)
         self.steps = steps
-        firsts = Counter(next(self.words.variables(buffer, self.layer)) for buffer in self._kept_apart())
+        firsts = Counter(next(self.alike.variables(buffer)) for buffer in self._kept_apart())
         self.of_several = {word for word, count in firsts.items() if count > 1}
         given = set(self.names)
         for number, step in enumerate(steps):
@@ -236,10 +238,10 @@ class StepNamer:
 
     def _candidates(self, buffer: str) -> Iterator[str]:
         """Its words; first those that say whose it is, where others that are kept have the same one."""
-        plain = next(self.words.variables(buffer, self.layer))
+        plain = next(self.alike.variables(buffer))
         if plain in self.of_several and buffer in self.kept:
             yield from words_in_module(self.words.module_of(buffer), [plain], self.layer)
-        yield from self.words.variables(buffer, self.layer)
+        yield from self.alike.variables(buffer)
 
     def _unread_results(self, step: ModelStep, last_use: Mapping[str, int], number: int) -> set[str]:
         """What a library call returns besides and nothing reads: ``_``."""
@@ -306,7 +308,7 @@ class StepNamer:
                 if variable.isidentifier() and last_use.get(begin) == number and self.scope.is_free(variable):
                     self.names[buffer] = self.scope.take(variable)
                     continue
-            self.names[buffer] = self.scope.pick(self.words.variables(buffer, self.layer))
+            self.names[buffer] = self.scope.pick(self.alike.variables(buffer))
 
     def _name_gradients(self, loop: Loop, number: int) -> None:
         """What a layer of a backward pass returns for its weights: ``d_blocks[3][0]``."""

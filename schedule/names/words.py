@@ -134,7 +134,15 @@ def path_words(path: str) -> Iterator[str]:
     for start in range(len(parts) - 1, -1, -1):
         yield identifier("_".join(parts[start:]))
     if any(part.isdigit() for part in whole):
-        yield identifier(f"layer_{path}" if path[0].isdigit() else path)
+        yield whole_path(path)
+
+
+def whole_path(path: str) -> str:
+    """All of a path as one word. One that begins with a place in a list is a layer's: ``layer_1_attend``.
+
+    With an underscore before the place it would be no field of a NamedTuple.
+    """
+    return identifier(f"layer_{path}" if path[:1].isdigit() else path)
 
 
 def place_words(path: str, n_last: int, shared: Container[str] = ()) -> Iterator[str]:

@@ -43,6 +43,14 @@ def test_gradients_at_the_cuts(door, function, tmp_path: Path, hook) -> None:
         torch.testing.assert_close(found, expected, equal_nan=True)
 
 
+def test_what_has_no_derivative_in_eager_has_none_compiled(hook) -> None:
+    """The parts of a step function have one, which is zero."""
+    x, y = (one.clone().requires_grad_() for one in (X, Y))
+    for function in (torch.heaviside, captured(torch.heaviside)):
+        with pytest.raises(RuntimeError, match="heaviside is not implemented"):
+            (function(x, y) * y).sum().backward()
+
+
 def test_no_other_ops_parts_have_another_derivative():
     """Of all that torch takes apart element by element, where it has a derivative of its own."""
     points = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0], dtype=torch.float64)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
+import gc
 import traceback
 import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -29,28 +32,39 @@ def _gradients(model: nn.Module, run: nn.Module, rank: int) -> dict[str, torch.T
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-def _process(rank: int, rendezvous: str, is_inside: bool, failures: mp.SimpleQueue) -> None:
+def _in_group(rank: int, rendezvous: str, failures: mp.SimpleQueue, body: Callable[[], None]) -> None:
+    """Runs `body` in a group of processes. What holds the group is gone before it ends: its threads, which let go of
+    Python objects, must not outlive the interpreter."""
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=N_PROCESSES)
     try:
-        model, reports = Mlp(), []
-        eager = copy.deepcopy(model)
-        expected = _gradients(eager, DistributedDataParallel(eager), rank)
-
-        def backend(module, inputs):
-            return longhand_backend(module, inputs, report=reports.append)
-
-        if is_inside:
-            run = DistributedDataParallel(torch.compile(model, backend=backend))
-        else:
-            run = torch.compile(DistributedDataParallel(model), backend=backend)
-        found = _gradients(model, run, rank)
-        for name, gradient in expected.items():
-            torch.testing.assert_close(found[name], gradient)
-        assert reports and all(report.reason is None for report in reports), reports
+        body()
     except BaseException as error:
         failures.put(f"process {rank}: {''.join(traceback.format_exception(error))}")
     finally:
+        gc.collect()
         dist.destroy_process_group()
+
+
+def _process(rank: int, rendezvous: str, is_inside: bool, failures: mp.SimpleQueue) -> None:
+    _in_group(rank, rendezvous, failures, functools.partial(_train_in_parallel, rank, is_inside))
+
+
+def _train_in_parallel(rank: int, is_inside: bool) -> None:
+    model, reports = Mlp(), []
+    eager = copy.deepcopy(model)
+    expected = _gradients(eager, DistributedDataParallel(eager), rank)
+
+    def backend(module, inputs):
+        return longhand_backend(module, inputs, report=reports.append)
+
+    if is_inside:
+        run = DistributedDataParallel(torch.compile(model, backend=backend))
+    else:
+        run = torch.compile(DistributedDataParallel(model), backend=backend)
+    found = _gradients(model, run, rank)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient)
+    assert reports and all(report.reason is None for report in reports), reports
 
 
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
@@ -62,27 +76,25 @@ def test_gradients_are_eagers(is_inside, tmp_path):
 
 
 def _sharded_process(rank: int, rendezvous: str, frontend: str, failures: mp.SimpleQueue) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=N_PROCESSES)
-    try:
-        torch.manual_seed(0)
-        eager = nn.Sequential(Mlp(), Mlp())
-        model = copy.deepcopy(eager)
-        expected = _gradients(eager, DistributedDataParallel(eager), rank)
-        mesh = init_device_mesh("cpu", (N_PROCESSES,))
-        for place, block in enumerate(model):
-            model[place] = longhand.compile(fully_shard(block, mesh=mesh), frontend=frontend)
-        fully_shard(model, mesh=mesh)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", EagerWarning)
-            found = _gradients(model, model, rank)
-        for (name, gradient), ours in zip(expected.items(), found.values(), strict=True):
-            torch.testing.assert_close(
-                ours.full_tensor(), gradient, msg=lambda text, name=name: f"{name}: {text}"
-            )
-    except BaseException as error:
-        failures.put(f"process {rank}: {''.join(traceback.format_exception(error))}")
-    finally:
-        dist.destroy_process_group()
+    _in_group(rank, rendezvous, failures, functools.partial(_train_sharded, rank, frontend))
+
+
+def _train_sharded(rank: int, frontend: str) -> None:
+    torch.manual_seed(0)
+    eager = nn.Sequential(Mlp(), Mlp())
+    model = copy.deepcopy(eager)
+    expected = _gradients(eager, DistributedDataParallel(eager), rank)
+    mesh = init_device_mesh("cpu", (N_PROCESSES,))
+    for place, block in enumerate(model):
+        model[place] = longhand.compile(fully_shard(block, mesh=mesh), frontend=frontend)
+    fully_shard(model, mesh=mesh)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EagerWarning)
+        found = _gradients(model, model, rank)
+    for (name, gradient), ours in zip(expected.items(), found.values(), strict=True):
+        torch.testing.assert_close(
+            ours.full_tensor(), gradient, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")

@@ -353,3 +353,18 @@ def test_any_and_all(shape: tuple[int, int], dim: int, tmp_path: Path) -> None:
     }
     got = run_cpp(plan, launch, memory, tmp_path)
     assert torch.equal(got["all"], x.all(dim)) and torch.equal(got["any"], (~x).any(dim))
+
+
+def test_numbers_that_are_chosen_have_64_bits(tmp_path: Path) -> None:
+    """Bare, C++ multiplies them in int."""
+    make = NestMaker(i=4)
+    a = make.load("a", "i", I64)
+    product = make.op(P.WHERE, make.op(P.GT, a, 0), make.constant(1000, I64), make.constant(1, I64))
+    for limit in (1, 2, 3):
+        chosen = make.op(P.WHERE, make.op(P.GT, a, limit), make.constant(999, I64), make.constant(2, I64))
+        product = product * chosen
+    make.store("out", "i", product, I64)
+    plan, launch = plan_kernel(make.nest(), make.buffers, CPU)
+    memory = {"a": torch.arange(1, 5), "out": torch.empty(4, dtype=I64)}
+    got = run_cpp(plan, launch, memory, tmp_path)["out"]
+    assert got.tolist() == [1000 * 2 * 2 * 2, 1000 * 999 * 2 * 2, 1000 * 999 * 999 * 2, 1000 * 999**3]

@@ -194,19 +194,20 @@ def test_moved_weights_drop_the_recordings(runtime: Any) -> None:
 def test_results_may_be_inputs_and_share_memory(runtime: Any) -> None:
     def launch(x: torch.Tensor, n: int) -> tuple[torch.Tensor, ...]:
         y = x * n
-        return x, x[1:], y, y[0], y.t()
+        return x, x[...], x[1:], y, y[0], y.t()
 
     graph = runtime.CudaGraph(launch)
     memory = torch.randn(5, 4)
     for _ in range(4):
         x = memory[1:]
-        same, part, whole, row, turned = graph(x, 3)
+        same, seen, part, whole, row, turned = graph(x, 3)
         assert same is x
+        assert seen is not x and seen.data_ptr() == x.data_ptr()
         assert (part.data_ptr(), part.shape) == (x[1:].data_ptr(), (3, 4))
         whole[0] = 7.0
         assert torch.equal(row, torch.full((4,), 7.0)) and torch.equal(turned, whole.t())
         assert torch.equal(whole[1:], x[1:] * 3)
-        del same, part, whole, row, turned
+        del same, seen, part, whole, row, turned
 
 
 def test_refused_calls_run_and_say_why_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 import longhand
+from longhand.emit.layers import shared_functions
+from longhand.emit.layers.layer_methods import Method
 from longhand.emit.unit.loading import load_unit
 
 
@@ -163,6 +168,48 @@ def test_a_loop_binds_no_number_in_place_of_a_variable(tmp_path: Path) -> None:
     unit = load_unit(tmp_path / "unit")()
     unit.load_state_dict(model.state_dict())
     torch.testing.assert_close(unit(x), model(x))
+
+
+class Mixed(nn.Module):
+    """Its product is of the same three values, in an order of its own."""
+
+    def __init__(self, order: tuple[int, ...]) -> None:
+        super().__init__()
+        self.order = order
+        self.q, self.k, self.v = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        first, second, third = ((q, k, v)[place] for place in self.order)
+        return torch.softmax(first @ second @ third, -1)
+
+
+class SixOrders(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        orders = list(itertools.permutations(range(3)))
+        self.first, self.second, self.third = map(Mixed, orders[:3])
+        self.fourth, self.fifth, self.sixth = map(Mixed, orders[3:])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.third(self.second(self.first(x)))
+        return self.sixth(self.fifth(self.fourth(x)))
+
+
+def test_a_module_is_written_once_for_all_that_it_is_compared_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[object] = []
+    write = shared_functions.write_method
+
+    def watched(*args: Any, **kwargs: Any) -> Method:
+        written.append(args)
+        return write(*args, **kwargs)
+
+    monkeypatch.setattr(shared_functions, "write_method", watched)
+    model = SixOrders().eval()
+    longhand.generate(model, (torch.randn(8, 8),), out=tmp_path / "unit", device="cpu", run=False)
+    assert len(written) < 200  # 594 where each pair of the six is written anew
 
 
 class Masked(nn.Module):

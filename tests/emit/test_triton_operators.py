@@ -129,6 +129,27 @@ def test_quotients_that_are_rounded_afterwards_are_exact() -> None:
     assert "tl.floor(tl.div_rn(a, b))" in printed("floor", plan)
 
 
+def test_exponentials_below_the_maximum_of_another_value_are_exact() -> None:
+    """They may be large: tl.exp errs in proportion to its argument."""
+    for x, exp in (("a", "tl.exp("), ("b", "libdevice.exp(")):
+        make = NestMaker(row=20, col=100)
+        a, b = make.load("a", "row col"), make.load("b", "row col")
+        shifted = {"a": a, "b": b}[x] - make.reduce(ReduceOp.MAX, a, "col")
+        make.store("out", "row col", make.op(Op.EXP, shifted) + b)
+        plan, _ = plan_kernel(make.nest(), make.buffers, CUDA)
+        assert exp in printed("exponentials", plan)
+
+
+@pytest.mark.parametrize(("dtype", "way"), [(f32, ".to(tl.int64).to(tl.uint8)"), (i64, "a.to(tl.uint8)")])
+def test_a_negative_float_wraps_as_an_unsigned_number(dtype: torch.dtype, way: str) -> None:
+    """A GPU's own conversion makes 0 of it, eager PyTorch 255 of -1; the interpreter does as eager."""
+    make = NestMaker(i=N)
+    cast = make.add(Pointwise(Op.CAST, (int(make.load("a", "i", dtype)),), torch.int32, torch.uint8))
+    make.store("out", "i", cast, torch.uint8)
+    plan, _ = plan_kernel(make.nest(), make.buffers, CUDA)
+    assert way in printed("to_bytes", plan)
+
+
 def test_a_maximum_that_shows_keeps_nan() -> None:
     make = NestMaker(row=20, col=100)
     make.store("out", "row", make.reduce(ReduceOp.MAX, make.load("x", "row col"), "col"))

@@ -58,6 +58,34 @@ def maximum_and_softmax_sum(rows: int, cols: int) -> NestMaker:
     return make
 
 
+def log_of_sum(rows: int, cols: int) -> NestMaker:
+    """As people write logsumexp: NaN where all of a row is -inf."""
+    make = NestMaker(row=rows, col=cols)
+    x = make.load("x", "row col")
+    row_max = make.reduce(ReduceOp.MAX, x, "col")
+    total = make.reduce(ReduceOp.SUM, make.op(PointwiseOp.EXP, x - row_max), "col")
+    make.store("log_sum", "row", row_max + make.op(PointwiseOp.LOG, total))
+    return make
+
+
+def shifted_and_softmax(rows: int, cols: int) -> NestMaker:
+    make = NestMaker(row=rows, col=cols)
+    x = make.load("x", "row col")
+    shifted = x - make.reduce(ReduceOp.MAX, x, "col")
+    numerator = make.op(PointwiseOp.EXP, shifted)
+    make.store("out", "row col", numerator / make.reduce(ReduceOp.SUM, numerator, "col"))
+    make.store("shifted", "row col", shifted)
+    return make
+
+
+def sum_below_the_maximum_of_another(rows: int, cols: int) -> NestMaker:
+    make = NestMaker(row=rows, col=cols)
+    x, other = make.load("x", "row col"), make.load("other", "row col")
+    shifted = other - make.reduce(ReduceOp.MAX, x, "col")
+    make.store("total", "row", make.reduce(ReduceOp.SUM, make.op(PointwiseOp.EXP, shifted), "col"))
+    return make
+
+
 def extremes(rows: int, cols: int) -> NestMaker:
     make = NestMaker(row=rows, col=cols)
     x = make.load("x", "row col")
@@ -68,6 +96,11 @@ def extremes(rows: int, cols: int) -> NestMaker:
     return make
 
 
+def other_rows(cols: int) -> torch.Tensor:
+    """Nothing special about them."""
+    return torch.randn(8, cols, generator=torch.Generator().manual_seed(1))
+
+
 def eager(name: str, x: torch.Tensor) -> dict[str, torch.Tensor]:
     if name == "softmax":
         return {"out": torch.softmax(x, -1)}
@@ -76,15 +109,25 @@ def eager(name: str, x: torch.Tensor) -> dict[str, torch.Tensor]:
     if name == "maximum_and_softmax_sum":
         row_max = x.amax(-1)
         return {"maximum": row_max, "total": (x - row_max[:, None]).exp().sum(-1)}
+    if name == "log_of_sum":
+        row_max = x.amax(-1)
+        return {"log_sum": row_max + (x - row_max[:, None]).exp().sum(-1).log()}
+    if name == "shifted_and_softmax":
+        return {"out": torch.softmax(x, -1), "shifted": x - x.amax(-1, keepdim=True)}
+    if name == "sum_below_the_maximum_of_another":
+        return {"total": (other_rows(x.shape[1]) - x.amax(-1, keepdim=True)).exp().sum(-1)}
     return {"maximum": x.amax(-1), "minimum": x.amin(-1), "argmax": x.argmax(-1), "argmin": x.argmin(-1)}
 
 
 # Each in registers and in a loop over a long row.
 CASES = {
     (make.__name__, cols): make(8, cols)
-    for make in (softmax, log_softmax, maximum_and_softmax_sum)
+    for make in (softmax, log_softmax, maximum_and_softmax_sum, log_of_sum, shifted_and_softmax)
     for cols in (60, 70_000)
-} | {("extremes", 60): extremes(8, 60)}
+} | {
+    ("extremes", 60): extremes(8, 60),
+    ("sum_below_the_maximum_of_another", 60): sum_below_the_maximum_of_another(8, 60),
+}
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +143,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], d
         for tunable, value in (("ELEMENTS", 512), ("COLS", 512), ("SPLITS", 4)):
             text = re.sub(rf"^{tunable} = \d+", f"{tunable} = {value}", text, flags=re.MULTILINE)
         texts[kernel] = text
-        memory = {"x": rows_of(cols).flatten()}
+        memory = {"x": rows_of(cols).flatten(), "other": other_rows(cols).flatten()}
         for buffer in make.buffers.values():
             memory.setdefault(buffer.name, torch.empty(buffer.shape, dtype=buffer.dtype).flatten())
         jobs.append(job_for(kernel, plan, launch, memory))
@@ -130,6 +173,7 @@ def test_special_rows(
         (log_softmax(4, 60), True),
         (nests.cross_entropy(4, 60), True),
         (maximum_and_softmax_sum(4, 60), False),
+        (sum_below_the_maximum_of_another(4, 60), False),
         (extremes(4, 60), False),
     ],
 )

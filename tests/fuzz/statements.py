@@ -10,6 +10,7 @@ from torch import Tensor
 from tests.fuzz.elementwise import binary, choice, exact, mask, unary, whole
 from tests.fuzz.operands import dim_of, is_bool, is_float, is_whole
 from tests.fuzz.programs import Known, Writer
+from tests.fuzz.rows import beside_maximum, loss, masked_row, written_by_operator
 
 Draw = random.Random
 
@@ -349,4 +350,5 @@ def write(writer: Writer) -> bool:
 STATEMENTS = (
     *(unary, unary, binary, binary, view, view, view, join, join, choice, choice, reduction, reduction, norm),
     *(exact, whole, mask, position, gather, gather, scatter, whole_reduction, scan, cast, product, write),
+    *(masked_row, beside_maximum, loss, written_by_operator),
 )

@@ -167,6 +167,25 @@ def test_nan_infinity_and_rows_that_are_all_ignored(check, smoothing):
             )
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_small_losses_behind_large_logits(check, smoothing):
+    """The largest logit goes first: a loss of 1e-3 has no digits beside 10,000."""
+    x = 10_000 + 3 * torch.rand(6, 5)
+    x[:3, 0] += 7
+    target, weight = torch.tensor([0, 0, 0, 1, 2, 3]), torch.rand(5)
+    check(
+        lambda x, y, w: (
+            F.cross_entropy(x, y, w, label_smoothing=smoothing, reduction="none"),
+            F.cross_entropy(x, y, label_smoothing=smoothing, reduction="none"),
+            F.nll_loss(x.log_softmax(-1), y, reduction="none"),
+            x.log_softmax(-1).gather(1, y[:, None]),
+        ),
+        x,
+        target,
+        weight,
+    )
+
+
 def test_symbolic_sizes(check):
     x, target, weight = torch.randn(7, N_CLASSES), labels(7), torch.rand(N_CLASSES)
     check(

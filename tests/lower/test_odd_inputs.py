@@ -51,6 +51,17 @@ def test_nan_and_infinity(check, function):
     check(function, awkward(4, 6))
 
 
+def test_norms_of_one_element(check):
+    """They are its magnitude, though its powers leave the range of its type."""
+    x = torch.tensor([[1e30], [-1e-30], [0.0], [INF], [NAN]])
+    check(lambda x: tuple(x.norm(order, 1) for order in (0, 0.5, 1, 2, 3, -1, INF, -INF)), x)
+
+
+def test_statistics_of_a_number(check):
+    x = torch.tensor(2.5)
+    check(lambda x: (*torch.var_mean(x, 0, correction=0), *torch.std_mean(x, 0, correction=0)), x)
+
+
 def test_gelu_of_infinity(check):
     # Eager itself says NaN or infinity, depending on where in a vector the element lies.
     (found,) = check(F.gelu, torch.randn(3)).run({"arg0_1": torch.tensor([INF, NAN, 1.0])})

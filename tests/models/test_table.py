@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmarks.architectures import catalog
-from benchmarks.architectures.calls import tensors
+from benchmarks.architectures.calls import copied, tensors
 from benchmarks.architectures.compiled import compiled_result
 from benchmarks.architectures.cubins import cubin_result
 from benchmarks.architectures.document import document
@@ -113,6 +113,15 @@ def test_inputs_are_those_that_a_compiled_model_takes():
     """LongT5 makes itself a mask in eager, and expects one where it is told that it is compiled."""
     _, _, kwargs = catalog.example("transformers/longt5")
     assert "attention_mask" in kwargs
+
+
+@pytest.mark.parametrize("name", ["rotate", "dilation"])
+def test_what_a_step_is_called_with_goes_where_the_step_goes(name):
+    """Angles were left in float32: there was no exact result to hold a rotation against, and none on a GPU at all."""
+    pytest.importorskip("kornia")
+    module, args, kwargs = copied(catalog.example(f"kornia/{name}"), torch.float64)
+    assert module(*args, **kwargs).dtype is torch.float64
+    assert [buffer.device.type for buffer in module.to("meta").buffers()] == ["meta"]
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,15 @@ def test_softmax_needs_no_where() -> None:
     assert plan.padding == {load_of(plan, "scores"): -math.inf, load_of(plan, "bias"): 0.0}
 
 
+def test_what_is_below_the_maximum_of_another_value_is_guarded() -> None:
+    """Where all x are -inf, y - max(x) is infinite in the row, and NaN past its end."""
+    make = NestMaker(row=8, col=60)
+    x, y = make.load("x", "row col"), make.load("y", "row col")
+    shifted = y - make.reduce(ReduceOp.MAX, x, "col")
+    make.store("out", "row", make.reduce(ReduceOp.SUM, make.op(PointwiseOp.EXP, shifted), "col"))
+    assert len(planned(make).guards) == 1
+
+
 def test_layer_norm_guards_the_centered_square_only() -> None:
     plan = planned(nests.add_layer_norm(4, 16, 768))
     (guard,) = plan.guards

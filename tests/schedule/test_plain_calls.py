@@ -98,6 +98,18 @@ def test_one_number_everywhere_takes_no_kernel(number: float, name: str, target:
     assert not [kernel for kernel in plan.kernels.values() if len(kernel.pointers) == 1]
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_number_that_is_infinite_in_memory_is_a_kernel(target: str) -> None:
+    """``fill_`` raises for what a float16 does not hold."""
+
+    class Infinite(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.full((x.shape[1],), 1e10).half().scatter_reduce(0, x[0], x[1].half(), "amin")
+
+    plan = planned(Infinite(), torch.arange(8).view(2, 4) % 2, target=target)
+    assert not [call for call in calls(plan) if "fill_" in call]
+
+
 def test_a_number_in_a_part_of_a_tensor_is_a_kernel() -> None:
     class Padded(nn.Module):
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

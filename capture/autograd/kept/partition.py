@@ -28,6 +28,7 @@ from longhand.capture.autograd.kept.costs import (
 from longhand.capture.autograd.kept.recomputed_chains import inputs_to_keep, links_to_keep
 from longhand.capture.autograd.randomness import is_random
 from longhand.capture.functionalize.view_nodes import is_view, seen
+from longhand.capture.known.written import written_nodes
 from longhand.errors import OptionError
 
 _SOURCE, _SINK = "source", "sink"
@@ -136,6 +137,7 @@ class _Sides:
         ]
         self.region = _ancestors(self.wanted) - after
         self.written = joint.captured.overwritten
+        self.changing = self._changing()
         self.distance = self._distances()
         self.boundary = {node for node in self.region if self._leaves_its_checkpoint(node)}
         self.checkpointed = {
@@ -144,6 +146,7 @@ class _Sides:
             if checkpoint(node)
             and node.op == "call_function"
             and not is_stateful(node)
+            and node not in self.changing
             and not any(
                 is_random(one) for one in (node, *node.all_input_nodes)
             )  # a mask is kept as it is smallest
@@ -155,7 +158,17 @@ class _Sides:
         return bool(region) and any(user in self.region and checkpoint(user) != region for user in node.users)
 
     def _may_run_twice(self, node: fx.Node) -> bool:
-        return is_light(node) and not (node in self.boundary and not is_view(node))
+        is_once = node in self.changing or (node in self.boundary and not is_view(node))
+        return is_light(node) and not is_once
+
+    def _changing(self) -> frozenset[fx.Node]:
+        """What calls write into, and what is made of it: made again, it would be as before the write, or as after."""
+        written = written_nodes(self.joint.graph)
+        found, seen_of = set(written), set(written)
+        for node in self.nodes:
+            if seen_of.intersection(node.all_input_nodes):
+                (seen_of if is_view(node) else found).add(node)
+        return frozenset(found)
 
     def _distances(self) -> dict[fx.Node, int]:
         wanted = set(self.wanted)
@@ -280,6 +293,7 @@ class _Sides:
             and node not in self.checkpointed
             and not is_random(node)
             and not is_stateful(node)
+            and node not in self.changing
         ]
         place = {node: number for number, node in enumerate(self.nodes)}
         return sorted(found, key=lambda node: (operations(node) / max(1, bytes_of(node)), place[node]))

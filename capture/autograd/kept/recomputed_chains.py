@@ -41,14 +41,11 @@ def links_to_keep(
         heavy: Those that it never computes again.
     """
     bits = {node: 1 << place for place, node in enumerate(region)}
-    at_once = _reached_at_once(region, frozenset(recomputed), bits)
+    again = frozenset(recomputed)
+    at_once = _reached_at_once(region, again, bits)
     through_heavy = _reached_through(region, frozenset(heavy), bits)
-    links = [
-        node
-        for node in region
-        if node in recomputed and _is_link(node, bits, at_once, through_heavy, frozenset(recomputed))
-    ]
-    links = list(dict.fromkeys(seen(node) for node in links if seen(node) in recomputed))
+    links = [node for node in region if node in again and _is_link(node, bits, at_once, through_heavy, again)]
+    links = list(dict.fromkeys(seen(node) for node in links if seen(node) in again))
     is_far = _long_chains(links, bits, at_once)
     made_by_heavy = _below(region, heavy)
     return frozenset(node for node in links if node in is_far and node in made_by_heavy)

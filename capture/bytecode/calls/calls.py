@@ -44,7 +44,7 @@ from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.classes import MISSING
 from longhand.capture.bytecode.values.constants import describe, from_python
 from longhand.capture.bytecode.values.operators import is_python, kind_of
-from longhand.capture.bytecode.values.sources import attribute
+from longhand.capture.bytecode.values.sources import attribute, root
 from longhand.capture.bytecode.values.tracked import (
     Array,
     Bound,
@@ -197,6 +197,8 @@ def _call_module(trace: Trace, module: Obj, args: list[Value], kwargs: dict[str,
         raise Unsupported(f"a {type(module.value).__name__} with backward or global hooks is called")
     if state.get("_compiled_call_impl") is not None:
         raise Unsupported("a compiled module is called")
+    asked = trace.guards.constant(torch_private.has_global_module_hooks)
+    trace.guards.add(root(asked, "torch.nn.modules.module"), "not {}()", "there are no global hooks")
     has_hooks = any(state[name] for name in _HOOKS)
     if module.source is not None and not has_hooks:
         # In its dict: CPython looks attributes up slowly where a class has a __getattr__, as every module's has.

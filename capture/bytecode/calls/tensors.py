@@ -283,6 +283,7 @@ def _record(
     for written in statistics_written(target, tuple(fake_args), fake_kwargs):
         if not written.is_inference():
             torch_private.set_version(written, torch_private.version(written) + 1)
+    trace.count_data_writes()
     trace.refuse_writes()
     types = {value.dtype for value in fake_args if isinstance(value, torch.Tensor)}
     if name in _PRODUCTS and len(types) > 1 and not torch_private.is_any_autocast_enabled():
@@ -339,8 +340,11 @@ def tensor_attribute(trace: Trace, value: Tensor, name: str) -> Value | None:
         return trace.result(trace.call("call_function", getattr, (value.node, name), {}), result)
     if name in ("nbytes",) and not _is_dynamic(fake):
         return Const(fake.nbytes)
-    if name == "data":  # shares memory, carries no gradient
-        return tensor_method(trace, "detach", [value], {})
+    if name == "data":
+        with trace.mode:
+            seen = fake.data
+        trace.follow_data(seen, fake)
+        return trace.result(trace.call("call_function", getattr, (value.node, name), {}), seen)
     if name in (
         "grad",
         "grad_fn",

@@ -1,0 +1,161 @@
+"""The calls of a kernel, and what all of them call alike: a word that only some of them have would lie in the others.
+
+A kernel that rotates queries and keys has no ``query_states``; what has a word in every call keeps it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+from torch import fx
+
+from longhand.capture.graph import GradientPart, Provenance
+from longhand.lower.ir import Buffer
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimensions.dimension_names import DimWords
+from longhand.schedule.names.words import without_counter
+from longhand.schedule.plan import Launch
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Caller:
+    """One call of a kernel.
+
+    Attributes:
+        launch: The call.
+        words: The words of the graph whose pass it stands in.
+        buffers: The buffers of that pass.
+        dims: The words of their dimensions, if there are any.
+    """
+
+    launch: Launch
+    words: BufferWords
+    buffers: Mapping[str, Buffer]
+    dims: DimWords | None = None
+
+    @property
+    def nodes(self) -> list[fx.Node]:
+        """What the call computes, in order."""
+        return [self.words.nodes[name] for name in self.launch.origins if name in self.words.nodes]
+
+    @functools.cached_property
+    def sources(self) -> tuple[Provenance, ...]:
+        """Where what it computes came from."""
+        return tuple(self.words.provenance(name) for name in self.launch.origins)
+
+    @functools.cached_property
+    def locals(self) -> frozenset[str]:
+        """The user's variables for what it computes."""
+        return frozenset(without_counter(one.local) for one in self.sources if one.local)
+
+    @functools.cached_property
+    def modules(self) -> frozenset[str]:
+        """The modules that it is part of, without their places in lists, and their classes."""
+        parts = (part for one in self.sources for part in one.module.split(".") if not part.isdigit())
+        return frozenset(parts) | {one.module_class for one in self.sources}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Callers:
+    """All calls of a kernel, in order: never none."""
+
+    every: tuple[Caller, ...]
+
+    @property
+    def first(self) -> Caller:
+        """The call from which the kernel was planned, or one like it."""
+        return self.every[0]
+
+    @functools.cached_property
+    def told_apart(self) -> tuple[Caller, ...]:
+        """Those that may differ in their words: the first, and of those from equal statements one."""
+        found: dict[object, Caller] = {}
+        for caller in self.every:
+            found.setdefault((caller.modules, *map(_without_place, caller.sources)), caller)
+        return tuple(found.values())
+
+    def candidates(self, place: int) -> list[str]:
+        """The words that all of them have for what they pass at a place, best first; empty where they share none.
+
+        What only says by which operation something is made is no word that they share, unless it is the best of each.
+        """
+        lists: dict[tuple[int, str], list[str]] = {}
+        for caller in self.every:
+            buffer = caller.launch.buffers[place]
+            key = (id(caller.words), buffer)
+            if key not in lists:
+                lists[key] = list(dict.fromkeys(caller.words.candidates(buffer)))
+        found = list(lists.values())
+        if len(found) == 1:
+            return found[0]
+        shared = [word for word in found[0] if all(word in other for other in found[1:])]
+        best = {words[0] for words in found}
+        fillers = {word for one in self.every for word in one.words.fillers(one.launch.buffers[place])}
+        return [word for word in shared if {word} == best or word not in fillers]
+
+    def are_gradients(self, place: int) -> bool:
+        """Whether what they pass at a place is the gradient of something in all of them."""
+        passed = ((one, one.launch.buffers[place]) for one in self.every)
+        return all(next(one.words.candidates(buffer)).startswith("d_") for one, buffer in passed)
+
+    def have_local(self, local: str) -> bool:
+        """Whether all of them compute something that the user has a variable of this name for."""
+        return all(without_counter(local) in caller.locals for caller in self.told_apart)
+
+    def have_module(self, name: str) -> bool:
+        """Whether all of them are part of a module, or a class of modules, of this name."""
+        return all(name in caller.modules for caller in self.told_apart)
+
+
+class SharedWords:
+    """The words that the values of a kernel may have: what the first call says where all the others do, too.
+
+    Args:
+        callers: The kernel's.
+    """
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+        self._first = callers.first.words
+
+    @property
+    def nodes(self) -> Mapping[str, fx.Node]:
+        """The first call's graph."""
+        return self._first.nodes
+
+    def provenance(self, origin: str) -> Provenance:
+        """Where a value came from; its variable and the module only if they are every call's."""
+        found = self._first.provenance(origin)
+        local = found.local if found.local and self._callers.have_local(found.local) else None
+        module = ".".join(part for part in found.module.split(".") if self._callers.have_module(part))
+        return dataclasses.replace(found, local=local, module=module)
+
+    def summand(self, origin: str) -> str | None:
+        """The word for a part of a gradient, ``d_x_from_q_proj``, if every call has it."""
+        firsts = {
+            next(one.words.candidates(name))
+            for one in self._callers.told_apart
+            for name in _summands(one) or [origin]
+            if name in one.words.nodes
+        }
+        own = next(self._first.candidates(origin))
+        return own if len(self._callers.told_apart) == 1 or firsts == {own} else None
+
+    def adds_bias(self, origin: str) -> bool:
+        """Whether a value adds a vector that the module holds."""
+        return self._first.adds_bias(origin)
+
+
+def _without_place(source: Provenance) -> tuple[str, ...]:
+    """What a source says beside which of a list's modules it stands in."""
+    return source.qualname, source.statement, source.differentiated, source.part.value
+
+
+def _summands(caller: Caller) -> list[str]:
+    return [
+        name
+        for name, source in zip(caller.launch.origins, caller.sources, strict=True)
+        if source.part is GradientPart.SUMMAND
+    ]
