@@ -170,7 +170,12 @@ class DimWords:
 
     def of(self, buffer: str, n_dims: int) -> Words:
         """Words for the dimensions of a buffer, as far as they are known."""
-        buffer = self._twins.get(buffer, buffer)
+        if (twin := self._twins.get(buffer)) is not None:
+            found = self._own(twin, n_dims)
+            return found if len(found) == n_dims else (None,) * n_dims
+        return self._own(buffer, n_dims)
+
+    def _own(self, buffer: str, n_dims: int) -> Words:
         found = self._words.get(buffer, ())
         one, shape = self._buffers.get(buffer), self._shapes.get(buffer)
         if one is not None and shape not in (None, one.shape) and len(found) == len(shape):
@@ -181,7 +186,7 @@ class DimWords:
         if made is None:
             return (None,) * n_dims
         if made.how.is_layout:
-            return self.of(made.of, n_dims)
+            return self._own(made.of, n_dims)
         if made.how is Derivation.LOSSES:
             return self._rows.get(made.of, (None,)) if n_dims == 1 else (None,) * n_dims
         of = self._words.get(made.of, ())
