@@ -148,7 +148,7 @@ class GraphOutput:
     Attributes:
         value: The name of the node that computes it, or a Python constant (None, int, str, ...) wrapped in `Literal`.
         alias: Whether it must share memory with an input or an earlier output, as eager's would.
-        base: See AliasKind; None when fresh, and its node no view of a placeholder or a result: the graph has clones.
+        base: See AliasKind; None when fresh: then the value is no view of a placeholder or of another result.
         is_detached: Of a view: whether autograd takes it for none (in training of what carries gradients alone).
         is_anew: Of what aliases: whether it is a tensor object of its own, though it may show all of its base.
     """

@@ -330,7 +330,7 @@ def set_version(tensor: torch.Tensor, version: int) -> None:
 
 
 # What Dynamo writes for `tensor.data`.
-data_of = torch._C._autograd._get_data_attr
+data_of = torch._C._autograd._get_data_attr  # type: ignore[attr-defined]
 
 is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import sympy
 import torch
 
 from longhand.errors import LoweringError
@@ -184,6 +185,10 @@ class BodyBuilder:
         """A number that the caller passes."""
         return self._add(Scalar(value, compute_dtype(dtype)), name)
 
+    def _number(self, value: Number | sympy.Expr, dtype: torch.dtype) -> Handle:
+        """A constant, or what the caller passes where sizes decide it."""
+        return self.scalar(value, dtype) if isinstance(value, sympy.Expr) else self.constant(value, dtype)
+
     def position(self, index: Index, name: str | None = None) -> Handle:
         """An affine expression of the axes, as int64."""
         return self._add(Position(index), name)
@@ -203,7 +208,7 @@ class BodyBuilder:
             operand_dtype = branches[0].dtype
         else:
             operand_dtype = handles[0].dtype
-        converted = [arg if isinstance(arg, Handle) else self.constant(arg, operand_dtype) for arg in args]
+        converted = [arg if isinstance(arg, Handle) else self._number(arg, operand_dtype) for arg in args]
         checked = converted[1:] if op is PointwiseOp.WHERE else converted
         if any(handle.dtype is not operand_dtype for handle in checked):
             raise LoweringError(f"{op.value} on {[handle.dtype for handle in checked]} in {self.origin}.")

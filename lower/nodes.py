@@ -6,6 +6,7 @@ import dataclasses
 import operator
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 
@@ -39,7 +40,7 @@ from longhand.lower.lowerings.externs import call_extern, call_read
 from longhand.lower.lowerings.mutation import written_in_place
 from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.registry import LOWERINGS, VIEWS
-from longhand.lower.sizes import as_size
+from longhand.lower.sizes import as_number, as_size
 from longhand.lower.unsupported import LOOP_DTYPES, Decline, require_loop_dtypes
 from longhand.lower.views import TensorView
 from longhand.options import Device
@@ -157,11 +158,16 @@ def _lower_node(ctx: Context) -> Any:
     n_steps, known = len(ctx.steps), set(ctx.buffers)
     try:
         return lowering(ctx, *(_readable(ctx, arg) for arg in args))
-    except Decline as decline:
+    except (Decline, TypeError) as error:
+        if isinstance(error, TypeError) and not any(isinstance(arg, sympy.Expr) for arg in args):
+            raise
         del ctx.steps[n_steps:]
         for name in set(ctx.buffers) - known:
             ctx.forget(name)
-        return call_extern(ctx, str(decline) or None)
+        reason = (
+            str(error) if isinstance(error, Decline) else "It asks how large a number is that sizes decide."
+        )
+        return call_extern(ctx, reason or None)
 
 
 def _readable(ctx: Context, value: Any) -> Any:
@@ -269,4 +275,6 @@ def _resolve(ctx: Context, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, torch.SymFloat):
+        return as_number(value)
     return as_size(value) if isinstance(value, torch.SymInt) else value

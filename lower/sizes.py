@@ -22,6 +22,12 @@ def as_size(value: int | torch.SymInt | sympy.Expr) -> Size:
     return int(value)
 
 
+def as_number(value: torch.SymFloat) -> float | sympy.Expr:
+    """A number that follows from sizes but is no whole one, such as ``n ** -0.5``: the SymPy term, or a float."""
+    term: sympy.Expr = value.node.expr
+    return float(term) if term.is_number else term
+
+
 def add(left: Size, right: Size) -> Size:
     """left + right."""
     if isinstance(left, int) and isinstance(right, int):

@@ -169,6 +169,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "swin2sr": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
     "swinv2": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
     "time_series_transformer": _SERIES,
+    "uvdoc": {
+        "backbone_config": {
+            "model_type": "uvdoc_backbone",
+            "resnet_head": ((3, 8), (8, 8)),
+            "resnet_configs": (
+                ((8, 8, 1, False),),
+                ((8, 16, 1, True), (16, 16, 3, False)),
+                ((16, 32, 1, True), (32, 32, 3, False)),
+            ),
+            "stage_configs": (((32, 1),), ((32, 2), (32, 1))),
+            "out_features": ["stage1", "stage2"],
+        },
+        "bridge_connector": (32, 32),
+        "out_point_positions2D": ((32, 8), (8, 2)),
+    },
 }
 
 
@@ -298,6 +313,7 @@ INPUTS: dict[str, Callable[[Any], Inputs]] = {
         "past_values_padding": torch.zeros(2, 64, dtype=torch.long),
         "freq": torch.zeros(2, 1, dtype=torch.long),
     },
+    "uvdoc": lambda config: {"pixel_values": torch.randn(2, 3, 128, 128)},
     "vjepa2": lambda config: {
         "pixel_values_videos": torch.randn(1, config.frames_per_clip, 3, config.crop_size, config.crop_size)
     },

@@ -18,6 +18,7 @@ from longhand.capture.bytecode.entry.breaks import SkipFrame, Unsupported
 from longhand.capture.bytecode.entry.call_effects import mutates
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.classes import ClassFacts
+from longhand.capture.bytecode.values.data_views import DataViews
 from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
 from longhand.capture.bytecode.values.sources import Source, is_default
 from longhand.capture.bytecode.values.tracked import (
@@ -101,8 +102,7 @@ class Trace(Wrapping):
         self.assumes = False  # whether what a check of values finds is looked at after the graph
         self.assumed: list[tuple[Tensor, bool]] = []
         self.inner: dict[fx.Node, str] = {}  # what must not leave the graph, and why
-        self._data: list[tuple[torch.Tensor, torch.Tensor]] = []  # what `data` gave, and of what
-        self._n_data_writes: list[int] = []
+        self.data_views = DataViews()
         self._watched: list[tuple[torch.Tensor, int, str]] = []
         self._deferred: tuple[str, str] | None = None
 
@@ -227,20 +227,6 @@ class Trace(Wrapping):
         if self._deferred is not None and not (isinstance(value, _FIXED) or is_torch_leaf(value)):
             who, hint = self._deferred
             raise Unsupported(f"{who} {name}, which may be another by then", hint)
-
-    def follow_data(self, seen: torch.Tensor, fake: torch.Tensor) -> None:
-        """`seen` is the ``data`` of another tensor: what is written through it, that one does not count."""
-        self._data.append((seen, fake))
-        self._n_data_writes.append(0)
-
-    def count_data_writes(self) -> None:
-        """Tensors count what the last call wrote through their ``data``: capture asks them what was written."""
-        for place, (seen, fake) in reversed([*enumerate(self._data)]):
-            n_writes = torch_private.version(seen)
-            if n_writes > self._n_data_writes[place]:
-                n_before = torch_private.version(fake)
-                torch_private.set_version(fake, n_before + n_writes - self._n_data_writes[place])
-                self._n_data_writes[place] = n_writes
 
     def watch(self, fake: torch.Tensor, reason: str) -> None:
         """From here on a write into this tensor, or into what it is a view of, leaves the frame to CPython."""

@@ -90,7 +90,8 @@ def _two(call: KnownCall) -> tuple[Affine | None, Affine | None]:
     left, right = (whole_number(call.fact(position), rank) for position in (0, 1))
     for position in (0, 1):  # the bounds of positions hold in the tensor that they are of
         given = call.node.args[position]
-        if isinstance(given, fx.Node) and given.meta["val"].dtype not in (*INDEX_TYPES, torch.bool):
+        value = given.meta["val"] if isinstance(given, fx.Node) else None
+        if isinstance(value, torch.Tensor) and value.dtype not in (*INDEX_TYPES, torch.bool):
             return None, None
     return left, right
 

@@ -273,11 +273,10 @@ class ModelWriter:
 
     def _object(self, result: object, sizes: SizeWriter, place: int, variable: str | None = None) -> str:
         """A result as the tensor object that eager returns."""
-        text = self._result(result, sizes, variable)
-        if not isinstance(result, View):
-            return text
-        base = self._as_given(result.buffer) if variable is None else variable
-        return as_object(text, self.graph.outputs[place], base)
+        text, base = self._result(result, sizes, variable), variable
+        if base is None and isinstance(result, View):
+            base = self._as_given(result.buffer)
+        return text if base is None else as_object(text, self.graph.outputs[place], base)
 
     def _result(self, result: object, sizes: SizeWriter, variable: str | None = None) -> str:
         """A result as an expression; `variable` is what holds it, if not what it is called."""

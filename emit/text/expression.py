@@ -253,10 +253,18 @@ def size_text(size: sympy.Expr, words: Mapping[str, str], is_alone: bool = False
 
 
 _QUOTIENTS = frozenset({"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "floor", "ceiling"})
+_FLOATS = frozenset({"ToFloat", "FloatPow", "IntTrueDiv", "FloatTrueDiv"})
+
+
+def _is_fraction(size: sympy.Expr) -> bool:
+    """Whether a number that follows from sizes is no whole one: ``n ** -0.5``."""
+    return size.has(sympy.Float) or any(
+        type(part).__name__ in _FLOATS for part in sympy.preorder_traversal(size)
+    )
 
 
 class _SizePrinter(StrPrinter):
-    """Whole numbers only: every quotient is printed as ``//``, which is exact where the size is one."""
+    """Quotients of whole numbers are printed as ``//``, which is exact where the size is one."""
 
     printmethod = (
         "_as_size"  # which no class has: torch's own quotients would print themselves, without spaces
@@ -274,6 +282,8 @@ class _SizePrinter(StrPrinter):
         numerator, denominator = sympy.fraction(expr)
         if denominator == 1:
             return str(super()._print_Mul(expr))
+        if _is_fraction(expr):
+            return f"({self._tight(numerator)} / {self._tight(denominator)})"
         return self._quotient(numerator, denominator)
 
     def _quotient(self, numerator: sympy.Expr, denominator: sympy.Expr) -> str:
@@ -288,7 +298,9 @@ class _SizePrinter(StrPrinter):
         return self.parenthesize(expr, PRECEDENCE["Pow"])
 
     def parenthesize(self, item: sympy.Expr, level: int, strict: bool = False) -> str:
-        """As SymPy does, but quotients have their own parentheses already."""
+        """As SymPy does, but quotients have their own parentheses already, and a whole number is a float as it is."""
+        while type(item).__name__ == "ToFloat":
+            item = item.args[0]
         is_quotient = type(item).__name__ in _QUOTIENTS or (item.is_Mul and sympy.fraction(item)[1] != 1)
         return str(self._print(item) if is_quotient else super().parenthesize(item, level, strict))
 
@@ -329,6 +341,20 @@ class _SizePrinter(StrPrinter):
 
     def _print_PowByNatural(self, expr: Any) -> str:
         return f"{self._tight(expr.args[0])}**{self._tight(expr.args[1])}"
+
+    def _print_FloatPow(self, expr: Any) -> str:
+        return f"({self._tight(expr.args[0])} ** {self._tight(expr.args[1])})"
+
+    def _print_IntTrueDiv(self, expr: Any) -> str:
+        return f"({self._tight(expr.args[0])} / {self._tight(expr.args[1])})"
+
+    _print_FloatTrueDiv = _print_IntTrueDiv
+
+    def _print_ToFloat(self, expr: Any) -> str:
+        return str(self._print(expr.args[0]))
+
+    def _print_Float(self, expr: Any) -> str:
+        return repr(float(expr))
 
     def _print_Function(self, expr: Any) -> str:
         raise CaptureError(

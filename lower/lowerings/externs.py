@@ -27,7 +27,7 @@ from longhand.lower.layouts import (
     is_convolution,
 )
 from longhand.lower.lowerings.contractions import contraction_of
-from longhand.lower.sizes import as_size, contiguous_strides, multiply, same
+from longhand.lower.sizes import as_number, as_size, contiguous_strides, multiply, same
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -227,6 +227,8 @@ def extern_argument(ctx: Context, value: Any) -> Any:
         return ctx.argument(value)
     if isinstance(value, list | tuple):
         return tuple(extern_argument(ctx, item) for item in value)
+    if isinstance(value, torch.SymFloat):
+        return as_number(value)
     return as_size(value) if isinstance(value, torch.SymInt) else value
 
 

@@ -11,11 +11,13 @@ import dataclasses
 from collections.abc import Sequence
 
 import torch
+from torch import fx
 
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number, converted
 from longhand.lower.context import Context
 from longhand.lower.ir import BufferKind
+from longhand.lower.layouts import is_view
 from longhand.lower.lowerings.boundary_padding import rolled
 from longhand.lower.lowerings.viewing import slice_start, wrap, wrap_all
 from longhand.lower.nest import Coordinate, NestBuilder
@@ -27,6 +29,7 @@ from longhand.lower.views import TensorView, whole
 
 aten = torch.ops.aten
 
+_JOINS = frozenset({aten.cat.default, aten.concat.default, aten.slice_scatter.default})
 # More pieces than this are stored one by one.
 _MOST_MASKED = 4
 # Padding of a row by less than this part of it is stored by itself.
@@ -150,18 +153,23 @@ def _joined_in_order(ctx: Context, parts: Sequence[TensorView], dim: int) -> Ten
 
 
 def _are_computed_alike(ctx: Context, parts: Sequence[TensorView], pieces: Sequence[Piece]) -> bool:
-    """Whether all pieces are as large and each is made of several intermediates: ``(x1 * c - x2 * s, x2 * c + x1 * s)``.
+    """Whether the pieces, ``(x1 * c - x2 * s, x2 * c + x1 * s)``, are as large, and their whole is a piece itself.
 
-    What two of them read is then read once; a place of the result would be asked which piece it is in, and all that the
-    pieces are made of with it.
+    A row of one join alone is walked by its halves. In a join of joins each place would be asked twice which piece it
+    is in, and all that the pieces are made of with it.
     """
-    return all(
+    return _is_joined_again(ctx.node) and all(
         piece.recipe is not None
         and len({view.buffer for view in piece.views}) > 1
         and all(ctx.buffers[view.buffer].kind is BufferKind.INTERMEDIATE for view in piece.views)
         and all(same(one, other) for one, other in zip(x.shape, parts[0].shape, strict=True))
         for x, piece in zip(parts, pieces, strict=True)
     )
+
+
+def _is_joined_again(node: fx.Node) -> bool:
+    """Whether a value becomes a piece of something else that is joined."""
+    return any(user.target in _JOINS or (is_view(user) and _is_joined_again(user)) for user in node.users)
 
 
 def _computed_side_by_side(

@@ -131,7 +131,7 @@ def test_what_a_step_is_called_with_goes_where_the_step_goes(name):
         # sound of one channel; patches of images; what training hides
         *["dac", "glm_ocr_vision", "train/sew"],
         # settings without a default, and inputs that no rule guesses
-        *["reformer", "time_series_transformer", "conditional_detr", "siglip2", "hgnet_v2"],
+        *["reformer", "time_series_transformer", "conditional_detr", "siglip2", "hgnet_v2", "uvdoc"],
     ],
 )
 def test_a_row_can_be_made(name):

@@ -283,7 +283,7 @@ def _record(
     for written in statistics_written(target, tuple(fake_args), fake_kwargs):
         if not written.is_inference():
             torch_private.set_version(written, torch_private.version(written) + 1)
-    trace.count_data_writes()
+    trace.data_views.count_writes()
     trace.refuse_writes()
     types = {value.dtype for value in fake_args if isinstance(value, torch.Tensor)}
     if name in _PRODUCTS and len(types) > 1 and not torch_private.is_any_autocast_enabled():
@@ -343,7 +343,7 @@ def tensor_attribute(trace: Trace, value: Tensor, name: str) -> Value | None:
     if name == "data":
         with trace.mode:
             seen = fake.data
-        trace.follow_data(seen, fake)
+        trace.data_views.follow(seen, fake)
         return trace.result(trace.call("call_function", getattr, (value.node, name), {}), seen)
     if name in (
         "grad",

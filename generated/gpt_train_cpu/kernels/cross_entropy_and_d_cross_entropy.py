@@ -31,4 +31,4 @@ def reference(logits, targets, n_counted, n_rows, n_cols):
     unscaled_d_logits = torch.where(
         counts, torch.where(col == targets, probability - 1.0, probability) / n_counted.float(), 0.0
     )
-    return torch.where(counts, row_max + torch.log(denominator) - target_logit, 0.0), unscaled_d_logits
+    return torch.where(counts, torch.log(denominator) - (target_logit - row_max), 0.0), unscaled_d_logits

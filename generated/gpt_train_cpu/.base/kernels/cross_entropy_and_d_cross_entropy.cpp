@@ -49,8 +49,8 @@ extern "C" void cross_entropy_and_d_cross_entropy(
       wide_denominator += numerator;
     }
     const float denominator = wide_denominator;
-    const float log_denominator = row_max + logf(denominator);
-    const float loss = log_denominator - target_logit;
+    const float log_denominator = logf(denominator);
+    const float loss = log_denominator - (target_logit - row_max);
     losses[row] = counts ? loss : 0.0f;
 
 #pragma omp simd

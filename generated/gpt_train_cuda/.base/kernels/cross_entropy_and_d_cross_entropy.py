@@ -57,11 +57,11 @@ def cross_entropy_and_d_cross_entropy_kernel(
     row_max = tl.max(running_max, axis=0)
     denominator = tl.sum(running_sum * tl.exp(running_max - row_max), axis=0)
     counts = target != IGNORE_INDEX
-    log_denominator = row_max + tl.log(denominator)
+    log_denominator = tl.log(denominator)
     is_class = (target >= 0) & (target < n_cols)
 
     target_logit = tl.load(logits_ptr + row_start + target, mask=is_class, other=float("nan")).to(tl.float32)
-    loss = log_denominator - target_logit
+    loss = log_denominator - (target_logit - row_max)
 
     n_counted = tl.load(n_counted_ptr)
     tl.store(losses_ptr + row, tl.where(counts, loss, 0.0))
@@ -127,4 +127,4 @@ def reference(logits, targets, n_counted, n_rows, n_cols, logits_stride):
     unscaled_d_logits = torch.where(
         counts, torch.where(col == targets, probability - 1.0, probability) / n_counted.float(), 0.0
     )
-    return torch.where(counts, row_max + torch.log(denominator) - target_logit, 0.0), unscaled_d_logits
+    return torch.where(counts, torch.log(denominator) - (target_logit - row_max), 0.0), unscaled_d_logits

@@ -39,8 +39,8 @@ extern "C" void cross_entropy(
     for (long col = 0; col < n_cols; ++col) {
       denominator += vector_exp(logits_row[col] - row_max);
     }
-    const float log_denominator = row_max + logf(denominator);
-    const float loss = log_denominator - target_logit;
+    const float log_denominator = logf(denominator);
+    const float loss = log_denominator - (target_logit - row_max);
     losses[row] = counts ? loss : 0.0f;
   }
 }

@@ -49,11 +49,11 @@ def cross_entropy_kernel(
 
     label = tl.load(labels_ptr + row)
     counts = label != IGNORE_INDEX
-    log_denominator = row_max + tl.log(denominator)
+    log_denominator = tl.log(denominator)
     is_class = (label >= 0) & (label < n_cols)
 
     target_logit = tl.load(logits_ptr + row_start + label, mask=is_class, other=float("nan")).to(tl.float32)
-    loss = log_denominator - target_logit
+    loss = log_denominator - (target_logit - row_max)
     tl.store(losses_ptr + row, tl.where(counts, loss, 0.0))
 
 
