@@ -11,6 +11,20 @@ from longhand.schedule.layers.alike_calls import (
     made_in,
     plain_sites,
 )
+from longhand.schedule.layers.alike_numbers import Number
+from longhand.schedule.layers.alike_steps import (
+    AlikeSteps,
+    SharedCall,
+    SiteSteps,
+    alike_steps,
+    own_steps,
+)
+from longhand.schedule.layers.function_words import (
+    kernel_words,
+    remark_on,
+    variables_of,
+    words_for_module,
+)
 from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
     Choice,
@@ -92,6 +106,7 @@ from longhand.schedule.names.view_names import NamedView, named_views, view_key
 __all__ = [
     "SAVED",
     "SILENT",
+    "AlikeSteps",
     "Branch",
     "BufferWords",
     "ByLayer",
@@ -117,16 +132,20 @@ __all__ = [
     "NamedPlan",
     "NamedUnit",
     "NamedView",
+    "Number",
     "PaddedWord",
     "ProductWord",
     "Quote",
     "Reached",
     "ReturnedGradients",
     "SavedLayers",
+    "SharedCall",
+    "SiteSteps",
     "UnitNames",
     "ValueOf",
     "WeightFunction",
     "Words",
+    "alike_steps",
     "as_printed",
     "aten_name",
     "children",
@@ -143,6 +162,7 @@ __all__ = [
     "is_nearly_whole_backward",
     "is_plain_variable",
     "is_rstd",
+    "kernel_words",
     "kernels_of",
     "launches",
     "layers_called",
@@ -153,6 +173,7 @@ __all__ = [
     "named_views",
     "noun_of",
     "op_word",
+    "own_steps",
     "parameters_in_order",
     "plain_sites",
     "plain_steps",
@@ -161,6 +182,7 @@ __all__ = [
     "purpose_of",
     "records_apart",
     "references",
+    "remark_on",
     "reshaped",
     "rotated_half",
     "size_columns",
@@ -168,7 +190,9 @@ __all__ = [
     "size_words",
     "steps_of",
     "symbol_words",
+    "variables_of",
     "view_key",
     "with_sizes",
+    "words_for_module",
     "words_of",
 ]

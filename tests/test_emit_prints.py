@@ -48,13 +48,6 @@ READS = {
     "emit/triton/kernel.py": (1, "blanks at the ends of a template's lines"),
     "emit/module/module_tree.py": (1, "the step to a module: a key or a name"),
     "emit/module/later_steps.py": (1, "what a device is taken of: the variable that it begins with"),
-    # Whether the functions of two modules are one is told by what was printed for each, as for layers of stages.
-    "emit/layers/alike_texts.py": (
-        4,
-        "lines of functions printed side by side, compared statement by statement",
-    ),
-    "emit/layers/function_names.py": (5, "the step to a module; the kernels that such a function calls"),
-    "emit/layers/parameter_words.py": (3, "lines of such a function: the user's words for what it is given"),
     "emit/text/told_sizes.py": (1, "a size: whether it stands before // without parentheses"),
 }
 
@@ -64,14 +57,13 @@ NUMBERS = {
     "emit/cpp/format.py": {"LINE_LENGTH", "_MOST_SECONDS"},
     "emit/cpp/syntax.py": {"_MOST_SECONDS"},
     "emit/cpp/types.py": {"_INT32_MAX", "_INT64_MIN"},
-    "emit/layers/alike_texts.py": {"_DEFAULTS", "_MOST_NUMBERS"},
     "emit/layers/call_rounds.py": {"_FEWEST"},
-    "emit/layers/function_names.py": {"_WIDEST"},
+    "emit/layers/function_sites.py": {"_MOST_RESULTS"},
     "emit/layers/layer_methods.py": {"_WIDEST"},
     "emit/layers/model_loops.py": {"_WIDEST"},
     "emit/layers/stage_classes.py": {"_MOST_LISTED"},
     "emit/layers/pending_sums.py": {"_WIDEST_REMARK"},
-    "emit/layers/shared_functions.py": {"_MOST_OF_PART", "_MOST_PARAMETERS", "_MOST_RESULTS", "_MOST_TRIES"},
+    "emit/layers/shared_functions.py": {"_MOST_NUMBERS", "_MOST_OF_PART", "_MOST_PARAMETERS", "_MOST_TRIES"},
     "emit/module/backward_py.py": {"_MANY_NONE"},
     "emit/module/backward_writer.py": {"_MOST_BEFORE_A_STAR"},
     "emit/module/call_checks.py": {"_MOST_SHAPES"},

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_place import ModulePlace
-from longhand.emit.module.paragraphs import Paragraph, PythonLine, quote_lines, returned_value
+from longhand.emit.module.paragraphs import (
+    LineKind,
+    Paragraph,
+    PythonLine,
+    kind_of,
+    quote_lines,
+    returned_value,
+)
 from longhand.emit.text.sizes import BoundSizes, SizeWriter
 from longhand.schedule.named_plan import SAVED, ModelStep, plain_steps
 from longhand.schedule.plan import Release, buffers_made
@@ -42,14 +49,19 @@ class Method:
         return self.bound.lines()
 
     def does_what(self, other: Method) -> bool:
-        """Whether its text is the other's but for its name, quotes, and what words for sizes stand for."""
+        """Whether its text is the other's but for its name, quotes, remarks, and what words for sizes stand for."""
         same = [
             (
                 one.parameters,
                 one.bound.told,
                 tuple(one.bound.stated),
                 one.bound.padding,
-                [line for _, lines in one.paragraphs for line in lines],
+                [
+                    line
+                    for _, lines in one.paragraphs
+                    for line in lines
+                    if kind_of(line) is not LineKind.COMMENT
+                ],
                 one.needed,
             )
             for one in (self, other)
@@ -140,7 +152,11 @@ def own_releases(steps: Sequence[ModelStep]) -> list[ModelStep]:
 
 
 def sizes_inside(
-    inputs: Sequence[str], outer: BodyWriter, variables: dict[str, str], reads_shapes: bool = False
+    inputs: Sequence[str],
+    outer: BodyWriter,
+    variables: dict[str, str],
+    reads_shapes: bool = False,
+    numbers: Sequence[str] = (),
 ) -> SizeWriter:
     """Sizes from the shapes of a function's own arguments; all that tensors tell, if it is one for several sizes."""
     tensors = []
@@ -150,7 +166,7 @@ def sizes_inside(
         if reads_shapes:  # one size's word for a dimension may be none for another
             words = (*words[:1], *(None for _ in words[1:]))
         tensors.append((variables[buffer], words, found.shape))
-    return outer.sizes.for_tensors(tensors, set(variables.values()), reads_shapes)
+    return outer.sizes.for_tensors(tensors, {*variables.values(), *numbers}, reads_shapes, numbers)
 
 
 def _return(paragraphs: list[Paragraph], results: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What the writer of a function's statements is given, calls in the place of steps, and what it tells: imports."""
+"""What the writer of a function's statements tells beside them: imports."""
 
 from __future__ import annotations
 
@@ -30,30 +30,3 @@ class Needs:
         self.empty |= other.empty
         self.runtime |= other.runtime
         self.registering |= other.registering
-
-
-@dataclasses.dataclass(frozen=True)
-class SharedCall:
-    """Steps that are a call of a function that does the same for others.
-
-    Attributes:
-        n_steps: How many they are.
-        name: The function.
-        path: The module that it is given.
-        tensors: The tensors that it is given.
-        numbers: (parameter, what it is given for it).
-        targets: The variables of what it makes that is read elsewhere.
-        results: Those buffers.
-        released: What is dropped after it.
-        made: All that it makes.
-    """
-
-    n_steps: int
-    name: str
-    path: str
-    tensors: tuple[str, ...]
-    numbers: tuple[tuple[str, str], ...]
-    targets: tuple[str, ...]
-    results: tuple[str, ...]
-    released: tuple[str, ...]
-    made: frozenset[str]

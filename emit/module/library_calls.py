@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import sympy
 import torch
 
 from longhand.capture.graph import DataSize, Differentiated, differentiated, registered_by
@@ -201,8 +202,8 @@ def _equal(value: Any, default: Any) -> bool:
 def _uniform(values: Any, sizes: SizeWriter) -> str:
     """``2`` for (2, 2)."""
     items = list(values)
-    if items and all(isinstance(item, int) and item == items[0] for item in items):
-        return str(items[0])
+    if items and all(isinstance(item, int | sympy.Symbol) and item == items[0] for item in items):
+        return argument(items[0], sizes)
     return argument(tuple(items), sizes)
 
 
@@ -232,7 +233,7 @@ def _convolution(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
         value = given[name]
         is_count = name == "groups"
         told = told_argument(name, given, writer.sizes, writer.value) if is_count else None
-        text = told or (str(value) if is_count else _uniform(value, writer.sizes))
+        text = told or (argument(value, writer.sizes) if is_count else _uniform(value, writer.sizes))
         if text != str(default):
             parts.append(f"{name}={text}")
     return functional(f"conv{'_transpose' * transposed}{n_dims}d", parts)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_rounds import CallLine, CallOfMany, in_rounds
 from longhand.emit.layers.layer_numbers import is_one_of
-from longhand.emit.module.body_parts import Needs, SharedCall
+from longhand.emit.module.body_parts import Needs
 from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
 from longhand.emit.module.library_calls import LibraryWriter, data_size_lines
@@ -25,7 +25,7 @@ from longhand.emit.module.paragraphs import (
     said_once,
 )
 from longhand.emit.module.trees import MadeList, TensorList
-from longhand.emit.module.view_calls import write_view
+from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Extern, Size
 from longhand.options import Device
@@ -38,6 +38,7 @@ from longhand.schedule.named_plan import (
     ModelStep,
     NamedView,
     Quote,
+    SharedCall,
     UnitNames,
     Words,
     named_views,
@@ -183,17 +184,17 @@ class BodyWriter:
     ) -> None:
         """The call of a function in the place of steps, the last of which is told."""
         self._made_in_calls |= call.made - set(call.results)
-        for buffer in call.results:
-            self._bind(buffer)
+        targets = tuple(self._bind(buffer) for buffer in call.results)
         assert self.whose is not None
-        numbers = [f"{word}={text}" for word, text in call.numbers]
-        given = [self.whose.reach(call.path), *call.tensors, *numbers]
+        tensors = tuple(self.variables[buffer] for buffer in call.tensors)
+        numbers = tuple((word, argument(number, self.sizes)) for word, number in call.numbers)
+        given = [self.whose.reach(call.path), *tensors, *(f"{word}={text}" for word, text in numbers)]
         value = f"{call.name}({', '.join(given)})"
-        line = CallLine.assignment(", ".join(call.targets), value)
+        line = CallLine.assignment(", ".join(targets), value)
         owner, _, position = call.path.rpartition(".")
         is_listed = position.isdigit() and owner and self.whose.n_listed(owner)
         if is_listed and not waiting:
-            line.call = CallOfMany(call.name, owner, int(position), call.tensors, call.numbers, call.targets)
+            line.call = CallOfMany(call.name, owner, int(position), tensors, numbers, targets)
         paragraphs.append(Paragraph((), [*waiting, line]))
         if call.released:
             self._release(Release(call.released), steps, last, paragraphs)

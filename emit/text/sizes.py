@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 import sympy
 
 from longhand.emit.text.expression import size_text
-from longhand.emit.text.told_sizes import SizeText, is_path, read_from
+from longhand.emit.text.told_sizes import Shaped, SizeText, derived_from, is_path, read_from
 from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import (
     DimWords,
@@ -19,8 +20,6 @@ from longhand.schedule.named_plan import (
     grouped,
     grouped_before_last,
 )
-
-Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +99,15 @@ class SizeWriter:
         return self.use(SizeText(word, frozenset({word})))
 
     def for_tensors(
-        self, tensors: Sequence[Shaped], taken: set[str], reads_shapes: bool = False
+        self,
+        tensors: Sequence[Shaped],
+        taken: set[str],
+        reads_shapes: bool = False,
+        numbers: Sequence[str] = (),
     ) -> SizeWriter:
-        """A writer for a function that is given these tensors, of one size or of several."""
-        made = bind_sizes(self._words, self._symbols, tensors, taken)
+        """A writer for a function that is given these tensors, of one size or of several, and these numbers."""
+        symbols = {**self._symbols, **{word: word for word in numbers}}
+        made = bind_sizes(self._words, symbols, tensors, taken, frozenset(numbers))
         made.reads_shapes = reads_shapes
         return made
 
@@ -291,6 +295,13 @@ class SizeWriter:
         return SizeText(size_text(size, self._symbols), words, is_factor, is_number)
 
 
+def with_words_of_others(sizes: SizeWriter, twins: Mapping[str, str]) -> SizeWriter:
+    """A writer like another, where dimensions of buffers have the words of others: `twins`, by name."""
+    made = copy.copy(sizes)
+    made._words = sizes._words.seen_as(twins)
+    return made
+
+
 def _known_product(
     word: ProductWord, size: int, written: Callable[[Size, str], SizeText], known: Mapping[str, Size]
 ) -> SizeText:
@@ -346,7 +357,7 @@ def bind_sizes(
     for symbol, word in symbols.items():
         if symbol in given or str(values.get(word)) == symbol:
             continue
-        derivation = _derivation(symbol, tensors)
+        derivation = derived_from(symbol, tensors)
         if derivation is None and word in values:
             continue  # a size that is fixed by now
         while word in values or word in taken or word in derived or word in untold.values():
@@ -358,25 +369,6 @@ def bind_sizes(
             derived[word] = derivation
     unusable = taken | set(words_of.values()) if may_state else None
     return SizeWriter(words, values, words_of, binding, derived, unusable, untold)
-
-
-def _derivation(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, str] | None:
-    """The tensor with a dimension that a symbol's value follows from, and how it does."""
-    for path, _, shape in tensors:
-        for dim, size in enumerate(shape):
-            if isinstance(size, int) or [str(free) for free in size.free_symbols] != [symbol]:
-                continue
-            text = f"{path}.shape[{dim}]"
-            (free,) = size.free_symbols
-            scale = size.coeff(free)
-            offset = size - scale * free
-            if scale.is_Integer and scale > 0 and offset.is_Integer:
-                text = f"({text} - {offset})" if offset != 0 else text
-                return path, f"{text} // {scale}" if scale != 1 else text
-    return None
-
-
-_WIDEST = 90  # of a line that says what words stand for
 
 
 def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:

@@ -7,8 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Pointwise, PointwiseOp, Position, Reduce, Scalar, Size
+from longhand.schedule.named_plan import Words
 from longhand.schedule.plan import KernelPlan, Launch
 
+Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
 _LARGEST_BARE = 9  # of a number that needs no word
 
 
@@ -116,4 +118,20 @@ def averaged_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[
         if axes and str(math.prod(length[axis] for axis in axes)) == str(wanted):
             words = [sizes[axis] for axis in axes]
             return " * ".join(words) if len(words) == 1 or all(map(str.isidentifier, words)) else None
+    return None
+
+
+def derived_from(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, str] | None:
+    """The tensor with a dimension that a symbol's value follows from, and how it does."""
+    for path, _, shape in tensors:
+        for dim, size in enumerate(shape):
+            if isinstance(size, int) or [str(free) for free in size.free_symbols] != [symbol]:
+                continue
+            text = f"{path}.shape[{dim}]"
+            (free,) = size.free_symbols
+            scale = size.coeff(free)
+            offset = size - scale * free
+            if scale.is_Integer and scale > 0 and offset.is_Integer:
+                text = f"({text} - {offset})" if offset != 0 else text
+                return path, f"{text} // {scale}" if scale != 1 else text
     return None

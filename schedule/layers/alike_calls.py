@@ -3,7 +3,7 @@
 Layers of a list are found in the plan (schedule/layers/repeats.py). What else is written once and called several times,
 an attention of which a layer has two, a head for each of three alphabets, is found here, by the class that the user
 wrote: the steps of each of its modules that stand together and are nobody else's. A kernel that a module shares with
-what stands before or behind it is left out. Whether their texts are the same emit.layers.shared_functions sees.
+what stands before or behind it is left out. Whether their steps are the same `alike_steps` tells.
 """
 
 from __future__ import annotations

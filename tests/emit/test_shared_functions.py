@@ -210,3 +210,73 @@ def test_a_module_is_written_once_for_all_that_it_is_compared_with(
     model = SixOrders().eval()
     longhand.generate(model, (torch.randn(8, 8),), out=tmp_path / "unit", device="cpu", run=False)
     assert len(written) < 200  # 594 where each pair of the six is written anew
+
+
+class Masked(nn.Module):
+    """One mask is causal, the other keeps every key: longhand says so where it leaves the mask out."""
+
+    def __init__(self, is_causal: bool) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(16, 16) for _ in range(4))
+        self.is_causal = is_causal
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = (part(x).view(2, 6, 2, 8).transpose(1, 2) for part in (self.q, self.k, self.v))
+        mask = torch.ones(6, 6, dtype=torch.bool)
+        mixed = nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask.tril() if self.is_causal else mask
+        )
+        return self.out(mixed.transpose(1, 2).reshape(2, 6, 16))
+
+
+class MaskedTwice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.open, self.causal = Masked(False), Masked(True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.causal(self.norm(torch.tanh(self.open(self.norm(x)))))
+
+
+def test_remarks_that_are_true_of_one_call_alone_are_left_out(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = MaskedTwice().eval(), torch.randn(2, 6, 16)
+    longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu")
+    assert _calls(tmp_path / "unit", "masked") == 2
+    parameters = [one.arg for one in _functions(tmp_path / "unit")["masked"].args.args]
+    assert parameters[-1] == "is_causal" and len(parameters) == 3
+    text = (tmp_path / "unit" / "model.py").read_text()
+    assert "is_causal=False" in text and "is_causal=True" in text and "whatever the input" not in text
+    unit = load_unit(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    torch.testing.assert_close(unit(x), model(x))
+
+
+class Scale(nn.Module):
+    def __init__(self, power: float) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.power = power
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.two(torch.tanh(self.one(x) * self.power) + x)
+
+
+class ScaledTwice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.first, self.second = Scale(0.5), Scale(0.25)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.norm(torch.tanh(self.first(self.norm(x)))))
+
+
+def test_another_factor_of_a_kernel_is_another_function(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = ScaledTwice().eval(), torch.randn(3, 16)
+    longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu")
+    unit = load_unit(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    torch.testing.assert_close(unit(x), model(x))

@@ -7,6 +7,7 @@ does an equal number make a word: 1024 tokens of 1024 features are told apart, a
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 from collections.abc import Iterable, Mapping, Sequence, Set
 
@@ -72,6 +73,7 @@ class DimWords:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
         tables = {**_words_of_sliced_tables(graph), **_table_words(graph)}
         self._words: dict[str, Words] = {**tables, **self.arguments}
+        self._twins: Mapping[str, str] = {}
         self._are_met = False  # words that only say which layer made a dimension come after what it meets
         self._n_heads: dict[str, Size] = {}  # by the attention's path
         self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
@@ -168,6 +170,12 @@ class DimWords:
 
     def of(self, buffer: str, n_dims: int) -> Words:
         """Words for the dimensions of a buffer, as far as they are known."""
+        if (twin := self._twins.get(buffer)) is not None:
+            found = self._own(twin, n_dims)
+            return found if len(found) == n_dims else (None,) * n_dims
+        return self._own(buffer, n_dims)
+
+    def _own(self, buffer: str, n_dims: int) -> Words:
         found = self._words.get(buffer, ())
         one, shape = self._buffers.get(buffer), self._shapes.get(buffer)
         if one is not None and shape not in (None, one.shape) and len(found) == len(shape):
@@ -178,13 +186,19 @@ class DimWords:
         if made is None:
             return (None,) * n_dims
         if made.how.is_layout:
-            return self.of(made.of, n_dims)
+            return self._own(made.of, n_dims)
         if made.how is Derivation.LOSSES:
             return self._rows.get(made.of, (None,)) if n_dims == 1 else (None,) * n_dims
         of = self._words.get(made.of, ())
         if made.how.is_of_pieces and n_dims == 3 and len(of) > 2:
             return (of[1], of[0], None)  # by channel, then by image
         return (None,) * n_dims
+
+    def seen_as(self, twins: Mapping[str, str]) -> DimWords:
+        """The same words, where buffers have those of others."""
+        made = copy.copy(self)
+        made._twins = twins
+        return made
 
     def _learn_vectors(self, node: fx.Node) -> None:
         """A vector among the arguments goes by the dimension that it meets: a bias, a norm's weight, labels."""

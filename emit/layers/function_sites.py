@@ -1,0 +1,204 @@
+"""The user's modules whose steps may be a function of model.py: what it takes, makes and drops, and may be called."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from longhand.capture.graph import InputKind
+from longhand.emit.layers.function_bodies import FunctionBody
+from longhand.emit.module.model_body import BodyWriter
+from longhand.emit.module.module_tree import Branch, expression, member
+from longhand.lower.ir import Extern
+from longhand.schedule.named_plan import (
+    CallSite,
+    ModelStep,
+    SharedCall,
+    SiteSteps,
+    made_in,
+    named_views,
+    own_steps,
+    plain_sites,
+    plain_steps,
+    references,
+    view_key,
+)
+from longhand.schedule.names.words import identifier
+from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
+
+_MOST_RESULTS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleSteps:
+    """A module's steps, before it is known what others do alike.
+
+    Attributes:
+        steps: They, and what they take and make.
+        variables: Of the function around them, with the words of what the module holds and of others' tensors.
+        dropped: What they drop of what they are given.
+        made: What they make.
+    """
+
+    steps: SiteSteps
+    variables: Mapping[str, str]
+    dropped: tuple[str, ...]
+    made: frozenset[str]
+
+
+class FunctionSites:
+    """Tells what the steps of a module take, make and drop.
+
+    Args:
+        bodies: The functions of model.py.
+        outer: The writer of forward().
+        tree: The root of the modules.
+        calls: What is a call already, by the first step of each; more may be added.
+    """
+
+    def __init__(
+        self,
+        bodies: Sequence[FunctionBody],
+        outer: BodyWriter,
+        tree: Branch,
+        calls: Mapping[int, SharedCall],
+    ) -> None:
+        self._bodies = bodies
+        self._outer = outer
+        self._tree = tree
+        self._calls = calls
+        graph = outer.plan.program.graph
+        self._weights = {
+            entry.node: entry.target
+            for entry in graph.inputs
+            if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+        }
+        self._told_by_data = {size.node for size in graph.data_sizes}
+        self._in_lists = {node for one in outer.lists for node in one.nodes}
+        self._read = [_first_and_last(body.steps) for body in bodies]
+        self._known: dict[tuple[CallSite, str], ModuleSteps | None] = {}
+
+    def is_free(self, word: str, site: CallSite) -> bool:
+        """Whether nothing in the steps of a site is called so."""
+        body = self._bodies[site.body]
+        steps = plain_sites(body.steps, site)
+        named = {name for step in steps for name in references(step)}
+        keys = (
+            view_key(step, key)
+            for step in steps
+            if isinstance(step, Extern)
+            for line in named_views(step, self._outer.words)
+            for key in line.keys
+        )
+        return all(body.variables.get(name) != word for name in (*named, *keys))
+
+    def forget(self) -> None:
+        """What was told of sites holds for as long as calls stay the same."""
+        self._known.clear()
+
+    def steps_of(self, site: CallSite, word: str) -> ModuleSteps | None:
+        """A module's steps, told once for all that it is compared with."""
+        if (site, word) not in self._known:
+            self._known[site, word] = self._told(site, word)
+        return self._known[site, word]
+
+    def _told(self, site: CallSite, word: str) -> ModuleSteps | None:
+        """A module's steps as those of a function that is given the module as `word`; None if they are none."""
+        body = self._bodies[site.body]
+        steps = plain_sites(body.steps, site)
+        made = made_in(steps)
+        told = self._given(site, steps, word) if self._holds(site.path) else None
+        results = self._results(site, steps)
+        if told is None or not 0 < len(results) <= _MOST_RESULTS:
+            return None
+        given, variables, weights = told
+        own, calls = own_steps(steps, self._calls)
+        released = (name for step in steps if isinstance(step, Release) for name in step.buffers)
+        dropped = tuple(name for name in released if name not in made)
+        return ModuleSteps(SiteSteps(own, calls, tuple(given), weights, results), variables, dropped, made)
+
+    def _holds(self, path: str) -> bool:
+        """Whether the tree of modules has one there: one without tensors is none of it."""
+        branch = self._tree
+        for part in path.split("."):
+            if part not in branch.branches:
+                return False
+            branch = branch.branches[part]
+        return True
+
+    def _given(
+        self, site: CallSite, steps: Sequence[PlanStep], word: str
+    ) -> tuple[list[str], dict[str, str], dict[str, str]] | None:
+        """The buffers that a function takes beside its module, its variables, and where weights are below the module.
+
+        None if they are none of a function.
+        """
+        body, made, branch = self._bodies[site.body], made_in(steps), self._tree.at(site.path)
+        variables = dict(body.variables)
+        given: list[str] = []
+        weights: dict[str, str] = {}
+        reached: set[str] = set()
+        for name in _in_order_of_use(steps):
+            path = self._weights.get(name, "")
+            if path.startswith(f"{site.path}."):
+                weights[name] = path.removeprefix(f"{site.path}.")
+                variables[name] = member(expression(branch, weights[name]), word)
+            elif name in made:
+                continue
+            elif path:  # of another module
+                own = identifier(path.rpartition(".")[2])
+                if own in (word, *reached) or not self.is_free(own, site):
+                    return None
+                reached.add(own)
+                variables[name] = own
+                given.append(name)
+            elif not variables.get(name, "").isidentifier():
+                return None
+            else:
+                given.append(name)
+        named = {name for step in steps for name in references(step)}
+        is_whole = not named & (self._told_by_data | self._in_lists)
+        return (given, variables, weights) if is_whole else None
+
+    def _results(self, site: CallSite, steps: Sequence[PlanStep]) -> tuple[str, ...]:
+        """What the steps make that is read elsewhere."""
+        kept, read = self._bodies[site.body].kept, self._read[site.body]
+
+        def is_read(name: str) -> bool:
+            first, last = read.get(name, (site.start, site.start))
+            return name in kept or first < site.start or last >= site.stop
+
+        return tuple(name for name in _made_in_order(steps) if is_read(name))
+
+
+def _first_and_last(steps: Sequence[ModelStep]) -> dict[str, tuple[int, int]]:
+    """Of each buffer that steps name, the first and the last place where one does."""
+    found: dict[str, tuple[int, int]] = {}
+    for place, step in enumerate(steps):
+        for name in _named(step):
+            found[name] = (found.get(name, (place, place))[0], place)
+    return found
+
+
+def _named(step: ModelStep) -> list[str]:
+    """Every buffer that a step of model.py names."""
+    return [name for plain in plain_steps(step) for name in _named_in(plain)]
+
+
+def _named_in(step: UnitStep) -> list[str]:
+    if isinstance(step, PlanStep):
+        return [] if isinstance(step, Release) else list(references(step))
+    inside = (name for run in step.runs for inner in run for name in _named_in(inner))
+    return [*inside, *(name for each in (*step.inputs, *step.outputs) for name in each)]
+
+
+def _in_order_of_use(steps: Sequence[PlanStep]) -> list[str]:
+    """What calls name, and then what only memory is taken from."""
+    calls = [step for step in steps if isinstance(step, Launch | Extern)]
+    rest = [step for step in steps if isinstance(step, Reuse)]
+    return list(dict.fromkeys(name for step in (*calls, *rest) for name in references(step)))
+
+
+def _made_in_order(steps: Sequence[PlanStep]) -> list[str]:
+    made = made_in(steps)
+    return [name for name in dict.fromkeys(n for step in steps for n in references(step)) if name in made]

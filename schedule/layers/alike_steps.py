@@ -1,0 +1,348 @@
+"""Steps of several modules side by side: whether they are the same up to names, and what differs then.
+
+Buffers that are made in the same place are the same one; what comes from outside is a parameter wherever it comes from,
+and so is a number that a call of a library is given, where a keyword says what it is. Weights are the same where their
+paths below the modules are. Sizes may be others: what tells them is known when they are printed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from longhand.lower.ir import Extern, View
+from longhand.schedule.layers.alike_numbers import DifferError, DifferingNumbers, Number, require
+from longhand.schedule.layers.outside import made_inside
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.view_names import named_views, view_key
+from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
+
+Column = tuple[str, ...]  # what each of the modules has in one place
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedCall:
+    """Steps that are a call of a function that does the same for others.
+
+    Attributes:
+        n_steps: How many they are.
+        name: The function.
+        path: The module that it is given.
+        tensors: The buffers that it is given.
+        numbers: (parameter, what it is given for it).
+        results: What it makes that is read elsewhere.
+        released: What is dropped after it.
+        made: All that it makes.
+    """
+
+    n_steps: int
+    name: str
+    path: str
+    tensors: tuple[str, ...]
+    numbers: tuple[tuple[str, Number], ...]
+    results: tuple[str, ...]
+    released: tuple[str, ...]
+    made: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteSteps:
+    """The steps of one module.
+
+    Attributes:
+        steps: In order, without releases of what it is given.
+        calls: By the place of the first of the steps: which of them are a call already.
+        given: The buffers that it takes beside its module.
+        weights: By buffer: the path below the module.
+        results: What it makes that is read elsewhere.
+        aliases: Further names of what it is given, in `steps`: the same tensor for several parameters.
+        twins: By the name of a buffer or a node: the one in the first module, whose words it has.
+    """
+
+    steps: tuple[PlanStep, ...]
+    calls: Mapping[int, SharedCall]
+    given: tuple[str, ...]
+    weights: Mapping[str, str]
+    results: tuple[str, ...]
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class AlikeSteps:
+    """What several modules do alike.
+
+    Attributes:
+        sites: The steps of each, with one name in them for each parameter and its word for each number that differs.
+        inputs: In the order of the first one's: what each module is given for a parameter, by its name in the steps.
+        made: What they make, likewise.
+        views: The keys of views that have names, likewise.
+        numbers: (parameter, what it is in each).
+    """
+
+    sites: tuple[SiteSteps, ...]
+    inputs: tuple[Column, ...]
+    made: tuple[Column, ...]
+    views: tuple[Column, ...]
+    numbers: tuple[tuple[str, tuple[Number, ...]], ...]
+
+
+def own_steps(
+    steps: Sequence[PlanStep], calls: Mapping[int, SharedCall]
+) -> tuple[tuple[PlanStep, ...], dict[int, SharedCall]]:
+    """Steps without releases of what came from outside, and the calls among them by place.
+
+    Args:
+        steps: Of a module.
+        calls: By the identity of the first of the steps that they stand for.
+    """
+    made = made_inside(steps)
+    found: list[PlanStep] = []
+    places: list[int] = []  # of each step: that of the first one kept from it on
+    for step in steps:
+        places.append(len(found))
+        if isinstance(step, Release):
+            kept = tuple(name for name in step.buffers if name in made)
+            found += [Release(kept)] if kept else []
+        else:
+            found.append(step)
+    places.append(len(found))
+    at = {
+        places[place]: dataclasses.replace(call, n_steps=places[place + call.n_steps] - places[place])
+        for place, step in enumerate(steps)
+        if (call := calls.get(id(step))) is not None
+    }
+    return tuple(found), at
+
+
+def alike_steps(
+    sites: Sequence[SiteSteps], words: BufferWords, variables: Mapping[str, str]
+) -> AlikeSteps | None:
+    """What some modules do alike; None if they do not.
+
+    Args:
+        sites: The steps of each.
+        words: The captured graph's.
+        variables: Of the first one's buffers.
+    """
+    try:
+        return _StepsInStep(sites, words, variables).result()
+    except DifferError:
+        return None
+
+
+class _StepsInStep:
+    """Walks the steps of all modules at once."""
+
+    def __init__(self, sites: Sequence[SiteSteps], words: BufferWords, variables: Mapping[str, str]) -> None:
+        self._sites = sites
+        self._words = words
+        self._made = [made_inside(site.steps) for site in sites]
+        self._local: list[dict[str, int]] = [{} for _ in sites]  # by buffer: which of `_locals` it is
+        self._locals: list[Column] = []
+        self._inputs: dict[Column, Column] = {}  # the buffers, and what they are called in the steps
+        self._views: dict[Column, None] = {}
+        self._aliases: list[dict[str, str]] = [{} for _ in sites]
+        self._twins: list[dict[str, str]] = [{} for _ in sites]
+        self._numbers = DifferingNumbers(variables)
+
+    def result(self) -> AlikeSteps:
+        """All of it."""
+        require(len({len(site.results) for site in self._sites}) == 1)
+        new = [list(site.steps) for site in self._sites]
+        calls: list[dict[int, SharedCall]] = [{} for _ in self._sites]
+        # When memory is dropped is no difference of what they do: it is one when that is printed.
+        places = [_without_releases(steps) for steps in new]
+        require(len(set(map(len, places))) == 1)
+        inside = 0  # how many of them a call of another function stands for, up to its end
+        for number, at in enumerate(zip(*places, strict=True)):
+            there = [site.calls.get(place) for site, place in zip(self._sites, at, strict=True)]
+            if number >= inside and any(there):
+                both = [(call, place) for call, place in zip(there, at, strict=True) if call is not None]
+                steps = (
+                    of[place : place + call.n_steps] for of, (call, place) in zip(new, both, strict=False)
+                )
+                lengths = {len(_without_releases(run)) for run in steps}
+                require(len(both) == len(at) and len(lengths) == 1)
+                inside = number + lengths.pop()
+                told = self._call([call for call, _ in both])
+                for found, place, call in zip(calls, at, told, strict=True):
+                    found[place] = call
+            named = self._step([of[place] for of, place in zip(new, at, strict=True)], number < inside)
+            for steps_of, place, step in zip(new, at, named, strict=True):
+                steps_of[place] = step
+        for column in zip(*(site.results for site in self._sites), strict=True):
+            self._buffer(column)
+        first = self._sites[0].given
+        inputs = sorted(self._inputs.items(), key=lambda one: first.index(one[0][0]))
+        sites = (
+            dataclasses.replace(
+                site,
+                steps=tuple(steps),
+                calls=at,
+                aliases=aliases,
+                twins=twins,
+            )
+            for site, steps, at, aliases, twins in zip(
+                self._sites, new, calls, self._aliases, self._twins, strict=True
+            )
+        )
+        return AlikeSteps(
+            tuple(sites),
+            tuple(names for _, names in inputs),
+            tuple(self._locals),
+            tuple(self._views),
+            self._numbers.found,
+        )
+
+    # Buffers.
+
+    def _are_twins(self, column: Column) -> None:
+        for twins, name in zip(self._twins, column, strict=True):
+            twins.setdefault(name, column[0])
+
+    def _bind(self, column: Column) -> None:
+        require(all(name in made for name, made in zip(column, self._made, strict=True)))
+        for known, name in zip(self._local, column, strict=True):
+            known[name] = len(self._locals)
+        self._locals.append(column)
+        self._are_twins(column)
+
+    def _buffer(self, column: Column) -> Column:
+        """What buffers in one place are called in the steps."""
+        is_made = [name in made for name, made in zip(column, self._made, strict=True)]
+        if any(is_made):
+            found = {known.get(name) for known, name in zip(self._local, column, strict=True)}
+            require(all(is_made) and len(found) == 1 and None not in found)
+            return column
+        paths = {site.weights.get(name) for site, name in zip(self._sites, column, strict=True)}
+        if paths != {None}:
+            require(len(paths) == 1)
+            self._are_twins(column)
+            return column
+        require(all(name in site.given for site, name in zip(self._sites, column, strict=True)))
+        return self._input(column)
+
+    def _input(self, column: Column) -> Column:
+        if column not in self._inputs:
+            names = []
+            for place, (name, aliases) in enumerate(zip(column, self._aliases, strict=True)):
+                is_known = any(other[place] == name for other in self._inputs)
+                own = f"{name} as parameter {len(self._inputs)}" if is_known else name
+                if is_known:
+                    aliases[own] = name
+                names.append(own)
+            self._inputs[column] = tuple(names)
+            for twins, name in zip(self._twins, names, strict=True):
+                twins[name] = column[0]
+        return self._inputs[column]
+
+    # Steps.
+
+    def _step(self, steps: Sequence[PlanStep], is_inside: bool) -> Sequence[PlanStep]:
+        """One step of each, with the names that stand for parameters."""
+        require(len({type(step) for step in steps}) == 1)
+        match steps[0]:
+            case Allocate():
+                self._bind(tuple(step.buffer for step in steps if isinstance(step, Allocate)))
+            case Reuse():
+                reuses = [step for step in steps if isinstance(step, Reuse)]
+                require(len({step.in_place for step in reuses}) == 1)
+                of = self._buffer(tuple(step.of for step in reuses))
+                self._bind(tuple(step.buffer for step in reuses))
+                pairs = zip(reuses, of, strict=True)
+                return [dataclasses.replace(step, of=name) for step, name in pairs]
+            case Launch():
+                launches = [step for step in steps if isinstance(step, Launch)]
+                require(len({step.kernel for step in launches}) == 1)
+                require(not any(step.others for step in launches))
+                named = self._buffers([step.buffers for step in launches])
+                passed = zip(launches, named, strict=True)
+                return [dataclasses.replace(step, buffers=names) for step, names in passed]
+            case Extern():
+                return self._externs([step for step in steps if isinstance(step, Extern)], is_inside)
+        return steps
+
+    def _buffers(self, each: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+        require(len({len(names) for names in each}) == 1)
+        columns = [self._buffer(column) for column in zip(*each, strict=True)]
+        return [tuple(column[place] for column in columns) for place in range(len(each))]
+
+    def _externs(self, steps: list[Extern], is_inside: bool) -> list[Extern]:
+        first = steps[0]
+        for step in steps:
+            require((step.target, step.memory_format) == (first.target, first.memory_format))
+            require([bool(name) for name in step.outputs] == [bool(name) for name in first.outputs])
+        if not is_inside:
+            self._name_views(steps)
+            steps = self._numbers.apart(steps)
+        words = [word for word, _ in steps[0].kwargs if all(word in dict(step.kwargs) for step in steps)]
+        require(is_inside or all(len(words) == len(step.kwargs) for step in steps))
+        args = self._value([step.args for step in steps])
+        kwargs = self._value([tuple(dict(step.kwargs)[word] for word in words) for step in steps])
+        mutates = self._buffers([step.mutates for step in steps])
+        measured = self._buffers([step.measured for step in steps])
+        for column in zip(*(step.outputs for step in steps), strict=True):
+            if column[0]:
+                self._bind(column)
+        return [
+            dataclasses.replace(
+                step,
+                args=args[place],
+                kwargs=tuple(zip(words, kwargs[place], strict=True)),
+                mutates=mutates[place],
+                measured=measured[place],
+            )
+            for place, step in enumerate(steps)
+        ]
+
+    def _value(self, values: Sequence[Any]) -> list[Any]:
+        """An argument of each, with the names that stand for parameters."""
+        kinds = {View if isinstance(value, View) else type(value) for value in values}
+        if View in kinds:
+            require(len(kinds) == 1)
+            chains = [view.calls for view in values]
+            require(len({tuple(call.target for call in calls) for calls in chains}) == 1)
+            for calls in zip(*chains, strict=True):
+                self._are_twins(tuple(call.origin for call in calls))
+            names = self._buffer(tuple(view.buffer for view in values))
+            return [dataclasses.replace(view, buffer=name) for view, name in zip(values, names, strict=True)]
+        if kinds <= {tuple, list}:
+            require(len({len(value) for value in values}) == 1)
+            columns = [self._value(items) for items in zip(*values, strict=True)]
+            return [type(value)(column[place] for column in columns) for place, value in enumerate(values)]
+        return list(values)
+
+    def _name_views(self, steps: Sequence[Extern]) -> None:
+        """The views that the user named before a call are the same, too."""
+        lines = [named_views(step, self._words) for step in steps]
+        require(len({tuple(len(line.keys) for line in of_step) for of_step in lines}) == 1)
+        for each in zip(*lines, strict=True):
+            for nodes in zip(*(line.keys for line in each), strict=True):
+                self._are_twins(nodes)
+                keys = (view_key(step, node) for step, node in zip(steps, nodes, strict=True))
+                self._views[tuple(keys)] = None
+            if each[0].heads:
+                self._are_twins(tuple(line.heads for line in each))
+
+    def _call(self, calls: Sequence[SharedCall]) -> list[SharedCall]:
+        """A call of another function in each, with the names that stand for parameters."""
+        require(len({(call.name, len(call.results)) for call in calls}) == 1)
+        tensors = self._buffers([call.tensors for call in calls])
+        numbers: list[list[tuple[str, Number]]] = [[] for _ in calls]
+        for column in zip(*(call.numbers for call in calls), strict=True):
+            keyword, values = column[0][0], [number for _, number in column]
+            if len(set(map(repr, values))) > 1:
+                values = [self._numbers.parameter(keyword, values)] * len(values)
+            for found, number in zip(numbers, values, strict=True):
+                found.append((keyword, number))
+        return [
+            dataclasses.replace(call, tensors=given, numbers=tuple(found))
+            for call, given, found in zip(calls, tensors, numbers, strict=True)
+        ]
+
+
+def _without_releases(steps: Sequence[PlanStep]) -> list[int]:
+    """The places of all other steps."""
+    return [place for place, step in enumerate(steps) if not isinstance(step, Release)]

@@ -1,0 +1,234 @@
+"""The words of a function that several modules share: its own name's parts, its module's, and those of its variables.
+
+``key_states = self.k_proj(current_states)`` tells what the projection reads: parameters are called as in the user's
+function, not as the first one's caller has them; a local of one module's name loses that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from longhand.lower.ir import Extern, View
+from longhand.schedule.layers.alike_calls import CallsAlike, CallSite
+from longhand.schedule.layers.alike_steps import AlikeSteps, SiteSteps
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.view_names import named_views, view_key
+from longhand.schedule.names.words import (
+    OWN_WORDS,
+    RESERVED_IN_MODULE,
+    first_free,
+    further_words,
+    identifier,
+    is_identifier,
+    listed,
+    singular,
+    snake_case,
+)
+from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, buffers_read
+
+_WIDEST = 90  # of a docstring
+
+
+def remark_on(alike: CallsAlike) -> str:
+    """``What MgpstrA3Module does: char_a3_module, bpe_a3_module and wp_a3_module.``, as far as a line goes."""
+    paths = list(dict.fromkeys(map(_reached, alike.sites)))
+    first, last = paths[0], paths[-1]
+    owner = first.rpartition("[")[0]
+    span = f"{first} to {last.removeprefix(owner) if owner and last.startswith(f'{owner}[') else last}"
+    wheres = (f": {listed(paths)}", f": {span}", f", in {len(alike.sites)} places")
+    does = "does" if alike.share == 1 else "does in calls of its own"
+    texts = [f"What {alike.class_name} {does}{where}." for where in wheres]
+    return next((text for text in texts if len(text) <= _WIDEST), texts[-1])
+
+
+def _reached(site: CallSite) -> str:
+    """``blocks[3].attn`` of blocks.3.attn; ``blocks[i].attn`` in what all blocks do."""
+    owner, _, position = site.root.rpartition(".")
+    path = f"{owner}.[i]{site.path.removeprefix(site.root)}" if position.isdigit() else site.path
+    parts = (
+        f"[{part}]" if part.isdigit() else part if part == "[i]" else f".{part}" for part in path.split(".")
+    )
+    return "".join(parts).removeprefix(".")
+
+
+def words_for_module(alike: CallsAlike) -> Iterator[str]:
+    """What a function may call the module that it is given: by its attribute, or its list, or its class."""
+    lasts = {_attribute(site.path) for site in alike.sites}
+    if len(lasts) == 1:
+        yield from lasts
+    own = snake_case(alike.class_name)
+    yield from (word for word in (own.rpartition("_")[2], "module") if word != own)
+    yield from further_words("module")
+
+
+def _attribute(path: str) -> str:
+    """``self_attn``; ``block`` of those in a list of ``blocks``."""
+    *owners, last = path.split(".")
+    if not last.isdigit():
+        return identifier(last)
+    words = [one for one in owners if not one.isdigit()]
+    return singular(identifier(words[-1])) if words else "layer"
+
+
+def kernel_words(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
+    """The words in the names of the kernels that a function launches itself.
+
+    Args:
+        site: Its steps.
+        names: The kernels', by the plan's key.
+    """
+    inside = {n for place, call in site.calls.items() for n in range(place, place + call.n_steps)}
+    called = [
+        names[step.kernel]
+        for place, step in enumerate(site.steps)
+        if isinstance(step, Launch) and place not in inside
+    ]
+    return tuple(dict.fromkeys(word for name in called for word in name.split("_") if word != "and"))
+
+
+def variables_of(
+    alike: AlikeSteps,
+    variables: Sequence[Mapping[str, str]],
+    words: BufferWords,
+    module: str,
+    path: str,
+) -> dict[str, str]:
+    """What the function calls everything in the first module's steps.
+
+    Args:
+        alike: What it does.
+        variables: For each module what its buffers are called around it.
+        words: The captured graph's.
+        module: What it calls the module that it is given.
+        path: The first module's.
+    """
+    return _Words(alike, variables, words, module).chosen(path)
+
+
+class _Words:
+    """Chooses them."""
+
+    def __init__(
+        self, alike: AlikeSteps, variables: Sequence[Mapping[str, str]], words: BufferWords, module: str
+    ) -> None:
+        self._alike = alike
+        self._words = words
+        self._module = module
+        self._first = alike.sites[0]
+        self._around = variables
+        hidden = {name for call in self._first.calls.values() for name in call.made - {*call.results}}
+        self._hidden = {name: variables[0][name] for name in hidden if name in variables[0]}
+        made = (*(column[0] for column in alike.made), *(column[0] for column in alike.views))
+        self._locals = {
+            name: variables[0][name] for name in made if name in variables[0] and name not in hidden
+        }
+        self._bound: dict[str, int] = {}  # by word of a local: the first step that binds it
+        self._read: dict[str, int] = {}  # by buffer: the last step that reads it
+        for place, step in enumerate(self._first.steps):
+            for name in _bound_by(step, words):
+                if name in self._locals:
+                    self._bound.setdefault(self._locals[name], place)
+            for name in _read_by(step):
+                self._read[name] = place
+
+    def chosen(self, path: str) -> dict[str, str]:
+        """The word of each."""
+        given = self._parameters()
+        head = f"{path.rpartition('.')[2]}_"
+        named = {*self._locals.values(), *given.values()}
+        taken = named | OWN_WORDS | RESERVED_IN_MODULE | {self._module, *(w for w, _ in self._alike.numbers)}
+        short = {
+            name: word
+            for name in named
+            if name.startswith(head) and is_identifier(word := name.removeprefix(head)) and word not in taken
+        }
+        given = {name: short.get(word, word) for name, word in given.items()}
+        around = dict(self._locals)
+        self._locals = {name: short.get(word, word) for name, word in around.items()}
+        self._bound = {short.get(word, word): place for word, place in self._bound.items()}
+        given |= self._users(given)
+        found = {**self._hidden, **self._locals, **given}
+        for step in self._first.steps:  # a name in place is no other variable
+            if isinstance(step, Reuse) and step.buffer in self._locals:
+                before = self._first.aliases.get(step.of, step.of)
+                if self._around[0].get(before) == around[step.buffer]:
+                    found[step.buffer] = found.get(step.of, found[step.buffer])
+        return found
+
+    def _parameters(self) -> dict[str, str]:
+        """For each parameter what most of the modules call it, if the first one can call it so, too."""
+        own = [self._word(0, column[0]) for column in self._alike.inputs]
+        taken = {*self._locals.values(), *own, self._module}
+        found: dict[str, str] = {}
+        for column in self._alike.inputs:
+            words = [self._word(place, name) for place, name in enumerate(column)]
+            word = max(words, key=words.count)
+            is_other = word != words[0] and word not in own
+            if is_other and not (word not in taken or self._is_before(column[0], word)):
+                is_other = False
+            word = word if is_other else words[0]
+            if word in found.values():
+                word = first_free((*words[1:], *(f"other_{one}" for one in words)), taken)
+            found[column[0]] = word
+            taken.add(word)
+        return found
+
+    def _word(self, place: int, name: str) -> str:
+        """What the place's module is given as a parameter is called around it."""
+        aliases, around = self._alike.sites[place].aliases, self._around[place]
+        return around[aliases.get(name, name)]
+
+    def _is_before(self, name: str, word: str) -> bool:
+        """Whether a parameter is read for the last time before a word is bound to something else."""
+        return word in self._bound and self._read.get(name, 0) <= self._bound[word]
+
+    def _users(self, given: Mapping[str, str]) -> dict[str, str]:
+        """What the user's statements call parameters, where that can stand for them in the whole function."""
+        steps = [step for step in self._first.steps if isinstance(step, Launch | Extern)]
+        origins = (o for step in steps for o in _origins(step))
+        texts = dict.fromkeys(
+            self._words.provenance(origin).statement.strip() for origin in origins if origin
+        )
+        quotes = " ".join(texts)
+        found: dict[str, str] = {}
+        for name, word in given.items():
+            wanted = self._told_by_call(name, quotes)
+            is_free = wanted not in ("", word, self._module, *given.values(), *found.values())
+            is_there = wanted in self._bound
+            if is_free and word not in self._bound and (not is_there or self._is_before(name, wanted)):
+                found[name] = wanted
+        return found
+
+    def _told_by_call(self, name: str, quotes: str) -> str:
+        """The argument of the user's call of the module's part that reads a parameter."""
+        for step in self._first.steps:
+            given: list[str] = []
+            if isinstance(step, Launch):
+                given = list(step.buffers[:2])
+            elif isinstance(step, Extern):
+                views = step.args[:2]
+                given = [view.buffer for view in views if isinstance(view, View) and not view.calls]
+            if len(given) == 2 and given[0] == name:
+                part, _, last = self._first.weights.get(given[1], "").rpartition(".")
+                if part and last == "weight":
+                    argument = quotes.partition(f"self.{part}(")[2].partition(")")[0]
+                    return argument if argument.isidentifier() else ""
+        return ""
+
+
+def _origins(step: Launch | Extern) -> Collection[str]:
+    return step.origins if isinstance(step, Launch) else (step.origin,)
+
+
+def _bound_by(step: PlanStep, words: BufferWords) -> list[str]:
+    """What a step binds to variables: buffers, and views that have names."""
+    if isinstance(step, Allocate | Reuse):
+        return [step.buffer]
+    if isinstance(step, Extern):
+        keys = [view_key(step, node) for line in named_views(step, words) for node in line.keys]
+        return [*keys, *step.outputs]
+    return []
+
+
+def _read_by(step: PlanStep) -> Collection[str]:
+    return () if isinstance(step, Release) else tuple(buffers_read(step))
