@@ -39,4 +39,4 @@ def _before_write(node: fx.Node) -> fx.Node | None:
         return None
     size = old.shape[dim]
     is_beside = isinstance(size, int) and position % size != written_position % size  # type: ignore[operator]
-    return before if dim % old.ndim == written_dim % old.ndim and is_beside else None  # type: ignore[operator]
+    return before if dim % old.ndim == written_dim % old.ndim and is_beside else None

@@ -250,7 +250,7 @@ def _of_count(plan: KernelPlan) -> str | None:
 def _of_two_results(plan: KernelPlan, caller: Caller) -> str | None:
     """``add_and_layer_norm``: a kernel that keeps the sum, too, which ``add_layer_norm`` does not."""
     nodes, stored = caller.nodes, _stored(plan, caller)
-    places = {node: place for place, node in enumerate(nodes)}
+    places: dict[fx.Node | None, int] = {node: place for place, node in enumerate(nodes)}
     made = [places.get(_call_of(buffer, caller.words)) for buffer in stored]
     known = sorted(place for place in made if place is not None)
     if len(stored) != 2 or len(known) != 2:

@@ -77,7 +77,7 @@ def name_axes(
 
 
 def dimensions_of(plan: KernelPlan, callers: Callers) -> dict[str, tuple[str, ...]]:
-    """For each axis the words of the dimensions that it walks, where all of them have one, and the same in all calls."""
+    """For each axis the words of the dimensions that it walks, where all have one, and the same in all calls."""
     first, *others = [_dimensions(plan, caller) for caller in callers.every]
     return {
         axis: words

@@ -72,7 +72,7 @@ class AlikeInLayers:
 
 
 def _is_begin(buffer: str, loop: Loop, words: BufferWords) -> bool:
-    """Whether a value is what the layers begin with, which no layer makes: in them it is called after what it becomes."""
+    """Whether a value is what layers begin with, which none makes: in them it is called after what it becomes."""
     is_gradient = next(words.candidates(buffer)).startswith("d_")
     is_held = buffer in words.weights
     return not (is_gradient or is_held) and not f"{words.module_of(buffer)}.".startswith(f"{loop.owner}.")

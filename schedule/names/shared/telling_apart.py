@@ -1,4 +1,4 @@
-"""What tells a kernel from others of the same math: in its plan, and in the users' words, where all calls share them."""
+"""What tells a kernel from others of the same math: in its plan, and in the users' words that all calls share."""
 
 from __future__ import annotations
 
