@@ -1,4 +1,4 @@
-"""The dimensions that a kernel walks where it takes a part of a tensor: half of each row, one of three column blocks."""
+"""The dimensions that a kernel walks where it takes a part of a tensor: half of each row, one of three blocks."""
 
 from __future__ import annotations
 
