@@ -212,7 +212,14 @@ class FunctionSharing:
             return None
         around = [one.variables for one in sites]
         words = variables_of(found, around, self._outer.words, word, alike.sites[0].path)
-        if word in words.values() or len({words[column[0]] for column in found.inputs}) < len(found.inputs):
+        told = [
+            word,
+            *(number for number, _ in found.numbers),
+            *(words[column[0]] for column in found.inputs),
+        ]
+        given = {column[0] for column in found.inputs}
+        locals_of_it = {one for name, one in words.items() if name not in given}
+        if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[: 1 + len(found.numbers)]):
             return None
         methods: list[Method] = []
         for place, site in enumerate(alike.sites):
@@ -245,7 +252,8 @@ class FunctionSharing:
         given = [column[place] for column in alike.inputs]
         calls = {id(of_site.steps[at]): call for at, call in of_site.calls.items()}
         inside = copy.copy(outer)
-        inside.plan = dataclasses.replace(outer.plan, buffers={**outer.plan.buffers, **named})
+        if named:
+            inside.plan = dataclasses.replace(outer.plan, buffers={**outer.plan.buffers, **named})
         inside.sizes, inside.calls = with_words_of_others(outer.sizes, of_site.twins), calls
         return write_method(
             "",

@@ -280,3 +280,34 @@ def test_another_factor_of_a_kernel_is_another_function(tmp_path: Path) -> None:
     unit = load_unit(tmp_path / "unit")()
     unit.load_state_dict(model.state_dict())
     torch.testing.assert_close(unit(x), model(x))
+
+
+class OwnDilation(nn.Module):
+    """A local of its forward is called like the number in which its modules differ."""
+
+    def __init__(self, dilation: int) -> None:
+        super().__init__()
+        self.one = nn.Conv1d(4, 4, 3, padding=2 * dilation, dilation=dilation)
+        self.two = nn.Conv1d(4, 4, 3, padding=dilation, dilation=dilation)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        dilation = torch.tanh(self.one(x))
+        return torch.tanh(self.two(dilation)).mean(-1, keepdim=True) * x
+
+
+class OwnDilations(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = OwnDilation(1), OwnDilation(2), OwnDilation(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.third(torch.relu(self.second(torch.relu(self.first(x)))))
+
+
+def test_a_local_that_is_called_like_a_number_is_not_taken_for_it(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = OwnDilations().eval(), torch.randn(2, 4, 12)
+    longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu", run=False)
+    unit = load_unit(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    torch.testing.assert_close(unit(x), model(x))
