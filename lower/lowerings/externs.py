@@ -325,4 +325,6 @@ def _reason(target: torch._ops.OpOverload, declined: str | None) -> str | None:
         return f"{namespace}::{name} is a custom operator."
     if name in _BEST_IN_LIBRARY:
         return None
+    if torch.Tag.nondeterministic_seeded in target.tags:
+        return f"{name} draws eager's numbers from PyTorch's generator."
     return f"{name} has no lowering yet."
