@@ -52,6 +52,11 @@ def unbatched(tensor: torch.Tensor) -> torch.Tensor:
 load_vmap_rules = torch.vmap.__globals__["vmap_impl"].__globals__["lazy_load_decompositions"]
 
 
+def is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether a transform of torch.func has wrapped a tensor: it does not tell whose memory it is."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
 def opens_transform(node: fx.Node) -> bool:
     """Whether a call in Dynamo's graph begins a transform of torch.func."""
     return getattr(node.target, "__name__", "") in TRANSFORMS

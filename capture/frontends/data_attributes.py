@@ -14,8 +14,10 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.entry.call_effects import mutates
+
+_UNKNOWN = -1  # some storage
 
 __all__ = ["is_data", "may_write_through_data", "storages_of", "written_through_data"]
 
@@ -51,12 +53,13 @@ class _DataWrites:
         self._owners: dict[int, list[fx.Node]] = defaultdict(list)  # inputs of a storage
         self._held: set[int] = set()  # what the graph itself holds
         self._read_before: set[int] = set()  # and written through `data` afterwards
-        self._follow(graph)
+        if any(node.op == "call_function" and is_data(node.target, node.args) for node in graph.nodes):
+            self._follow(graph)
 
     def are_apart(self, *, is_training: bool) -> bool:
         """Whether each storage is one input's, written through ``data`` alone and, in training, before it is read."""
         kept = self._read_before if is_training else set()
-        is_odd = self.through_data & (self._otherwise | self._held | kept)
+        is_odd = self.through_data & {_UNKNOWN, *self._otherwise, *self._held, *kept}
         return not is_odd and all(len(self._owners[storage]) == 1 for storage in self.through_data)
 
     def _follow(self, graph: fx.Graph) -> None:
@@ -72,6 +75,8 @@ class _DataWrites:
                 continue
             elif is_data(node.target, node.args):
                 data.add(node)
+                if not storages_of(node):  # inside vmap, say: nobody knows whose memory it is
+                    self.through_data.add(_UNKNOWN)
             elif mutates(node):
                 written = set().union(*(storages_of(one) for one in node.all_input_nodes if one in data))
                 others = set().union(*(storages_of(one) for one in node.all_input_nodes if one not in data))
@@ -90,7 +95,7 @@ class _DataWrites:
 
 
 def storages_of(node: fx.Node) -> set[int]:
-    """The memory of a node's tensors, as its fake values tell it."""
+    """The memory of a node's tensors, as its fake values tell it; those of a transform of torch.func tell nothing."""
     leaves = pytree.tree_leaves(node.meta.get("example_value"))
     strided = (leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided)
-    return set(map(torch_private.storage_key, strided))
+    return {torch_private.storage_key(leaf) for leaf in strided if not torch_transforms.is_wrapped(leaf)}

@@ -15,7 +15,7 @@ import torch.utils.checkpoint
 from torch import fx
 from torch.fx.proxy import TracerBase
 
-from longhand.capture import torch_private
+from longhand.capture import torch_private, torch_transforms
 from longhand.capture.torch_allowed import is_allowed_in_graph
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -264,6 +264,21 @@ def test_what_registers_a_custom_operator():
     op = torch.ops.longhand_tests.grouped.default
     assert torch_private.registered_by(op) == "tests.autograd.grouped_operator"
     assert torch_private.registered_by(torch.ops.aten.mm.default) is None
+
+
+def test_data_of_a_tensor_is_its_memory_with_a_count_of_its_own():
+    x = torch.zeros(3, requires_grad=True)
+    seen = torch_private.data_of(x)
+    seen.add_(1)
+    assert x[0] == 1 and not seen.requires_grad
+    assert (torch_private.version(x), torch_private.version(seen)) == (0, 1)
+
+
+def test_tensors_inside_of_a_transform_are_wrapped():
+    found = []
+    torch.vmap(lambda row: found.append(torch_transforms.is_wrapped(row)) or row)(torch.zeros(2, 3))
+    torch.func.grad(lambda x: found.append(torch_transforms.is_wrapped(x)) or x.sum())(torch.zeros(3))
+    assert found == [True, True] and not torch_transforms.is_wrapped(torch.zeros(3))
 
 
 def test_every_name_has_a_test():
