@@ -12,6 +12,8 @@ from torch import fx
 
 aten = torch.ops.aten
 
+_WRITES = (aten.select_scatter.default, aten.slice_scatter.default, aten.index_put.default)
+
 
 def read_beside_writes(graph: fx.Graph) -> None:
     """Lets each ``select`` of a row that a ``select_scatter`` before it did not write read what was written into."""
@@ -31,7 +33,7 @@ def _before_write(node: fx.Node) -> fx.Node | None:
     if not isinstance(written, fx.Node) or written.target is not aten.select_scatter.default:
         return None
     before, _, written_dim, written_position = written.args
-    if not isinstance(before, fx.Node) or before.op == "placeholder" or written.kwargs:
+    if not isinstance(before, fx.Node) or _is_given(before) or written.kwargs:
         return None
     old, new = before.meta["val"], written.meta["val"]
     places = dim, written_dim, position, written_position
@@ -40,3 +42,10 @@ def _before_write(node: fx.Node) -> fx.Node | None:
     size = old.shape[dim]
     is_beside = isinstance(size, int) and position % size != written_position % size  # type: ignore[operator]
     return before if dim % old.ndim == written_dim % old.ndim and is_beside else None
+
+
+def _is_given(node: fx.Node) -> bool:
+    """Whether it is what the caller gave, before or after writes into its parts."""
+    while node.target in _WRITES and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node.op == "placeholder"
