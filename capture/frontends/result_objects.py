@@ -92,7 +92,9 @@ def _handed_on(node: fx.Node) -> fx.Node | None:
 def _without_data(leaf: Any) -> Any:
     """An argument's tensor without its data; other arguments as they are."""
     value = leaf.meta.get("val") if isinstance(leaf, fx.Node) else leaf
-    if isinstance(value, torch.SymInt):
+    if isinstance(
+        value, torch.SymInt | torch.SymFloat | torch.SymBool
+    ):  # asked for itself, it would be a guard
         return torch_private.symbolic_hint(value)
     if not isinstance(value, torch.Tensor):
         return value
