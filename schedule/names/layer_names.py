@@ -143,16 +143,22 @@ def name_block(
     return names
 
 
+def _of_neighbour(path: str, *, is_before: bool) -> str:
+    """``previous_last_weight``, ``next_weight``: a weight of the layer before or behind."""
+    *_, module, kind = ["", *path.split(".")]
+    return identifier(f"previous_{module}_{kind}") if is_before else f"next_{kind}"
+
+
 def _name_weights_inside(
     loop: Loop, alike: AlikeInLayers, names: dict[str, str], scope: Scope, inside: Collection[str]
 ) -> None:
     """Names a layer's weights and their gradients after what they are in the layer.
 
-    What is another weight for each layer, of the norm behind it, is the next one's.
+    What is another weight for each layer is the next one's, of the norm behind it, or the previous one's.
     """
     words = alike.words
     outside = {
-        buffer: f"next_{path.rpartition('.')[2]}"
+        buffer: _of_neighbour(path, is_before=alike.is_of_one_before(buffer))
         for buffer, path in words.weights.items()
         if buffer in inside and buffer not in names and not alike.has_one_path(buffer)
     }

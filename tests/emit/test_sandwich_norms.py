@@ -59,7 +59,8 @@ def test_more_layers_are_few_more_lines_and_gradients_are_right(tmp_path: Path) 
     assert counts[1] <= 1.05 * counts[0]  # written out, two layers of six are a third more
     assert "for layer in reversed(range(" in texts[1]
     # The weight of the norm that ends the layer before is in the record, too.
-    assert "last_weight=previous_last_weight" in texts[0]
+    assert "previous_last_weight=previous_last_weight" in texts[0]
+    assert "saved.previous_last_weight" in texts[1] and "next_" not in texts[1]
 
     ours = longhand.load(folder)()
     ours.load_state_dict(model.state_dict())

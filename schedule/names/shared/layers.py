@@ -31,6 +31,7 @@ class AlikeInLayers:
     layer: str = ""
     twins: Mapping[str, tuple[tuple[str, str], ...]] = dataclasses.field(default_factory=dict)
     plain: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    _known: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
     def of(loop: Loop, words: BufferWords) -> AlikeInLayers:
@@ -53,6 +54,11 @@ class AlikeInLayers:
 
     def variables(self, buffer: str) -> Iterator[str]:
         """The words for a buffer that every layer has for what stands in its place, best first; never none."""
+        if buffer not in self._known:
+            self._known[buffer] = tuple(self._shared(buffer))
+        yield from self._known[buffer]
+
+    def _shared(self, buffer: str) -> Iterator[str]:
         own = list(self.words.variables(buffer, self.layer))
         others = [{*self.words.variables(name, layer)} for name, layer in self.twins.get(buffer, ())]
         shared = [word for word in own if all(word in other for other in others)]
@@ -60,6 +66,16 @@ class AlikeInLayers:
             is_gradient = own[0].startswith("d_")
             yield from self.plain.get(buffer, ("d_value",)) if is_gradient else ("value",)
         yield from shared
+
+    def is_of_one_before(self, buffer: str) -> bool:
+        """Whether a weight is the one of a layer that runs before the one at hand."""
+        for name, layer in ((buffer, self.layer), *self.twins.get(buffer, ())):
+            owner, _, number = layer.rstrip(".").rpartition(".")
+            path = self.words.weights.get(name, "")
+            other = path[len(owner) + 1 :].partition(".")[0] if path.startswith(f"{owner}.") else ""
+            if other.isdigit() and number.isdigit() and int(other) < int(number):
+                return True
+        return False
 
     def has_one_path(self, buffer: str) -> bool:
         """Whether a weight is the same one of every layer."""
