@@ -144,10 +144,10 @@ def batch_norms_add_relu_windows(
 
 
 def batch_statistics_windows(
-    bn1_piece_means,
-    bn1_piece_squares,
-    bn1_mean,
-    bn1_rstd,
+    normalized_piece_means,
+    normalized_piece_squares,
+    mean,
+    rstd,
     running_mean,
     running_var,
     n_rows,
@@ -157,8 +157,8 @@ def batch_statistics_windows(
     momentum,
 ):
     read = {
-        "bn1_piece_means": window(bn1_piece_means, (n_rows, n_cols), (n_cols, 1)),
-        "bn1_piece_squares": window(bn1_piece_squares, (n_rows, n_cols), (n_cols, 1)),
+        "normalized_piece_means": window(normalized_piece_means, (n_rows, n_cols), (n_cols, 1)),
+        "normalized_piece_squares": window(normalized_piece_squares, (n_rows, n_cols), (n_cols, 1)),
         "running_mean": window(running_mean, (n_rows, 1), (1, 0)),
         "running_var": window(running_var, (n_rows, 1), (1, 0)),
         "n_cols": n_cols,
@@ -167,8 +167,8 @@ def batch_statistics_windows(
         "momentum": momentum,
     }
     written = [
-        window(bn1_mean, (n_rows, 1), (1, 0)),
-        window(bn1_rstd, (n_rows, 1), (1, 0)),
+        window(mean, (n_rows, 1), (1, 0)),
+        window(rstd, (n_rows, 1), (1, 0)),
         window(running_mean, (n_rows, 1), (1, 0)),
         window(running_var, (n_rows, 1), (1, 0)),
     ]
@@ -176,35 +176,20 @@ def batch_statistics_windows(
 
 
 def d_relu_d_batch_norm_windows(
-    activated,
-    d_activated,
-    shortcut,
-    shortcut_mean,
-    shortcut_rstd,
-    weight,
-    d_shortcut,
-    d_weight,
-    d_bias,
-    n_channels,
-    n_batches,
-    n_pixels,
+    x, d_out, y, z, x_in, weight, d_x, d_weight, d_bias, n_channels, n_batches, n_pixels
 ):
     read = {
-        "activated": window(
-            activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
-        ),
-        "d_activated": window(
-            d_activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
-        ),
-        "shortcut": window(shortcut, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "shortcut_mean": window(shortcut_mean, (n_channels, 1, 1), (1, 0, 0)),
-        "shortcut_rstd": window(shortcut_rstd, (n_channels, 1, 1), (1, 0, 0)),
+        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "d_out": window(d_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "y": window(y, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "z": window(z, (n_channels, 1, 1), (1, 0, 0)),
+        "x_in": window(x_in, (n_channels, 1, 1), (1, 0, 0)),
         "weight": window(weight, (n_channels, 1, 1), (1, 0, 0)),
         "n_batches": n_batches,
         "n_pixels": n_pixels,
     }
     written = [
-        window(d_shortcut, (n_channels, n_batches, n_pixels), (n_pixels, n_channels * n_pixels, 1)),
+        window(d_x, (n_channels, n_batches, n_pixels), (n_pixels, n_channels * n_pixels, 1)),
         window(d_weight, (n_channels, 1, 1), (1, 0, 0)),
         window(d_bias, (n_channels, 1, 1), (1, 0, 0)),
     ]
@@ -219,14 +204,16 @@ def increment_windows(num_batches_tracked):
     return read, written
 
 
-def piece_statistics_windows(conv1, bn1_piece_means, bn1_piece_squares, n_channels, n_batches, n_pixels):
+def piece_statistics_windows(
+    x, normalized_piece_means, normalized_piece_squares, n_channels, n_batches, n_pixels
+):
     read = {
-        "conv1": window(conv1, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
         "n_pixels": n_pixels,
     }
     written = [
-        window(bn1_piece_means, (n_channels, n_batches, 1), (n_batches, 1, 0)),
-        window(bn1_piece_squares, (n_channels, n_batches, 1), (n_batches, 1, 0)),
+        window(normalized_piece_means, (n_channels, n_batches, 1), (n_batches, 1, 0)),
+        window(normalized_piece_squares, (n_channels, n_batches, 1), (n_batches, 1, 0)),
     ]
     return read, written
 

@@ -11,7 +11,7 @@ import sys
 import torch
 
 from . import kernels
-from .kernels.bias_gelu_add import reference as bias_gelu_add_reference
+from .kernels.gelu_residual import reference as gelu_residual_reference
 from .model import gelu_residual
 
 DEVICE = "cpu"
@@ -59,7 +59,7 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def bias_gelu_add_windows(x, bias, residual, out, n_rows, n_cols):
+def gelu_residual_windows(x, bias, residual, out, n_rows, n_cols):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "bias": window(bias, (n_cols,), (1,)),
@@ -70,7 +70,7 @@ def bias_gelu_add_windows(x, bias, residual, out, n_rows, n_cols):
 
 
 KERNELS = {
-    "bias_gelu_add": (bias_gelu_add_windows, bias_gelu_add_reference),
+    "gelu_residual": (gelu_residual_windows, gelu_residual_reference),
 }
 
 

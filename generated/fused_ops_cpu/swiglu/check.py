@@ -58,12 +58,12 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def swiglu_windows(a, b, product, n_elements):
+def swiglu_windows(a, b, gated, n_elements):
     read = {
         "a": window(a, (n_elements,), (1,)),
         "b": window(b, (n_elements,), (1,)),
     }
-    written = [window(product, (n_elements,), (1,))]
+    written = [window(gated, (n_elements,), (1,))]
     return read, written
 
 

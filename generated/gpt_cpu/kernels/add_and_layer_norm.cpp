@@ -1,9 +1,9 @@
-// add_and_layer_norm: residual = x + attn; ln_2 = layer_norm(residual), row by row.
+// add_and_layer_norm: residual = x + y; out = layer_norm(residual), row by row.
 //
 //     Block.forward    x = x + self.attn(self.ln_1(x))
 //     Block.forward    return x + self.mlp(self.ln_2(x))
 //
-// Reads x and attn once, writes residual and ln_2 once; weight and bias stay in cache.
+// Reads x and y once, writes residual and out once; weight and bias stay in cache.
 
 #include <cmath>
 
@@ -12,25 +12,25 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 // One thread per block of rows; a row stays in cache between the loops. Sums in double.
 extern "C" void add_and_layer_norm(
     const float *x,       // (n_rows, n_cols)
-    const float *attn,    // (n_rows, n_cols)
+    const float *y,       // (n_rows, n_cols)
     const float *weight,  // (n_cols,)
     const float *bias,    // (n_cols,)
     float *residual,      // (n_rows, n_cols)
-    float *ln_2,          // (n_rows, n_cols); may be attn
+    float *out,           // (n_rows, n_cols); may be y
     long n_rows,
     long n_cols,
     float eps) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long row = 0; row < n_rows; ++row) {
     const float *x_row = x + row * n_cols;
-    const float *attn_row = attn + row * n_cols;
+    const float *y_row = y + row * n_cols;
     float *residual_row = residual + row * n_cols;
-    float *ln_2_row = ln_2 + row * n_cols;
+    float *out_row = out + row * n_cols;
 
     double row_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum)
     for (long col = 0; col < n_cols; ++col) {
-      const float residual_i = x_row[col] + attn_row[col];
+      const float residual_i = x_row[col] + y_row[col];
       residual_row[col] = residual_i;
       row_sum += residual_i;
     }
@@ -49,7 +49,7 @@ extern "C" void add_and_layer_norm(
     for (long col = 0; col < n_cols; ++col) {
       const float centered = residual_row[col] - mean;
       const float normalized = centered * rstd;
-      ln_2_row[col] = normalized * weight[col] + bias[col];
+      out_row[col] = normalized * weight[col] + bias[col];
     }
   }
 }

@@ -1,9 +1,9 @@
-"""add_and_layer_norm: residual = x + attn; ln_2 = layer_norm(residual), row by row.
+"""add_and_layer_norm: residual = x + y; out = layer_norm(residual), row by row.
 
     Block.forward    x = x + self.attn(self.ln_1(x))
     Block.forward    return x + self.mlp(self.ln_2(x))
 
-Reads x and attn once, writes residual and ln_2 once; weight and bias stay in cache.
+Reads x and y once, writes residual and out once; weight and bias stay in cache.
 """
 
 import torch.nn.functional as F
@@ -21,11 +21,11 @@ WARP_ELEMENTS = 1024  # held by each warp
 @triton.jit
 def add_and_layer_norm_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
-    attn_ptr,  # bf16 (n_rows, n_cols)
+    y_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
     residual_ptr,  # bf16 (n_rows, n_cols)
-    ln_2_ptr,  # bf16 (n_rows, n_cols); may be attn_ptr
+    out_ptr,  # bf16 (n_rows, n_cols); may be y_ptr
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,
@@ -40,9 +40,9 @@ def add_and_layer_norm_kernel(
     at = row * n_cols + col
 
     x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-    attn = tl.load(attn_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+    y = tl.load(y_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
-    residual = x + attn
+    residual = x + y
     row_sum = tl.sum(residual, axis=1, keep_dims=True)
     mean = row_sum / n_cols
     centered = tl.where(in_cols, residual - mean, 0.0)
@@ -55,20 +55,20 @@ def add_and_layer_norm_kernel(
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
     tl.store(residual_ptr + at, residual, mask=in_range)
-    tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
+    tl.store(out_ptr + at, normalized * weight + bias, mask=in_range)
 
 
-def add_and_layer_norm(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, eps):
-    """Fill residual and ln_2."""
+def add_and_layer_norm(x, y, weight, bias, residual, out, n_rows, n_cols, eps):
+    """Fill residual and out."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     add_and_layer_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
-        attn,
+        y,
         weight,
         bias,
         residual,
-        ln_2,
+        out,
         n_rows,
         n_cols,
         eps,
@@ -78,7 +78,7 @@ def add_and_layer_norm(x, attn, weight, bias, residual, ln_2, n_rows, n_cols, ep
     )
 
 
-def reference(x, attn, weight, bias, eps):
-    """What add_and_layer_norm() must fill residual and ln_2 with."""
-    residual = x + attn
+def reference(x, y, weight, bias, eps):
+    """What add_and_layer_norm() must fill residual and out with."""
+    residual = x + y
     return residual, F.layer_norm(residual, weight.shape, weight, bias, eps)

@@ -1,8 +1,8 @@
-// column_sum: d_bias = sum(d_x), column by column.
+// column_sum: d_y = sum(d_x), column by column.
 //
 //     Mlp.forward    return self.narrow(hidden)
 //
-// Reads d_x once, writes d_bias once.
+// Reads d_x once, writes d_y once.
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 // One thread per block of columns; it walks down the rows.
 extern "C" void column_sum(
     const float *d_x,  // (n_rows, n_cols)
-    float *d_bias,     // (n_cols,)
+    float *d_y,        // (n_cols,)
     long n_rows,
     long n_cols) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
@@ -30,7 +30,7 @@ extern "C" void column_sum(
     }
 #pragma omp simd
     for (long col = begin; col < end; ++col) {
-      d_bias[col] = col_sum[col - begin];
+      d_y[col] = col_sum[col - begin];
     }
   }
 }

@@ -1,13 +1,13 @@
-// layer_norm_and_d_add_layer_norm: ln_2, d_x, d_bias and d_weight, in one pass over the rows:
-//     ln_2 = layer_norm(x)
-//     d_x = d_x_plus_mlp + d_layer_norm(d_ln_2, x)
-//     d_bias = sum(d_ln_2)
-//     d_weight = sum(d_ln_2 * normalize(x))
+// layer_norm_and_d_add_layer_norm: out, d_x, d_bias and d_weight, in one pass over the rows:
+//     out = layer_norm(x)
+//     d_x = d_out + d_layer_norm(d_other_out, x)
+//     d_bias = sum(d_other_out)
+//     d_weight = sum(d_other_out * normalize(x))
 //
 //     Block.forward    return x + self.mlp(self.ln_2(x))
 //
-// Reads d_x_plus_mlp once and x and d_ln_2 once from memory and again from the cache, writes ln_2, d_x,
-// d_bias and d_weight once; weight and bias stay in cache.
+// Reads d_out once and x and d_other_out once from memory and again from the cache, writes out, d_x, d_bias
+// and d_weight once; weight and bias stay in cache.
 
 #include <algorithm>
 #include <cmath>
@@ -17,18 +17,18 @@ constexpr long ROWS = 32;      // rows per chunk, at least
 constexpr long SPLITS = 256;   // chunks of the rows, at most
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per chunk of rows; a row stays in cache between the loops (d_normalized in ln_2). Sums of rows
-// in double. The chunks' sums are added up in double.
+// One thread per chunk of rows; a row stays in cache between the loops (d_normalized in out). Sums of rows in
+// double. The chunks' sums are added up in double.
 extern "C" void layer_norm_and_d_add_layer_norm(
-    const float *x,             // (n_rows, n_cols)
-    const float *weight,        // (n_cols,)
-    const float *bias,          // (n_cols,)
-    const float *d_x_plus_mlp,  // (n_rows, n_cols)
-    const float *d_ln_2,        // (n_rows, n_cols)
-    float *ln_2,                // (n_rows, n_cols)
-    float *d_x,                 // (n_rows, n_cols); may be d_ln_2
-    float *d_bias,              // (n_cols,)
-    float *d_weight,            // (n_cols,)
+    const float *x,            // (n_rows, n_cols)
+    const float *weight,       // (n_cols,)
+    const float *bias,         // (n_cols,)
+    const float *d_out,        // (n_rows, n_cols)
+    const float *d_other_out,  // (n_rows, n_cols)
+    float *out,                // (n_rows, n_cols)
+    float *d_x,                // (n_rows, n_cols); may be d_other_out
+    float *d_bias,             // (n_cols,)
+    float *d_weight,           // (n_cols,)
     long n_rows,
     long n_cols,
     float eps) {
@@ -45,21 +45,21 @@ extern "C" void layer_norm_and_d_add_layer_norm(
 
     for (long row = split * chunk; row < row_end; ++row) {
       const float *x_row = x + row * n_cols;
-      const float *d_x_plus_mlp_row = d_x_plus_mlp + row * n_cols;
-      const float *d_ln_2_row = d_ln_2 + row * n_cols;
-      float *ln_2_row = ln_2 + row * n_cols;
+      const float *d_out_row = d_out + row * n_cols;
+      const float *d_other_out_row = d_other_out + row * n_cols;
+      float *out_row = out + row * n_cols;
       float *d_x_row = d_x + row * n_cols;
 
       double row_sum = 0.0;
       double d_normalized_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum, d_normalized_sum)
       for (long col = 0; col < n_cols; ++col) {
-        const float d_ln_2_i = d_ln_2_row[col];
-        const float d_normalized = d_ln_2_i * weight[col];
-        ln_2_row[col] = d_normalized;
+        const float d_other_out_i = d_other_out_row[col];
+        const float d_normalized = d_other_out_i * weight[col];
+        out_row[col] = d_normalized;
         row_sum += x_row[col];
         d_normalized_sum += d_normalized;
-        d_bias_sum[col] += d_ln_2_i;
+        d_bias_sum[col] += d_other_out_i;
       }
       const float mean = row_sum / n_cols;
       const float through_mean = d_normalized_sum / n_cols;
@@ -78,9 +78,9 @@ extern "C" void layer_norm_and_d_add_layer_norm(
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
-        sum_of_products += ln_2_row[col] * normalized;
-        d_weight_sum[col] += d_ln_2_row[col] * normalized;
-        ln_2_row[col] = normalized * weight[col] + bias[col];
+        sum_of_products += out_row[col] * normalized;
+        d_weight_sum[col] += d_other_out_row[col] * normalized;
+        out_row[col] = normalized * weight[col] + bias[col];
       }
       const float through_rstd = sum_of_products / n_cols;
 
@@ -88,10 +88,10 @@ extern "C" void layer_norm_and_d_add_layer_norm(
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
-        const float d_normalized = d_ln_2_row[col] * weight[col];
-        const float d_x_from_ln_2 = (d_normalized - normalized * through_rstd - through_mean) * rstd;
+        const float d_normalized = d_other_out_row[col] * weight[col];
+        const float product = (d_normalized - normalized * through_rstd - through_mean) * rstd;
 
-        d_x_row[col] = d_x_plus_mlp_row[col] + d_x_from_ln_2;
+        d_x_row[col] = d_out_row[col] + product;
       }
     }
   }

@@ -1,38 +1,38 @@
-// rotary: rotary_q = q * cos + rotate_half(q) * sin.
+// rotary: rotary_out = x * cos + rotate_half(x) * sin.
 //
 //     Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
 //     Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
 //
-// Reads q once, writes rotary_q once; cos and sin stay in cache.
+// Reads x once, writes rotary_out once; cos and sin stay in cache.
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void rotary(
-    const float *q,    // (n_batches, n_positions, n_heads, n_cols)
-    const float *cos,  // the first (n_positions, n_cols)
-    const float *sin,  // the first (n_positions, n_cols)
-    float *rotary_q,   // (n_batches, n_positions, n_heads, n_cols) in memory
+    const float *x,     // (n_batches, n_positions, n_rows, n_cols)
+    const float *cos,   // the first (n_positions, n_cols)
+    const float *sin,   // the first (n_positions, n_cols)
+    float *rotary_out,  // (n_batches, n_positions, n_rows, n_cols) in memory
     long n_batches,
     long n_positions,
-    long n_heads,
+    long n_rows,
     long n_cols,
     long half) {
-#pragma omp parallel for collapse(3) if (n_batches * n_positions * n_heads * half >= GRAIN)
+#pragma omp parallel for collapse(3) if (n_batches * n_positions * n_rows * half >= GRAIN)
   for (long batch = 0; batch < n_batches; ++batch) {
     for (long position = 0; position < n_positions; ++position) {
-      for (long head = 0; head < n_heads; ++head) {
-        const float *q_row = q + ((batch * n_positions + position) * n_heads + head) * n_cols;
+      for (long row = 0; row < n_rows; ++row) {
+        const float *x_row = x + ((batch * n_positions + position) * n_rows + row) * n_cols;
         const float *cos_row = cos + position * n_cols;
         const float *sin_row = sin + position * n_cols;
-        float *rotary_q_row = rotary_q + ((batch * n_positions + position) * n_heads + head) * n_cols;
+        float *rotary_out_row = rotary_out + ((batch * n_positions + position) * n_rows + row) * n_cols;
 
 #pragma omp simd
         for (long col = 0; col < half; ++col) {
-          const float first_q = q_row[col];
-          const float second_q = q_row[col + half];
-          rotary_q_row[col] = first_q * cos_row[col] - second_q * sin_row[col];
-          rotary_q_row[col + half] = second_q * cos_row[col + half] + first_q * sin_row[col + half];
+          const float first_x = x_row[col];
+          const float second_x = x_row[col + half];
+          rotary_out_row[col] = first_x * cos_row[col] - second_x * sin_row[col];
+          rotary_out_row[col + half] = second_x * cos_row[col + half] + first_x * sin_row[col + half];
         }
       }
     }

@@ -1,4 +1,4 @@
-"""rotary: rotary_q = q * cos + rotate_half(q) * sin.
+"""rotary: rotary_out = x * cos + rotate_half(x) * sin.
 
 The kernel is rotary.cpp, built when it changes.
 """
@@ -10,7 +10,7 @@ from ..runtime import load_kernel
 rotary = load_kernel("rotary.cpp")
 
 
-def reference(q, cos, sin, half):
-    """What rotary() must fill rotary_q with."""
-    rotated = torch.cat([-q[..., half:], q[..., :half]], dim=-1)
-    return q * cos + rotated * sin
+def reference(x, cos, sin, half):
+    """What rotary() must fill rotary_out with."""
+    rotated = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
+    return x * cos + rotated * sin

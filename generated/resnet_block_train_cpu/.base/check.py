@@ -107,36 +107,21 @@ def add_relu_windows(bn2, shortcut, activated, n_elements):
 
 
 def d_relu_d_batch_norm_windows(
-    activated,
-    d_activated,
-    shortcut,
-    shortcut_mean,
-    shortcut_rstd,
-    weight,
-    d_weight,
-    d_shortcut,
-    d_bias,
-    n_channels,
-    n_batches,
-    n_pixels,
+    x, d_out, y, z, x_in, weight, d_weight, d_x, d_bias, n_channels, n_batches, n_pixels
 ):
     read = {
-        "activated": window(
-            activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
-        ),
-        "d_activated": window(
-            d_activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
-        ),
-        "shortcut": window(shortcut, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "shortcut_mean": window(shortcut_mean, (n_channels, 1, 1), (1, 0, 0)),
-        "shortcut_rstd": window(shortcut_rstd, (n_channels, 1, 1), (1, 0, 0)),
+        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "d_out": window(d_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "y": window(y, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "z": window(z, (n_channels, 1, 1), (1, 0, 0)),
+        "x_in": window(x_in, (n_channels, 1, 1), (1, 0, 0)),
         "weight": window(weight, (n_channels, 1, 1), (1, 0, 0)),
         "n_batches": n_batches,
         "n_pixels": n_pixels,
     }
     written = [
         window(d_weight, (n_channels, 1, 1), (1, 0, 0)),
-        window(d_shortcut, (n_channels, n_batches, n_pixels), (n_pixels, n_channels * n_pixels, 1)),
+        window(d_x, (n_channels, n_batches, n_pixels), (n_pixels, n_channels * n_pixels, 1)),
         window(d_bias, (n_channels, 1, 1), (1, 0, 0)),
     ]
     return read, written

@@ -1,14 +1,13 @@
-"""d_relu_d_batch_norm: d_shortcut, d_weight and d_bias, channel by channel:
-    d_out = d_relu(d_activated, activated)
-    d_shortcut = d_batch_norm(d_out, shortcut)
-    d_weight = sum(d_out * normalize(shortcut))
-    d_bias = sum(d_out)
+"""d_relu_d_batch_norm: d_x, d_weight and d_bias, channel by channel:
+    d_x = d_batch_norm(d_relu(d_out, x), y)
+    d_weight = sum(d_relu(d_out, x) * normalize(y))
+    d_bias = sum(d_relu(d_out, x))
 
     ResNetBlock.forward    return F.relu(out)
     ResNetBlock.forward    out = out + self.shortcut(x)
 
-Reads shortcut_mean, shortcut_rstd and weight once and activated, d_activated and shortcut once from memory
-and again from the cache, writes d_shortcut, d_weight and d_bias once.
+Reads z, x_in and weight once and x, d_out and y once from memory and again from the cache, writes d_x,
+d_weight and d_bias once.
 """
 
 import torch
@@ -26,13 +25,13 @@ NUM_STAGES = 2
 @fast_launch
 @triton.jit
 def d_relu_d_batch_norm_kernel(
-    activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    d_activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    shortcut_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    shortcut_mean_ptr,  # float32 (n_channels,)
-    shortcut_rstd_ptr,  # float32 (n_channels,)
+    x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    d_out_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    y_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    z_ptr,  # float32 (n_channels,)
+    x_in_ptr,  # float32 (n_channels,)
     weight_ptr,  # bf16 (n_channels,)
-    d_shortcut_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    d_x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
     d_weight_ptr,  # bf16 (n_channels,)
     d_bias_ptr,  # bf16 (n_channels,)
     n_channels,
@@ -46,8 +45,8 @@ def d_relu_d_batch_norm_kernel(
     row_start = channel * n_pixels
     lane = tl.arange(0, COLS)
 
-    shortcut_mean = tl.load(shortcut_mean_ptr + channel)
-    shortcut_rstd = tl.load(shortcut_rstd_ptr + channel)
+    z = tl.load(z_ptr + channel)
+    x_in = tl.load(x_in_ptr + channel)
 
     d_bias_acc = tl.zeros([COLS], tl.float32)
     d_weight_acc = tl.zeros([COLS], tl.float32)
@@ -57,13 +56,13 @@ def d_relu_d_batch_norm_kernel(
         pixel = col % n_pixels
         batch = col // n_pixels
         at = row_start + batch * n_channels * n_pixels + pixel
-        activated = tl.load(activated_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        d_activated = tl.load(d_activated_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        shortcut = tl.load(shortcut_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        d_out = tl.where(activated <= 0.0, 0.0, d_activated)
-        normalized = (shortcut - shortcut_mean) * shortcut_rstd
-        d_bias_acc += d_out
-        d_weight_acc += tl.where(in_cols, d_out * normalized, 0.0)
+        x = tl.load(x_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
+        d_out = tl.load(d_out_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
+        y = tl.load(y_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
+        masked_d_out = tl.where(x <= 0.0, 0.0, d_out)
+        normalized = (y - z) * x_in
+        d_bias_acc += masked_d_out
+        d_weight_acc += tl.where(in_cols, masked_d_out * normalized, 0.0)
 
     d_bias = tl.sum(d_bias_acc, axis=0)
     d_weight = tl.sum(d_weight_acc, axis=0)
@@ -71,7 +70,7 @@ def d_relu_d_batch_norm_kernel(
     through_rstd = d_weight / (n_batches * n_pixels)
 
     weight = tl.load(weight_ptr + channel).to(tl.float32)
-    scale = shortcut_rstd * weight
+    scale = x_in * weight
 
     tl.store(d_weight_ptr + channel, d_weight)
     tl.store(d_bias_ptr + channel, d_bias)
@@ -82,38 +81,25 @@ def d_relu_d_batch_norm_kernel(
         pixel = col % n_pixels
         batch = col // n_pixels
         at = row_start + batch * n_channels * n_pixels + pixel
-        activated = tl.load(activated_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        d_activated = tl.load(d_activated_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        shortcut = tl.load(shortcut_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        d_out = tl.where(activated <= 0.0, 0.0, d_activated)
-        less_mean = d_out - through_mean
-        normalized = (shortcut - shortcut_mean) * shortcut_rstd
-        tl.store(d_shortcut_ptr + at, (less_mean - normalized * through_rstd) * scale, mask=in_cols)
+        x = tl.load(x_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
+        d_out = tl.load(d_out_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
+        y = tl.load(y_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
+        masked_d_out = tl.where(x <= 0.0, 0.0, d_out)
+        less_mean = masked_d_out - through_mean
+        normalized = (y - z) * x_in
+        tl.store(d_x_ptr + at, (less_mean - normalized * through_rstd) * scale, mask=in_cols)
 
 
-def d_relu_d_batch_norm(
-    activated,
-    d_activated,
-    shortcut,
-    shortcut_mean,
-    shortcut_rstd,
-    weight,
-    d_shortcut,
-    d_weight,
-    d_bias,
-    n_channels,
-    n_batches,
-    n_pixels,
-):
-    """Fill d_shortcut, d_weight and d_bias."""
+def d_relu_d_batch_norm(x, d_out, y, z, x_in, weight, d_x, d_weight, d_bias, n_channels, n_batches, n_pixels):
+    """Fill d_x, d_weight and d_bias."""
     d_relu_d_batch_norm_kernel[(n_channels,)](
-        activated,
-        d_activated,
-        shortcut,
-        shortcut_mean,
-        shortcut_rstd,
+        x,
+        d_out,
+        y,
+        z,
+        x_in,
         weight,
-        d_shortcut,
+        d_x,
         d_weight,
         d_bias,
         n_channels,
@@ -125,11 +111,13 @@ def d_relu_d_batch_norm(
     )
 
 
-def reference(activated, d_activated, shortcut, shortcut_mean, shortcut_rstd, weight, n_batches, n_pixels):
-    """What d_relu_d_batch_norm() must fill d_shortcut, d_weight and d_bias with."""
-    d_out = torch.where(activated.transpose(0, 1) <= 0.0, 0.0, d_activated.transpose(0, 1))
-    d_bias = d_out.sum((-2, -1), keepdim=True)
-    normalized = (shortcut.transpose(0, 1) - shortcut_mean) * shortcut_rstd
-    d_weight = (d_out * normalized).sum((-2, -1), keepdim=True)
-    difference = d_out - d_bias / (n_batches * n_pixels) - normalized * (d_weight / (n_batches * n_pixels))
-    return difference * (shortcut_rstd * weight), d_weight, d_bias
+def reference(x, d_out, y, z, x_in, weight, n_batches, n_pixels):
+    """What d_relu_d_batch_norm() must fill d_x, d_weight and d_bias with."""
+    masked_d_out = torch.where(x.transpose(0, 1) <= 0.0, 0.0, d_out.transpose(0, 1))
+    d_bias = masked_d_out.sum((-2, -1), keepdim=True)
+    normalized = (y.transpose(0, 1) - z) * x_in
+    d_weight = (masked_d_out * normalized).sum((-2, -1), keepdim=True)
+    difference = (
+        masked_d_out - d_bias / (n_batches * n_pixels) - normalized * (d_weight / (n_batches * n_pixels))
+    )
+    return difference * (x_in * weight), d_weight, d_bias

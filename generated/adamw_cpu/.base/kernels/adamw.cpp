@@ -53,10 +53,10 @@ extern "C" void adamw(
 
 #pragma omp simd
     for (long i = start; i < end; ++i) {
-      const float exp_avg_value = exp_avg[i];
-      const float grad_value = grad[i];
-      const float new_exp_avg = exp_avg_value + (grad_value - exp_avg_value) * ONE_MINUS_BETA1;
-      const float new_exp_avg_sq = exp_avg_sq[i] * BETA2 + grad_value * grad_value * ONE_MINUS_BETA2;
+      const float exp_avg_i = exp_avg[i];
+      const float grad_i = grad[i];
+      const float new_exp_avg = exp_avg_i + (grad_i - exp_avg_i) * ONE_MINUS_BETA1;
+      const float new_exp_avg_sq = exp_avg_sq[i] * BETA2 + grad_i * grad_i * ONE_MINUS_BETA2;
       const float denominator = std::sqrt(new_exp_avg_sq) / root_correction_i + eps;
       const float ratio = step_size_i * new_exp_avg / denominator;
 

@@ -11,7 +11,7 @@ import sys
 import torch
 
 from . import kernels
-from .kernels.scale_column_sum import reference as scale_column_sum_reference
+from .kernels.column_sum import reference as column_sum_reference
 from .model import column_sum
 
 DEVICE = "cpu"
@@ -57,7 +57,7 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def scale_column_sum_windows(x, sums, n_rows, n_cols):
+def column_sum_windows(x, sums, n_rows, n_cols):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
     }
@@ -66,7 +66,7 @@ def scale_column_sum_windows(x, sums, n_rows, n_cols):
 
 
 KERNELS = {
-    "scale_column_sum": (scale_column_sum_windows, scale_column_sum_reference),
+    "column_sum": (column_sum_windows, column_sum_reference),
 }
 
 

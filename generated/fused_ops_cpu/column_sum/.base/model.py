@@ -19,5 +19,5 @@ def column_sum(x):
 
     # column_sum    return (x * 2).sum(0)
     sums = empty((n_cols,), torch.float32)
-    kernels.scale_column_sum(x, sums, n_rows, n_cols)
+    kernels.column_sum(x, sums, n_rows, n_cols)
     return sums

@@ -1,5 +1,5 @@
 """The kernels, as model.py calls them."""
 
-from .scale_column_sum import scale_column_sum
+from .column_sum import column_sum
 
-__all__ = ["scale_column_sum"]
+__all__ = ["column_sum"]

@@ -23,5 +23,5 @@ def gelu_residual(x, bias, residual):
 
     # gelu_residual    return F.gelu(x + bias, approximate="tanh") + residual
     out = empty(x.shape, torch.float32)
-    kernels.bias_gelu_add(x, bias, residual, out, n_rows, n_cols)
+    kernels.gelu_residual(x, bias, residual, out, n_rows, n_cols)
     return out

@@ -11,7 +11,7 @@ import sys
 import torch
 
 from . import kernels
-from .kernels.scale_bias_softmax import reference as scale_bias_softmax_reference
+from .kernels.softmax import reference as softmax_reference
 from .model import softmax
 
 DEVICE = "cpu"
@@ -58,7 +58,7 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def scale_bias_softmax_windows(x, w, weights, n_rows, n_cols):
+def softmax_windows(x, w, weights, n_rows, n_cols):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "w": window(w, (n_cols,), (1,)),
@@ -68,7 +68,7 @@ def scale_bias_softmax_windows(x, w, weights, n_rows, n_cols):
 
 
 KERNELS = {
-    "scale_bias_softmax": (scale_bias_softmax_windows, scale_bias_softmax_reference),
+    "softmax": (softmax_windows, softmax_reference),
 }
 
 

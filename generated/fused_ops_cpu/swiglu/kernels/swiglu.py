@@ -1,4 +1,4 @@
-"""swiglu: product = silu(a) * b.
+"""swiglu: gated = silu(a) * b.
 
 The kernel is swiglu.cpp, built when it changes.
 """
@@ -11,5 +11,5 @@ swiglu = load_kernel("swiglu.cpp")
 
 
 def reference(a, b):
-    """What swiglu() must fill product with."""
+    """What swiglu() must fill gated with."""
     return F.silu(a) * b

@@ -1,8 +1,8 @@
-"""swiglu: product = silu(a) * b.
+"""swiglu: gated = silu(a) * b.
 
     swiglu    return F.silu(a) * b
 
-Reads a and b once, writes product once.
+Reads a and b once, writes gated once.
 """
 
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ NUM_WARPS = 4
 def swiglu_kernel(
     a_ptr,  # bf16 (n_elements,)
     b_ptr,  # bf16 (n_elements,)
-    product_ptr,  # bf16 (n_elements,)
+    gated_ptr,  # bf16 (n_elements,)
     n_elements,
     BLOCK: tl.constexpr,
 ):
@@ -31,15 +31,15 @@ def swiglu_kernel(
 
     a = tl.load(a_ptr + i, mask=in_range).to(tl.float32)
     b = tl.load(b_ptr + i, mask=in_range).to(tl.float32)
-    tl.store(product_ptr + i, a * tl.sigmoid(a) * b, mask=in_range)
+    tl.store(gated_ptr + i, a * tl.sigmoid(a) * b, mask=in_range)
 
 
-def swiglu(a, b, product, n_elements):
-    """Fill product."""
+def swiglu(a, b, gated, n_elements):
+    """Fill gated."""
     swiglu_kernel[(ceil_div(n_elements, BLOCK),)](
         a,
         b,
-        product,
+        gated,
         n_elements,
         BLOCK=BLOCK,
         num_warps=NUM_WARPS,
@@ -47,5 +47,5 @@ def swiglu(a, b, product, n_elements):
 
 
 def reference(a, b):
-    """What swiglu() must fill product with."""
+    """What swiglu() must fill gated with."""
     return F.silu(a) * b

@@ -1,13 +1,12 @@
-"""layer_norm_and_d_add_layer_norm: ln_2, d_x, d_weight and d_bias, in one pass over the rows:
-    ln_2 = layer_norm(x)
-    d_x = d_x_plus_mlp + d_layer_norm(d_ln_2, x)
-    d_weight = sum(d_ln_2 * normalize(x))
-    d_bias = sum(d_ln_2)
+"""layer_norm_and_d_add_layer_norm: out, d_x, d_weight and d_bias, in one pass over the rows:
+    out = layer_norm(x)
+    d_x = d_out + d_layer_norm(d_other_out, x)
+    d_weight = sum(d_other_out * normalize(x))
+    d_bias = sum(d_other_out)
 
     Block.forward    return x + self.mlp(self.ln_2(x))
 
-Reads x, d_x_plus_mlp and d_ln_2 once, writes ln_2, d_x, d_weight and d_bias once; weight and bias stay in
-cache.
+Reads x, d_out and d_other_out once, writes out, d_x, d_weight and d_bias once; weight and bias stay in cache.
 """
 
 import torch
@@ -29,10 +28,10 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
-    d_x_plus_mlp_ptr,  # bf16 (n_rows, n_cols)
-    d_ln_2_ptr,  # bf16 (n_rows, n_cols)
-    ln_2_ptr,  # bf16 (n_rows, n_cols)
-    d_x_ptr,  # bf16 (n_rows, n_cols); may be d_x_plus_mlp_ptr
+    d_out_ptr,  # bf16 (n_rows, n_cols)
+    d_other_out_ptr,  # bf16 (n_rows, n_cols)
+    out_ptr,  # bf16 (n_rows, n_cols)
+    d_x_ptr,  # bf16 (n_rows, n_cols); may be d_out_ptr
     d_weight_partial_ptr,  # float32, a result of each chunk
     d_bias_partial_ptr,  # float32, a result of each chunk
     n_rows,
@@ -60,8 +59,8 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
         at = row * n_cols + col
 
         x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-        d_x_plus_mlp = tl.load(d_x_plus_mlp_ptr + at, mask=in_range).to(tl.float32)
-        d_ln_2 = tl.load(d_ln_2_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        d_out = tl.load(d_out_ptr + at, mask=in_range).to(tl.float32)
+        d_other_out = tl.load(d_other_out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
         row_sum = tl.sum(x, axis=1, keep_dims=True)
         mean = row_sum / n_cols
@@ -70,17 +69,17 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
         variance = sum_of_squares / n_cols
         rstd = tl.rsqrt(variance + eps)
         normalized = centered * rstd
-        d_normalized = d_ln_2 * weight
+        d_normalized = d_other_out * weight
         sum_of_products = tl.sum(tl.where(in_cols, d_normalized * normalized, 0.0), axis=1, keep_dims=True)
         through_rstd = sum_of_products / n_cols
         d_normalized_sum = tl.sum(d_normalized, axis=1, keep_dims=True)
         through_mean = d_normalized_sum / n_cols
         product = (d_normalized - normalized * through_rstd - through_mean) * rstd
-        d_weight_acc += tl.where(in_rows, d_ln_2 * normalized, 0.0)
-        d_bias_acc += tl.where(in_rows, d_ln_2, 0.0)
+        d_weight_acc += tl.where(in_rows, d_other_out * normalized, 0.0)
+        d_bias_acc += tl.where(in_rows, d_other_out, 0.0)
 
-        tl.store(ln_2_ptr + at, normalized * weight + bias, mask=in_range)
-        tl.store(d_x_ptr + at, d_x_plus_mlp + product, mask=in_range)
+        tl.store(out_ptr + at, normalized * weight + bias, mask=in_range)
+        tl.store(d_x_ptr + at, d_out + product, mask=in_range)
 
     d_weight = tl.sum(d_weight_acc, axis=0, keep_dims=True)
     d_bias = tl.sum(d_bias_acc, axis=0, keep_dims=True)
@@ -118,9 +117,9 @@ def layer_norm_and_d_add_layer_norm_combine_kernel(
 
 
 def layer_norm_and_d_add_layer_norm(
-    x, weight, bias, d_x_plus_mlp, d_ln_2, ln_2, d_x, d_weight, d_bias, n_rows, n_cols, eps
+    x, weight, bias, d_out, d_other_out, out, d_x, d_weight, d_bias, n_rows, n_cols, eps
 ):
-    """Fill ln_2, d_x, d_weight and d_bias."""
+    """Fill out, d_x, d_weight and d_bias."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     n_splits = min(SPLITS, ceil_div(n_rows, rows))
@@ -130,9 +129,9 @@ def layer_norm_and_d_add_layer_norm(
         x,
         weight,
         bias,
-        d_x_plus_mlp,
-        d_ln_2,
-        ln_2,
+        d_out,
+        d_other_out,
+        out,
         d_x,
         d_weight_partial,
         d_bias_partial,
@@ -155,12 +154,12 @@ def layer_norm_and_d_add_layer_norm(
     )
 
 
-def reference(x, weight, bias, d_x_plus_mlp, d_ln_2, n_cols, eps):
-    """What layer_norm_and_d_add_layer_norm() must fill ln_2, d_x, d_weight and d_bias with."""
+def reference(x, weight, bias, d_out, d_other_out, n_cols, eps):
+    """What layer_norm_and_d_add_layer_norm() must fill out, d_x, d_weight and d_bias with."""
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
-    d_normalized = d_ln_2 * weight
+    d_normalized = d_other_out * weight
     difference = (
         d_normalized
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
@@ -168,7 +167,7 @@ def reference(x, weight, bias, d_x_plus_mlp, d_ln_2, n_cols, eps):
     )
     return (
         normalized * weight + bias,
-        d_x_plus_mlp + difference * rstd,
-        (d_ln_2 * normalized).sum(-2, keepdim=True),
-        d_ln_2.sum(-2, keepdim=True),
+        d_out + difference * rstd,
+        (d_other_out * normalized).sum(-2, keepdim=True),
+        d_other_out.sum(-2, keepdim=True),
     )

@@ -1,41 +1,40 @@
-// d_relu_d_batch_norm: d_weight, d_shortcut and d_bias, channel by channel:
-//     d_out = d_relu(d_activated, activated)
-//     d_weight = sum(d_out * normalize(shortcut))
-//     d_shortcut = d_batch_norm(d_out, shortcut)
-//     d_bias = sum(d_out)
+// d_relu_d_batch_norm: d_weight, d_x and d_bias, channel by channel:
+//     d_weight = sum(d_relu(d_out, x) * normalize(y))
+//     d_x = d_batch_norm(d_relu(d_out, x), y)
+//     d_bias = sum(d_relu(d_out, x))
 //
 //     ResNetBlock.forward    return F.relu(out)
 //     ResNetBlock.forward    out = out + self.shortcut(x)
 //
-// Reads activated, d_activated, shortcut_mean, shortcut_rstd and weight once and shortcut once from memory
-// and again from the cache, writes d_weight, d_shortcut and d_bias once.
+// Reads x, d_out, z, x_in and weight once and y once from memory and again from the cache, writes d_weight,
+// d_x and d_bias once.
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops (d_out in d_shortcut). Sums in double.
+// One thread per block of rows; a row stays in cache between the loops (masked_d_out in d_x). Sums in double.
 extern "C" void d_relu_d_batch_norm(
-    const float *activated,      // (n_batches, n_channels, n_pixels)
-    const float *d_activated,    // (n_batches, n_channels, n_pixels)
-    const float *shortcut,       // (n_batches, n_channels, n_pixels)
-    const float *shortcut_mean,  // (n_channels,)
-    const float *shortcut_rstd,  // (n_channels,)
-    const float *weight,         // (n_channels,)
-    float *d_weight,             // (n_channels,)
-    float *d_shortcut,           // (n_batches, n_channels, n_pixels)
-    float *d_bias,               // (n_channels,)
+    const float *x,       // (n_batches, n_channels, n_pixels)
+    const float *d_out,   // (n_batches, n_channels, n_pixels)
+    const float *y,       // (n_batches, n_channels, n_pixels)
+    const float *z,       // (n_channels,)
+    const float *x_in,    // (n_channels,)
+    const float *weight,  // (n_channels,)
+    float *d_weight,      // (n_channels,)
+    float *d_x,           // (n_batches, n_channels, n_pixels)
+    float *d_bias,        // (n_channels,)
     long n_channels,
     long n_batches,
     long n_pixels) {
 #pragma omp parallel for if (n_channels * n_batches * n_pixels >= GRAIN)
   for (long channel = 0; channel < n_channels; ++channel) {
-    const float *activated_row = activated + channel * n_pixels;
-    const float *d_activated_row = d_activated + channel * n_pixels;
-    const float *shortcut_row = shortcut + channel * n_pixels;
-    float *d_shortcut_row = d_shortcut + channel * n_pixels;
+    const float *x_row = x + channel * n_pixels;
+    const float *d_out_row = d_out + channel * n_pixels;
+    const float *y_row = y + channel * n_pixels;
+    float *d_x_row = d_x + channel * n_pixels;
 
-    const float shortcut_mean_i = shortcut_mean[channel];
-    const float shortcut_rstd_i = shortcut_rstd[channel];
-    const float scale = shortcut_rstd_i * weight[channel];
+    const float z_i = z[channel];
+    const float x_in_i = x_in[channel];
+    const float scale = x_in_i * weight[channel];
 
     double d_weight_sum = 0.0;
     double d_bias_sum = 0.0;
@@ -43,11 +42,11 @@ extern "C" void d_relu_d_batch_norm(
 #pragma omp simd reduction(+ : d_weight_sum, d_bias_sum)
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
         const long at = batch * n_channels * n_pixels + pixel;
-        const float d_out = activated_row[at] <= 0.0f ? 0.0f : d_activated_row[at];
-        const float normalized = (shortcut_row[at] - shortcut_mean_i) * shortcut_rstd_i;
-        d_shortcut_row[at] = d_out;
-        d_weight_sum += d_out * normalized;
-        d_bias_sum += d_out;
+        const float masked_d_out = x_row[at] <= 0.0f ? 0.0f : d_out_row[at];
+        const float normalized = (y_row[at] - z_i) * x_in_i;
+        d_x_row[at] = masked_d_out;
+        d_weight_sum += masked_d_out * normalized;
+        d_bias_sum += masked_d_out;
       }
     }
     const float through_mean = d_bias_sum / (n_batches * n_pixels);
@@ -59,9 +58,9 @@ extern "C" void d_relu_d_batch_norm(
 #pragma omp simd
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
         const long at = batch * n_channels * n_pixels + pixel;
-        const float normalized = (shortcut_row[at] - shortcut_mean_i) * shortcut_rstd_i;
-        const float less_mean = d_shortcut_row[at] - through_mean;
-        d_shortcut_row[at] = (less_mean - normalized * through_rstd) * scale;
+        const float normalized = (y_row[at] - z_i) * x_in_i;
+        const float less_mean = d_x_row[at] - through_mean;
+        d_x_row[at] = (less_mean - normalized * through_rstd) * scale;
       }
     }
   }

@@ -2,7 +2,7 @@
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads bn1_piece_means, bn1_piece_squares, running_mean and running_var once, writes bn1_mean, bn1_rstd,
+Reads normalized_piece_means, normalized_piece_squares, running_mean and running_var once, writes mean, rstd,
 running_mean and running_var once.
 """
 
@@ -20,10 +20,10 @@ WARP_ELEMENTS = 1024  # held by each warp
 @fast_launch
 @triton.jit
 def batch_statistics_kernel(
-    bn1_piece_means_ptr,  # float32 (n_rows, n_cols)
-    bn1_piece_squares_ptr,  # float32 (n_rows, n_cols)
-    bn1_mean_ptr,  # float32 (n_rows,)
-    bn1_rstd_ptr,  # float32 (n_rows,)
+    normalized_piece_means_ptr,  # float32 (n_rows, n_cols)
+    normalized_piece_squares_ptr,  # float32 (n_rows, n_cols)
+    mean_ptr,  # float32 (n_rows,)
+    rstd_ptr,  # float32 (n_rows,)
     running_mean_ptr,  # bf16 (n_rows,)
     running_var_ptr,  # bf16 (n_rows,)
     n_rows,
@@ -42,13 +42,13 @@ def batch_statistics_kernel(
     in_range = in_rows & in_cols
     at = row * n_cols + col
 
-    bn1_piece_means = tl.load(bn1_piece_means_ptr + at, mask=in_range, other=0.0)
-    bn1_piece_squares = tl.load(bn1_piece_squares_ptr + at, mask=in_range, other=0.0)
+    normalized_piece_means = tl.load(normalized_piece_means_ptr + at, mask=in_range, other=0.0)
+    normalized_piece_squares = tl.load(normalized_piece_squares_ptr + at, mask=in_range, other=0.0)
 
-    row_sum = tl.sum(bn1_piece_means, axis=1, keep_dims=True)
-    bn1_mean = row_sum / n_cols
-    apart = bn1_piece_means - bn1_mean
-    squares_around = bn1_piece_squares + apart * apart * piece_size
+    row_sum = tl.sum(normalized_piece_means, axis=1, keep_dims=True)
+    mean = row_sum / n_cols
+    apart = normalized_piece_means - mean
+    squares_around = normalized_piece_squares + apart * apart * piece_size
     total_squares = tl.sum(tl.where(in_cols, squares_around, 0.0), axis=1, keep_dims=True)
     count = n_cols * piece_size
     variance = total_squares / count
@@ -57,19 +57,19 @@ def batch_statistics_kernel(
     running_mean = tl.load(running_mean_ptr + row, mask=in_rows).to(tl.float32)
     running_var = tl.load(running_var_ptr + row, mask=in_rows).to(tl.float32)
 
-    tl.store(bn1_mean_ptr + row, bn1_mean, mask=in_rows)
-    tl.store(bn1_rstd_ptr + row, tl.rsqrt(variance + eps), mask=in_rows)
-    tl.store(running_mean_ptr + row, running_mean * shifted + bn1_mean * momentum, mask=in_rows)
+    tl.store(mean_ptr + row, mean, mask=in_rows)
+    tl.store(rstd_ptr + row, tl.rsqrt(variance + eps), mask=in_rows)
+    tl.store(running_mean_ptr + row, running_mean * shifted + mean * momentum, mask=in_rows)
     tl.store(
         running_var_ptr + row, running_var * shifted + total_squares / (count - 1.0) * momentum, mask=in_rows
     )
 
 
 def batch_statistics(
-    bn1_piece_means,
-    bn1_piece_squares,
-    bn1_mean,
-    bn1_rstd,
+    normalized_piece_means,
+    normalized_piece_squares,
+    mean,
+    rstd,
     running_mean,
     running_var,
     n_rows,
@@ -78,14 +78,14 @@ def batch_statistics(
     eps,
     momentum,
 ):
-    """Fill bn1_mean and bn1_rstd and update running_mean and running_var in place."""
+    """Fill mean and rstd and update running_mean and running_var in place."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     batch_statistics_kernel[(ceil_div(n_rows, rows),)](
-        bn1_piece_means,
-        bn1_piece_squares,
-        bn1_mean,
-        bn1_rstd,
+        normalized_piece_means,
+        normalized_piece_squares,
+        mean,
+        rstd,
         running_mean,
         running_var,
         n_rows,
@@ -100,17 +100,24 @@ def batch_statistics(
 
 
 def reference(
-    bn1_piece_means, bn1_piece_squares, running_mean, running_var, n_cols, piece_size, eps, momentum
+    normalized_piece_means,
+    normalized_piece_squares,
+    running_mean,
+    running_var,
+    n_cols,
+    piece_size,
+    eps,
+    momentum,
 ):
-    """What batch_statistics() must fill bn1_mean, bn1_rstd, running_mean and running_var with."""
-    bn1_mean = bn1_piece_means.sum(-1, keepdim=True) / n_cols
-    apart = bn1_piece_means - bn1_mean
-    total_squares = (bn1_piece_squares + apart * apart * piece_size).sum(-1, keepdim=True)
+    """What batch_statistics() must fill mean, rstd, running_mean and running_var with."""
+    mean = normalized_piece_means.sum(-1, keepdim=True) / n_cols
+    apart = normalized_piece_means - mean
+    total_squares = (normalized_piece_squares + apart * apart * piece_size).sum(-1, keepdim=True)
     count = n_cols * piece_size
     shifted = 1.0 - momentum
     return (
-        bn1_mean,
+        mean,
         torch.rsqrt(total_squares / count + eps),
-        running_mean * shifted + bn1_mean * momentum,
+        running_mean * shifted + mean * momentum,
         running_var * shifted + total_squares / (count - 1.0) * momentum,
     )

@@ -1,8 +1,11 @@
-"""piece_statistics: bn1_piece_means = mean(conv1); bn1_piece_squares = sum((conv1 - bn1_piece_means)**2).
+"""piece_statistics: normalized_piece_means and normalized_piece_squares, row by row:
+    normalized_piece_means = mean(x)
+    centered = x - normalized_piece_means
+    normalized_piece_squares = sum(centered**2)
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads conv1 once, writes bn1_piece_means and bn1_piece_squares once.
+Reads x once, writes normalized_piece_means and normalized_piece_squares once.
 """
 
 import triton
@@ -18,9 +21,9 @@ WARP_ELEMENTS = 1024  # held by each warp
 @fast_launch
 @triton.jit
 def piece_statistics_kernel(
-    conv1_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    bn1_piece_means_ptr,  # float32 (n_channels, n_batches)
-    bn1_piece_squares_ptr,  # float32 (n_channels, n_batches)
+    x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    normalized_piece_means_ptr,  # float32 (n_channels, n_batches)
+    normalized_piece_squares_ptr,  # float32 (n_channels, n_batches)
     n_channels,
     n_batches,
     n_pixels: tl.constexpr,
@@ -37,28 +40,28 @@ def piece_statistics_kernel(
     batch = row % n_batches
     channel = row // n_batches
 
-    conv1 = tl.load(
-        conv1_ptr + (batch * n_channels + channel) * n_pixels + pixel, mask=in_range, other=0.0
-    ).to(tl.float32)
+    x = tl.load(x_ptr + (batch * n_channels + channel) * n_pixels + pixel, mask=in_range, other=0.0).to(
+        tl.float32
+    )
 
-    row_sum = tl.sum(conv1, axis=1, keep_dims=True)
-    bn1_piece_means = row_sum / n_pixels
-    centered = tl.where(in_cols, conv1 - bn1_piece_means, 0.0)
-    bn1_piece_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+    row_sum = tl.sum(x, axis=1, keep_dims=True)
+    normalized_piece_means = row_sum / n_pixels
+    centered = tl.where(in_cols, x - normalized_piece_means, 0.0)
+    normalized_piece_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
 
-    tl.store(bn1_piece_means_ptr + row, bn1_piece_means, mask=in_rows)
-    tl.store(bn1_piece_squares_ptr + row, bn1_piece_squares, mask=in_rows)
+    tl.store(normalized_piece_means_ptr + row, normalized_piece_means, mask=in_rows)
+    tl.store(normalized_piece_squares_ptr + row, normalized_piece_squares, mask=in_rows)
 
 
-def piece_statistics(conv1, bn1_piece_means, bn1_piece_squares, n_channels, n_batches, n_pixels):
-    """Fill bn1_piece_means and bn1_piece_squares."""
+def piece_statistics(x, normalized_piece_means, normalized_piece_squares, n_channels, n_batches, n_pixels):
+    """Fill normalized_piece_means and normalized_piece_squares."""
     n_rows = n_channels * n_batches
     cols = next_power_of_2(n_pixels)
     rows = max(1, ELEMENTS // cols)
     piece_statistics_kernel[(ceil_div(n_rows, rows),)](
-        conv1,
-        bn1_piece_means,
-        bn1_piece_squares,
+        x,
+        normalized_piece_means,
+        normalized_piece_squares,
         n_channels,
         n_batches,
         n_pixels,
@@ -68,9 +71,9 @@ def piece_statistics(conv1, bn1_piece_means, bn1_piece_squares, n_channels, n_ba
     )
 
 
-def reference(conv1, n_pixels):
-    """What piece_statistics() must fill bn1_piece_means and bn1_piece_squares with."""
-    conv1 = conv1.transpose(0, 1)
-    bn1_piece_means = conv1.sum(-1, keepdim=True) / n_pixels
-    centered = conv1 - bn1_piece_means
-    return bn1_piece_means, (centered * centered).sum(-1, keepdim=True)
+def reference(x, n_pixels):
+    """What piece_statistics() must fill normalized_piece_means and normalized_piece_squares with."""
+    x = x.transpose(0, 1)
+    normalized_piece_means = x.sum(-1, keepdim=True) / n_pixels
+    centered = x - normalized_piece_means
+    return normalized_piece_means, (centered * centered).sum(-1, keepdim=True)

@@ -1,5 +1,5 @@
 """The kernels, as model.py calls them."""
 
-from .bias_gelu_add import bias_gelu_add
+from .gelu_residual import gelu_residual
 
-__all__ = ["bias_gelu_add"]
+__all__ = ["gelu_residual"]

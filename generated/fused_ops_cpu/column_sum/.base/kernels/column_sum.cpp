@@ -1,4 +1,4 @@
-// scale_column_sum: sums = sum(x * 2.0), column by column.
+// column_sum: sums = sum(x * 2.0), column by column.
 //
 //     column_sum    return (x * 2).sum(0)
 //
@@ -13,7 +13,7 @@ constexpr long SPLITS = 256;   // chunks of the rows, at most
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per chunk of rows and block of columns. The chunks' sums are added up in double.
-extern "C" void scale_column_sum(
+extern "C" void column_sum(
     const float *x,  // (n_rows, n_cols)
     float *sums,     // (n_cols,)
     long n_rows,

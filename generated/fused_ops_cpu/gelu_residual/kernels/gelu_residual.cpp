@@ -1,4 +1,4 @@
-// bias_gelu_add: out = gelu(x + bias) + residual.
+// gelu_residual: out = gelu(x + bias) + residual.
 //
 //     gelu_residual    return F.gelu(x + bias, approximate="tanh") + residual
 //
@@ -10,7 +10,7 @@ constexpr float TWO_SQRT_2_OVER_PI = 1.5957692f;
 constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
 // One thread per block of rows.
-extern "C" void bias_gelu_add(
+extern "C" void gelu_residual(
     const float *x,         // (n_rows, n_cols)
     const float *bias,      // (n_cols,)
     const float *residual,  // (n_rows, n_cols)

@@ -1,4 +1,4 @@
-// scale_bias_softmax: weights = softmax(x * 0.125 + w), row by row.
+// softmax: weights = softmax(x * 0.125 + w), row by row.
 //
 //     softmax    scores = x * 0.125 + w
 //     softmax    return torch.softmax(scores, dim=-1)
@@ -13,7 +13,7 @@ constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
 // One thread per block of rows; a row stays in cache between the loops (score, then numerator in weights).
 // Sums in double.
-extern "C" void scale_bias_softmax(
+extern "C" void softmax(
     const float *x,  // (n_rows, n_cols)
     const float *w,  // (n_cols,)
     float *weights,  // (n_rows, n_cols)
