@@ -12,7 +12,7 @@ from generated.fused_ops_cpu.cross_entropy import cross_entropy
 from generated.fused_ops_cpu.softmax import softmax
 
 GENERATED = Path(__file__).resolve().parents[2] / "generated"
-SOFTMAX = (GENERATED / "fused_ops_cpu" / "softmax" / "kernels" / "scale_bias_softmax.cpp").read_text()
+SOFTMAX = (GENERATED / "fused_ops_cpu" / "softmax" / "kernels" / "softmax.cpp").read_text()
 GPT = (GENERATED / "gpt_cpu" / "model.py").read_text()
 
 
