@@ -127,7 +127,7 @@ def test_the_calls_of_one_paragraph_are_told_apart():
         (
             "gpt_cuda",
             "kernels/add_and_layer_norm.py",
-            "residual = x + attn",
+            "residual = x + y",
             "rstd = tl.rsqrt(variance + eps)",
         ),
         (
