@@ -67,9 +67,7 @@ def test_pointing_at_a_statement_lights_what_it_became(opened):
     page = opened("gpt_cuda")
     page.point(line("source", "x = x + self.attn(self.ln_1(x))"))
     assert lit(page, "source") == ["x = x + self.attn(self.ln_1(x))"]
-    assert "residual = x + y" in lit(page, "kernel") and "kernels.add_and_layer_norm(" in lit(
-        page, "model"
-    )
+    assert "residual = x + y" in lit(page, "kernel") and "kernels.add_and_layer_norm(" in lit(page, "model")
     own = page.value(
         "[...document.querySelectorAll('#kernel-add_and_layer_norm .l.lit')].map(one => one.textContent)"
     )

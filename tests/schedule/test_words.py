@@ -121,7 +121,7 @@ def test_the_users_names_for_numbers_are_kept_in_the_ledger() -> None:
 def test_a_norm_of_images_goes_by_batches_channels_and_pixels() -> None:
     kernels = Path(__file__).resolve().parents[2] / "generated/resnet_block_train_cuda/kernels"
     text = (kernels / "d_relu_d_batch_norm.py").read_text()
-    assert "shortcut_ptr,  # bf16 (n_batches, n_channels, n_pixels)" in text
+    assert "d_out_ptr,  # bf16 (n_batches, n_channels, n_pixels)" in text
     assert "channel by channel:" in text and "lane_index" not in text
 
 
@@ -138,6 +138,6 @@ def test_layers_of_a_sequential_are_counted_and_a_dropout_is_one_word(tmp_path: 
 def test_a_new_value_for_what_is_updated_is_called_so() -> None:
     generated = Path(__file__).resolve().parents[2] / "generated"
     kernel = (generated / "adamw_cpu/kernels/adamw.cpp").read_text()
-    assert "const float new_exp_avg = exp_avg_value + " in kernel and "exp_avg[i] = new_exp_avg;" in kernel
+    assert "const float new_exp_avg = exp_avg_i + " in kernel and "exp_avg[i] = new_exp_avg;" in kernel
     reference = (generated / "adamw_cuda/kernels/adamw.py").read_text().partition("def reference")[2]
     assert "return new_exp_avg, new_exp_avg_sq, new_param" in reference
