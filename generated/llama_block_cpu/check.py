@@ -112,12 +112,12 @@ def rms_norm_windows(x, weight, attention_norm, n_rows, n_cols, eps):
     return read, written
 
 
-def rotary_windows(x, cos, sin, rotary_out, n_batches, n_positions, n_rows, n_cols, half):
+def rotary_windows(x, cos, sin, rotary_out, n_batches, n_positions, n_heads, n_cols, half):
     read = {
         "x": window(
             x,
-            (n_batches, n_positions, n_rows, n_cols),
-            (n_positions * n_rows * n_cols, n_rows * n_cols, n_cols, 1),
+            (n_batches, n_positions, n_heads, n_cols),
+            (n_positions * n_heads * n_cols, n_heads * n_cols, n_cols, 1),
         ),
         "cos": window(cos, (n_positions, 1, n_cols), (n_cols, 0, 1)),
         "sin": window(sin, (n_positions, 1, n_cols), (n_cols, 0, 1)),
@@ -126,8 +126,8 @@ def rotary_windows(x, cos, sin, rotary_out, n_batches, n_positions, n_rows, n_co
     written = [
         window(
             rotary_out,
-            (n_batches, n_positions, n_rows, n_cols),
-            (n_positions * n_rows * n_cols, n_rows * n_cols, n_cols, 1),
+            (n_batches, n_positions, n_heads, n_cols),
+            (n_positions * n_heads * n_cols, n_heads * n_cols, n_cols, 1),
         )
     ]
     return read, written

@@ -77,13 +77,26 @@ def name_axes(
 
 
 def dimensions_of(plan: KernelPlan, callers: Callers) -> dict[str, tuple[str, ...]]:
-    """For each axis the words of the dimensions that it walks, where all have one, and the same in all calls."""
+    """For each axis the words of the dimensions that it walks, as far as all calls have the same ones."""
     first, *others = [_dimensions(plan, caller) for caller in callers.every]
-    return {
-        axis: words
-        for axis, words in first.items()
-        if all(_index_of(other.get(axis, ())) == _index_of(words) for other in others)
+    shared = {
+        axis: _shared([words, *(other.get(axis, ()) for other in others)]) for axis, words in first.items()
     }
+    return {axis: words for axis, words in shared.items() if words}
+
+
+def _shared(calls: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """The words of the first call where all mean the same; ``n_heads`` of n_heads and n_kv_heads: both are heads."""
+    indices = {_index_of(words) for words in calls}
+    if len(indices) == 1:
+        return calls[0]
+    nouns = [(index or "").split("_") for index in indices]
+    common: list[str] = []
+    while all(nouns) and len({noun[-1] for noun in nouns}) == 1:
+        common.insert(0, nouns[0][-1])
+        nouns = [noun[:-1] for noun in nouns]
+    is_counted = all(len(words) == 1 and words[0].startswith("n_") for words in calls)
+    return (f"n_{plural('_'.join(common))}",) if is_counted and any(common) else ()
 
 
 def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import longhand
+from examples import llama_block
 
 
 def kernels_of(files: dict[str, Any]) -> list[str]:
@@ -106,3 +107,12 @@ def test_what_is_walked_in_part_has_words_before_the_part(emit: Any) -> None:
     model = str(emit(Interleaved(), given)["model.py"])
     _, _, call = model.partition("kernels.")
     assert "batch * heads" in call and "n_positions=seq" in call, call
+
+
+def test_dimensions_of_one_noun_have_that(emit: Any) -> None:
+    """Queries have more heads than keys: for a kernel that rotates both, what they have are heads."""
+    model, args = llama_block.small()
+    files = emit(model, args)
+    (text,) = (text for text in kernels_of(files) if "cos" in text)
+    assert "n_heads" in text and "kv_heads" not in text and "flat_row" not in text, text
+    assert "n_kv_heads" in str(files["model.py"])

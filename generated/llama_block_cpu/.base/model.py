@@ -75,7 +75,7 @@ class LlamaBlock(nn.Module):
             rotary_q,
             n_batches=batch,
             n_positions=seq,
-            n_rows=n_heads,
+            n_heads=n_heads,
             n_cols=head_dim,
             half=head_dim // 2,
         )
@@ -87,7 +87,7 @@ class LlamaBlock(nn.Module):
             rotary_k,
             n_batches=batch,
             n_positions=seq,
-            n_rows=n_kv_heads,
+            n_heads=n_kv_heads,
             n_cols=head_dim,
             half=head_dim // 2,
         )

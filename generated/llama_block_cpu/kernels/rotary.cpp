@@ -9,23 +9,23 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void rotary(
-    const float *x,     // (n_batches, n_positions, n_rows, n_cols)
+    const float *x,     // (n_batches, n_positions, n_heads, n_cols)
     const float *cos,   // the first (n_positions, n_cols)
     const float *sin,   // the first (n_positions, n_cols)
-    float *rotary_out,  // (n_batches, n_positions, n_rows, n_cols) in memory
+    float *rotary_out,  // (n_batches, n_positions, n_heads, n_cols) in memory
     long n_batches,
     long n_positions,
-    long n_rows,
+    long n_heads,
     long n_cols,
     long half) {
-#pragma omp parallel for collapse(3) if (n_batches * n_positions * n_rows * half >= GRAIN)
+#pragma omp parallel for collapse(3) if (n_batches * n_positions * n_heads * half >= GRAIN)
   for (long batch = 0; batch < n_batches; ++batch) {
     for (long position = 0; position < n_positions; ++position) {
-      for (long row = 0; row < n_rows; ++row) {
-        const float *x_row = x + ((batch * n_positions + position) * n_rows + row) * n_cols;
+      for (long head = 0; head < n_heads; ++head) {
+        const float *x_row = x + ((batch * n_positions + position) * n_heads + head) * n_cols;
         const float *cos_row = cos + position * n_cols;
         const float *sin_row = sin + position * n_cols;
-        float *rotary_out_row = rotary_out + ((batch * n_positions + position) * n_rows + row) * n_cols;
+        float *rotary_out_row = rotary_out + ((batch * n_positions + position) * n_heads + head) * n_cols;
 
 #pragma omp simd
         for (long col = 0; col < half; ++col) {

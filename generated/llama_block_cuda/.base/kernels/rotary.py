@@ -21,46 +21,44 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def rotary_kernel(
-    x_ptr,  # bf16 (n_batches, n_positions, n_rows, n_cols)
+    x_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols)
     cos_ptr,  # bf16 (n_positions, n_cols)
     sin_ptr,  # bf16 (n_positions, n_cols)
-    rotary_out_ptr,  # bf16 (n_batches, n_positions, n_rows, n_cols) in memory
+    rotary_out_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols) in memory
     n_batches,
     n_positions,
-    n_rows,
+    n_heads,
     n_cols,
     half,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
     """Each program computes a block of ROWS x COLS elements of each half; arithmetic in float32."""
-    n_flat_rows = n_batches * n_positions * n_rows
-    flat_row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    n_rows = n_batches * n_positions * n_heads
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
-    in_range = (flat_row < n_flat_rows) & (col < half)
-    position = flat_row // n_rows % n_positions
-    at = position * n_cols + col + half
-    row_start = flat_row * n_cols
+    in_range = (row < n_rows) & (col < half)
+    position = row // n_heads % n_positions
+    at = row * n_cols + col + half
+    row_start = position * n_cols
 
-    first_x = tl.load(x_ptr + row_start + col, mask=in_range).to(tl.float32)
-    second_x = tl.load(x_ptr + row_start + col + half, mask=in_range).to(tl.float32)
-    first_cos = tl.load(cos_ptr + position * n_cols + col, mask=in_range).to(tl.float32)
-    second_cos = tl.load(cos_ptr + at, mask=in_range).to(tl.float32)
-    first_sin = tl.load(sin_ptr + position * n_cols + col, mask=in_range).to(tl.float32)
-    second_sin = tl.load(sin_ptr + at, mask=in_range).to(tl.float32)
+    first_x = tl.load(x_ptr + row * n_cols + col, mask=in_range).to(tl.float32)
+    second_x = tl.load(x_ptr + at, mask=in_range).to(tl.float32)
+    first_cos = tl.load(cos_ptr + row_start + col, mask=in_range).to(tl.float32)
+    second_cos = tl.load(cos_ptr + row_start + col + half, mask=in_range).to(tl.float32)
+    first_sin = tl.load(sin_ptr + row_start + col, mask=in_range).to(tl.float32)
+    second_sin = tl.load(sin_ptr + row_start + col + half, mask=in_range).to(tl.float32)
 
-    tl.store(rotary_out_ptr + row_start + col, first_x * first_cos - second_x * first_sin, mask=in_range)
-    tl.store(
-        rotary_out_ptr + row_start + col + half, second_x * second_cos + first_x * second_sin, mask=in_range
-    )
+    tl.store(rotary_out_ptr + row * n_cols + col, first_x * first_cos - second_x * first_sin, mask=in_range)
+    tl.store(rotary_out_ptr + at, second_x * second_cos + first_x * second_sin, mask=in_range)
 
 
-def rotary(x, cos, sin, rotary_out, n_batches, n_positions, n_rows, n_cols, half):
+def rotary(x, cos, sin, rotary_out, n_batches, n_positions, n_heads, n_cols, half):
     """Fill rotary_out."""
-    n_flat_rows = n_batches * n_positions * n_rows
+    n_rows = n_batches * n_positions * n_heads
     cols = min(COLS, next_power_of_2(half))
     rows = max(1, ELEMENTS // cols)
-    grid = (ceil_div(n_flat_rows, rows), ceil_div(half, cols))
+    grid = (ceil_div(n_rows, rows), ceil_div(half, cols))
     rotary_kernel[grid](
         x,
         cos,
@@ -68,7 +66,7 @@ def rotary(x, cos, sin, rotary_out, n_batches, n_positions, n_rows, n_cols, half
         rotary_out,
         n_batches,
         n_positions,
-        n_rows,
+        n_heads,
         n_cols,
         half,
         ROWS=rows,
