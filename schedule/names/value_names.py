@@ -365,6 +365,8 @@ class ValueWords:
         local = self.words.provenance(value.origin).local if value.origin else None
         if local:
             yield local
+        if not (value.index.axes or value.index.values):
+            yield f"{pointer}_0"  # the one element: no position names it
         further = further_words if self.loads_have_lines else element_words
         yield from itertools.islice(further(pointer), 10)
 

@@ -135,6 +135,12 @@ def test_layers_of_a_sequential_are_counted_and_a_dropout_is_one_word(tmp_path: 
     assert "dropout" in kernels and not any("where" in kernel or "ne_" in kernel for kernel in kernels)
 
 
+def test_the_one_element_of_a_tensor_is_at_no_position() -> None:
+    generated = Path(__file__).resolve().parents[2] / "generated"
+    kernel = (generated / "adamw_cpu/kernels/decay_step_size_and_root_correction.cpp").read_text()
+    assert "const float lr_0 = lr[0];" in kernel and "lr_i" not in kernel
+
+
 def test_a_new_value_for_what_is_updated_is_called_so() -> None:
     generated = Path(__file__).resolve().parents[2] / "generated"
     kernel = (generated / "adamw_cpu/kernels/adamw.cpp").read_text()

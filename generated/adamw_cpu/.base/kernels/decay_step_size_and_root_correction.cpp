@@ -27,9 +27,9 @@ extern "C" void decay_step_size_and_root_correction(
     float *decay,            // one element
     float *step_size) {      // one element
   const float new_step = step[0] + 1.0f;
-  const float lr_i = lr[0];
+  const float lr_0 = lr[0];
   step[0] = new_step;
   root_correction[0] = std::sqrt(1.0f - powf(BETA2, new_step));
-  decay[0] = 1.0f - lr_i * DECAY;
-  step_size[0] = lr_i / (1.0f - powf(BETA1, new_step));
+  decay[0] = 1.0f - lr_0 * DECAY;
+  step_size[0] = lr_0 / (1.0f - powf(BETA1, new_step));
 }
