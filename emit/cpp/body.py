@@ -279,7 +279,7 @@ def _with_needed_lines(printer: BodyPrinter, names: KernelNames) -> dict[int, st
         if position not in values:
             source = body[position]
             further = (
-                element_words(word)
+                element_words(word, is_only=not (source.index.axes or source.index.values))
                 if isinstance(source, Load)
                 else itertools.chain([word], further_words(word))
             )

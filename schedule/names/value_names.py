@@ -365,10 +365,9 @@ class ValueWords:
         local = self.words.provenance(value.origin).local if value.origin else None
         if local:
             yield local
-        if not (value.index.axes or value.index.values):
-            yield f"{pointer}_0"  # the one element: no position names it
-        further = further_words if self.loads_have_lines else element_words
-        yield from itertools.islice(further(pointer), 10)
+        is_only = not (value.index.axes or value.index.values)
+        further = further_words(pointer) if self.loads_have_lines else element_words(pointer, is_only=is_only)
+        yield from itertools.islice(further, 10)
 
     def _place_of_two(self, value: Load) -> str:
         """``first`` or ``second``, of what is read at exactly two places of one tensor, neither under a mask."""

@@ -222,8 +222,13 @@ def further_words(word: str) -> Iterator[str]:
         prefix += "yet_"
 
 
-def element_words(word: str) -> Iterator[str]:
-    """Without an end: what one element of a tensor is called where the tensor has the word: ``x_i``, ``x_j``."""
+def element_words(word: str, *, is_only: bool = False) -> Iterator[str]:
+    """Without an end: what one element of a tensor is called where the tensor has the word: ``x_i``, ``x_j``.
+
+    Of the only one that is read no position tells: ``lr_0``.
+    """
+    if is_only:
+        yield f"{word}_0"
     yield from (f"{word}_{index}" for index in "ijklm")
     yield from further_words(word)
 

@@ -47,9 +47,9 @@ extern "C" void adamw(
     float *exp_avg = exp_avgs[tensor];
     float *exp_avg_sq = exp_avg_sqs[tensor];
     float *param = params[tensor];
-    const float decay_i = decay[0];
-    const float step_size_i = step_size[0];
-    const float root_correction_i = root_correction[0];
+    const float decay_0 = decay[0];
+    const float step_size_0 = step_size[0];
+    const float root_correction_0 = root_correction[0];
 
 #pragma omp simd
     for (long i = start; i < end; ++i) {
@@ -57,12 +57,12 @@ extern "C" void adamw(
       const float grad_i = grad[i];
       const float new_exp_avg = exp_avg_i + (grad_i - exp_avg_i) * ONE_MINUS_BETA1;
       const float new_exp_avg_sq = exp_avg_sq[i] * BETA2 + grad_i * grad_i * ONE_MINUS_BETA2;
-      const float denominator = std::sqrt(new_exp_avg_sq) / root_correction_i + eps;
-      const float ratio = step_size_i * new_exp_avg / denominator;
+      const float denominator = std::sqrt(new_exp_avg_sq) / root_correction_0 + eps;
+      const float ratio = step_size_0 * new_exp_avg / denominator;
 
       exp_avg[i] = new_exp_avg;
       exp_avg_sq[i] = new_exp_avg_sq;
-      param[i] = param[i] * decay_i - ratio;
+      param[i] = param[i] * decay_0 - ratio;
     }
   }
 }

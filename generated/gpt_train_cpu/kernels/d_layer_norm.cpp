@@ -45,13 +45,13 @@ extern "C" void d_layer_norm(
       const float *x_row = x + row * n_cols;
       float *d_x_row = d_x + row * n_cols;
 
-      const float d_loss_i = d_loss[0];
+      const float d_loss_0 = d_loss[0];
 
       double row_sum = 0.0;
       double d_normalized_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum, d_normalized_sum)
       for (long col = 0; col < n_cols; ++col) {
-        const float product = unscaled_d_ln_f_row[col] * d_loss_i;
+        const float product = unscaled_d_ln_f_row[col] * d_loss_0;
         const float d_normalized = product * weight[col];
         d_x_row[col] = d_normalized;
         row_sum += x_row[col];
@@ -73,7 +73,7 @@ extern "C" void d_layer_norm(
       double sum_of_products = 0.0;
 #pragma omp simd reduction(+ : sum_of_products)
       for (long col = 0; col < n_cols; ++col) {
-        const float product = unscaled_d_ln_f_row[col] * d_loss_i;
+        const float product = unscaled_d_ln_f_row[col] * d_loss_0;
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
 

@@ -16,10 +16,10 @@ extern "C" void d_token_embedding_weight(
     const float *d_token_embedding_from_lookup,  // (n_elements,)
     float *d_token_embedding,                    // (n_elements,)
     long n_elements) {
-  const float d_loss_i = d_loss[0];
+  const float d_loss_0 = d_loss[0];
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {
-    const float d_token_embedding_from_head = unscaled_d_token_embedding[i] * d_loss_i;
+    const float d_token_embedding_from_head = unscaled_d_token_embedding[i] * d_loss_0;
     d_token_embedding[i] = d_token_embedding_from_head + d_token_embedding_from_lookup[i];
   }
 }
