@@ -41,7 +41,12 @@ def refuse_numbers(node: fx.Node, device: Device) -> None:
         leaves, spec = pytree.tree_flatten((([2], node.args[1]), {"dtype": dtype}))
     elif not _is_pointwise(target.overloadpacket):
         return
-    told = _told(target, tuple(map(_kind, leaves)), spec)
+    kinds = tuple(map(_kind, leaves))
+    if None in kinds:  # a number that is known only in the call
+        return
+    if (target, kinds, spec) not in _said:
+        _said[target, kinds, spec] = _ask(target, leaves, spec)
+    told = _said[target, kinds, spec]
     if told and (device is Device.CPU or "overflow" in told):
         raise CaptureError(f"Eager refuses `{target}` here: {told}.", where=place(node))
 
@@ -58,35 +63,26 @@ def _kind(leaf: Any) -> Any:
     if isinstance(leaf, fx.Node):
         value = leaf.meta.get("val")
         return (value.dtype, value.dim()) if isinstance(value, torch.Tensor) else None
-    return repr(leaf), _Number(leaf)
+    return repr(leaf)
 
 
-class _Number:
-    """An argument that is no tensor; equal to all others: its text tells them apart."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Number)
-
-    def __hash__(self) -> int:
-        return 0
+_said: dict[tuple[torch._ops.OpOverload, tuple[Any, ...], pytree.TreeSpec], str] = {}
 
 
-@functools.lru_cache(maxsize=4096)
-def _told(target: torch._ops.OpOverload, kinds: tuple[Any, ...], spec: pytree.TreeSpec) -> str:
-    """What eager says of such a call; empty if it takes it, or if a number is known only in the call."""
-    if None in kinds:
-        return ""
-    leaves = [
-        first.value if isinstance(first, _Number) else torch.ones(((1,) * first + (2,))[1:], dtype=dtype)
-        for dtype, first in kinds  # two elements: ATen fills one in its own way
-    ]
-    args, kwargs = pytree.tree_unflatten(leaves, spec)
+def _ask(target: torch._ops.OpOverload, leaves: list[Any], spec: pytree.TreeSpec) -> str:
+    """What eager says of such a call; empty if it takes it."""
+    args, kwargs = pytree.tree_unflatten([_example(leaf) for leaf in leaves], spec)
     with torch_tracing.no_modes(), torch.no_grad():
         try:
             target(*args, **kwargs)
         except RuntimeError as error:
             return str(error).splitlines()[0].rstrip(".")
     return ""
+
+
+def _example(leaf: Any) -> Any:
+    """A small tensor of the kind; two elements, since ATen fills one in its own way. Numbers as they are."""
+    if not isinstance(leaf, fx.Node):
+        return leaf
+    value = leaf.meta["val"]
+    return torch.ones(((1,) * value.dim() + (2,))[1:], dtype=value.dtype)
