@@ -43,6 +43,7 @@ from longhand.schedule.named_plan import (
     Words,
     named_views,
     plain_steps,
+    unread_buffers,
     view_key,
 )
 from longhand.schedule.plan import (
@@ -54,7 +55,6 @@ from longhand.schedule.plan import (
     UnitPlan,
     buffers_made,
 )
-from longhand.schedule.unread import unread_buffers
 
 _DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
 
