@@ -265,12 +265,24 @@ def imported_from_runtime(files: Mapping[str, str]) -> set[str]:
     """The names that a unit's Python files import from runtime.py."""
     found: set[str] = set()
     for path, text in files.items():
-        if not path.endswith(".py") or "runtime import" not in text:
-            continue  # not worth parsing
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ImportFrom) and node.module == "runtime" and node.level:
-                found |= {alias.name for alias in node.names}
+        if path.endswith(".py") and "runtime import" in text:  # else it is not worth parsing
+            found |= _runtime_names(text)
     return found
+
+
+@functools.lru_cache(maxsize=1024)  # kernels are the same in many units
+def _runtime_names(text: str) -> frozenset[str]:
+    """What a file imports from runtime.py, wherever in it."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(text)]
+    while waiting:  # statements alone: most of a tree is expressions
+        node = waiting.pop()
+        if isinstance(node, ast.ImportFrom) and node.module == "runtime" and node.level:
+            found |= {alias.name for alias in node.names}
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, block, ())
+            waiting += inner if isinstance(inner, list) else ()
+    return frozenset(found)
 
 
 _MODE = black.Mode(line_length=110, target_versions={black.TargetVersion.PY311})
