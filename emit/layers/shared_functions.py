@@ -20,7 +20,7 @@ from longhand.emit.module.paragraphs import LineKind, kind_of
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import with_words_of_others
 from longhand.schedule.named_plan import (
-    Candidate,
+    FunctionCandidate,
     FunctionSharing,
     FunctionSites,
     ModelStep,
@@ -63,9 +63,9 @@ class FunctionPrinter:
         self._methods: dict[int, list[Method]] = (
             {}
         )  # by the identity of the candidate, which is kept beside them
-        self._candidates: list[Candidate] = []
+        self._candidates: list[FunctionCandidate] = []
 
-    def methods(self, candidate: Candidate) -> list[Method] | None:
+    def methods(self, candidate: FunctionCandidate) -> list[Method] | None:
         """The function as it is for each of the modules; None where what tells their sizes differs."""
         found: list[Method] = []
         for place in range(len(candidate.sites)):
@@ -86,7 +86,7 @@ class FunctionPrinter:
         remark = python_docstring(remark_on(one.alike))
         return SharedFunction(one.name, remark, parameters, bound.lines(), method.paragraphs)
 
-    def _method(self, candidate: Candidate, place: int) -> Method:
+    def _method(self, candidate: FunctionCandidate, place: int) -> Method:
         """The function as it is printed for one of the modules."""
         alike, site, words = candidate.alike, candidate.sites[place], candidate.words
         of_site, outer, around = alike.sites[place], self._outer, candidate.around[place]

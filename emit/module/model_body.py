@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import Provenance
-from longhand.emit.layers.call_rounds import in_rounds
+from longhand.emit.layers.call_loops import as_loops
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
 from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
@@ -171,7 +171,7 @@ class BodyWriter:
         if waiting:
             append(paragraphs, (), waiting)
         if self.whose is not None and self.calls:
-            paragraphs = in_rounds(
+            paragraphs = as_loops(
                 paragraphs,
                 self.whose.reach,
                 self.whose.n_listed,

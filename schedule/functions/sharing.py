@@ -26,7 +26,7 @@ MOST_NUMBERS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
+class FunctionCandidate:
     """A function that modules are, if their sizes are told alike.
 
     Attributes:
@@ -59,7 +59,7 @@ class WithSizes(Protocol):
 
 
 # For each module the function, if what tells its sizes is the same in all of them; None if it is not.
-TellSizes = Callable[[Candidate], Sequence[WithSizes] | None]
+TellSizes = Callable[[FunctionCandidate], Sequence[WithSizes] | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class OneFunction:
         name: Its own.
     """
 
-    candidate: Candidate
+    candidate: FunctionCandidate
     parameters: tuple[str, ...]
     numbers: tuple[tuple[tuple[str, Number], ...], ...]
     stated: Mapping[str, int | str]
@@ -223,7 +223,7 @@ class FunctionSharing:
 
     def _candidate(
         self, alike: CallsAlike, word: str, sites: Sequence[ModuleSteps], reads_shapes: bool
-    ) -> Candidate | None:
+    ) -> FunctionCandidate | None:
         """What modules do alike, in the first one's words; None where these do not go together."""
         found = alike_steps([one.steps for one in sites], self._words, sites[0].variables)
         if found is None or len(found.inputs) + len(found.numbers) > MOST_PARAMETERS:
@@ -239,10 +239,12 @@ class FunctionSharing:
         locals_of_it = {one for name, one in words.items() if name not in given}
         if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[: 1 + len(found.numbers)]):
             return None
-        return Candidate(found, alike.sites, around, words, word, reads_shapes)
+        return FunctionCandidate(found, alike.sites, around, words, word, reads_shapes)
 
 
-def _with_sizes(alike: CallsAlike, candidate: Candidate, methods: Sequence[WithSizes]) -> OneFunction | None:
+def _with_sizes(
+    alike: CallsAlike, candidate: FunctionCandidate, methods: Sequence[WithSizes]
+) -> OneFunction | None:
     """The function; sizes that differ from module to module become parameters."""
     stated = [method.stated for method in methods]
     same = {word: size for word, size in stated[0].items() if all(one[word] == size for one in stated)}

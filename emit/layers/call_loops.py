@@ -12,7 +12,7 @@ from longhand.emit.module.paragraphs import Paragraph, PythonLine
 from longhand.schedule.named_plan import CallLoop, CallOfMany, Number, find_call_loops
 
 
-def in_rounds(
+def as_loops(
     paragraphs: Sequence[Paragraph],
     reach: Callable[[str], str],
     n_held: Callable[[str], int],
