@@ -93,10 +93,10 @@ def stack(make, n_layers: int, begins_alike: bool = True) -> tuple[Stack, torch.
 @pytest.mark.parametrize(("make", "period"), KINDS)
 def test_more_rounds_are_no_more_lines(make, period: int, device: str, train: bool, tmp_path: Path) -> None:
     counts, kernels = [], []
-    for n_rounds in (1, 4, 6):
+    for n_rounds in (1, 3, 4):
         model, x = stack(make, n_rounds * period)
         call = (model.train(train), (x,), {})
-        if n_rounds == 4:  # its kernels are compiled
+        if n_rounds == 3:  # its kernels are compiled, and those of more rounds are the same
             folder, arch = tmp_path / "unit", "sm_90" if device == "cuda" else None
             longhand.generate(*call, out=folder, device=device, arch=arch, train=train)
             texts = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.py")}
@@ -106,8 +106,8 @@ def test_more_rounds_are_no_more_lines(make, period: int, device: str, train: bo
         kernels.append({path: text for path, text in texts.items() if path.startswith("kernels/")})
     assert counts[1] == counts[2]
     assert counts[1] <= 1.3 * counts[0]
-    of_four, of_six = ({path for path in some if path.endswith(".py")} for some in kernels[1:])
-    assert of_four == of_six
+    of_three, of_four = ({path for path in some if path.endswith(".py")} for some in kernels[1:])
+    assert of_three == of_four
 
 
 @pytest.mark.parametrize(("make", "period"), KINDS)
