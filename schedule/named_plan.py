@@ -7,9 +7,9 @@ from longhand.schedule.functions.alike_calls import has_modules_alike
 from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.functions.alike_steps import SharedCall
 from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, find_call_loops
+from longhand.schedule.functions.function_words import remark_on
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites
-from longhand.schedule.functions.words import remark_on
 from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
     Choice,

@@ -1,7 +1,8 @@
 """What the user wrote once and calls several times: a function of model.py, called for each of the modules.
 
-alike_calls.py says which modules may do the same, alike_steps.py which do, up to sizes, and words.py what the function
-calls everything. That is a function if whatever says one module's sizes says the others', too: calls take their place.
+alike_calls.py says which modules may do the same, alike_steps.py which do, up to sizes, and function_words.py what the
+function calls everything. That is a function if whatever says one module's sizes says the others', too: calls take
+their place.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Protocol
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
 from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, SiteSteps, alike_steps
+from longhand.schedule.functions.function_words import kernel_words, variables_of, words_for_module
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
-from longhand.schedule.functions.words import kernel_words, variables_of, words_for_module
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.words import OWN_WORDS, first_free, further_words, snake_case
 
