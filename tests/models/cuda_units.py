@@ -91,7 +91,8 @@ def try_unit(call: Call, folder: Path, train: bool) -> Findings:
 
 def _compiled_later() -> contextlib.AbstractContextManager[object]:
     """Kernels are not compiled as the unit is written, which starts a compiler for each model and keeps one that fails
-    as PyTorch calls: what is launched is compiled in one process for all models, and one that fails is told."""
+    as PyTorch calls: what is launched is compiled in one process for all models, and one that fails is told.
+    """
     return mock.patch.multiple(longhand.pipeline, faulty_kernels=lambda *_: {}, make_ready=lambda _: None)
 
 

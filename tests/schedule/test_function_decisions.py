@@ -80,7 +80,9 @@ def test_stages_are_one_class_up_to_sizes() -> None:
     stages = {"A": stage("a", 8), "B": stage("b", 16), "C": stage("c", 8, bias=False), "D": stage("d", 32)}
     assert stages_alike(stages, lambda *_: True) == [["A", "B", "D"]]
     assert stages_alike(stages, lambda one, other: {one, other} == {"D", "A"}) == [["A", "D"]]
-    assert not stages_alike({**stages, "D": dataclasses.replace(stages["D"], methods=("f",))}, lambda *_: False)
+    assert not stages_alike(
+        {**stages, "D": dataclasses.replace(stages["D"], methods=("f",))}, lambda *_: False
+    )
 
 
 def test_a_size_that_no_tensor_tells_is_an_attribute() -> None:
