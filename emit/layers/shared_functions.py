@@ -62,6 +62,11 @@ class SharedFunction:
     sizes: tuple[str, ...]
     paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
+    def has_text_of(self, other: SharedFunction) -> bool:
+        """Whether they are one, but for the name."""
+        mine = self.parameters, self.sizes, self.paragraphs
+        return mine == (other.parameters, other.sizes, other.paragraphs)
+
 
 @dataclasses.dataclass(frozen=True)
 class _OneFunction:
@@ -101,6 +106,7 @@ class FunctionSharing:
         self.functions: list[SharedFunction] = []
         self.calls: dict[int, SharedCall] = {}
         self._sites = FunctionSites(bodies, outer, tree, self.calls)
+        self._told_of: dict[str, CallsAlike] = {}  # by function: the modules that it is
         self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
 
     def find(self, names: Sequence[str]) -> None:
@@ -140,9 +146,8 @@ class FunctionSharing:
         if found is None:
             return ()
         alike, one = found
-        name = self._name(alike, one.alike.sites[0], {*used, word})
+        name = self._named(alike, one, word, used)
         used |= {name, word}
-        self.functions.append(_function(name, word, alike, one))
         each = [self._sites.steps_of(site, word) for site in alike.sites]
         for place, (site, told) in enumerate(zip(alike.sites, each, strict=True)):
             steps = one.alike.sites[place]
@@ -160,6 +165,21 @@ class FunctionSharing:
             )
             self.calls[id(self._bodies[site.body].steps[site.start])] = call
         return alike.sites
+
+    def _named(self, alike: CallsAlike, one: _OneFunction, word: str, used: set[str]) -> str:
+        """The name of the function, which is written now if no earlier one has the same text."""
+        new = _function("", word, alike, one)
+        for place, known in enumerate(self.functions):
+            if new.has_text_of(known) and self._told_of[known.name].class_name == alike.class_name:
+                both = self._told_of[known.name].and_also(alike)
+                self._told_of[known.name] = both
+                told = python_docstring(remark_on(both))
+                self.functions[place] = dataclasses.replace(known, remark=told)
+                return known.name
+        name = self._name(alike, one.alike.sites[0], {*used, word})
+        self.functions.append(dataclasses.replace(new, name=name))
+        self._told_of[name] = alike
+        return name
 
     def _largest(self, alike: CallsAlike, word: str) -> tuple[CallsAlike, _OneFunction] | None:
         """Modules of a class that are one function: all of them, or else those that do what one of them does."""

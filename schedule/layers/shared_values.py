@@ -55,9 +55,11 @@ def before_layers(
             read_by = {other for name in touched[number].writes for other in readers.get(name, ())}
             its = {layer for layer in layers[number] if layer[0] == owner}
             read_in = [{layer for layer in layers[other] if layer[0] == owner} for other in read_by]
-            # A kernel that ends this layer and begins the next reads what is this one's alone.
-            is_own = len(its) == 1 and all(its <= one for one in read_in)
-            if (len(set().union(*read_in)) > 1 and not is_own) or read_by & shared:
+            all_read_in = set[tuple[str, str]]().union(*read_in)
+            # A kernel that ends this layer and begins the next reads what is this one's alone. Of kernels in more layers
+            # some may say that they are in this one because they compute again what it is the first to compute.
+            is_own = len(its) == 1 and len(all_read_in) <= 2 and all(its <= one for one in read_in)
+            if (len(all_read_in) > 1 and not is_own) or read_by & shared:
                 shared.add(number)
         for number in shared:
             place[number] = begin - 1
@@ -73,8 +75,8 @@ def before_derivatives(
 ) -> Mapping[str, int]:
     """`position_of` of a backward pass: what it computes again for several layers stands before the first of them.
 
-    That is what no layer made in the forward either, a table of sines or a mask: computed where the first layer reads
-    it, it would make that layer another one than those after it.
+    That is what no layer made in the forward either, a table of sines or a mask, and what is made of nothing: computed
+    where the first layer reads it, it would make that layer another one than those after it.
 
     Args:
         steps: In an order that respects the dependencies.
@@ -90,7 +92,8 @@ def before_derivatives(
         one = effects(step)
         needed = {other for name in one.reads for other in writers.get(name, ())}
         is_once = all(_is_made_once(name, buffers, writers) for name in one.writes)
-        if not layers[number] and is_once and needed <= outside:
+        # What is made of nothing, zeros to add to, is no layer's, wherever it was asked for first.
+        if (not layers[number] or not one.reads) and is_once and needed <= outside:
             outside.add(number)
     moved: dict[str, int] = {}
     begins: dict[int, int] = {}
