@@ -22,7 +22,7 @@ from longhand.schedule.targets import facts_of
 
 
 @dataclasses.dataclass(frozen=True)
-class _Known:
+class _PlannedNest:
     """A nest that was planned.
 
     Attributes:
@@ -57,7 +57,7 @@ class Planner:
         self._hints = hints
         self._limits = limits
         self._position_of = position_of
-        self._known: dict[object, _Known] = {}
+        self._known: dict[object, _PlannedNest] = {}
 
     def plan_all(self, steps: Sequence[Step]) -> list[tuple[Launch | Extern, Nest | Extern]]:
         """The calls that do some steps, each with what it does; kernels that may be one are one."""
@@ -92,7 +92,7 @@ class Planner:
         if key not in self._known:
             plan, launch = self._plan(nest, entry)
             self.kernels[plan.key] = self.kernels[plan.key] | plan if plan.key in self.kernels else plan
-            self._known[key] = _Known(launch, nest, entry)
+            self._known[key] = _PlannedNest(launch, nest, entry)
         known = self._known[key]
         renamed = dict(zip(buffers_of(known.nest), names, strict=True))
         return dataclasses.replace(

@@ -36,7 +36,9 @@ def with_kinds_told(
 def kind_name(class_name: str, held: str) -> str:
     """``DeepseekV3MoEDecoderLayer`` of ``DeepseekV3DecoderLayer`` and ``DeepseekV3MoE``."""
     same = os.path.commonprefix([class_name, held])
-    whole = max((at.start() for at in re.finditer(r"[A-Z]|$", class_name) if at.start() <= len(same)), default=0)
+    whole = max(
+        (at.start() for at in re.finditer(r"[A-Z]|$", class_name) if at.start() <= len(same)), default=0
+    )
     if whole == len(class_name) or not re.match(r"[A-Z]|$", held[whole:]):
         whole = 0
     kind = held[whole:]

@@ -221,7 +221,10 @@ def _as_first_call(
     if (made & read) - set(outputs) or not set(outputs) <= made:
         return None
     taken = read_from_outside(run[found.n_head :], frozenset(loop.own_weights))
-    rest_inputs = (*(b for b in order if b in taken or b in only_saved), *(b for b in taken if b not in order))
+    rest_inputs = (
+        *(b for b in order if b in taken or b in only_saved),
+        *(b for b in taken if b not in order),
+    )
     arguments = tuple(only_saved.get(name) or found.buffers[name] for name in rest_inputs)
     repeat = Repeat((found.rest,), (path,), (arguments,), (outputs,))
     told = dataclasses.replace(

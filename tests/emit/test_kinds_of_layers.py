@@ -1,4 +1,4 @@
-"""Layers of two kinds one after the other, the user's class the same: two loops, two records, and what tells them apart."""
+"""Layers of two kinds, one after the other, of one class: two loops, two records, and names that tell them apart."""
 
 from __future__ import annotations
 
