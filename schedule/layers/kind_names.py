@@ -19,7 +19,7 @@ from longhand.schedule.names.words import identifier
 def with_kinds_told(
     steps: Sequence[ModelStep], graph: CapturedGraph, words: BufferWords
 ) -> tuple[ModelStep, ...]:
-    """The steps, loops over other kinds of layers of the same list with class names of their own, where there are any."""
+    """The steps; loops over several kinds of layers of one list have class names of their own, where any can."""
     told: dict[int, Loop] = {}
     for loop in loops_of(steps):
         others = [other for other in loops_of(steps) if _is_other_kind(loop, other)]

@@ -56,8 +56,8 @@ def before_layers(
             its = {layer for layer in layers[number] if layer[0] == owner}
             read_in = [{layer for layer in layers[other] if layer[0] == owner} for other in read_by]
             all_read_in = set[tuple[str, str]]().union(*read_in)
-            # A kernel that ends this layer and begins the next reads what is this one's alone. Kernels of further layers
-            # say that they are in this one, too, where they compute again what it was the first to compute.
+            # A kernel that ends this layer and begins the next reads what is this one's alone. Kernels of further
+            # layers say that they are in this one, too, where they compute again what it was the first to compute.
             is_own = len(its) == 1 and len(all_read_in) <= 2 and all(its <= one for one in read_in)
             if (len(all_read_in) > 1 and not is_own) or read_by & shared:
                 shared.add(number)
