@@ -25,8 +25,8 @@ def constant_words(plan: KernelPlan, callers: Callers) -> dict[int, str]:
             continue
         users = [user for user in plan.body if isinstance(user, Pointwise) and position in user.args]
         if not value.dtype.is_floating_point:
-            word = _compared(users, callers)
-            found |= {position: word} if word else {}
+            compared = _compared(users, callers)
+            found |= {position: compared} if compared else {}
             continue
         for user in users:
             origin = words.provenance(user.origin)
