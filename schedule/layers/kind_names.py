@@ -6,7 +6,7 @@ Of the layers of a ``DecoderLayer`` some hold a ``MLP``, others a ``MoE``: these
 from __future__ import annotations
 
 import dataclasses
-import os
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -35,10 +35,9 @@ def with_kinds_told(
 
 def kind_name(class_name: str, held: str) -> str:
     """``DeepseekV3MoEDecoderLayer`` of ``DeepseekV3DecoderLayer`` and ``DeepseekV3MoE``."""
-    same = os.path.commonprefix([class_name, held])
-    whole = max(
-        (at.start() for at in re.finditer(r"[A-Z]|$", class_name) if at.start() <= len(same)), default=0
-    )
+    pairs = zip(class_name, held, strict=False)
+    n_same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    whole = max((at.start() for at in re.finditer(r"[A-Z]|$", class_name) if at.start() <= n_same), default=0)
     if whole == len(class_name) or not re.match(r"[A-Z]|$", held[whole:]):
         whole = 0
     kind = held[whole:]
