@@ -80,7 +80,8 @@ class FunctionPrinter:
 
     def function(self, one: OneFunction) -> SharedFunction:
         """The function as it was printed for the first of the modules."""
-        method = _with_remarks_of_all(self._methods[id(one.candidate)])
+        printed = (self._methods[id(each)] for each in (one.candidate, *one.also))
+        method = _with_remarks_of_all(list(itertools.chain.from_iterable(printed)))
         bound = dataclasses.replace(method.bound, stated=one.stated)
         parameters = (one.candidate.module, *one.parameters, *(word for word, _ in one.numbers[0]))
         remark = python_docstring(remark_on(one.alike))

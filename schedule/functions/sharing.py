@@ -74,6 +74,7 @@ class OneFunction:
         stated: Words for sizes that are the same in all of them.
         alike: The modules' calls.
         name: Its own.
+        also: What was found later to be the same function.
     """
 
     candidate: FunctionCandidate
@@ -82,6 +83,7 @@ class OneFunction:
     stated: Mapping[str, int | str]
     alike: CallsAlike
     name: str = ""
+    also: tuple[FunctionCandidate, ...] = ()
 
     @property
     def n_parameters(self) -> int:
@@ -155,9 +157,8 @@ class FunctionSharing:
         if one is None:
             return ()
         sites, steps = one.candidate.sites, one.candidate.alike.sites
-        name = self._name(one.alike, steps[0], {*used, word})
+        name = self._named(one, word, used)
         used |= {name, word}
-        self.functions.append(dataclasses.replace(one, name=name))
         each = [self._sites.steps_of(site, word) for site in sites]
         for place, (site, told) in enumerate(zip(sites, each, strict=True)):
             assert told is not None
@@ -174,6 +175,38 @@ class FunctionSharing:
             )
             self._calls[id(self._bodies[site.body].steps[site.start])] = call
         return sites
+
+    def _named(self, one: OneFunction, word: str, used: set[str]) -> str:
+        """The name of the function, which is a new one if no earlier one does the same."""
+        for place, known in enumerate(self.functions):
+            if known.alike.class_name == one.alike.class_name and self._is_same(known, one):
+                also = (*known.also, one.candidate)
+                both = known.alike.and_also(one.alike)
+                self.functions[place] = dataclasses.replace(known, alike=both, also=also)
+                return known.name
+        name = self._name(one.alike, one.candidate.alike.sites[0], {*used, word})
+        self.functions.append(dataclasses.replace(one, name=name))
+        return name
+
+    def _is_same(self, known: OneFunction, one: OneFunction) -> bool:
+        """Whether an earlier function does for other modules what it does for its own."""
+        of_known, of_one = known.candidate, one.candidate
+        sites = [of_known.alike.sites[0], of_one.alike.sites[0]]
+        found = alike_steps(sites, self._words, of_known.around[0])
+        if found is None or [column[0] for column in found.inputs] != [c[0] for c in of_known.alike.inputs]:
+            return False
+        if [column[1] for column in found.inputs] != [column[0] for column in of_one.alike.inputs]:
+            return False
+        numbers, others = ([word for word, _ in each.numbers[0]] for each in (known, one))
+        if numbers != others or dict(known.stated) != dict(one.stated):
+            return False
+        both = dataclasses.replace(
+            of_known,
+            alike=found,
+            sites=(of_known.sites[0], of_one.sites[0]),
+            around=(of_known.around[0], of_one.around[0]),
+        )
+        return of_known.reads_shapes == of_one.reads_shapes and bool(self._tell_sizes(both))
 
     def _largest(self, alike: CallsAlike, word: str) -> OneFunction | None:
         """Modules of a class that are one function: all of them, or else those that do what one of them does."""

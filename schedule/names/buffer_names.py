@@ -252,6 +252,7 @@ class BufferWords:
         if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
             yield hint
         result = "filled" if aten_name(node) in _FILLED else result_word(op.word)
+        result = "squares" if aten_name(node) == "pow" and node.args[1:] == (2,) else result
         if compared := comparison_word(op.word, node.args[1:]):
             yield compared
         yield "loss" if result == "losses" and not _shape_of(node) else result
