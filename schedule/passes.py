@@ -96,7 +96,7 @@ def _pass_differing_numbers(draft: Draft) -> Draft:
 
 def _plan_kernels(draft: Draft) -> Draft:
     planner = Planner(draft.buffers, draft.options, draft.hints, draft.limits, draft.position_of)
-    planned = [one for step in draft.loops for one in planner.planned(step)]
+    planned = planner.plan_all(draft.loops)
     return dataclasses.replace(
         draft,
         steps=tuple(call for call, _ in planned),
@@ -203,7 +203,7 @@ PASSES: tuple[PlanPass, ...] = (
     ),
     PlanPass(
         "plan_kernels",
-        "Each nest is a launch, equal ones of one kernel; a contraction is one, or a call.",
+        "Each nest is a launch, equal ones of one kernel, twins too; a contraction is one, or a call.",
         _plan_kernels,
     ),
     PlanPass("join_lists", "Launches of one kernel over lists of tensors are one launch.", _join_lists),

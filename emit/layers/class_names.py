@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from longhand.schedule.names.words import identifier, singular
 
 _ORDINALS = ("Other", "Third", "Fourth", "Fifth", "Sixth")
 
+TakenNames = Mapping[str, str]  # of classes that are there already: the path of the list that has its layers
 
-def free_name(name: str, taken: Sequence[str], owner: str, *, is_in_turn: bool) -> str:
+
+def free_name(name: str, taken: TakenNames, owner: str, *, is_in_turn: bool) -> str:
     """A name for a class that none has yet, with what the user calls the part of the model that the list is of.
 
     ``Stage1Block`` of ``stages.1.blocks``; ``OtherBlock`` for the second kind of block in one list.
     """
-    owned = "".join(singular(part)[:1].upper() + singular(part)[1:] for part in owner.split(".")[:-1])
-    whose = [f"{identifier(owned)}{name}"] if owned and not is_in_turn else []
-    ordinals = (f"{word}{name}" for word in _ORDINALS if is_in_turn and name in taken)
+    is_other_kind = is_in_turn and taken.get(name) == owner
+    owned = "".join(
+        singular(part)[:1].upper() + singular(part)[1:] for part in whose(owner, taken.get(name, ""))
+    )
+    camel = "".join(word[:1].upper() + word[1:] for word in identifier(owned).split("_"))
+    first = [f"{camel}{name}"] if owned and not is_other_kind else []
+    ordinals = (f"{word}{name}" for word in _ORDINALS if is_other_kind)
     longer = (f"{name}{'Layer' * count}" for count in itertools.count())
-    return next(one for one in itertools.chain([name], whose, ordinals, longer) if one not in taken)
+    return next(one for one in itertools.chain([name], first, ordinals, longer) if one not in taken)
+
+
+def whose(owner: str, other: str) -> list[str]:
+    """The parts of a list's path that tell it from another list: ``stages`` and ``1`` of ``stages.1.blocks``."""
+    mine, theirs = owner.split(".")[:-1], other.split(".")[:-1]
+    apart = [place >= len(theirs) or theirs[place] != part for place, part in enumerate(mine)]
+    is_place = [*(part.isdigit() for part in mine[1:]), False]  # of the part behind
+    told = [part for place, part in enumerate(mine) if apart[place] or (is_place[place] and apart[place + 1])]
+    return told or mine

@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
-from longhand.emit.layers.class_names import free_name
+from longhand.emit.layers.class_names import TakenNames, free_name
 from longhand.emit.layers.function_bodies import layer_variables
 from longhand.emit.layers.layer_methods import (
     Method,
@@ -80,14 +80,14 @@ class LayerClass:
     arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: list[str]) -> LayerClass:
+def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNames) -> LayerClass:
     """The class that all layers of a loop share, written from the first one.
 
     Args:
         loop: The loop.
         outer: The writer of the function around it; learns what the block needs imported.
         tree: The modules.
-        taken: Names of classes that are there already.
+        taken: The classes that are there already.
     """
     first = f"{loop.owner}.{loop.positions[0]}"
     branch = tree.root.at(first)

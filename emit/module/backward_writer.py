@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence, Set
 
 from longhand.capture.graph import TrainingGraphs
+from longhand.emit.layers.class_names import TakenNames, whose
 from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText
@@ -30,11 +31,12 @@ from longhand.schedule.named_plan import (
     NamedPlan,
     ReturnedGradients,
     SavedLayers,
+    TurnCall,
     list_holding,
     loops_of,
     plain_steps,
 )
-from longhand.schedule.names.words import snake_case
+from longhand.schedule.names.words import identifier, singular, snake_case
 from longhand.schedule.plan import buffers_read
 
 _MOST_BEFORE_A_STAR = 255  # names in an assignment: Python compiles no more
@@ -172,7 +174,7 @@ class BackwardWriter(ModelWriter):
             return f'"{self.plan.options.target.device.value}"'
         return f"{min((self.variables[name] for name in staying), key=len)}.device"
 
-    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[LayerClass, list[str]]:
+    def _loop(self, loop: Loop, body: BodyWriter, taken: TakenNames) -> tuple[LayerClass, list[str]]:
         record = self.names.of_layers(loop).record
         variables = dict(self.names.of_layers(loop).variables)
         run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
@@ -182,7 +184,9 @@ class BackwardWriter(ModelWriter):
         results = [variables[outputs[place]] for place in handed_on]
         results += [self._gradient(loop, place, variables[outputs[place]], sizes) for place in loop.collected]
         name = f"{snake_case(loop.class_name)}_backward"
-        if name in taken and loop.is_in_turn:
+        if name in taken and taken[name] != loop.owner:
+            name = "_".join([*(identifier(singular(part)) for part in whose(loop.owner, taken[name])), name])
+        elif name in taken and loop.is_in_turn:
             name = f"other_{name}"
         while name in taken:
             name = name.replace("_backward", "_layer_backward")
@@ -223,7 +227,9 @@ class BackwardWriter(ModelWriter):
             collected = [f"*{gradients}[{layer(0)}]"] if loop.collected else []
             return (PythonLine.assignment(", ".join([*targets, *collected]), value),)
 
-        return CallText(call.position, write, (f"{gradients} = {{}}",) if loop.collected else ())
+        says = (*targets, gradients if loop.collected else "", "=", block.name, *given)
+        turn = TurnCall(call.position, says, names_layer=bool(loop.collected))
+        return CallText(turn, write, (f"{gradients} = {{}}",) if loop.collected else ())
 
     def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> str:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
+from longhand.emit.layers.class_names import TakenNames
 from longhand.emit.layers.layers_in_turn import write_layer_call
 from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop, write_record
 from longhand.emit.layers.shared_functions import SharedFunction, share_functions
@@ -182,7 +183,7 @@ class ModelWriter:
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
 
-    def _loop(self, loop: Loop, body: BodyWriter, taken: list[str]) -> tuple[LayerClass, list[str]]:
+    def _loop(self, loop: Loop, body: BodyWriter, taken: TakenNames) -> tuple[LayerClass, list[str]]:
         """The class of a repeated block, and the lines of the loop."""
         block = write_block(loop, body, self.tree, taken)
         return block, [] if loop.is_in_turn else write_loop(loop, block, self.tree.root, body)

@@ -9,6 +9,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from longhand.capture.graph import CapturedGraph, GraphOutput, InputKind
+from longhand.emit.layers.class_names import TakenNames
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
 from longhand.emit.layers.model_loops import LayerClass, write_first_call, write_loop
 from longhand.emit.layers.shared_functions import SharedFunction
@@ -197,9 +198,7 @@ class WrittenLayers:
         return frozenset().union(*(block.runtime_names for _, block in self.blocks))
 
 
-LoopWriter = Callable[
-    [Loop, BodyWriter, list[str]], tuple[LayerClass, list[str]]
-]  # the last: names that are taken
+LoopWriter = Callable[[Loop, BodyWriter, TakenNames], tuple[LayerClass, list[str]]]
 CallWriter = Callable[[LayerCall, LayerClass, BodyWriter], CallText]
 
 
@@ -234,7 +233,7 @@ def write_layers(
         if id(loop) not in of_loop:
             known = _known_block(loop, blocks, plan)
             if known is None:
-                taken = [name, *(made.name for _, made in blocks)]
+                taken = {name: "", **{made.name: other.owner for other, made in blocks}}
                 of_loop[id(loop)], lines[place] = write(loop, body, taken)
             else:
                 of_loop[id(loop)] = known

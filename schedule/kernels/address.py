@@ -9,7 +9,7 @@ same kernel.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from longhand.lower.ir import BOUNDARIES, Axis, Index, Load, Position, Scalar, Size, Store, Value
 from longhand.schedule.kernels.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
@@ -37,14 +37,26 @@ class Addresses:
     dims: Mapping[str, tuple[str, ...] | None]
 
 
-def find_addresses(body: tuple[Value, ...], axes: tuple[Axis, ...], hints: Hints) -> Addresses:
-    """Address every load, store and position of a body over merged `axes` (rows first)."""
+def find_addresses(
+    body: tuple[Value, ...],
+    axes: tuple[Axis, ...],
+    hints: Hints,
+    strided: Collection[tuple[str, str]] = (),
+) -> Addresses:
+    """Address every load, store and position of a body over merged `axes` (rows first).
+
+    Args:
+        body: The kernel's.
+        axes: Its rows and cols.
+        hints: Values of symbolic sizes.
+        strided: (pointer, axis) of coefficients that are arguments though sizes give them: see `kernels.twins`.
+    """
     limits = {
         position: value.value
         for position, value in enumerate(body)
         if isinstance(value, Scalar) and value.name in BOUNDARIES
     }
-    finder = _ProductFinder(axes, hints, limits)
+    finder = _ProductFinder(axes, hints, limits, strided)
     indexed = {
         position: value for position, value in enumerate(body) if isinstance(value, Load | Store | Position)
     }
@@ -65,10 +77,17 @@ def _pointer(value: Load | Store | Position) -> str | None:
 class _ProductFinder:
     """Products for coefficients, and the arguments made so far."""
 
-    def __init__(self, axes: tuple[Axis, ...], hints: Hints, limits: Mapping[int, Size]) -> None:
+    def __init__(
+        self,
+        axes: tuple[Axis, ...],
+        hints: Hints,
+        limits: Mapping[int, Size],
+        strided: Collection[tuple[str, str]],
+    ) -> None:
         self.limits = limits  # where one piece of a joined tensor ends: the next one is read that far back
         self.sizes = {axis.name: axis.size for axis in axes}
         self.hints = hints
+        self.strided = strided
         self.ints: list[IntParameter] = []
         self.values: list[Size] = []
         # What the accesses of a pointer have shown: (pointer, axis or None for gathers, coefficient, product).
@@ -80,6 +99,8 @@ class _ProductFinder:
         walked: Product = ()
         remaining = self._magnitudes(index)
         while (axis := self._next_in_chain(remaining, step)) is not None:
+            if (pointer, axis) in self.strided:
+                return
             self._remember(pointer, axis, step, walked)
             step, walked = times(step, self.sizes[axis]), (SizeOf(axis), *walked)
             del remaining[axis]
@@ -128,6 +149,8 @@ class _ProductFinder:
                 axis = min(remaining, key=lambda name: guess(remaining[name], self.hints))
                 step = remaining[axis]
                 walked = found[axis] if axis in found else self._argument(pointer, axis, step, "stride")
+            elif (pointer, axis) in self.strided and axis not in found:
+                walked = self._argument(pointer, axis, step, "stride")
             found.setdefault(axis, walked)
             step, walked = times(step, self.sizes[axis]), (SizeOf(axis), *walked)
             del remaining[axis]

@@ -46,6 +46,7 @@ from longhand.schedule.kernels.schedules.rows_persistent import is_long_row
 from longhand.schedule.kernels.space import Family, NestSpace, find_space
 from longhand.schedule.kernels.tensor_shapes import find_regions
 from longhand.schedule.kernels.transposed_staging import is_turned, turned_loads
+from longhand.schedule.kernels.twins import NOTHING_GIVEN, Given
 from longhand.schedule.numerics.numerics import Numerics, find_numerics
 from longhand.schedule.plan import Launch
 from longhand.schedule.sizes import Hints, Limits
@@ -59,6 +60,7 @@ def plan_kernel(
     hints: Hints | None = None,
     limits: Limits | None = None,
     products: ScheduleEntry | None = None,
+    given: Given = NOTHING_GIVEN,
 ) -> tuple[KernelPlan, Launch]:
     """Plan a nest.
 
@@ -69,6 +71,7 @@ def plan_kernel(
         hints: Values of symbolic sizes, as at capture. They choose between schedules only.
         products: Of a contraction: the schedule that computes it. None: whichever applies first.
         limits: Their largest values, which decide what is counted in 64 bits.
+        given: What else the kernel takes as arguments, so that it is one with another.
 
     Returns:
         The kernel, and the call of it that the nest is.
@@ -82,7 +85,10 @@ def plan_kernel(
         are_products=products is not None,
         has_windows=products is None and target.unrolls_windows,
     )
-    addresses = find_addresses(space.body, space.axes, hints)
+    space = dataclasses.replace(space, body=given.with_factors(space.body))
+    pointers, axes = list(accesses(space.body)), space.axes
+    strided = {(pointers[pointer], axes[axis].name) for pointer, axis in given.strides}
+    addresses = find_addresses(space.body, axes, hints, strided)
     candidate = Candidate(space, buffers, target, hints)
     entry, loops = choose_schedule(candidate, (products,) if products is not None else SCHEDULES)
     schedule = entry.schedule

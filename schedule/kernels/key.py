@@ -27,10 +27,10 @@ from longhand.schedule.kernels.kernel_plan import KernelPlan, OnlineSoftmax, Pas
 
 def kernel_key(plan: KernelPlan) -> str:
     """The hash of a plan (its own `key` is not looked at)."""
-    return hashlib.sha256(repr(_Canonical(plan).everything()).encode()).hexdigest()[:32]
+    return hashlib.sha256(repr(CanonicalPlan(plan).everything()).encode()).hexdigest()[:32]
 
 
-class _Canonical:
+class CanonicalPlan:
     """A plan's content with numbers for names."""
 
     def __init__(self, plan: KernelPlan) -> None:
@@ -41,16 +41,14 @@ class _Canonical:
         self.scalar = {parameter.position: number for number, parameter in enumerate(plan.scalars)}
 
     def everything(self) -> tuple[Any, ...]:
+        """All that is printed."""
         plan = self.plan
         return (
             plan.schedule.name,
             tuple(axis.role.value for axis in plan.axes),
             tuple((str(pointer.dtype), pointer.access.value, pointer.scratch) for pointer in plan.pointers),
-            tuple(
-                None if parameter.pointer is None else self.pointer[parameter.pointer]
-                for parameter in plan.ints
-            ),
-            tuple(str(parameter.dtype) for parameter in plan.scalars),
+            self.integers(),
+            self.scalars(),
             tuple(self.value(position, value) for position, value in enumerate(plan.body)),
             tuple((t.name,) if t.by_size else (t.name, t.value) for t in plan.tunables),
             tuple(self.loop(one) for one in plan.passes),
@@ -62,7 +60,19 @@ class _Canonical:
             *([tuple(pointer.many for pointer in plan.pointers)] if plan.schedule.is_over_lists else []),
         )
 
+    def integers(self) -> tuple[Any, ...]:
+        """The stride and offset arguments."""
+        return tuple(
+            None if parameter.pointer is None else self.pointer[parameter.pointer]
+            for parameter in self.plan.ints
+        )
+
+    def scalars(self) -> tuple[Any, ...]:
+        """The arguments that are numbers."""
+        return tuple(str(parameter.dtype) for parameter in self.plan.scalars)
+
     def value(self, position: int, value: Value) -> tuple[Any, ...]:
+        """A value of the body, with numbers for names."""
         dtype = "" if isinstance(value, Store) else str(value.dtype)
         match value:
             case Load():
@@ -89,6 +99,7 @@ class _Canonical:
         return (type(value).__name__, dtype, content)
 
     def address(self, position: int) -> tuple[Any, ...]:
+        """Where a value of the body is read or written."""
         address: Address = self.plan.addresses[position]
         return (
             tuple((self.axis[axis], self.product(factors)) for axis, factors in address.axes),
@@ -97,6 +108,7 @@ class _Canonical:
         )
 
     def product(self, factors: Product) -> tuple[Any, ...]:
+        """A product of sizes and arguments."""
         found: list[Any] = []
         for factor in factors:
             match factor:
@@ -111,6 +123,7 @@ class _Canonical:
         return tuple(found)
 
     def loop(self, one: Pass) -> tuple[Any, ...]:
+        """A pass over the space."""
         reductions = tuple(
             (entry.max, entry.sum) if isinstance(entry, OnlineSoftmax) else entry for entry in one.reductions
         )

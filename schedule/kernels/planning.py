@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Contraction, Extern, Nest, Step
 from longhand.options import Options
@@ -13,10 +13,27 @@ from longhand.schedule.contractions.registry import template_for
 from longhand.schedule.contractions.template import ContractionTemplate
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.kernels.kernel_plan import KernelPlan
+from longhand.schedule.kernels.schedules.entry import ScheduleEntry
+from longhand.schedule.kernels.twins import NOTHING_GIVEN, Given, find_twins
 from longhand.schedule.plan import Launch
 from longhand.schedule.redundant_steps import buffers_of, without_names
 from longhand.schedule.sizes import Hints, Limits
 from longhand.schedule.targets import facts_of
+
+
+@dataclasses.dataclass(frozen=True)
+class _PlannedNest:
+    """A nest that was planned.
+
+    Attributes:
+        launch: The call that does it.
+        nest: What it is; others are equal up to names.
+        entry: Of a contraction: what computes it.
+    """
+
+    launch: Launch
+    nest: Nest
+    entry: ScheduleEntry | None
 
 
 class Planner:
@@ -40,7 +57,14 @@ class Planner:
         self._hints = hints
         self._limits = limits
         self._position_of = position_of
-        self._known: dict[object, tuple[Launch, tuple[str, ...]]] = {}
+        self._known: dict[object, _PlannedNest] = {}
+
+    def plan_all(self, steps: Sequence[Step]) -> list[tuple[Launch | Extern, Nest | Extern]]:
+        """The calls that do some steps, each with what it does; kernels that may be one are one."""
+        planned = [one for step in steps for one in self.planned(step)]
+        if not self._join_twins():
+            return planned
+        return [one for step in steps for one in self.planned(step)]
 
     def planned(self, step: Step) -> list[tuple[Launch | Extern, Nest | Extern]]:
         """The calls that do a step, each with what it does. A contraction that no template computes is in parts."""
@@ -66,17 +90,45 @@ class Planner:
         entry = template.entry if template is not None else None
         key = (self._key(nest), entry.schedule.name if entry is not None else None)
         if key not in self._known:
-            plan, launch = plan_kernel(nest, self._buffers, self._options, self._hints, self._limits, entry)
-            known = self.kernels.setdefault(
-                launch.kernel, dataclasses.replace(plan, origins=self._origins(nest))
-            )
-            self.kernels[launch.kernel] = known | plan
-            self._known[key] = (launch, names)
-        launch, first_names = self._known[key]
-        renamed = dict(zip(first_names, names, strict=True))
+            plan, launch = self._plan(nest, entry)
+            self.kernels[plan.key] = self.kernels[plan.key] | plan if plan.key in self.kernels else plan
+            self._known[key] = _PlannedNest(launch, nest, entry)
+        known = self._known[key]
+        renamed = dict(zip(buffers_of(known.nest), names, strict=True))
         return dataclasses.replace(
-            launch, buffers=tuple(renamed[name] for name in launch.buffers), origins=self._origins(nest)
+            known.launch,
+            buffers=tuple(renamed[name] for name in known.launch.buffers),
+            origins=self._origins(nest),
         )
+
+    def _plan(
+        self, nest: Nest, entry: ScheduleEntry | None, given: Given = NOTHING_GIVEN
+    ) -> tuple[KernelPlan, Launch]:
+        plan, launch = plan_kernel(
+            nest, self._buffers, self._options, self._hints, self._limits, entry, given
+        )
+        return dataclasses.replace(plan, origins=self._origins(nest)), launch
+
+    def _join_twins(self) -> bool:
+        """Plans kernels again that are one where they are given a bit more; whether there are any."""
+        is_any = False
+        for keys, given in list(find_twins(self.kernels)):
+            again = {
+                key: (known, *self._plan(known.nest, known.entry, given))
+                for key, known in self._known.items()
+                if known.launch.kernel in keys
+            }
+            (_, one, _), *others = again.values()
+            if any(plan.key != one.key for _, plan, _ in others):
+                continue
+            for key, (known, plan, launch) in again.items():
+                one = one | plan
+                self._known[key] = dataclasses.replace(known, launch=launch)
+            place = min(map(list(self.kernels).index, keys))
+            rest = [(key, plan) for key, plan in self.kernels.items() if key not in keys]
+            self.kernels = dict([*rest[:place], (one.key, one), *rest[place:]])
+            is_any = True
+        return is_any
 
     def _origins(self, nest: Nest) -> tuple[str, ...]:
         """The nodes that a nest computes, in the captured graph's order."""

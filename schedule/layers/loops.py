@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from longhand.lower.ir import Buffer, View
 from longhand.schedule.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
 from longhand.schedule.layers.divergent_runs import Alternative, hold_the_same
+from longhand.schedule.layers.kind_names import with_kinds_told
 from longhand.schedule.layers.loop_inputs import (
     carried_places,
     class_of,
@@ -37,7 +38,7 @@ from longhand.schedule.layers.peeled_first import (
     matching_buffers,
     read_from_outside,
 )
-from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.layers.saved_layers import SavedLayers, saved_before
 from longhand.schedule.layers.shared_tails import with_shared_tails, without_tails_called_inside
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.plan import Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
@@ -52,10 +53,10 @@ def arrange(plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers] =
         records: What layers save for their backward pass as a record.
     """
     arranged = _arranged(plan, words, records, frozenset())
-    if plan.program.graph.paths:  # a backward pass has functions for its layers, no modules
-        return arranged
-    inner = _lists_in_layers(loops_of(arranged))
-    return _arranged(plan, words, records, inner) if inner else arranged
+    if not plan.program.graph.paths:  # a backward pass has functions for its layers, no modules
+        inner = _lists_in_layers(loops_of(arranged))
+        arranged = _arranged(plan, words, records, inner) if inner else arranged
+    return with_kinds_told(arranged, plan.program.graph, words)
 
 
 def _lists_in_layers(loops: Sequence[Loop]) -> frozenset[str]:
@@ -206,11 +207,11 @@ def _as_first_call(
         return None
     if any(one.start < found.n_head < one.stop for one in loop.alternatives):
         return None
-    if loop.record is not None:
-        twins_of = {name: twins.get(f"{path}.{below}", "") for name, below in loop.own_weights.items()}
-        saved = tuple(found.buffers.get(name) or twins_of.get(name) for name in loop.saved)
-        if saved != loop.record.buffers.get(position):
-            return None
+    order = dict.fromkeys((*loop.inputs, *(b for step in run[: found.n_head] for b in buffers_made(step))))
+    twins_of = {name: twins.get(f"{path}.{below}", "") for name, below in loop.own_weights.items()}
+    only_saved = saved_before(loop.record, loop.saved, position, {**twins_of, **found.buffers}, order)
+    if only_saved is None:
+        return None
     made = {name for step in found.rest for name in buffers_made(step)}
     shared = {name for step in run[found.n_head :] for name in buffers_made(step)}
     # What the layer before made before the shared steps is at hand where it calls them.
@@ -219,10 +220,12 @@ def _as_first_call(
     read = results_apart(plan, loop.record).union(*(buffers_read(step) for step in (loop.repeat, *later)))
     if (made & read) - set(outputs) or not set(outputs) <= made:
         return None
-    order = dict.fromkeys((*loop.inputs, *(b for step in run[: found.n_head] for b in buffers_made(step))))
     taken = read_from_outside(run[found.n_head :], frozenset(loop.own_weights))
-    rest_inputs = (*(b for b in order if b in taken), *(b for b in taken if b not in order))
-    arguments = tuple(found.buffers[name] for name in rest_inputs)
+    rest_inputs = (
+        *(b for b in order if b in taken or b in only_saved),
+        *(b for b in taken if b not in order),
+    )
+    arguments = tuple(only_saved.get(name) or found.buffers[name] for name in rest_inputs)
     repeat = Repeat((found.rest,), (path,), (arguments,), (outputs,))
     told = dataclasses.replace(
         loop, n_head=found.n_head, rest_inputs=rest_inputs, rest_outputs=rest_outputs, first=position

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 SAVED = "saved"  # the variable of what one layer saves for its backward pass
 
@@ -31,3 +31,34 @@ class SavedLayers:
     buffers: Mapping[int, tuple[str, ...]]
     nodes: Mapping[int, tuple[str, ...]]
     places: frozenset[int]
+
+
+def saved_before(
+    record: SavedLayers | None,
+    fields: Sequence[str],
+    position: int,
+    known: Mapping[str, str],
+    before: Collection[str],
+) -> dict[str, str] | None:
+    """What the layer before a loop saves of what it made before the steps that it shares, by the loop's own buffers.
+
+    None if it does not save what the loop's layers do.
+
+    Args:
+        record: Of the loop.
+        fields: The loop's own buffer for each of its fields.
+        position: Of the layer before the loop.
+        known: For buffers of the loop's layer those in their place.
+        before: What a layer of the loop has at hand where the shared steps begin.
+    """
+    if record is None:
+        return {}
+    if position not in record.buffers:
+        return None
+    found: dict[str, str] = {}
+    for name, of in zip(fields, record.buffers[position], strict=True):
+        if name not in known and name in before:
+            found[name] = of
+        elif known.get(name) != of:
+            return None
+    return found

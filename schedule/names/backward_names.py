@@ -192,17 +192,19 @@ class _Found:
 def find_saved_layers(
     training: TrainingGraphs, forward: NamedPlan, backward: NamedPlan
 ) -> tuple[SavedLayers, ...]:
-    """A record for each list of layers that both passes go through in one loop."""
+    """A record for the layers of a list that both passes go through in one loop: all of them, or all of one kind."""
     if not training.forward.is_module:
         return ()
     back, there = loops_of(backward.names.steps), loops_of(forward.names.steps)
     found: list[SavedLayers] = []
     for loop in back:
-        twins = [other for other in there if other.owner == loop.owner]
-        others = [other for other in back if other.owner == loop.owner]
-        if all(one.is_in_turn for one in (*twins, *others)):  # each kind has its own
-            twins = [other for other in twins if set(other.positions) <= set(loop.positions)]
-            others = [loop]
+        positions = set(loop.positions)
+        twins = [
+            other for other in there if other.owner == loop.owner and positions.intersection(other.positions)
+        ]
+        others = [
+            other for other in back if other.owner == loop.owner and positions.intersection(other.positions)
+        ]
         if len(twins) != 1 or len(others) != 1:
             continue
         record = _record(training, forward, backward, loop, twins[0])

@@ -259,7 +259,7 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
         scalars=scalars,
         values=values,
         lists=lists,
-        constants=constant_words(kernel, callers.first.words),
+        constants=constant_words(kernel, callers),
     )
 
 

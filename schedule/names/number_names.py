@@ -7,28 +7,74 @@ import ast
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from longhand.lower.ir import Constant, Pointwise
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.lower.ir import Constant, Pointwise, PointwiseOp
+from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.words import is_macro
 from longhand.schedule.plan import KernelPlan
 
 
-def constant_words(plan: KernelPlan, words: BufferWords) -> dict[int, str]:
+def constant_words(plan: KernelPlan, callers: Callers) -> dict[int, str]:
     """By position in the body: the user's name for a number, where its statement has one."""
+    words = callers.first.words
     found: dict[int, str] = {}
     for position, value in enumerate(plan.body):
-        if not isinstance(value, Constant) or value.name or not value.dtype.is_floating_point:
+        if not isinstance(value, Constant) or value.name:
             continue
         users = [user for user in plan.body if isinstance(user, Pointwise) and position in user.args]
+        if not value.dtype.is_floating_point:
+            compared = _compared(users, callers)
+            found |= {position: compared} if compared else {}
+            continue
         for user in users:
             origin = words.provenance(user.origin)
             word = _named_numbers(origin.file, origin.statement).get(value.value)
             if word is not None:
                 found.setdefault(position, word)
     return found
+
+
+_COMPARISONS = frozenset(
+    {PointwiseOp.EQ, PointwiseOp.NE, PointwiseOp.LT, PointwiseOp.LE, PointwiseOp.GT, PointwiseOp.GE}
+)
+
+
+def _compared(users: Sequence[Pointwise], callers: Callers) -> str:
+    """What all calls of a kernel compare something with in one place, by the user's name; empty if they have none."""
+    if len(users) != 1 or users[0].op not in _COMPARISONS:
+        return ""
+    statement = callers.first.words.provenance(users[0].origin).statement
+    is_of_all = all(
+        any(caller.words.provenance(origin).statement == statement for origin in caller.launch.origins)
+        for caller in callers.every
+    )
+    return compared_attribute(statement) if is_of_all else ""
+
+
+@functools.lru_cache(maxsize=1024)
+def compared_attribute(statement: str) -> str:
+    """``EOS_TOKEN_ID`` of ``ids == self.eos_token_id``, the one comparison of a statement; empty if there is none."""
+    try:
+        tree = ast.parse(statement)
+    except SyntaxError:  # the head of a compound statement
+        return ""
+    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
+    if len(compared) != 1 or len(compared[0].ops) != 1:
+        return ""
+    sides = (compared[0].left, compared[0].comparators[0])
+    words = [one.attr.upper() for one in sides if isinstance(one, ast.Attribute) and _is_of_self(one)]
+    is_name = len(words) == 1 and words[0].isascii() and words[0].isidentifier() and not is_macro(words[0])
+    return words[0] if is_name else ""
+
+
+def _is_of_self(node: ast.Attribute) -> bool:
+    """Whether it is an attribute of the module at hand, or of what that holds: ``self.config.eos_token_id``."""
+    owner: ast.expr = node
+    while isinstance(owner, ast.Attribute):
+        owner = owner.value
+    return isinstance(owner, ast.Name) and owner.id == "self"
 
 
 @functools.lru_cache(maxsize=1024)

@@ -110,8 +110,11 @@ def without_counter(name: str) -> str:
 
 
 def snake_case(name: str) -> str:
-    """``LlamaRMSNorm`` is ``llama_rms_norm``, and ``ResNetBlock`` ``resnet_block``, as torchvision writes it."""
-    joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", name)
+    """``LlamaRMSNorm`` is ``llama_rms_norm``, and ``ResNetBlock`` ``resnet_block``, as torchvision writes it.
+
+    So are mixtures of experts one word: ``MixtralSparseMoEBlock`` is ``mixtral_sparse_moe_block``.
+    """
+    joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", name).replace("MoE", "Moe")
     spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", joined)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()
 

@@ -311,3 +311,30 @@ def test_a_local_that_is_called_like_a_number_is_not_taken_for_it(tmp_path: Path
     unit = load_unit(tmp_path / "unit")()
     unit.load_state_dict(model.state_dict())
     torch.testing.assert_close(unit(x), model(x))
+
+
+class FiveTimes(nn.Module):
+    """Long enough that each attention is a part of it that is told by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third, self.fourth, self.fifth = (Attention(16) for _ in range(5))
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        for attention in (self.first, self.second, self.third, self.fourth, self.fifth):
+            x = torch.tanh(attention(x, memory))
+        return x
+
+
+def test_parts_with_one_text_are_one_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What nobody saw to be alike, because it stands in other functions, is seen when it is written."""
+    monkeypatch.setattr(shared_functions.ModuleCalls, "candidates", lambda self, taken: [])
+    torch.manual_seed(0)
+    model, x, memory = FiveTimes().eval(), torch.randn(2, 3, 16), torch.randn(2, 5, 16)
+    longhand.generate(model, (x, memory), out=tmp_path / "unit", device="cpu")
+    assert list(_functions(tmp_path / "unit")) == ["attention_weights", "attention"]
+    assert _calls(tmp_path / "unit", "attention") == 5
+    assert "in 1 places" not in (tmp_path / "unit" / "model.py").read_text()
+    unit = longhand.load(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    torch.testing.assert_close(unit(x, memory), model(x, memory))

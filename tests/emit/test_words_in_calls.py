@@ -60,7 +60,11 @@ def test_a_derivative_is_tied_to_no_size(tmp_path: Path) -> None:
 
 
 def test_a_second_class_of_layers_goes_by_the_part_of_the_model_that_it_is_of() -> None:
-    assert free_name("Block", [], "stages.0.blocks", is_in_turn=False) == "Block"
-    assert free_name("Block", ["Block"], "stages.1.blocks", is_in_turn=False) == "Stage1Block"
-    assert free_name("Block", ["Block"], "decoder.layers", is_in_turn=False) == "DecoderBlock"
-    assert free_name("Block", ["Block"], "layers", is_in_turn=True) == "OtherBlock"
+    taken = {"Block": "stages.0.blocks"}
+    assert free_name("Block", {}, "stages.0.blocks", is_in_turn=False) == "Block"
+    assert free_name("Block", taken, "stages.1.blocks", is_in_turn=False) == "Stage1Block"
+    assert free_name("Block", taken, "decoder.layers", is_in_turn=False) == "DecoderBlock"
+    assert free_name("Block", {"Block": "layers"}, "layers", is_in_turn=True) == "OtherBlock"
+    # Of another list it is no other kind: what tells the lists apart says whose it is.
+    taken = {"Block": "vision_model.encoder.layers"}
+    assert free_name("Block", taken, "text_model.encoder.layers", is_in_turn=True) == "TextModelBlock"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
-from longhand.schedule.names.number_names import _named_numbers
+import longhand
+from longhand.schedule.names.number_names import _named_numbers, compared_attribute
 
 
 @pytest.mark.parametrize(
@@ -53,3 +57,37 @@ def test_no_word_stands_for_two_numbers(one: str, other: str) -> None:
     values = {word: value for value, word in _named_numbers("", f"y = x * ({one})").items()}
     others = {word: value for value, word in _named_numbers("", f"y = x * ({other})").items()}
     assert all(values[word] == others[word] for word in values.keys() & others.keys())
+
+
+class EndsAt(nn.Module):
+    """Of each text the place of its end."""
+
+    def __init__(self, eos_token_id: int) -> None:
+        super().__init__()
+        self.eos_token_id = eos_token_id
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return (ids == self.eos_token_id).int().argmax(-1)
+
+
+@pytest.mark.parametrize("eos", [1, 98])
+def test_a_whole_number_that_is_compared_with_has_the_name_of_the_attribute(eos: int, tmp_path: Path) -> None:
+    ids = torch.tensor([[3, eos, 4], [5, 6, eos]])
+    longhand.generate(EndsAt(eos), (ids,), out=tmp_path / "unit")
+    texts = [path.read_text() for path in (tmp_path / "unit/kernels").glob("*.cpp")]
+    assert any(f"EOS_TOKEN_ID = {eos}" in text and "== EOS_TOKEN_ID" in text for text in texts)
+    assert longhand.load(tmp_path / "unit")()(ids).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "x = ids == pad",  # a local may be a tensor
+        "x = self.a == self.b",
+        "x = (ids == self.pad) & (ids == self.eos)",
+        "x = 0 < ids < self.n_words",
+        "if ids == self.pad:",
+    ],
+)
+def test_what_may_be_another_number_has_no_name(statement: str) -> None:
+    assert compared_attribute(statement) == ""

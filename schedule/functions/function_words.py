@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Extern, View
-from longhand.schedule.layers.alike_calls import CallsAlike, CallSite
-from longhand.schedule.layers.alike_steps import AlikeSteps, SiteSteps
+from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
+from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import (
@@ -35,7 +35,9 @@ def remark_on(alike: CallsAlike) -> str:
     first, last = paths[0], paths[-1]
     owner = first.rpartition("[")[0]
     span = f"{first} to {last.removeprefix(owner) if owner and last.startswith(f'{owner}[') else last}"
-    wheres = (f": {listed(paths)}", f": {span}", f", in {len(alike.sites)} places")
+    end = ".".join(first.rsplit(".", 2)[-2:])
+    wheres = [f": {listed(paths)}", f": {span}"]
+    wheres.append(f", in {len(alike.sites)} places" if len(alike.sites) > 1 else f": {end}")
     does = "does" if alike.share == 1 else "does in calls of its own"
     texts = [f"What {alike.class_name} {does}{where}." for where in wheres]
     return next((text for text in texts if len(text) <= _WIDEST), texts[-1])

@@ -74,6 +74,12 @@ class CallsAlike:
     n_calls: int
     share: float
 
+    def and_also(self, other: CallsAlike) -> CallsAlike:
+        """The modules of both."""
+        return dataclasses.replace(
+            self, sites=(*self.sites, *other.sites), share=min(self.share, other.share)
+        )
+
     @property
     def depth(self) -> int:
         """How deep in the model the deepest of the modules lies."""

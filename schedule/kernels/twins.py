@@ -1,0 +1,148 @@
+"""Kernels of one unit that differ in strides or factors alone: given these, they are one kernel.
+
+A slice of a wider tensor is walked by a stride that is an argument, a whole tensor by the size of its rows. Where the
+same math is done to both, the whole one is given its stride, too: its rows begin where they began, and nothing is
+computed more. So is a factor that is another number in each of them (`schedule.differing_numbers` knows that of nests
+of equal sizes, and of any number).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
+
+import torch
+
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
+from longhand.schedule.kernels.address_terms import ParameterRef, Product, ScalarRef
+from longhand.schedule.kernels.kernel_plan import KernelPlan
+from longhand.schedule.kernels.key import CanonicalPlan
+
+_ANY = ("any",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """What a kernel is given as arguments although it could know it.
+
+    Attributes:
+        strides: (place of the pointer, place of the axis) of strides.
+        factors: The positions in the body of numbers.
+    """
+
+    strides: frozenset[tuple[int, int]] = frozenset()
+    factors: frozenset[int] = frozenset()
+
+    def with_factors(self, body: tuple[Value, ...]) -> tuple[Value, ...]:
+        """A body that is given its factors."""
+        return tuple(
+            (
+                Scalar(float(value.value), value.dtype, value.name, value.origin)
+                if position in self.factors and isinstance(value, Constant)
+                else value
+            )
+            for position, value in enumerate(body)
+        )
+
+
+NOTHING_GIVEN = Given()
+
+
+def find_twins(kernels: Mapping[str, KernelPlan]) -> Iterator[tuple[tuple[str, ...], Given]]:
+    """Groups of kernels that may be one, by key, each with what its kernels must be given for that."""
+    alike: dict[object, list[str]] = {}
+    for key, plan in kernels.items():
+        alike.setdefault(_Likeness(plan).everything(), []).append(key)
+    for keys in alike.values():
+        if len(keys) > 1:
+            plans = [kernels[key] for key in keys]
+            given = Given(frozenset(_strides(plans)), frozenset(_factors(plans)))
+            if all(_are_apart(given.with_factors(plan.body)) for plan in plans):
+                yield tuple(keys), given
+
+
+class _Likeness(CanonicalPlan):
+    """What a plan has in common with others that differ in strides and factors alone."""
+
+    def everything(self) -> tuple[Any, ...]:
+        dims = tuple(
+            None if pointer.dims is None else tuple(self.axis[axis] for axis in pointer.dims)
+            for pointer in self.plan.pointers
+        )
+        return (*super().everything(), dims)
+
+    def integers(self) -> tuple[Any, ...]:
+        return _ANY
+
+    def scalars(self) -> tuple[Any, ...]:
+        return tuple(
+            str(parameter.dtype)
+            for parameter in self.plan.scalars
+            if not _is_factor(self.plan.body, parameter.position)
+        )
+
+    def value(self, position: int, value: Value) -> tuple[Any, ...]:
+        if _is_factor(self.plan.body, position):
+            return ("a factor", value.name)
+        return super().value(position, value)
+
+    def address(self, position: int) -> tuple[Any, ...]:
+        address = self.plan.addresses[position]
+        along = tuple(
+            (self.axis[axis], _ANY if _is_stride(product) else self.product(product))
+            for axis, product in address.axes
+        )
+        return (along, *super().address(position)[1:])
+
+    def product(self, factors: Product) -> tuple[Any, ...]:
+        named = super().product(factors)
+        return tuple(
+            _ANY if isinstance(one, ParameterRef) else name for one, name in zip(factors, named, strict=True)
+        )
+
+
+def _is_stride(product: Product) -> bool:
+    """Whether a product of sizes and strides may be an argument: elements side by side are to be seen as such."""
+    return bool(product) and not any(isinstance(factor, ScalarRef | int) for factor in product)
+
+
+def _is_factor(body: Sequence[Value], position: int) -> bool:
+    """Whether a value is a number by which all that reads it is multiplied or divided."""
+    match body[position]:
+        case Constant(value=number, dtype=torch.float32) | Scalar(value=float(number), dtype=torch.float32):
+            users = [user for user in body if position in arguments(user)]
+            return math.isfinite(number) and all(map(_is_scaling, users))
+    return False
+
+
+def _is_scaling(value: Value) -> TypeGuard[Pointwise]:
+    return isinstance(value, Pointwise) and value.op in (PointwiseOp.MUL, PointwiseOp.DIV)
+
+
+def _factors(plans: Sequence[KernelPlan]) -> Iterator[int]:
+    """The positions of factors that are not the same number in all of the plans."""
+    for position in range(len(plans[0].body)):
+        if _is_factor(plans[0].body, position):
+            kinds = {repr(dataclasses.replace(plan.body[position], origin="")) for plan in plans}
+            if len(kinds) > 1:
+                yield position
+
+
+def _strides(plans: Sequence[KernelPlan]) -> Iterator[tuple[int, int]]:
+    """(place of the pointer, place of the axis) of strides that are not the same product in all of the plans."""
+    canonical = [CanonicalPlan(plan) for plan in plans]
+    first = canonical[0]
+    for position, value in enumerate(plans[0].body):
+        if isinstance(value, Load | Store):
+            for place, (axis, _) in enumerate(plans[0].addresses[position].axes):
+                products = {one.product(one.plan.addresses[position].axes[place][1]) for one in canonical}
+                if len(products) > 1:
+                    yield first.pointer[value.buffer], first.axis[axis]
+
+
+def _are_apart(body: Sequence[Value]) -> bool:
+    """Whether no two arguments of a body are the same number: they would be one argument."""
+    numbers = [(repr(value.value), value.dtype) for value in body if isinstance(value, Scalar)]
+    return len(set(numbers)) == len(numbers)

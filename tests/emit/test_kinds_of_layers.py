@@ -1,0 +1,122 @@
+"""Layers of two kinds, one after the other, of one class: two loops, two records, and names that tell them apart."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import longhand
+from longhand.schedule.layers.kind_names import kind_name
+
+N_DENSE, N_SORTED = 3, 4
+
+
+class DeepMLP(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 24), nn.Linear(24, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(torch.tanh(self.up(x)))
+
+
+class DeepMoE(nn.Module):
+    """Reads its rows in an order that data gives: the gradient is added up in zeros that all layers share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up, self.down = nn.Linear(16, 1), nn.Linear(16, 24), nn.Linear(24, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        order = torch.argsort(self.gate(x).squeeze(-1))
+        return self.down(torch.tanh(self.up(x)[order]))
+
+
+class DeepLayer(nn.Module):
+    def __init__(self, is_sorted: bool) -> None:
+        super().__init__()
+        self.norm, self.norm_2 = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.mix = nn.Linear(16, 16)
+        self.mlp = DeepMoE() if is_sorted else DeepMLP()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.mix(torch.sigmoid(self.norm(x)))
+        return x + self.mlp(self.norm_2(x))
+
+
+class Deep(nn.Module):
+    def __init__(self, n_dense: int = N_DENSE, n_sorted: int = N_SORTED) -> None:
+        super().__init__()
+        kinds = [False] * n_dense + [True] * n_sorted
+        self.layers = nn.ModuleList(map(DeepLayer, kinds))
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.norm(x)
+
+
+def _generated(model: nn.Module, x: torch.Tensor, out: Path, train: bool) -> None:
+    """A unit for the CPU that does what the model does, in training its gradients, too."""
+    longhand.generate(model, (x,), out=out, train=train)
+    unit = longhand.load(out)()
+    unit.load_state_dict(model.state_dict())
+    torch.testing.assert_close(unit(x), model(x))
+    if train:
+        towards = torch.randn_like(x)
+        (unit(x) * towards).sum().backward()
+        (model(x) * towards).sum().backward()
+        for mine, theirs in zip(unit.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def _classes(path: Path) -> list[str]:
+    return [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_each_kind_is_a_class_called_after_what_it_alone_holds(train: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    out = tmp_path / "unit"
+    _generated(Deep().eval(), torch.randn(5, 16), out, train)
+    assert {"DeepMLPLayer", "DeepMoELayer"} <= set(_classes(out / "model.py"))
+
+
+def test_each_kind_keeps_a_record_and_is_one_function_in_the_backward_pass(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    out = tmp_path / "unit"
+    _generated(Deep(), torch.randn(5, 16), out, train=True)
+    assert {"DeepMLPLayerSaved", "DeepMoELayerSaved"} <= set(_classes(out / "backward.py"))
+    text = " ".join((out / "backward.py").read_text().split())
+    # Zeros that all layers add to are made before the first of them: it is no other layer for that.
+    assert f"in reversed(range({N_DENSE}, {N_DENSE + N_SORTED})): " in text
+    assert text.count(".index_put(") == 1 and "zip(" not in text
+
+
+def test_deeper_models_are_hardly_longer(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    lengths = []
+    for n in (2, 6):
+        out = tmp_path / f"unit{n}"
+        _generated(Deep(n, n), torch.randn(5, 16), out, train=True)
+        lengths.append(sum((out / name).read_text().count("\n") for name in ("model.py", "backward.py")))
+    assert lengths[1] <= 1.1 * lengths[0]
+
+
+@pytest.mark.parametrize(
+    ("class_name", "held", "name"),
+    [
+        ("DeepseekV3DecoderLayer", "DeepseekV3MoE", "DeepseekV3MoEDecoderLayer"),
+        ("Block", "Bottleneck", "BottleneckBlock"),
+        ("Layer", "LayerNorm", "LayerNormLayer"),
+        ("GPTBlock", "GPT", "GPTBlock"),
+        ("block", "mlp", "mlpblock"),
+    ],
+)
+def test_what_the_users_both_begin_with_is_said_once(class_name: str, held: str, name: str) -> None:
+    assert kind_name(class_name, held) == name
