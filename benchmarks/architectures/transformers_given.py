@@ -43,9 +43,17 @@ _LEVELS = {
     "backbone_config": {**_BACKBONE["backbone_config"], "out_features": ["stage2", "stage3", "stage4"]},  # type: ignore[dict-item]
 }
 
+_TURNS = {
+    "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
+    }
+}
+
 SETTINGS: dict[str, dict[str, Any]] = {
     "autoformer": {**_SERIES, "label_length": 4},
     "bit": {"num_groups": 4},
+    "cohere_compass": {f"text_config.{key}": value for key, value in _TURNS.items()},
+    "cohere_compass_text": _TURNS,
     "conditional_detr": _BACKBONE,
     "cvt": {
         "embed_dim": [16, 32, 48],
@@ -55,6 +63,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dab-detr": _BACKBONE,
     "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1},
     "deformable_detr": _LEVELS,
+    "depth_pro": {"patch_size": IMAGE},
     "detr": _BACKBONE,
     "donut-swin": {"embed_dim": 16, "num_heads": [2, 2], "depths": [1, 1], "window_size": 2},
     "dots1": {
@@ -72,8 +81,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "depth_coefficient": 0.25,
         "hidden_dim": 320,
     },
+    "ernie4_5_vl_moe": {
+        "text_config.rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "mrope_section": [3, 3, 2],
+        }
+    },
     "esm": {"vocab_size": N_WORDS, "mask_token_id": 32, "pad_token_id": 1},
     "exaone4_5_vision": {"window_size": 32},
+    "gemma3n": {"vision_config.architecture": "resnet10t"},
     "glm_image_text": {
         "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
     },
@@ -85,6 +102,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "hunyuan_v1_dense": _HEAD,
     "hunyuan_v1_moe": _HEAD,
+    "hunyuan_vl": {
+        "text_config.rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "mrope_section": [2, 2, 2, 2],
+        },
+        "text_config.head_dim": WIDTH // HEADS,
+    },
     "hunyuan_vl_text": _HEAD,
     "informer": _SERIES,
     "layoutlmv3": {"coordinate_size": 8, "shape_size": 16, "max_2d_position_embeddings": 128},
@@ -150,6 +175,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "patchtst": {"context_length": 32, "patch_length": 4, "patch_stride": 4, "num_input_channels": 3},
     "patchtsmixer": {"context_length": 32, "patch_length": 4, "patch_stride": 4, "num_input_channels": 3},
     "perceiver": {"d_latents": 64, "d_model": 64, "num_latents": 8},
+    "perception_lm": {
+        "vision_config.architecture": "vit_pe_core_tiny_patch16_384",
+        "vision_config.model_args": {
+            "embed_dim": WIDTH,
+            "depth": 2,
+            "num_heads": HEADS,
+            "img_size": (IMAGE, IMAGE),
+        },
+    },
     "pvt_v2": {
         "hidden_sizes": [8, 16, 24, 32],
         "num_attention_heads": [1, 2, 2, 4],
@@ -169,6 +203,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "swin2sr": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
     "swinv2": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
     "time_series_transformer": _SERIES,
+    "timm_backbone": {"backbone": "resnet10t"},
+    "timm_wrapper": {"architecture": "resnet10t"},
     "uvdoc": {
         "backbone_config": {
             "model_type": "uvdoc_backbone",
