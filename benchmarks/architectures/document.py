@@ -70,7 +70,24 @@ def document(results: dict[Key, Result], measured_with: dict[Key, str]) -> str:
         text += f"\n## {family}\n\n" + _table(results, rows, settings) + "\n"
         if notes := list(_notes(results, rows)):
             text += "\n" + "\n".join(notes) + "\n"
-    return text
+    return text + _not_made(results)
+
+
+def _not_made(results: dict[Key, Result]) -> str:
+    """The rows that have no model, with what was raised: by eager or its package, or as no rule makes it small."""
+    found = {key[0]: result.note for key, result in results.items() if key[2] == Part.MADE.value}
+    missing = {
+        row: note
+        for row, note in sorted(found.items())
+        if all(result.verdict is Verdict.NOT_MADE for key, result in results.items() if key[0] == row)
+    }
+    if not missing:
+        return ""
+    lines = [f"- {row}: {_plain(note)}" for row, note in missing.items()]
+    return (
+        f"\n## Not made\n\n{len(missing)} rows have no model here, of {len(found)} that were tried:\n\n"
+        + ("\n".join(lines) + "\n")
+    )
 
 
 def _measured(settings: list[str], measured_with: dict[Key, str]) -> Iterable[str]:

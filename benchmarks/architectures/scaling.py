@@ -25,6 +25,7 @@ __all__ = ["scaled"]
 _NARROWEST = 32  # what is less is a count, a kernel's size, a patch
 _POSITIONS = 512
 _LARGEST_SIDE = 512
+_MOST_STAGES = 5
 _MULTIPLE = 8  # rows that PyTorch's grouped products take begin at multiples of 16 bytes
 # Not a width, however large it is.
 _COUNTED = re.compile(
@@ -77,18 +78,39 @@ def scaled(
         elif key not in fields or key.startswith("_"):
             continue
         elif fields[key].default is None and value == alone.get(key):
-            continue  # what the class derives from others
+            if _OF_A_LAYER.fullmatch(key) or (
+                is_filled and _has_widths(value)
+            ):  # or writes out, where it is not given
+                small[key] = _smaller(key, value, factor)
         elif keeps_images and _IMAGES.fullmatch(key):
             small[key] = _kept(value)
         elif key == "num_hidden_layers" and getattr(default, "_out_indices", None):
             small[key] = max(default.out_indices)  # as deep as what is taken from it
-        elif isinstance(value, list | tuple) and len(value) == n_layers and not _IMAGES.fullmatch(key):
+        elif key == "num_hidden_layers" and _counts_stages(default, value):
+            small[key] = value
+        elif _is_per_layer(value, n_layers):
             small[key] = type(value)(_smaller(key, item, factor) for item in value[:LAYERS])
         else:
             small[key] = _smaller(key, value, factor)
     small |= _patches_again(default, small)
     own = {name: value for name, value in settings.items() if "." not in name}
     return type(default)(**{**small, **words_within(small, N_WORDS), **own})
+
+
+def _counts_stages(default: Any, n_layers: int) -> bool:
+    """Whether what is called a layer is a stage: lists of few tell of each how deep it is, or how wide."""
+    return any(
+        isinstance(value, list | tuple) and len(value) == n_layers for value in vars(default).values()
+    ) and (n_layers <= _MOST_STAGES)
+
+
+def _is_per_layer(value: Any, n_layers: int | None) -> bool:
+    return isinstance(value, list | tuple) and len(value) == n_layers and len(value) > _MOST_STAGES
+
+
+def _has_widths(value: Any) -> bool:
+    is_list = isinstance(value, list | tuple) and all(type(one) is int for one in value)
+    return is_list and bool(value) and max(value) >= _NARROWEST
 
 
 def _kept(value: Any) -> Any:

@@ -47,8 +47,9 @@ _WIDTHS_TOLD = (
         r"tensor a \((?P<before>\d+)\) must match .* b \((?P<after>\d+)\) at non-singleton dimension (?P<axis>\d)",
         None,
     ),
-    (r"number of spectrogram frames \((?P<before>\d+)\) must be a multiple of .*? \((?P<after>\d+)\)", -1),
-    (r"multiple of .*? \((?P<after>\d+)\), but got (?P<before>\d+)", -1),
+    (r"spectrogram frames \((?P<before>\d+)\) must be a multiple of .*? \((?P<multiple>\d+)\)", -1),
+    (r"multiple of .*? \((?P<multiple>\d+)\), but got (?P<before>\d+)", -1),
+    (r"length (?P<before>\d+) is not a multiple of (?P<multiple>\d+)", -1),
 )
 
 
@@ -176,10 +177,12 @@ def corrections(config: Any, inputs: Inputs, error: Exception) -> list[Inputs]:
     text = " ".join(str(error).split())
     for pattern, axis in _WIDTHS_TOLD:
         if found := re.search(pattern, text):
-            axis = int(found["axis"]) if axis is None else axis
-            return _resized(inputs, axis, int(found["before"]), int(found["after"]))
-    if found := re.search(r"Input image size \((\d+)\*(\d+)\) doesn't match model \((\d+)\*(\d+)\)", text):
-        high, wide = int(found[3]), int(found[4])
+            told, before = found.groupdict(), int(found["before"])
+            multiple = int(told.get("multiple") or 1)
+            after = int(told.get("after") or -(-before // multiple) * multiple)
+            return _resized(inputs, int(told["axis"]) if axis is None else axis, before, after)
+    if found := re.search(r"doesn't match model \((\d+)(?:\*(\d+))?\)", text):
+        high, wide = int(found[1]), int(found[2] or found[1])
         names = [name for name, value in inputs.items() if name.startswith("pixel_values") and value.ndim > 3]
         return [{**inputs, **{name: torch.randn(*inputs[name].shape[:-2], high, wide) for name in names}}]
     if found := re.search(r"(image|video|audio) tokens do not match\D+(\d+)\D+(\d+)", text):

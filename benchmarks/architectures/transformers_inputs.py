@@ -75,13 +75,19 @@ def _asked_for(config: Any, parameters: Mapping[str, inspect.Parameter], known: 
             words = torch.randint(3, 30, (*known["input_ids"].shape, n_streams))
             yield {**asked, "input_ids": words}
     if len(asked) == len(required):
+        if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in known:
+            asked["decoder_input_ids"] = known["decoder_input_ids"]
+        if "input_values" in known:  # a sound of several windows
+            yield {**asked, "input_values": torch.randn(2, 1, 6400)}
         more = list(_more(known, required))
         yield from ({**asked, **one} for one in more)
-        if "pixel_values" in asked and asked["pixel_values"].ndim == 4:  # of several frames; larger ones
-            clip = asked["pixel_values"][:, None].repeat(1, _N_FRAMES, 1, 1, 1)
+        if "pixel_values" in known and known["pixel_values"].ndim == 4:  # of several frames; larger ones
+            n_frames = setting(config, "num_frames") or _N_FRAMES
+            clip = known["pixel_values"][:, None].repeat(1, n_frames, 1, 1, 1)
             yield from ({**asked, **one, "pixel_values": clip} for one in more)
+        if "pixel_values" in asked or known.keys() == {"pixel_values"}:
             for side in _LARGER:
-                yield {**asked, "pixel_values": torch.randn(*asked["pixel_values"].shape[:2], side, side)}
+                yield {**asked, "pixel_values": torch.randn(2, known["pixel_values"].shape[1], side, side)}
     yield from patches(config, list(parameters))
 
 

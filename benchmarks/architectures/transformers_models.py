@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -25,6 +26,7 @@ from benchmarks.architectures.transformers_settings import SETTINGS
 _MOST_PARAMETERS = 20_000_000
 _MOST_WHERE_NO_OTHER = 60_000_000  # what a package makes in one size only
 _N_CORRECTIONS = 3
+_MOST_SECONDS = 40.0  # of this process, until no other way is begun
 # Factors of widths; whether images stay as large as they are, and whether sizes that are left open are given.
 _WAYS = (
     (8, False, False),
@@ -91,7 +93,10 @@ def make_generic(
     config_class = _config_class(name, model_class)
     attempt = _Attempt(name, model_class)
     ways = list(_smaller_ones(config_class, n_layers, settings))
+    deadline = time.process_time() + _MOST_SECONDS
     for make in ways:
+        if time.process_time() > deadline:
+            break
         if found := attempt.made(make, _MOST_PARAMETERS) or attempt.only_in_eager:
             return found
     if attempt.too_large:
@@ -191,7 +196,8 @@ def _config_class(name: str, model_class: Any) -> type:
     """What the model is made of: of a decoder that stands for a whole of three, the part that its class takes."""
     found: type = getattr(transformers, CONFIG_MAPPING_NAMES[name])
     own = getattr(model_class, "config_class", None)
-    return own if own in (getattr(found, "sub_configs", None) or {}).values() else found
+    parts = (getattr(found, "sub_configs", None) or {}).values()
+    return own if own is not None and own in parts else found
 
 
 def _small_module(model_class: Any, config: Any, most: int) -> nn.Module:
