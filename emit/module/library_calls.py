@@ -226,9 +226,16 @@ def _convolution(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
     parts = [writer.value(given["input"]), writer.value(weight)]
     if given.get("bias") is not None:
         parts.append(writer.value(given["bias"]))
+    parts += _steps_and_edges(writer, given)
+    return functional(f"conv{'_transpose' * transposed}{n_dims}d", parts)
+
+
+def _steps_and_edges(writer: LibraryWriter, given: Mapping[str, Any]) -> list[str]:
+    """How a convolution goes over its input, where it does not one by one."""
     defaults = {"stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1}
-    if not transposed:
+    if not given["transposed"]:
         defaults.pop("output_padding")
+    parts: list[str] = []
     for name, default in defaults.items():
         value = given[name]
         is_count = name == "groups"
@@ -236,7 +243,20 @@ def _convolution(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
         text = told or (argument(value, writer.sizes) if is_count else _uniform(value, writer.sizes))
         if text != str(default):
             parts.append(f"{name}={text}")
-    return functional(f"conv{'_transpose' * transposed}{n_dims}d", parts)
+    return parts
+
+
+def _convolution_backward(writer: LibraryWriter, step: Extern) -> LibraryCallText:
+    """``convolution_backward(d_out, x, weight, padding=1)``, a function of runtime.py: ATen's takes eleven arguments."""
+    given = writer.named(step)
+    parts = [writer.value(given[name]) for name in ("grad_output", "input", "weight")]
+    parts += _steps_and_edges(writer, given)
+    if given["transposed"]:
+        parts.append("transposed=True")
+    wanted = tuple(map(bool, given["output_mask"]))
+    if wanted != (True, True, False):
+        parts.append(f"wanted={wanted}")
+    return LibraryCallText(f"convolution_backward({', '.join(parts)})", runtime="convolution_backward")
 
 
 def _item(writer: LibraryWriter, step: Extern) -> LibraryCallText:
@@ -349,6 +369,7 @@ _UPSAMPLES = """
 """
 _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], LibraryCallText | None]] = {
     "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
     "embedding": _embedding,
     "scaled_dot_product_attention": _attention,
     "_scaled_dot_product_cudnn_attention": _attention,

@@ -59,6 +59,7 @@ _PARTS = (
     "launch",
     "windows",
     "derivatives",
+    "convolutions",
     "attention",
     "tensor_table",
     "cuda_graph",

@@ -51,7 +51,7 @@ def as_operator(unit: Any, folder: Path) -> Any:
             operator = _KNOWN.get(name)
             if operator is None:
                 operator = _KNOWN[name] = _Operator(name, unit, folder)
-            operator.folder = folder  # of one text, where it was found last: the first folder may be gone
+            operator.folders[folder] = None  # one text may be in several, and any of them may be gone later
             setattr(unit, _DOOR, _behind_a_door(unit, operator))
         return getattr(unit, _DOOR)
 
@@ -150,7 +150,7 @@ class _Operator:
 
     def __init__(self, name: str, unit: Any, folder: Path) -> None:
         self.name = f"longhand_units::{name}"
-        self.folder = folder
+        self.folders = {folder: None}
         self.unit = unit
         self.original: Any = getattr(unit, "forward", unit)
         self.package = unit.__module__.rpartition(".")[0]
@@ -197,12 +197,25 @@ class _Operator:
             return "it trains, and may write into its buffers"
         return None
 
+    @property
+    def folder(self) -> Path:
+        """Where its files are, of all folders in which they were found."""
+        there = [folder for folder in self.folders if (folder / "model.py").is_file()]
+        return next(iter(there or self.folders))
+
     def _on_shapes(self) -> Any:
         """What computes shapes: the function, or a module of this thread's."""
         if not hasattr(self._local, "shapes"):
+            folder = self.folder
+            if not (folder / "model.py").is_file():
+                raise UnitError(
+                    f"{folder} is gone, and a traced call asks its model.py what the results are.",
+                    where=_caller(self.unit.__module__),
+                    hint="Put the unit back, or load it from where it is now.",
+                )
             with no_modes():
                 made = import_for_shapes(
-                    self.package, self.folder, sys.modules[f"{self.package}.runtime"], self.unit.__name__
+                    self.package, folder, sys.modules[f"{self.package}.runtime"], self.unit.__name__
                 )
                 self._local.shapes = on_meta(made) if isinstance(made, type) else made
         return self._local.shapes

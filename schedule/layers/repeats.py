@@ -129,12 +129,12 @@ def _best_repeat(
             first += 1 if repeat is None else len(repeat.runs)
             if repeat is not None:
                 count = len(repeat.runs)
-                n_previous = len(repeat.previous[0])
+                n_previous = _n_elsewhere(repeat, outside)
                 n_handed = len(repeat.inputs[0]) + len(repeat.outputs[0])
                 # One run less is no reason to reach into another module. The first layer may stand before the loop and
-                # call what it has in common with it; the last one would be written out.
+                # call what it has in common with it; the last one would be written out, as one is of a backward pass.
                 cost = (
-                    min(n_previous, 1) - count,
+                    (0 if outside.given else min(n_previous, 1)) - count,
                     _leaves_last_out(repeat, outside),
                     n_previous,
                     n_handed,
@@ -143,6 +143,18 @@ def _best_repeat(
                 if best is None or cost < best[0]:
                     best = (cost, (begin, begin + count * period, repeat))
     return None if best is None else best[1]
+
+
+def _n_elsewhere(repeat: Repeat, outside: Outside) -> int:
+    """How many weights each run is given that, of some run, are not its module's."""
+    paths = [f"{path}." for path in repeat.paths]
+    return sum(
+        any(
+            name in outside.weights and not outside.weights[name].startswith(path)
+            for name, path in zip(names, paths, strict=True)
+        )
+        for names in zip(*repeat.own, strict=True)
+    )
 
 
 def _leaves_last_out(repeat: Repeat, outside: Outside) -> bool:
@@ -207,6 +219,9 @@ def _as_repeat(
                 continue
             if all(name in outside.weights for name in names):
                 prefixes = _module_paths([outside.weights[name] for name in names])
+                if prefixes is None and outside.given and len(set(names)) == count:
+                    own[names] = None  # of the first layer that of what stands before all of them
+                    continue
                 if prefixes is None:
                     return None
                 modules.setdefault(tuple(prefixes), []).append(names)

@@ -132,6 +132,36 @@ def test_the_folder_in_which_a_text_was_found_first_may_be_gone(tmp_path):
     torch.testing.assert_close(graph(x, w), softmax(x, w) + 1)
 
 
+def traced_softmax(softmax):
+    x, w = torch.randn(4096, 1024), torch.randn(1024)
+    graph = make_fx(lambda x, w: softmax(x, w) + 1, tracing_mode="fake")(x, w)
+    torch.testing.assert_close(graph(x, w), softmax(x, w) + 1)
+
+
+@pytest.fixture
+def softmax_folder(tmp_path):
+    folder = shutil.copytree(ROOT / "generated/fused_ops_cpu/softmax", tmp_path / "unit")
+    model = folder / "model.py"
+    model.write_text(f"{model.read_text()}\n# a text of its own: {tmp_path}\n")
+    return folder
+
+
+@pytest.mark.parametrize("is_loaded_again", [False, True])
+def test_a_copy_that_was_loaded_last_may_be_gone(softmax_folder, tmp_path, is_loaded_again):
+    softmax = longhand.load(softmax_folder)
+    copy = shutil.copytree(softmax_folder, tmp_path / "copy")
+    longhand.load(copy)
+    shutil.rmtree(copy)
+    traced_softmax(longhand.load(softmax_folder) if is_loaded_again else softmax)
+
+
+def test_a_traced_call_of_a_unit_that_is_gone_is_told(softmax_folder):
+    softmax = longhand.load(softmax_folder)
+    shutil.rmtree(softmax_folder)
+    with pytest.raises(LonghandError, match=r"unit is gone.*Put the unit back"):
+        traced_softmax(softmax)
+
+
 def test_what_is_no_operator_breaks_the_graph_as_before():
     torch.manual_seed(0)
     unit = longhand.load(ROOT / "generated/resnet_block_train_cpu")()

@@ -1,0 +1,80 @@
+"""Training of layers that end with a norm (BERT's): each layer's backward pass is one call, the first and last one's too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import longhand
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.mix = (nn.Linear(16, 16) for _ in range(3))
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+        self.attention_norm, self.norm = nn.LayerNorm(16), nn.LayerNorm(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mixed = self.mix(torch.sigmoid(self.query(x)) * self.key(x).cumsum(1))
+        x = self.attention_norm(x + mixed)
+        return self.norm(x + self.down(torch.tanh(self.up(x))))
+
+
+class Encoder(nn.Module):
+    """The norm of the embeddings stands before all layers, as each layer's before the next one."""
+
+    def __init__(self, n_layers: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 16)
+        self.norm = nn.LayerNorm(16)
+        self.layers = nn.ModuleList(Layer() for _ in range(n_layers))
+        with torch.no_grad():  # no two layers have equal weights
+            for parameter in self.parameters():
+                parameter.add_(0.2 * torch.randn(parameter.shape))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.embed(tokens))
+        for layer in self.layers:
+            x = layer(x)
+        return x[:, 0]
+
+
+@pytest.fixture(scope="module")
+def units(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[nn.Module, Path]]:
+    found = {}
+    for n_layers in (2, 4):
+        torch.manual_seed(0)
+        model = Encoder(n_layers).train()
+        folder = tmp_path_factory.mktemp("units") / f"of_{n_layers}"
+        longhand.generate(model, (torch.randint(11, (2, 9)),), out=folder, device="cpu", train=True)
+        found[n_layers] = model, folder
+    return found
+
+
+def test_every_layer_is_in_the_loop(units: dict[int, tuple[nn.Module, Path]]) -> None:
+    texts = {n_layers: (folder / "backward.py").read_text() for n_layers, (_, folder) in units.items()}
+    for n_layers, text in texts.items():
+        assert f"for layer in reversed(range({n_layers})):" in text
+    flat = " ".join(texts[4].split())
+    assert "[ model.norm.weight, *(layer.norm.weight for layer in model.layers[:3]), ]" in flat or (
+        "[model.norm.weight, *(layer.norm.weight for layer in model.layers[:3])]" in flat
+    )
+    # Two layers have no list of what stands before the others; all else is the same text.
+    assert abs(texts[4].count("\n") - texts[2].count("\n")) <= 4
+
+
+@pytest.mark.parametrize("n_layers", [2, 4])
+def test_gradients_are_the_models(units: dict[int, tuple[nn.Module, Path]], n_layers: int) -> None:
+    model, folder = units[n_layers]
+    ours = longhand.load(folder)()
+    ours.load_state_dict(model.state_dict())
+    tokens = torch.randint(11, (2, 9))
+    for module in (model, ours):
+        module(tokens).sin().sum().backward()
+    gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-3, atol=1e-4)
