@@ -106,6 +106,13 @@ def test_kernels_compile(name):
     assert result.numbers["kernels"], result
 
 
+def test_a_cache_that_the_first_call_fills_is_filled_before_a_unit_is_made():
+    """Alibi keeps its biases as a buffer: the unit was refused for what only the first call changes."""
+    pytest.importorskip("x_transformers")
+    result = cubin_result(catalog.example("x_transformers/alibi"), "sm_90", train=False)
+    assert result.verdict is Verdict.RIGHT and result.numbers["kernels"], result
+
+
 def test_nothing_ties_in_a_model_of_the_table():
     """Doge scales what `topk` chooses among by a parameter that is made of zeros."""
     module, *_ = catalog.example("transformers/doge")
