@@ -184,7 +184,7 @@ def test_the_page_tells_what_has_no_model():
     }
     text = document(results, dict.fromkeys(results, "torch"))
     assert (
-        "1 rows have no model here, of 3 that were tried:\n\n- family/a: ImportError: a needs natten\n"
+        "1 rows have no model here, of 3 that were tried:\n\n- family/a: needs a package that is not here: ImportError: a needs natten\n"
         in text
     )
 
