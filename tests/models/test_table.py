@@ -183,10 +183,8 @@ def test_the_page_tells_what_has_no_model():
         ("family/c", "cuda fp32", "inference"): Result(Verdict.RIGHT),
     }
     text = document(results, dict.fromkeys(results, "torch"))
-    assert (
-        "1 rows have no model here, of 3 that were tried:\n\n- family/a: needs a package that is not here: ImportError: a needs natten\n"
-        in text
-    )
+    assert "1 rows have no model here, of 3 that were tried:\n\n" in text
+    assert "- family/a: needs a package that is not here: ImportError: a needs natten\n" in text
 
 
 def test_results_are_kept_and_found_again(tmp_path):
