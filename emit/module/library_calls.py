@@ -247,7 +247,7 @@ def _steps_and_edges(writer: LibraryWriter, given: Mapping[str, Any]) -> list[st
 
 
 def _convolution_backward(writer: LibraryWriter, step: Extern) -> LibraryCallText:
-    """``convolution_backward(d_out, x, weight, padding=1)``, a function of runtime.py: ATen's takes eleven arguments."""
+    """``convolution_backward(d_out, x, weight, padding=1)``, of runtime.py: ATen's takes eleven arguments."""
     given = writer.named(step)
     parts = [writer.value(given[name]) for name in ("grad_output", "input", "weight")]
     parts += _steps_and_edges(writer, given)

@@ -7,7 +7,7 @@ would be another one than those after it. Where such a value needs nothing that 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
@@ -55,9 +55,11 @@ def before_layers(
             read_by = {other for name in touched[number].writes for other in readers.get(name, ())}
             its = {layer for layer in layers[number] if layer[0] == owner}
             read_in = [{layer for layer in layers[other] if layer[0] == owner} for other in read_by]
-            # A kernel that ends this layer and begins the next reads what is this one's alone.
-            is_own = len(its) == 1 and all(its <= one for one in read_in)
-            if (len(set().union(*read_in)) > 1 and not is_own) or read_by & shared:
+            all_read_in = set[tuple[str, str]]().union(*read_in)
+            # A kernel that ends this layer and begins the next reads what is this one's alone. Of kernels in more
+            # layers some may say that they are in this one: they compute again what it is the first to compute.
+            is_own = len(its) == 1 and len(all_read_in) <= 2 and all(its <= one for one in read_in)
+            if (len(all_read_in) > 1 and not is_own) or read_by & shared:
                 shared.add(number)
         for number in shared:
             place[number] = begin - 1
@@ -73,8 +75,9 @@ def before_derivatives(
 ) -> Mapping[str, int]:
     """`position_of` of a backward pass: what it computes again for several layers stands before the first of them.
 
-    That is what no layer made in the forward either, a table of sines or a mask: computed where the first layer reads
-    it, it would make that layer another one than those after it.
+    That is what no layer made in the forward either, a table of sines or a mask, what is made of nothing, and what one
+    layer made for all of them, such as T5's bias: computed where the first layer reads it, it would make that layer
+    another one than those after it.
 
     Args:
         steps: In an order that respects the dependencies.
@@ -90,7 +93,10 @@ def before_derivatives(
         one = effects(step)
         needed = {other for name in one.reads for other in writers.get(name, ())}
         is_once = all(_is_made_once(name, buffers, writers) for name in one.writes)
-        if not layers[number] and is_once and needed <= outside:
+        read_by = {other for name in one.writes for other in readers.get(name, ())}
+        # What is made of nothing, zeros to add to, is no layer's, wherever it was asked for first.
+        is_no_layers = not layers[number] or not one.reads or _alike_in(read_by, steps, nodes)
+        if is_no_layers and is_once and needed <= outside:
             outside.add(number)
     moved: dict[str, int] = {}
     begins: dict[int, int] = {}
@@ -104,10 +110,10 @@ def before_derivatives(
         if found:
             begins[number] = min(found)
             moved.update(dict.fromkeys(nodes_of(steps[number]), begins[number] - 1))
-    return _after_layers(steps, {**position_of, **moved}, layers, (readers, writers), buffers)
+    return _after_layers(steps, {**position_of, **moved}, layers, (readers, writers), (nodes, buffers))
 
 
-FEWEST_SUMMED = 3  # layers: a weight's gradient is made of what two neighbours make
+FEWEST_SUMMED = 3  # layers: a weight's gradient is made of what two neighbours make, but not alike
 
 
 def _after_layers(
@@ -115,38 +121,81 @@ def _after_layers(
     position_of: Mapping[str, int],
     layers: Sequence[frozenset[tuple[str, str]]],
     touching: tuple[Mapping[str, Sequence[int]], Mapping[str, Sequence[int]]],
-    buffers: Mapping[str, Buffer],
+    of: tuple[Mapping[str, fx.Node], Mapping[str, Buffer]],
 ) -> Mapping[str, int]:
     """`position_of`, but sums over what several layers made, which no layer reads, stand after the last of them.
 
     The gradient of what all layers of a decoder read is summed up a few layers at a time: where such a part of the sum
-    stood, that layer would be another one than those around it.
+    stood, that layer would be another one than those around it. So would the layer that holds a weight of which all
+    layers' is the sum: a table of T5's biases.
     """
-    readers, writers = touching
-    place = [max((position_of.get(name, -1) for name in nodes_of(step)), default=-1) for step in steps]
-    ends: dict[str, int] = {}
-    for number, one in enumerate(layers):
-        ends |= {owner: max(place[number], ends.get(owner, -1)) for owner, _ in one}
+    (readers, writers), (nodes, buffers) = touching, of
+    needed = [{other for name in effects(step).reads for other in writers.get(name, ())} for step in steps]
+    read_by = [
+        {other for name in effects(step).writes for other in readers.get(name, ())} - {number}
+        for number, step in enumerate(steps)
+    ]
+    is_once = [all(_is_made_once(name, buffers, writers) for name in effects(step).writes) for step in steps]
+    last = {
+        number for number, others in enumerate(read_by) if not others and is_once[number]
+    }  # that make results
     waiting: dict[int, str] = {}  # by step: the list of whose layers it is no part
-    moved: dict[str, int] = {}
     for number in range(len(steps) - 1, -1, -1):
-        touched = effects(steps[number])
-        made_in = {
-            layer for name in touched.reads for other in writers.get(name, ()) for layer in layers[other]
-        }
-        read_by = {other for name in touched.writes for other in readers.get(name, ()) if other != number}
+        made_in = {layer for other in needed[number] for layer in layers[other]}
+        alike = _alike_in(needed[number], steps, nodes)
         for owner in {owner for owner, _ in made_in}:
             n_summed = len({layer for layer in made_in if layer[0] == owner})
             is_outside = all(
-                waiting.get(other) == owner or {path for path, _ in layers[other]} != {owner}
-                for other in read_by
+                waiting.get(other) == owner or other in last or {path for path, _ in layers[other]} != {owner}
+                for other in read_by[number]
             )
-            is_once = all(_is_made_once(name, buffers, writers) for name in touched.writes)
-            if n_summed >= FEWEST_SUMMED and read_by and is_outside and is_once:
+            is_summed = n_summed >= FEWEST_SUMMED or owner in alike
+            if is_summed and read_by[number] and is_outside and is_once[number]:
                 waiting[number] = owner
-                if place[number] < ends[owner]:
-                    moved |= dict.fromkeys(nodes_of(steps[number]), ends[owner])
-    return {**position_of, **moved} if moved else position_of
+    for number in sorted(last):
+        owner = next((waiting[other] for other in needed[number] if other in waiting), None)
+        if owner is not None:
+            waiting.setdefault(number, owner)
+    made_inside = {number for number, inside in enumerate(layers) if inside}
+    for number in range(len(steps) - 1, -1, -1):
+        owners = {waiting.get(other) for other in read_by[number]}
+        if len(owners) == 1 and is_once[number] and not needed[number] & made_inside:
+            waiting |= {one: owner for owner in owners if owner for one in {number} - waiting.keys()}
+    return {**position_of, **_behind(waiting, steps, position_of, layers)}
+
+
+def _behind(
+    waiting: Mapping[int, str],
+    steps: Sequence[Step],
+    position_of: Mapping[str, int],
+    layers: Sequence[frozenset[tuple[str, str]]],
+) -> dict[str, int]:
+    """Where the nodes of what is no part of the layers are to stand: right behind the last layer's others."""
+    place = [max((position_of.get(name, -1) for name in nodes_of(step)), default=-1) for step in steps]
+    ends: dict[str, int] = {}
+    for number, one in enumerate(layers):
+        ends |= {owner: max(place[number], ends.get(owner, -1)) for owner, _ in one if number not in waiting}
+    # What several kernels compute, each for itself, says nothing of where one of them stands.
+    others = {name for number, step in enumerate(steps) if number not in waiting for name in nodes_of(step)}
+    return {
+        name: ends[owner] + 1
+        for number, owner in waiting.items()
+        if place[number] <= ends.get(owner, -1)
+        for name in nodes_of(steps[number])
+        if name not in others
+    }
+
+
+def _alike_in(numbers: Iterable[int], steps: Sequence[Step], nodes: Mapping[str, fx.Node]) -> set[str]:
+    """The lists of which several layers hold one of some steps each, which do the same at one place in their layer."""
+    found: dict[tuple[str, frozenset[tuple[str, object]]], set[str]] = {}
+    for number in numbers:
+        done: dict[tuple[str, str], set[tuple[str, object]]] = {}
+        for path, place, inside, node in _places(steps[number], nodes):
+            done.setdefault((path, place), set()).add((inside, node.target))
+        for (path, place), what in done.items():
+            found.setdefault((path, frozenset(what)), set()).add(place)
+    return {path for (path, _), places in found.items() if len(places) > 1}
 
 
 def _readers_and_writers(steps: Sequence[Step]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
@@ -167,12 +216,17 @@ def _is_made_once(name: str, buffers: Mapping[str, Buffer], writers: Mapping[str
 
 def _layers(step: Step, nodes: Mapping[str, fx.Node]) -> Iterator[tuple[str, str]]:
     """The layers that a step is in: the path of each list, and the place in it."""
+    return ((path, place) for path, place, *_ in _places(step, nodes))
+
+
+def _places(step: Step, nodes: Mapping[str, fx.Node]) -> Iterator[tuple[str, str, str, fx.Node]]:
+    """The layers that a step's nodes are in: the path of the list, the place in it, the path inside it, the node."""
     for name in nodes_of(step):
         told: Provenance = nodes[name].meta.get("provenance", Provenance()) if name in nodes else Provenance()
         parts = told.module.split(".")
         for place, part in enumerate(parts):
             if part.isdigit():
-                yield ".".join(parts[:place]), part
+                yield ".".join(parts[:place]), part, ".".join(parts[place + 1 :]), nodes[name]
 
 
 def _first_positions(

@@ -1,4 +1,4 @@
-"""Training of layers that end with a norm (BERT's): each layer's backward pass is one call, the first and last one's too."""
+"""Training of layers that end with a norm, as BERT's do: the backward pass of every layer is one call."""
 
 from __future__ import annotations
 
