@@ -28,7 +28,7 @@ def move_to_target(graph: fx.Graph, target: Target) -> None:
     def move(leaf: Any) -> Any:
         if isinstance(leaf, torch_private.FakeTensor):
             if id(leaf) not in moved:
-                moved[id(leaf)] = _on_device(leaf, wanted)
+                moved[id(leaf)] = torch_private.fake_on_device(leaf, wanted)
             return moved[id(leaf)]
         return wanted if isinstance(leaf, torch.device) else leaf
 
@@ -55,15 +55,10 @@ def host_nodes(graph: fx.Graph) -> frozenset[fx.Node]:
 def on_cpu(value: Any) -> Any:
     """A fake tensor as it would be on the CPU; anything else as it is."""
     is_there = not isinstance(value, torch_private.FakeTensor) or value.device.type == "cpu"
-    return value if is_there else _on_device(value, torch.device("cpu"))
+    return value if is_there else torch_private.fake_on_device(value, torch.device("cpu"))
 
 
 def _is_all_on_cpu(graph: fx.Graph) -> bool:
     return all(
         value.device.type == "cpu" for node in graph.nodes for value in tensors_in(node.meta.get("val"))
     )
-
-
-def _on_device(fake: torch_private.FakeTensor, device: torch.device) -> torch.Tensor:
-    with torch_private.fake_mode_of(fake):
-        return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from longhand.lower.ir import (
@@ -17,7 +16,9 @@ from longhand.lower.ir import (
     Size,
     Store,
     Value,
+    domains,
 )
+from longhand.schedule.once import once_for
 from longhand.schedule.sizes import plus, times
 
 Pieces = Mapping[str, tuple[Axis, ...]]
@@ -68,33 +69,37 @@ def rewrite(
 
     `index_of` sees the index with its values already renumbered.
     """
-    # Most values of most rewrites stay as they are, and making a dataclass anew is slow.
+    # Most values of most rewrites stay as they are; `dataclasses.replace` takes several times as long as what it calls.
     match value:
         case Load():
             mask = None if value.mask is None else positions[value.mask]
             index = index_of(_renumber(value.index, positions))
             if mask == value.mask and index is value.index:
                 return value
-            return dataclasses.replace(value, index=index, mask=mask)
+            return Load(value.buffer, index, value.dtype, mask, value.other, value.name, value.origin)
         case Store():
             mask = None if value.mask is None else positions[value.mask]
             index, stored = index_of(_renumber(value.index, positions)), positions[value.value]
             if mask == value.mask and index is value.index and stored == value.value:
                 return value
-            return dataclasses.replace(value, index=index, value=stored, mask=mask)
+            return Store(value.buffer, index, stored, mask, value.name, value.origin)
         case Position():
             index = index_of(_renumber(value.index, positions))
-            return value if index is value.index else dataclasses.replace(value, index=index)
+            is_same = index is value.index
+            return value if is_same else Position(index, value.dtype, value.name, value.origin)
         case Extent():
             axes = axes_of(value.axes)
-            return value if axes == value.axes else dataclasses.replace(value, axes=axes)
+            return value if axes == value.axes else Extent(axes, value.dtype, value.name, value.origin)
         case Pointwise():
-            args = tuple(positions[arg] for arg in value.args)
-            return value if args == value.args else dataclasses.replace(value, args=args)
+            args = tuple([positions[arg] for arg in value.args])
+            if args == value.args:
+                return value
+            return Pointwise(value.op, args, value.dtype, value.narrow, value.name, value.origin)
         case Reduce():
             argument, axes = positions[value.arg], axes_of(value.axes)
-            is_same = argument == value.arg and axes == value.axes
-            return value if is_same else dataclasses.replace(value, arg=argument, axes=axes)
+            if argument == value.arg and axes == value.axes:
+                return value
+            return Reduce(value.op, argument, axes, value.dtype, value.name, value.origin)
     return value
 
 
@@ -122,14 +127,16 @@ def split_axes(nest: Nest, pieces: Pieces) -> Nest:
     return Nest(axes, body)
 
 
-def loads(nest: Nest) -> list[tuple[int, Load]]:
+@once_for
+def loads(nest: Nest) -> tuple[tuple[int, Load], ...]:
     """The loads of a nest with their positions."""
-    return [(position, value) for position, value in enumerate(nest.body) if isinstance(value, Load)]
+    return tuple((position, value) for position, value in enumerate(nest.body) if isinstance(value, Load))
 
 
-def stores(nest: Nest) -> list[tuple[int, Store]]:
+@once_for
+def stores(nest: Nest) -> tuple[tuple[int, Store], ...]:
     """The stores of a nest with their positions."""
-    return [(position, value) for position, value in enumerate(nest.body) if isinstance(value, Store)]
+    return tuple((position, value) for position, value in enumerate(nest.body) if isinstance(value, Store))
 
 
 def without_stores(nest: Nest, dropped: Callable[[Store], bool]) -> Nest:
@@ -143,14 +150,22 @@ def without_stores(nest: Nest, dropped: Callable[[Store], bool]) -> Nest:
     return Nest(nest.axes, tuple(body))
 
 
+@once_for
 def reduced_axes(nest: Nest) -> frozenset[str]:
     """All axes that some reduction of the nest removes."""
     return frozenset(axis for value in nest.body if isinstance(value, Reduce) for axis in value.axes)
 
 
-def sizes_of(nest: Nest) -> dict[str, Size]:
+@once_for
+def sizes_of(nest: Nest) -> Mapping[str, Size]:
     """The size of each axis."""
     return {axis.name: axis.size for axis in nest.axes}
+
+
+@once_for
+def domains_of(nest: Nest) -> tuple[frozenset[str], ...]:
+    """For each value of a nest's body, the axes that it varies over."""
+    return domains(nest.body)
 
 
 def origins(body: Iterable[Value]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from longhand.lower.ir import Contraction, Extern, Index, Load, Nest, Size, Step, Store
+from longhand.schedule.once import once_for
 from longhand.schedule.sizes import divide, known_at_most, plus, times
 
 
@@ -24,6 +25,7 @@ class Effects:
     writes: tuple[str, ...]
 
 
+@once_for
 def effects(step: Step) -> Effects:
     """What a step reads and writes. What a contraction hands from its nests to its call, or on, is its own."""
     if isinstance(step, Extern):

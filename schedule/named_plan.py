@@ -3,28 +3,13 @@
 Every word that the files use is chosen before any of them is printed (`schedule.names.unit.name_plans`).
 """
 
-from longhand.schedule.layers.alike_calls import (
-    CallsAlike,
-    CallSite,
-    ModuleCalls,
-    has_modules_alike,
-    made_in,
-    plain_sites,
-)
-from longhand.schedule.layers.alike_numbers import Number
-from longhand.schedule.layers.alike_steps import (
-    AlikeSteps,
-    SharedCall,
-    SiteSteps,
-    alike_steps,
-    own_steps,
-)
-from longhand.schedule.layers.function_words import (
-    kernel_words,
-    remark_on,
-    variables_of,
-    words_for_module,
-)
+from longhand.schedule.functions.alike_calls import has_modules_alike
+from longhand.schedule.functions.alike_numbers import Number
+from longhand.schedule.functions.alike_steps import SharedCall
+from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, find_call_loops
+from longhand.schedule.functions.function_words import remark_on
+from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
+from longhand.schedule.functions.sites import FunctionBody, FunctionSites
 from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
     Choice,
@@ -38,7 +23,6 @@ from longhand.schedule.layers.model_steps import (
     records_apart,
     steps_of,
 )
-from longhand.schedule.layers.outside import references
 from longhand.schedule.layers.returned_gradients import (
     GradientGroup,
     GradientsAlike,
@@ -46,6 +30,8 @@ from longhand.schedule.layers.returned_gradients import (
     ReturnedGradients,
 )
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
+from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.modules.held import (
     Branch,
     ByLayer,
@@ -55,15 +41,7 @@ from longhand.schedule.modules.held import (
     ValueOf,
     WeightFunction,
 )
-from longhand.schedule.modules.sizes_alike import (
-    Column,
-    held_sizes,
-    module_signature,
-    size_columns,
-    size_text,
-    size_words,
-    with_sizes,
-)
+from longhand.schedule.modules.sizes_alike import held_sizes, module_signature
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward
 from longhand.schedule.names.dimensions.dimension_names import DimWords, symbol_words
@@ -106,16 +84,18 @@ from longhand.schedule.names.view_names import NamedView, named_views, view_key
 __all__ = [
     "SAVED",
     "SILENT",
-    "AlikeSteps",
     "Branch",
     "BufferWords",
     "ByLayer",
-    "CallSite",
-    "CallsAlike",
+    "CallLoop",
+    "CallOfMany",
     "Choice",
-    "Column",
     "DimWords",
     "FirstCall",
+    "FunctionBody",
+    "FunctionCandidate",
+    "FunctionSharing",
+    "FunctionSites",
     "GradientGroup",
     "GradientsAlike",
     "GradientsOfLoop",
@@ -127,12 +107,12 @@ __all__ = [
     "Ledger",
     "Loop",
     "ModelStep",
-    "ModuleCalls",
     "ModuleSignature",
     "NamedPlan",
     "NamedUnit",
     "NamedView",
     "Number",
+    "OneFunction",
     "PaddedWord",
     "ProductWord",
     "Quote",
@@ -140,20 +120,23 @@ __all__ = [
     "ReturnedGradients",
     "SavedLayers",
     "SharedCall",
-    "SiteSteps",
+    "StageLayers",
+    "TurnCall",
     "UnitNames",
     "ValueOf",
     "WeightFunction",
     "Words",
-    "alike_steps",
     "as_printed",
     "aten_name",
     "children",
+    "class_of_stages",
     "counts_from_the_end",
     "derivative_word",
     "does_the_same",
     "entry_of",
     "fills_padding",
+    "find_call_loops",
+    "find_rounds",
     "frame_of_backward",
     "grouped",
     "grouped_before_last",
@@ -162,37 +145,27 @@ __all__ = [
     "is_nearly_whole_backward",
     "is_plain_variable",
     "is_rstd",
-    "kernel_words",
     "kernels_of",
     "launches",
     "layers_called",
     "list_holding",
     "loops_of",
-    "made_in",
     "module_signature",
     "named_views",
     "noun_of",
     "op_word",
-    "own_steps",
     "parameters_in_order",
-    "plain_sites",
     "plain_steps",
     "pointer_word",
     "provenance_of",
     "purpose_of",
     "records_apart",
-    "references",
     "remark_on",
     "reshaped",
     "rotated_half",
-    "size_columns",
-    "size_text",
-    "size_words",
+    "stages_alike",
     "steps_of",
     "symbol_words",
-    "variables_of",
     "view_key",
-    "with_sizes",
-    "words_for_module",
     "words_of",
 ]

@@ -1,6 +1,7 @@
 """The rooms import one way only, and torch's private modules stay where they are listed."""
 
 import ast
+import functools
 from pathlib import Path
 
 import networkx
@@ -44,9 +45,19 @@ def sources(*folders):
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imported(path):
     """(module, line) of each import; `from a import b` counts as a.b too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    return tuple(_imported(path))
+
+
+def _imported(path):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -89,8 +100,7 @@ def test_nobody_imports_a_room_by_its_bare_name():
 def test_no_import_inside_a_function():
     wrong = []
     for path in sources(*ROOMS):
-        tree = ast.parse(path.read_text())
-        for function in ast.walk(tree):
+        for function in ast.walk(parsed(path)):
             if isinstance(function, ast.FunctionDef):
                 wrong += [
                     f"{path.relative_to(ROOT)}:{node.lineno}"
@@ -100,11 +110,22 @@ def test_no_import_inside_a_function():
     assert not wrong, "\n".join(wrong)
 
 
+@functools.cache
 def private_torch_names(path):
     """Dotted names that start with torch and have a private part; in imports and in expressions."""
-    tree = ast.parse(path.read_text())
+    return tuple(_private_torch_names(path))
+
+
+def root_of(node):
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _private_torch_names(path):
     found = {module for module, _ in imported(path)}
-    found |= {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute))
+    found |= {ast.unparse(node) for node in names if root_of(node) == "torch"}
     for name in found:
         parts = name.split(".")
         is_private = any(part.startswith("_") and not part.startswith("__") for part in parts[1:])
@@ -150,7 +171,7 @@ def test_no_modules_import_one_another_types_included():
     paths = {module_of(path): path for path in sources(*ROOMS)}
     imports = set()
     for name, path in paths.items():
-        for node in ast.walk(ast.parse(path.read_text())):  # also below TYPE_CHECKING
+        for node in ast.walk(parsed(path)):  # also below TYPE_CHECKING
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 whole = [f"{node.module}.{alias.name}" for alias in node.names]

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import ModuleTree, expression, member
 from longhand.lower.ir import View
-from longhand.schedule.named_plan import Loop, ModelStep, loops_of, steps_of
+from longhand.schedule.named_plan import FunctionBody, Loop, ModelStep, loops_of, steps_of
 from longhand.schedule.plan import buffers_read
-
-
-@dataclasses.dataclass(frozen=True)
-class FunctionBody:
-    """One of model.py's functions, before it is printed.
-
-    Attributes:
-        steps: What it does.
-        variables: The variable of each buffer inside it.
-        root: The path of the module whose method it is; empty for the model.
-        kept: Buffers that it returns, or that other functions read.
-        fixed: Places of steps that are given numbers that differ from layer to layer.
-    """
-
-    steps: Sequence[ModelStep]
-    variables: Mapping[str, str]
-    root: str = ""
-    kept: frozenset[str] = frozenset()
-    fixed: frozenset[int] = frozenset()
 
 
 def layer_variables(loop: Loop, outer: BodyWriter, tree: ModuleTree) -> dict[str, str]:

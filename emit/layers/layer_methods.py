@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers
 from longhand.emit.module.model_body import BodyWriter
@@ -47,6 +47,11 @@ class Method:
     def sizes(self) -> tuple[str, ...]:
         """Lines that bind sizes to words."""
         return self.bound.lines()
+
+    @property
+    def stated(self) -> Mapping[str, int | str]:
+        """What words for sizes stand for that no tensor tells."""
+        return self.bound.stated
 
     def does_what(self, other: Method) -> bool:
         """Whether its text is the other's but for its name, quotes, remarks, and what words for sizes stand for."""

@@ -8,7 +8,6 @@ for layer in range(0, 8, 2):
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Sequence
 
 from longhand.emit.layers.layer_methods import Method
@@ -22,6 +21,8 @@ from longhand.schedule.named_plan import (
     Branch,
     LayerCall,
     Loop,
+    TurnCall,
+    find_rounds,
 )
 
 LayerText = Callable[[int], str]  # for the place of the layer so many after the one that is called
@@ -32,31 +33,14 @@ class CallText:
     """The statements of one layer's call.
 
     Attributes:
-        position: Of the layer in its list.
+        call: What is called, with what.
         write: Makes them, the call first, given the texts for the places of layers.
         before: Lines that the first call of this kind needs before it: ``saved_layers = []``.
     """
 
-    position: int
+    call: TurnCall
     write: Callable[[LayerText], tuple[str, ...]]
     before: tuple[str, ...] = ()
-
-    @property
-    def asks_for_layer(self) -> bool:
-        """Whether the place of a layer stands in them."""
-        asked: list[int] = []
-
-        def note(distance: int) -> str:
-            asked.append(distance)
-            return ""
-
-        self.write(note)
-        return bool(asked)
-
-    @property
-    def as_any(self) -> tuple[str, ...]:
-        """The same for all layers that are called alike."""
-        return self.write("layer {:+}".format)
 
 
 def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: BodyWriter) -> CallText:
@@ -86,50 +70,26 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
         return (PythonLine.assignment(", ".join([*targets, *([SAVED] if record else [])]), value), *kept)
 
     first = (f"{record.word} = []",) if record is not None and not loop.n_head and not call.number else ()
-    return CallText(call.position, write, first)
+    says = (owner, *targets, "=", *handed_on, *previous, *given, record.word if record is not None else "")
+    return CallText(TurnCall(call.position, says), write, first)
 
 
 def write_rounds(calls: Sequence[CallText]) -> list[str]:
     """The calls in order, those that repeat as a loop."""
-    lines = [line for call in calls for line in dict.fromkeys(call.before)]
-    lines = list(dict.fromkeys(lines))
-    begin = 0
-    while begin < len(calls):
-        length, period = _longest(calls, begin)
-        if length == period:
-            lines += calls[begin].write(_numbered(calls[begin].position))
-            begin += 1
+    lines = list(dict.fromkeys(line for call in calls for line in call.before))
+    for rounds in find_rounds([one.call for one in calls]):
+        first = calls[rounds.start]
+        if not rounds.is_loop:
+            lines += first.write(_numbered(first.call.position))
             continue
-        step = calls[begin + 1].position - calls[begin].position
-        lowest = min(call.position for call in calls[begin : begin + period])
-        low = min(call.position for call in calls[begin : begin + length])
-        rounds = f"range({low}, {low + length}, {period})" if period > 1 else f"range({low}, {low + length})"
-        one_round = calls[begin : begin + period]
-        body = [line for call in one_round for line in call.write(_within(call.position - lowest))]
-        is_read = any(call.asks_for_layer for call in one_round)
-        head = f"for layer in {rounds if step > 0 else f'reversed({rounds})'}:"
-        lines.append(head if is_read else f"for _ in range({length // period}):")
+        low, end, period = rounds.positions.start, rounds.positions.stop, rounds.period
+        places = f"range({low}, {end}, {period})" if period > 1 else f"range({low}, {end})"
+        one_round = calls[rounds.start : rounds.start + period]
+        body = [line for one in one_round for line in one.write(_within(one.call.position - rounds.lowest))]
+        head = f"for layer in {f'reversed({places})' if rounds.is_reversed else places}:"
+        lines.append(head if rounds.names_layer else f"for _ in range({rounds.n_calls // period}):")
         lines += [f"    {line}" for line in body]
-        begin += length
     return lines
-
-
-def _longest(calls: Sequence[CallText], begin: int) -> tuple[int, int]:
-    """(how many calls from `begin` on are rounds, how many calls a round has); a single call is none."""
-    best = (1, 1)
-    for period in range(1, (len(calls) - begin) // 2 + 1):
-        end = begin + period
-        while end < len(calls) and calls[end].as_any == calls[end - period].as_any:
-            end += 1
-        length = (end - begin) // period * period
-        if length >= 2 * period and length > best[0] and _are_in_order(calls[begin : begin + length]):
-            best = (length, period)
-    return best
-
-
-def _are_in_order(calls: Sequence[CallText]) -> bool:
-    steps = {other.position - one.position for one, other in itertools.pairwise(calls)}
-    return steps in ({1}, {-1})
 
 
 def _numbered(position: int) -> LayerText:

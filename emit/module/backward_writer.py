@@ -30,6 +30,7 @@ from longhand.schedule.named_plan import (
     NamedPlan,
     ReturnedGradients,
     SavedLayers,
+    TurnCall,
     list_holding,
     loops_of,
     plain_steps,
@@ -223,7 +224,9 @@ class BackwardWriter(ModelWriter):
             collected = [f"*{gradients}[{layer(0)}]"] if loop.collected else []
             return (PythonLine.assignment(", ".join([*targets, *collected]), value),)
 
-        return CallText(call.position, write, (f"{gradients} = {{}}",) if loop.collected else ())
+        says = (*targets, gradients if loop.collected else "", "=", block.name, *given)
+        turn = TurnCall(call.position, says, names_layer=bool(loop.collected))
+        return CallText(turn, write, (f"{gradients} = {{}}",) if loop.collected else ())
 
     def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> str:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""

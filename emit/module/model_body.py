@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import Provenance
-from longhand.emit.layers.call_rounds import CallLine, CallOfMany, in_rounds
+from longhand.emit.layers.call_loops import as_loops
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
 from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
@@ -31,12 +31,14 @@ from longhand.lower.ir import Extern, Size
 from longhand.options import Device
 from longhand.schedule.named_plan import (
     BufferWords,
+    CallOfMany,
     Choice,
     FirstCall,
     LayerCall,
     Loop,
     ModelStep,
     NamedView,
+    Number,
     Quote,
     SharedCall,
     UnitNames,
@@ -169,8 +171,12 @@ class BodyWriter:
         if waiting:
             append(paragraphs, (), waiting)
         if self.whose is not None and self.calls:
-            paragraphs = in_rounds(
-                paragraphs, self.whose.reach, self.whose.n_listed, {*self.variables.values()}
+            paragraphs = as_loops(
+                paragraphs,
+                self.whose.reach,
+                self.whose.n_listed,
+                [*self.variables.values()],
+                self._number,
             )
         return joined_quotes(said_once(paragraphs, self.names_modules))
 
@@ -187,17 +193,20 @@ class BodyWriter:
         targets = tuple(self._bind(buffer) for buffer in call.results)
         assert self.whose is not None
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
-        numbers = tuple((word, argument(number, self.sizes)) for word, number in call.numbers)
-        given = [self.whose.reach(call.path), *tensors, *(f"{word}={text}" for word, text in numbers)]
-        value = f"{call.name}({', '.join(given)})"
-        line = CallLine.assignment(", ".join(targets), value)
+        numbers = (f"{word}={self._number(number)}" for word, number in call.numbers)
+        value = f"{call.name}({', '.join([self.whose.reach(call.path), *tensors, *numbers])})"
+        line = PythonLine.assignment(", ".join(targets), value)
         owner, _, position = call.path.rpartition(".")
-        is_listed = position.isdigit() and owner and self.whose.n_listed(owner)
-        if is_listed and not waiting:
-            line.call = CallOfMany(call.name, owner, int(position), tensors, numbers, targets)
-        paragraphs.append(Paragraph((), [*waiting, line]))
+        of_many = None
+        if position.isdigit() and owner and self.whose.n_listed(owner):
+            of_many = CallOfMany(call.name, owner, int(position), tensors, call.numbers, targets)
+        paragraphs.append(Paragraph((), [*waiting, line], call=of_many))
         if call.released:
             self._release(Release(call.released), steps, last, paragraphs)
+
+    def _number(self, number: Number) -> str:
+        """What a function is given for one of its numbers."""
+        return argument(number, self.sizes)
 
     def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
         return fewest(Quote(where.qualname, where.statement) for where in self._stated(step))

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Self
 
 from longhand.emit.text.quoting import python_comment
-from longhand.schedule.named_plan import Quote
+from longhand.schedule.named_plan import CallOfMany, Quote
 
 
 class LineKind(enum.Enum):
@@ -127,11 +127,18 @@ class Paragraph:
         quotes: What the user wrote.
         lines: What runs.
         module: The path of the module that wrote it, if that is known.
+        call: What it does, if that is a call that may be one of several in a loop.
     """
 
     quotes: tuple[Quote, ...]
     lines: list[str]
     module: str = ""
+    call: CallOfMany | None = None
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is one line under no statement."""
+        return len(self.lines) == 1 and not self.quotes
 
 
 def append(

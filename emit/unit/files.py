@@ -183,9 +183,9 @@ def emit_unit(unit: NamedUnit, *, in_torch: Mapping[str, InTorch] = NONE_IN_TORC
             passes, model.exported, training_report(graphs, *passes) if graphs is not None else []
         ),
     }
-    texts["runtime.py"] = write_runtime(imported_from_runtime(texts))
+    runtime = write_runtime(imported_from_runtime(texts))
     texts[".gitattributes"] = render_template("gitattributes.jinja")
-    files: dict[str, str | bytes] = dict(sorted(format_files(texts).items()))
+    files: dict[str, str | bytes] = dict(sorted({**format_files(texts), "runtime.py": runtime}.items()))
     if model.stored:
         files["constants.pt"] = constants_file(model.stored)
     base = {f"{BASE}/{path}": content for path, content in files.items() if isinstance(content, str)}

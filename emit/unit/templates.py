@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -80,12 +80,16 @@ class _RuntimeDefinition:
         uses: Names that it mentions.
         text: Its source, the comments before it included.
         part: Its part.
+        is_block: Whether it is a function or a class.
+        is_headed: Whether a comment that stands by itself is before it.
     """
 
     names: frozenset[str]
     uses: frozenset[str]
     text: str
     part: str
+    is_block: bool
+    is_headed: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +107,7 @@ _RUNTIME = jinja2.Environment(
 
 
 def write_runtime(roots: Iterable[str], *, built_for: str | None = None) -> str:
-    """The text of runtime.py, not yet formatted.
+    """The text of runtime.py. Its parts are written as black lays them out, and so is what is put together of them.
 
     Args:
         roots: The names that the unit's other files import from it.
@@ -125,7 +129,17 @@ def write_runtime(roots: Iterable[str], *, built_for: str | None = None) -> str:
     used = frozenset[str]().union(*(definition.uses for definition in kept))
     imports = {statement for part in parts.values() for name, statement in part.imports if name in used}
     head = '"""What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""'
-    return "\n\n".join([head, sorted_imports(imports), *(definition.text for definition in kept)]) + "\n"
+    top = "\n\n".join(filter(None, (head, sorted_imports(imports))))
+    return f"{top}{''.join(_put_together(kept))}\n"
+
+
+def _put_together(definitions: Iterable[_RuntimeDefinition]) -> Iterator[str]:
+    """Their texts, with as many blank lines before each as black puts there: two around functions and classes."""
+    is_after_block = False
+    for one in definitions:
+        yield "\n\n\n" if is_after_block or (one.is_block and not one.is_headed) else "\n\n"
+        yield one.text
+        is_after_block = one.is_block
 
 
 def _reached(roots: set[str], definitions: list[_RuntimeDefinition]) -> set[int]:
@@ -185,7 +199,11 @@ def _load(name: str) -> _RuntimePart | None:
             imports += _imported(statement)
         else:
             source = "\n".join(lines[end : statement.end_lineno]).strip("\n")
-            definitions.append(_RuntimeDefinition(_bound(statement), _mentioned(statement), source, name))
+            is_block = isinstance(statement, ast.FunctionDef | ast.ClassDef)
+            first = min([statement.lineno, *(one.lineno for one in getattr(statement, "decorator_list", ()))])
+            is_headed = source.startswith("#") and not lines[first - 2].strip()
+            names = _bound(statement), _mentioned(statement)
+            definitions.append(_RuntimeDefinition(*names, source, name, is_block, is_headed))
         end = statement.end_lineno or end
     return _RuntimePart(tuple(imports), tuple(definitions))
 
@@ -266,12 +284,24 @@ def imported_from_runtime(files: Mapping[str, str]) -> set[str]:
     """The names that a unit's Python files import from runtime.py."""
     found: set[str] = set()
     for path, text in files.items():
-        if not path.endswith(".py") or "runtime import" not in text:
-            continue  # not worth parsing
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ImportFrom) and node.module == "runtime" and node.level:
-                found |= {alias.name for alias in node.names}
+        if path.endswith(".py") and "runtime import" in text:  # else it is not worth parsing
+            found |= _runtime_names(text)
     return found
+
+
+@functools.lru_cache(maxsize=1024)  # kernels are the same in many units
+def _runtime_names(text: str) -> frozenset[str]:
+    """What a file imports from runtime.py, wherever in it."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(text)]
+    while waiting:  # statements alone: most of a tree is expressions
+        node = waiting.pop()
+        if isinstance(node, ast.ImportFrom) and node.module == "runtime" and node.level:
+            found |= {alias.name for alias in node.names}
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, block, ())
+            waiting += inner if isinstance(inner, list) else ()
+    return frozenset(found)
 
 
 _MODE = black.Mode(line_length=110, target_versions={black.TargetVersion.PY311})

@@ -25,6 +25,7 @@ from torch import nn
 from longhand.capture.torch_tracing import n_listening, n_transforms, no_modes
 from longhand.deploy.after_import import after_import
 from longhand.deploy.call_literal import described, rebuilt
+from longhand.deploy.random_state import n_state_bytes, random_state, set_random_state
 from longhand.deploy.shape_run import held, import_for_shapes, n_parameters, on_meta, put
 from longhand.errors import UnitError
 
@@ -262,7 +263,7 @@ class _Operator:
         return self._structures[key]
 
     def _run(self, weights: list[torch.Tensor], inputs: list[torch.Tensor], call: str) -> list[torch.Tensor]:
-        state = [_random_state([*inputs, *weights])] if self.trains else []
+        state = [random_state([*inputs, *weights])] if self.trains else []
         with torch.no_grad():
             held_ones, given = ([tensor.detach() for tensor in tensors] for tensors in (weights, inputs))
             buffers = [] if self._kept else held_ones[n_parameters(self._runner()) :]
@@ -281,7 +282,7 @@ class _Operator:
     ) -> list[torch.Tensor]:
         with torch.no_grad():
             results = _apart(self._computed(self._on_shapes(), weights, inputs, call), [*weights, *inputs])
-        n_bytes = 16 if any(tensor.is_cuda for tensor in inputs) else _state_bytes()
+        n_bytes = 16 if any(tensor.is_cuda for tensor in inputs) else n_state_bytes()
         return [*results, *([torch.empty(n_bytes, dtype=torch.uint8, device="cpu")] if self.trains else [])]
 
     def _backward(self, ctx: Any, d_results: list[torch.Tensor | None]) -> Any:
@@ -318,11 +319,11 @@ class _Operator:
             leaf = leaves.setdefault(key, tensor.detach())
             asked += [leaf.requires_grad_()] if is_wanted else []
             given.append(leaf)
-        before = _random_state(given)
+        before = random_state(given)
         with torch.enable_grad():
-            _set_random_state(given, state)
+            set_random_state(given, state)
             result = self._computed(self._runner(), given[: len(weights)], given[len(weights) :], call)
-            _set_random_state(given, before)
+            set_random_state(given, before)
         made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         flowing = [(one, d) for one, d in zip(made, d_results, strict=False) if one.requires_grad]
         found = torch.autograd.grad(
@@ -387,19 +388,3 @@ def _private() -> Any:
 
 _TENSOR = object()
 _SEEN = "seen weights"  # where a unit's check_weights keeps what it looked at
-
-
-@functools.cache
-def _state_bytes() -> int:
-    """Of the CPU's generator."""
-    return torch.get_rng_state().numel()
-
-
-def _random_state(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    device = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
-    return torch.get_rng_state() if device is None else torch.cuda.get_rng_state(device)
-
-
-def _set_random_state(tensors: Sequence[torch.Tensor], state: torch.Tensor) -> None:
-    device = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
-    torch.set_rng_state(state) if device is None else torch.cuda.set_rng_state(state, device)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longhand.lower.ir import Buffer, BufferKind, Nest, Reduce, ReduceOp, Step, domains
-from longhand.schedule.bodies import reduced_axes, sizes_of, stores
+from longhand.lower.ir import Buffer, BufferKind, Nest, Reduce, ReduceOp, Step
+from longhand.schedule.bodies import domains_of, reduced_axes, sizes_of, stores
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.column_reductions import find_column_sums, without_column_sums
 from longhand.schedule.fusion.joining import side_by_side
@@ -66,7 +66,7 @@ def _is_sum_of_columns(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
 def _walks_rows_again(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
     """Whether a nest holds its rows: what it stores of each element depends on a reduction of the row."""
     rest = without_column_sums(nest)
-    reduced, late, found = reduced_axes(rest), depends_on_reduction(rest.body), domains(rest.body)
+    reduced, late, found = reduced_axes(rest), depends_on_reduction(rest.body), domains_of(rest)
     is_again = any(late[position] and found[position] & reduced for position, _ in stores(rest))
     return is_again and not reduces_columns(rest, buffers)
 

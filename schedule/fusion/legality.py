@@ -15,9 +15,8 @@ from longhand.lower.ir import (
     Store,
     Value,
     arguments,
-    domains,
 )
-from longhand.schedule.bodies import loads, reduced_axes, stores
+from longhand.schedule.bodies import domains_of, loads, reduced_axes, stores
 from longhand.schedule.dependencies import indices_are_disjoint
 from longhand.schedule.sizes import rank
 
@@ -100,7 +99,7 @@ def _reduction_problem(nest: Nest) -> str | None:
     if any(set(reduction.axes) != cols for reduction in reductions):
         return "their reductions run over different axes"
     rows = {axis.name for axis in nest.axes} - cols
-    found = domains(nest.body)
+    found = domains_of(nest)
     inner = tuple(axis.name for axis in nest.axes if axis.name in cols)
     waits = depends_on_reduction(nest.body)
     for position, value in enumerate(nest.body):
@@ -118,7 +117,7 @@ def _reduction_problem(nest: Nest) -> str | None:
 def _store_problem(nest: Nest) -> str | None:
     everything = {axis.name for axis in nest.axes}
     rows = everything - reduced_axes(nest)
-    found = domains(nest.body)
+    found = domains_of(nest)
     for position, store in stores(nest):
         if found[position] != everything and found[position] != rows:
             return f"{store.buffer} would be written more than once"

@@ -9,7 +9,7 @@ axes are split until the terms agree, and those of the left nest take the names 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.lower.ir import Axis, Index, Nest, Size
 from longhand.schedule.bodies import sizes_of, split_axes
@@ -82,13 +82,13 @@ def align_leftovers(state: Aligned, left_axes: Sequence[str], right_axes: Sequen
     return None if matches is None else _apply(state, matches)
 
 
-def _chain(index: Index, sizes: dict[str, Size]) -> list[_Term]:
+def _chain(index: Index, sizes: Mapping[str, Size]) -> list[_Term]:
     """The terms of an index, innermost first."""
     terms = [_Term(axis, coefficient, sizes[axis]) for axis, coefficient in index.axes]
     return sorted(terms, key=lambda term: (abs(rank(term.coefficient)), rank(term.size)))
 
 
-def _by_size(axes: Iterable[str], sizes: dict[str, Size]) -> list[_Term]:
+def _by_size(axes: Iterable[str], sizes: Mapping[str, Size]) -> list[_Term]:
     """Axes, outermost first, as the chain of a contiguous index."""
     chain: list[_Term] = []
     step: Size = 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from longhand.lower.ir import PRIMITIVES, Buffer, Cost, Load, Nest, Pointwise, Reduce, Size, Store, domains
-from longhand.schedule.bodies import loads, reduced_axes, sizes_of, stores
+from longhand.lower.ir import PRIMITIVES, Buffer, Cost, Load, Nest, Pointwise, Reduce, Size, Store
+from longhand.schedule.bodies import domains_of, loads, reduced_axes, sizes_of, stores
 from longhand.schedule.fusion.legality import depends_on_reduction, reduces_columns
 from longhand.schedule.sizes import product, rank
 
@@ -176,7 +176,7 @@ def _repeated_work(nest: Nest, hint: Hint) -> int:
     sizes = sizes_of(nest)
     order = list(sizes)
     rows = set(order) - reduced_axes(nest)
-    found = domains(nest.body)
+    found = domains_of(nest)
     repeated = 0
     for position, value in enumerate(nest.body):
         if not (isinstance(value, Pointwise) and PRIMITIVES[value.op].cost is Cost.HEAVY):
@@ -211,13 +211,13 @@ def _cannot_split(nest: Nest, hint: Hint) -> bool:
 
 
 def _walks_again(nest: Nest) -> bool:
-    reduced, late, found = reduced_axes(nest), depends_on_reduction(nest.body), domains(nest.body)
+    reduced, late, found = reduced_axes(nest), depends_on_reduction(nest.body), domains_of(nest)
     return any(late[position] and found[position] & reduced for position in range(len(nest.body)))
 
 
 def _writes_rows(nest: Nest) -> bool:
     """Whether a nest that reduces stores whole rows."""
-    reduced, found = reduced_axes(nest), domains(nest.body)
+    reduced, found = reduced_axes(nest), domains_of(nest)
     return any(found[position] & reduced for position, _ in stores(nest))
 
 

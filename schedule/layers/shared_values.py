@@ -153,9 +153,8 @@ def _after_layers(
             if is_summed and read_by[number] and is_outside and is_once[number]:
                 waiting[number] = owner
     for number in sorted(last):
-        owner = next((waiting[other] for other in needed[number] if other in waiting), None)
-        if owner is not None:
-            waiting.setdefault(number, owner)
+        for other in needed[number] & waiting.keys():
+            waiting.setdefault(number, waiting[other])
     made_inside = {number for number, inside in enumerate(layers) if inside}
     for number in range(len(steps) - 1, -1, -1):
         owners = {waiting.get(other) for other in read_by[number]}

@@ -35,6 +35,7 @@ from longhand.schedule.names.value_origins import (
     words_of_module,
 )
 from longhand.schedule.names.words import identifier, path_words, snake_case, without_counter
+from longhand.schedule.once import listed_once, once
 
 _SHORT = 14
 _BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
@@ -94,6 +95,7 @@ class BufferWords:
         """Where a node came from, its local as it was first called; an empty one if that is not known."""
         return self.origins.provenance(node)
 
+    @listed_once
     def candidates(self, buffer: str) -> Iterator[str]:
         """Names for a buffer, best first. Never empty."""
         yield from self._forward.words.get(buffer, ())
@@ -114,6 +116,7 @@ class BufferWords:
             return
         yield from self._of_node(node)
 
+    @listed_once
     def variables(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
         """Names for a buffer in a whole function: there ``weight`` alone does not say whose.
 
@@ -146,6 +149,7 @@ class BufferWords:
             yield from words_in_module(re.sub(r"\.\d+", "", self.module_of(buffer)), plain)
         yield from told
 
+    @once
     def module_of(self, buffer: str) -> str:
         """The module whose function names a value, of a call of another module too; else the one that makes it."""
         if buffer in self._forward.modules:
@@ -158,6 +162,7 @@ class BufferWords:
         is_named = bool(local) and is_call_of(origin.statement, origin.module)
         return origin.module.rpartition(".")[0] if is_named else origin.module
 
+    @once
     def fillers(self, buffer: str) -> frozenset[str]:
         """The words for a buffer that say only by which operation it is made, or that it is a copy."""
         of_forward = self._forward.fillers.get(buffer, frozenset())

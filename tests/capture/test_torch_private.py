@@ -47,6 +47,24 @@ def test_storages_of_fake_tensors():
         assert torch_private.fake_mode_of(x) is mode
 
 
+def test_fake_tensors_on_another_device():
+    env = torch_private.ShapeEnv()
+    with torch_private.FakeTensorMode(shape_env=env) as mode:
+        x = torch.empty(3, 4, dtype=torch.float16).t()
+        sized = mode.from_tensor(
+            torch.empty(5, 7), symbolic_context=torch_private.symbolic_sizes([False, True])
+        )
+        for one in (x, sized):  # inside of the mode, too
+            made = torch_private.fake_on_device(one, torch.device("meta"))
+            assert type(made) is torch_private.FakeTensor
+    for one in (x, sized):
+        made = torch_private.fake_on_device(one, torch.device("cuda"))
+        with mode:
+            expected = torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device="cuda")
+        assert str(made.shape) == str(one.shape) and made.stride() == one.stride() and made.dtype == one.dtype
+        assert {**vars(made)} == {**vars(expected)} and made.device == expected.device
+
+
 def test_questions_about_torch_function_and_checks():
     x = torch.ones(2)
     one, unary, variadic = torch_private.HAS_TORCH_FUNCTION

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import longhand
+from benchmarks.readability.units import text_of
 
 
 class Layer(nn.Module):
@@ -91,16 +92,22 @@ def stack(make, n_layers: int, begins_alike: bool = True) -> tuple[Stack, torch.
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize(("make", "period"), KINDS)
 def test_more_rounds_are_no_more_lines(make, period: int, device: str, train: bool, tmp_path: Path) -> None:
-    counts = []
-    for n_rounds in (1, 4, 6):
+    counts, kernels = [], []
+    for n_rounds in (1, 3, 4):
         model, x = stack(make, n_rounds * period)
-        folder = tmp_path / str(n_rounds)
-        arch = "sm_90" if device == "cuda" else None
-        longhand.generate(model.train(train), (x,), out=folder, device=device, arch=arch, train=train)
-        texts = [(folder / path).read_text() for path in ("model.py", "backward.py")[: 1 + train]]
-        counts.append(sum(text.count("\n") for text in texts))
+        call = (model.train(train), (x,), {})
+        if n_rounds == 3:  # its kernels are compiled, and those of more rounds are the same
+            folder, arch = tmp_path / "unit", "sm_90" if device == "cuda" else None
+            longhand.generate(*call, out=folder, device=device, arch=arch, train=train)
+            texts = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.py")}
+        else:
+            texts = text_of(call, device, train=train)
+        counts.append(sum(texts[path].count("\n") for path in ("model.py", "backward.py")[: 1 + train]))
+        kernels.append({path: text for path, text in texts.items() if path.startswith("kernels/")})
     assert counts[1] == counts[2]
     assert counts[1] <= 1.3 * counts[0]
+    of_three, of_four = ({path for path in some if path.endswith(".py")} for some in kernels[1:])
+    assert of_three == of_four
 
 
 @pytest.mark.parametrize(("make", "period"), KINDS)

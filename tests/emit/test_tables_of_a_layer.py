@@ -1,4 +1,4 @@
-"""Training where one layer makes what all of them add, and holds its weight, as T5's first one does: all are one loop."""
+"""Training where the first layer makes what all of them add, and holds its weight, as T5's does: all are one loop."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_every_layer_is_in_the_loop_and_gradients_are_right(n_layers: int, tmp_p
     n = n_layers if "saved_layers" not in text else "len(saved_layers)"
     assert f"for layer in reversed(range({n})):" in text
     # What the table's gradient is made of comes out of the loop, and what makes it stands behind.
-    assert text.index("def stack_backward") < text.index("in reversed(") < text.index("embedding_dense_backward")
+    assert (
+        text.index("def stack_backward") < text.index("in reversed(") < text.index("embedding_dense_backward")
+    )
 
     ours = longhand.load(folder)()
     ours.load_state_dict(model.state_dict())

@@ -122,6 +122,38 @@ def run_action(folder, number="", path="", **inputs):
     return failed, annotations, summary.read_text()
 
 
+GH = """#!{python}
+import json, os, pathlib, sys
+state = pathlib.Path(__file__).with_name("comments.json")
+comments = json.loads(state.read_text())
+words = sys.argv[1:]
+assert words[0] == "api", words
+if "--paginate" in words:
+    assert words[2] == "repos/owner/repository/issues/7/comments" and "startswith(env.MARKER)" in words[-1]
+    marker = os.environ["MARKER"]
+    print("\\n".join(str(one["id"]) for one in comments if one["bot"] and one["body"].startswith(marker)))
+else:
+    way, place, body = words[words.index("--method") + 1], words[-3], words[-1]
+    text = pathlib.Path(body.removeprefix("body=@")).read_text()
+    if way == "POST":
+        comments.append({{"id": len(comments) + 1, "bot": True, "body": text}})
+    else:
+        comments[int(place.rpartition("/")[2]) - 1]["body"] = text
+    state.write_text(json.dumps(comments))
+"""
+
+
+def comments_of(folder, comments):
+    """A folder with a `gh` that keeps a pull request's comments in a file; and that file."""
+    tools = folder / "tools"
+    tools.mkdir()
+    state = tools / "comments.json"
+    state.write_text(json.dumps(comments))
+    (tools / "gh").write_text(GH.format(python=sys.executable))
+    (tools / "gh").chmod(0o755)
+    return tools, state
+
+
 @pytest.mark.parametrize(
     ("branch", "code", "annotated", "summed"),
     [
@@ -131,8 +163,11 @@ def run_action(folder, number="", path="", **inputs):
     ],
 )
 def test_the_action_on_a_pull_request(upstream, tmp_path, branch, code, annotated, summed):
+    """Without comments: none was asked for."""
     folder = merge_commit(upstream, branch, tmp_path / "clone")
-    found, annotations, summary = run_action(folder)
+    tools, state = comments_of(tmp_path, [])
+    found, annotations, summary = run_action(folder, number="7", path=str(tools), comment="false", token="t")
+    assert json.loads(state.read_text()) == []
     assert found == code, annotations + summary
     assert annotated in annotations and summed in summary
     assert annotated or "::" not in annotations
@@ -156,36 +191,10 @@ def test_the_hook_before_a_commit(upstream, tmp_path, branch, code):
     assert done.returncode == code, done.stdout + done.stderr
 
 
-GH = """#!{python}
-import json, os, pathlib, sys
-state = pathlib.Path(__file__).with_name("comments.json")
-comments = json.loads(state.read_text())
-words = sys.argv[1:]
-assert words[0] == "api", words
-if "--paginate" in words:
-    assert words[2] == "repos/owner/repository/issues/7/comments" and "startswith(env.MARKER)" in words[-1]
-    marker = os.environ["MARKER"]
-    print("\\n".join(str(one["id"]) for one in comments if one["bot"] and one["body"].startswith(marker)))
-else:
-    way, place, body = words[words.index("--method") + 1], words[-3], words[-1]
-    text = pathlib.Path(body.removeprefix("body=@")).read_text()
-    if way == "POST":
-        comments.append({{"id": len(comments) + 1, "bot": True, "body": text}})
-    else:
-        comments[int(place.rpartition("/")[2]) - 1]["body"] = text
-    state.write_text(json.dumps(comments))
-"""
-
-
 def test_one_comment_is_kept_current(upstream, tmp_path):
-    """With a `gh` that keeps comments in a file: made at the first run, updated at the next, others left alone."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    state = tools / "comments.json"
+    """Made at the first run, updated at the next, others left alone."""
     marker = "<!-- longhand diff: one comment, kept current -->"
-    state.write_text(json.dumps([{"id": 1, "bot": False, "body": f"{marker} of a person"}]))
-    (tools / "gh").write_text(GH.format(python=sys.executable))
-    (tools / "gh").chmod(0o755)
+    tools, state = comments_of(tmp_path, [{"id": 1, "bot": False, "body": f"{marker} of a person"}])
     given = {"number": "7", "path": str(tools), "comment": "true", "verify": "false", "token": "t"}
     for turn, branch in enumerate(("wrong", "edit")):
         folder = merge_commit(upstream, branch, tmp_path / f"clone{turn}")
@@ -194,5 +203,3 @@ def test_one_comment_is_kept_current(upstream, tmp_path):
         assert len(comments) == 2 and comments[0]["body"].endswith("of a person")
         assert comments[1]["body"].startswith(f"{marker}\n### ")
         assert ("WRONG" in comments[1]["body"]) == (branch == "wrong")
-    run_action(merge_commit(upstream, "edit", tmp_path / "last"), **given | {"comment": "false"})
-    assert json.loads(state.read_text()) == comments

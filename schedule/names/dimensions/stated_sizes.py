@@ -41,7 +41,7 @@ def _arguments(call: ast.Call, origin: Provenance, n_dims: int) -> list[ast.expr
     """The sizes that a reshape is given; what is said of how heads are laid out is complete then."""
     given = list(call.args)
     if len(given) == 1 and isinstance(given[0], ast.Name):
-        given = [shape_called(origin, given[0].id) or given[0]]
+        given = [shape_called(origin.file, origin.qualname, given[0].id) or given[0]]
     if len(given) == 1 and isinstance(given[0], ast.Tuple | ast.List):
         given = list(given[0].elts)
     starred = [place for place, size in enumerate(given) if isinstance(size, ast.Starred)]
@@ -116,18 +116,20 @@ def _word(argument: ast.expr) -> str | None:
     return word if word is not None and word not in RESERVED_IN_MODULE else None
 
 
-def shape_called(origin: Provenance, name: str) -> ast.expr | None:
-    """The tuple that the function of a statement assigns to a name, if it does so once."""
-    function = function_of(origin.file, origin.qualname) if origin.file else None
-    if function is None:
+@functools.lru_cache(maxsize=1024)
+def shape_called(file: str, function: str, name: str) -> ast.Tuple | ast.List | None:
+    """The tuple that a function, by its qualified name, assigns to a name, if it does so once."""
+    tree = function_of(file, function) if file else None
+    if tree is None:
         return None
     found = [
         node.value
-        for node in ast.walk(function)
+        for node in ast.walk(tree)
         if isinstance(node, ast.Assign)
         and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
     ]
-    return found[0] if len(found) == 1 and isinstance(found[0], ast.Tuple | ast.List) else None
+    only = found[0] if len(found) == 1 else None
+    return only if isinstance(only, ast.Tuple | ast.List) else None
 
 
 @functools.lru_cache(maxsize=256)

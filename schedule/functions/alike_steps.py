@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from longhand.lower.ir import Extern, View
-from longhand.schedule.layers.alike_numbers import DifferError, DifferingNumbers, Number, require
+from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, Number, require
 from longhand.schedule.layers.outside import made_inside
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.view_names import named_views, view_key

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Extern, View
-from longhand.schedule.layers.alike_calls import CallsAlike, CallSite
-from longhand.schedule.layers.alike_steps import AlikeSteps, SiteSteps
+from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
+from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import (

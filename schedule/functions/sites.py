@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from longhand.capture.graph import InputKind
-from longhand.emit.layers.function_bodies import FunctionBody
-from longhand.emit.module.model_body import BodyWriter
-from longhand.emit.module.module_tree import Branch, expression, member
+from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.lower.ir import Extern
-from longhand.schedule.named_plan import (
-    CallSite,
-    ModelStep,
-    SharedCall,
-    SiteSteps,
-    made_in,
-    named_views,
-    own_steps,
-    plain_sites,
-    plain_steps,
-    references,
-    view_key,
-)
+from longhand.schedule.functions.alike_calls import CallSite, made_in, plain_sites
+from longhand.schedule.functions.alike_steps import SharedCall, SiteSteps, own_steps
+from longhand.schedule.layers.model_steps import ModelStep, plain_steps
+from longhand.schedule.layers.outside import references
+from longhand.schedule.modules.held import Branch
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import identifier
 from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
 
-_MOST_RESULTS = 3
+MOST_RESULTS = 3
+
+Reach = Callable[
+    [str, str, str], str
+]  # a module's path, a weight's below it, the module's word: ``attn.q_proj.weight``
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionBody:
+    """One of model.py's functions, before it is printed.
+
+    Attributes:
+        steps: What it does.
+        variables: The variable of each buffer inside it.
+        root: The path of the module whose method it is; empty for the model.
+        kept: Buffers that it returns, or that other functions read.
+        fixed: Places of steps that are given numbers that differ from layer to layer.
+    """
+
+    steps: Sequence[ModelStep]
+    variables: Mapping[str, str]
+    root: str = ""
+    kept: frozenset[str] = frozenset()
+    fixed: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,30 +65,36 @@ class FunctionSites:
 
     Args:
         bodies: The functions of model.py.
-        outer: The writer of forward().
-        tree: The root of the modules.
+        graph: What was captured.
+        words: Its words.
+        root: The root of the modules.
+        in_lists: Tensors that are reached by way of a list.
+        reach: How a weight below a module is reached.
         calls: What is a call already, by the first step of each; more may be added.
     """
 
     def __init__(
         self,
         bodies: Sequence[FunctionBody],
-        outer: BodyWriter,
-        tree: Branch,
+        graph: CapturedGraph,
+        words: BufferWords,
+        root: Branch,
+        in_lists: frozenset[str],
+        reach: Reach,
         calls: Mapping[int, SharedCall],
     ) -> None:
         self._bodies = bodies
-        self._outer = outer
-        self._tree = tree
+        self._words = words
+        self._root = root
+        self._reach = reach
         self._calls = calls
-        graph = outer.plan.program.graph
         self._weights = {
             entry.node: entry.target
             for entry in graph.inputs
             if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
         }
         self._told_by_data = {size.node for size in graph.data_sizes}
-        self._in_lists = {node for one in outer.lists for node in one.nodes}
+        self._in_lists = in_lists
         self._read = [_first_and_last(body.steps) for body in bodies]
         self._known: dict[tuple[CallSite, str], ModuleSteps | None] = {}
 
@@ -87,7 +107,7 @@ class FunctionSites:
             view_key(step, key)
             for step in steps
             if isinstance(step, Extern)
-            for line in named_views(step, self._outer.words)
+            for line in named_views(step, self._words)
             for key in line.keys
         )
         return all(body.variables.get(name) != word for name in (*named, *keys))
@@ -109,7 +129,7 @@ class FunctionSites:
         made = made_in(steps)
         told = self._given(site, steps, word) if self._holds(site.path) else None
         results = self._results(site, steps)
-        if told is None or not 0 < len(results) <= _MOST_RESULTS:
+        if told is None or not 0 < len(results) <= MOST_RESULTS:
             return None
         given, variables, weights = told
         own, calls = own_steps(steps, self._calls)
@@ -119,7 +139,7 @@ class FunctionSites:
 
     def _holds(self, path: str) -> bool:
         """Whether the tree of modules has one there: one without tensors is none of it."""
-        branch = self._tree
+        branch = self._root
         for part in path.split("."):
             if part not in branch.branches:
                 return False
@@ -133,7 +153,7 @@ class FunctionSites:
 
         None if they are none of a function.
         """
-        body, made, branch = self._bodies[site.body], made_in(steps), self._tree.at(site.path)
+        body, made = self._bodies[site.body], made_in(steps)
         variables = dict(body.variables)
         given: list[str] = []
         weights: dict[str, str] = {}
@@ -142,7 +162,7 @@ class FunctionSites:
             path = self._weights.get(name, "")
             if path.startswith(f"{site.path}."):
                 weights[name] = path.removeprefix(f"{site.path}.")
-                variables[name] = member(expression(branch, weights[name]), word)
+                variables[name] = self._reach(site.path, weights[name], word)
             elif name in made:
                 continue
             elif path:  # of another module

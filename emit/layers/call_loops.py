@@ -1,0 +1,72 @@
+"""Calls of one function for one module of a list after the other, as a loop over the list.
+
+for layer, stride in zip(range(1, 12), (2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2), strict=True):
+    hidden_states = conv_layer(self.conv_layers[layer], hidden_states, stride=stride)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from longhand.emit.module.paragraphs import Paragraph, PythonLine
+from longhand.schedule.named_plan import CallLoop, CallOfMany, Number, find_call_loops
+
+
+def as_loops(
+    paragraphs: Sequence[Paragraph],
+    reach: Callable[[str], str],
+    n_held: Callable[[str], int],
+    variables: Sequence[str],
+    written: Callable[[Number], str],
+) -> list[Paragraph]:
+    """The paragraphs, with calls one after the other as loops.
+
+    Args:
+        paragraphs: Of one function.
+        reach: How the module of a path is reached.
+        n_held: How many modules the list of a path holds.
+        variables: The function's.
+        written: How a number is written.
+    """
+    calls = [one.call if one.is_bare else None for one in paragraphs]
+    loops = find_call_loops(calls, n_held, variables)
+    found: list[Paragraph] = []
+    done = 0
+    for place, paragraph in enumerate(paragraphs):
+        loop = loops.get(place)
+        if loop is not None:
+            found.append(Paragraph((), _lines(loop, reach(loop.calls[0].owner), written)))
+            done = place + len(loop.calls)
+        elif place >= done:
+            found.append(paragraph)
+    return found
+
+
+def _lines(loop: CallLoop, owner: str, written: Callable[[Number], str]) -> list[str]:
+    first, second, last = loop.calls[0], loop.calls[1], loop.calls[-1]
+    lines: list[str] = [
+        PythonLine.assignment(word, given)
+        for word, given in zip(second.tensors, first.tensors, strict=True)
+        if word != given
+    ]
+    target, source = ("block", owner) if loop.is_whole else ("layer", _places(loop.calls))
+    heads = [target, *loop.differing]
+    lists = [source, *(f"({', '.join(map(written, values))})" for values in loop.differing.values())]
+    over = f"zip({', '.join(lists)}, strict=True)" if loop.differing else source
+    module = "block" if loop.is_whole else f"{owner}[layer]"
+    numbers = [
+        f"{word}={word if word in loop.differing else written(value)}" for word, value in first.numbers
+    ]
+    value = f"{first.function}({', '.join([module, *second.tensors, *numbers])})"
+    body = PythonLine.assignment(", ".join(first.targets), value).indented()
+    renamed = [
+        PythonLine.assignment(word, made)
+        for word, made in zip(last.targets, first.targets, strict=True)
+        if word != made
+    ]
+    return [*lines, f"for {', '.join(heads)} in {over}:", body, *renamed]
+
+
+def _places(calls: Sequence[CallOfMany]) -> str:
+    begin, end = calls[0].position, calls[-1].position + 1
+    return f"range({begin}, {end})" if begin else f"range({end})"

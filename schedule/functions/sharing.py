@@ -1,0 +1,261 @@
+"""What the user wrote once and calls several times: a function of model.py, called for each of the modules.
+
+alike_calls.py says which modules may do the same, alike_steps.py which do, up to sizes, and function_words.py what the
+function calls everything. That is a function if whatever says one module's sizes says the others', too: calls take
+their place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
+from longhand.schedule.functions.alike_numbers import Number
+from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, SiteSteps, alike_steps
+from longhand.schedule.functions.function_words import kernel_words, variables_of, words_for_module
+from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
+from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.words import OWN_WORDS, first_free, further_words, snake_case
+
+MOST_PARAMETERS = 8
+MOST_OF_PART = 5  # parameters of a function that is called once
+MOST_TRIES = 40
+MOST_NUMBERS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionCandidate:
+    """A function that modules are, if their sizes are told alike.
+
+    Attributes:
+        alike: What they do.
+        sites: Where.
+        around: For each module the variables around it.
+        words: What the function calls everything in the first module's steps.
+        module: What it calls the module that it is given.
+        reads_shapes: Whether it reads all sizes from tensors: it is one for several sizes.
+    """
+
+    alike: AlikeSteps
+    sites: tuple[CallSite, ...]
+    around: tuple[Mapping[str, str], ...]
+    words: Mapping[str, str]
+    module: str
+    reads_shapes: bool
+
+
+class WithSizes(Protocol):
+    """What a function takes, and the sizes that no tensor tells it."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """What it takes beside its module."""
+
+    @property
+    def stated(self) -> Mapping[str, int | str]:
+        """What words for sizes stand for that no tensor tells."""
+
+
+# For each module the function, if what tells its sizes is the same in all of them; None if it is not.
+TellSizes = Callable[[FunctionCandidate], Sequence[WithSizes] | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class OneFunction:
+    """What several modules are.
+
+    Attributes:
+        candidate: What they do, in which places of the plan, in which words.
+        parameters: What it takes beside its module and numbers.
+        numbers: For each module the numbers that it is called with: those of library calls, and sizes that differ.
+        stated: Words for sizes that are the same in all of them.
+        alike: The modules' calls.
+        name: Its own.
+    """
+
+    candidate: FunctionCandidate
+    parameters: tuple[str, ...]
+    numbers: tuple[tuple[tuple[str, Number], ...], ...]
+    stated: Mapping[str, int | str]
+    alike: CallsAlike
+    name: str = ""
+
+    @property
+    def n_parameters(self) -> int:
+        """Beside the module."""
+        return len(self.parameters) + len(self.numbers[0])
+
+
+class FunctionSharing:
+    """Finds the functions.
+
+    Args:
+        bodies: The functions of model.py.
+        sites: What the steps of their modules take, make and drop; knows `calls`.
+        words: The captured graph's.
+        kernels: The names of kernels, by the plan's key.
+        calls: What is a call already, by the first step of each: more are added.
+        tell_sizes: Whether modules' sizes are told alike.
+    """
+
+    def __init__(
+        self,
+        bodies: Sequence[FunctionBody],
+        sites: FunctionSites,
+        words: BufferWords,
+        kernels: Mapping[str, str],
+        calls: dict[int, SharedCall],
+        tell_sizes: TellSizes,
+    ) -> None:
+        self._bodies = bodies
+        self._sites = sites
+        self._words = words
+        self._names_of_kernels = kernels
+        self._calls = calls
+        self._tell_sizes = tell_sizes
+        self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
+        self.functions: list[OneFunction] = []
+
+    def find(self, names: Sequence[str]) -> None:
+        """Fills `functions`, and the calls, which are by the first step of each.
+
+        Args:
+            names: Those that no function may have.
+        """
+        found = ModuleCalls(
+            [body.steps for body in self._bodies], self._words, [body.root for body in self._bodies]
+        )
+        taken = {
+            CallSite(number, place, place, "")
+            for number, body in enumerate(self._bodies)
+            for place in body.fixed
+        }
+        refused: set[tuple[CallSite, ...]] = set()
+        # In any function of the file a variable of that name would hide it.
+        used = {*names, *OWN_WORDS, *(word for body in self._bodies for word in body.variables.values())}
+        for candidates in (found.candidates, found.parts):
+            for _ in range(MOST_TRIES):
+                left = (one for one in candidates(taken) if one.sites not in refused)
+                best = next(left, None)
+                if best is None:
+                    break
+                refused.add(best.sites)
+                taken.update(self._share(best, used))
+
+    def _share(self, alike: CallsAlike, used: set[str]) -> tuple[CallSite, ...]:
+        """Makes modules of one class one function, if they are; or those that do what the first one does."""
+        self._sites.forget()
+        functions = {function.name for function in self.functions}
+        words = (one for one in words_for_module(alike) if one not in functions)
+        word = next(one for one in words if all(self._sites.is_free(one, site) for site in alike.sites))
+        one = self._largest(alike, word)
+        if one is None:
+            return ()
+        sites, steps = one.candidate.sites, one.candidate.alike.sites
+        name = self._name(one.alike, steps[0], {*used, word})
+        used |= {name, word}
+        self.functions.append(dataclasses.replace(one, name=name))
+        each = [self._sites.steps_of(site, word) for site in sites]
+        for place, (site, told) in enumerate(zip(sites, each, strict=True)):
+            assert told is not None
+            given = [column[place] for column in one.candidate.alike.inputs]
+            call = SharedCall(
+                site.stop - site.start,
+                name,
+                site.path,
+                tuple(steps[place].aliases.get(buffer, buffer) for buffer in given),
+                one.numbers[place],
+                steps[place].results,
+                told.dropped,
+                told.made,
+            )
+            self._calls[id(self._bodies[site.body].steps[site.start])] = call
+        return sites
+
+    def _largest(self, alike: CallsAlike, word: str) -> OneFunction | None:
+        """Modules of a class that are one function: all of them, or else those that do what one of them does."""
+        if len(alike.sites) == 1:
+            one = self._as_one(alike, word, reads_shapes=False)
+            return one if one is not None and one.n_parameters <= MOST_OF_PART else None
+        one = self._told(alike, word)
+        if one is not None or len(alike.sites) == 2:
+            return one
+        for place, first in enumerate(alike.sites):
+            same = (
+                other
+                for other in alike.sites[place + 1 :]
+                if self._told(dataclasses.replace(alike, sites=(first, other)), word) is not None
+            )
+            group = dataclasses.replace(alike, sites=(first, *same))
+            one = self._told(group, word) if len(group.sites) > 1 and group.is_worth else None
+            if one is not None:
+                return one
+        return None
+
+    def _told(self, alike: CallsAlike, word: str) -> OneFunction | None:
+        """The one function that modules are: of one size, or that reads all sizes from tensors."""
+        stated = self._as_one(alike, word, reads_shapes=False)
+        if stated is not None and not any(stated.numbers):
+            return stated
+        read = self._as_one(alike, word, reads_shapes=True)
+        told = [one for one in (stated, read) if one is not None]
+        return min(told, key=lambda one: one.n_parameters, default=None)
+
+    def _name(self, alike: CallsAlike, site: SiteSteps, used: set[str]) -> str:
+        """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""
+        plain = snake_case(alike.class_name)
+        words = kernel_words(site, self._names_of_kernels)
+        known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
+        own = (f"{plain}_{word}" for word in words if word not in known)
+        name = first_free(itertools.chain([plain], own, further_words(plain)), used)
+        self._kernels[name] = words
+        return name
+
+    def _as_one(self, alike: CallsAlike, word: str, reads_shapes: bool) -> OneFunction | None:
+        """The one function that modules are, with the words of the first one; None if they are none."""
+        each = [self._sites.steps_of(site, word) for site in alike.sites]
+        sites = [one for one in each if one is not None]
+        candidate = self._candidate(alike, word, sites, reads_shapes) if len(sites) == len(each) else None
+        methods = self._tell_sizes(candidate) if candidate is not None else None
+        return _with_sizes(alike, candidate, methods) if candidate is not None and methods else None
+
+    def _candidate(
+        self, alike: CallsAlike, word: str, sites: Sequence[ModuleSteps], reads_shapes: bool
+    ) -> FunctionCandidate | None:
+        """What modules do alike, in the first one's words; None where these do not go together."""
+        found = alike_steps([one.steps for one in sites], self._words, sites[0].variables)
+        if found is None or len(found.inputs) + len(found.numbers) > MOST_PARAMETERS:
+            return None
+        around = tuple(one.variables for one in sites)
+        words = variables_of(found, around, self._words, word, alike.sites[0].path)
+        told = [
+            word,
+            *(number for number, _ in found.numbers),
+            *(words[column[0]] for column in found.inputs),
+        ]
+        given = {column[0] for column in found.inputs}
+        locals_of_it = {one for name, one in words.items() if name not in given}
+        if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[: 1 + len(found.numbers)]):
+            return None
+        return FunctionCandidate(found, alike.sites, around, words, word, reads_shapes)
+
+
+def _with_sizes(
+    alike: CallsAlike, candidate: FunctionCandidate, methods: Sequence[WithSizes]
+) -> OneFunction | None:
+    """The function; sizes that differ from module to module become parameters."""
+    stated = [method.stated for method in methods]
+    same = {word: size for word, size in stated[0].items() if all(one[word] == size for one in stated)}
+    numbers = tuple(
+        (
+            *((word, values[place]) for word, values in candidate.alike.numbers),
+            *((word, size) for word, size in one.items() if word not in same),
+        )
+        for place, one in enumerate(stated)
+    )
+    found = OneFunction(candidate, methods[0].parameters, numbers, same, alike)
+    is_short = found.n_parameters <= MOST_PARAMETERS and len(numbers[0]) <= MOST_NUMBERS
+    return found if is_short else None

@@ -1,0 +1,128 @@
+"""Layers of several lists that do the same in other widths: one class, whose constructor is given what differs.
+
+Functions of layers take their sizes from the shapes of their arguments: those of two stages often are the same. Their
+modules then differ in nothing but the sizes of what they hold. A size that no shape tells is an attribute.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from longhand.schedule.modules.held import Branch
+from longhand.schedule.modules.sizes_alike import (
+    Column,
+    module_signature,
+    size_columns,
+    size_text,
+    size_words,
+    with_sizes,
+)
+from longhand.schedule.names.words import first_free, further_words
+
+
+@dataclasses.dataclass(frozen=True)
+class StageLayers:
+    """The layers of one list.
+
+    Attributes:
+        owner: The path of the list.
+        module: What the first of them holds.
+        methods: The names of their functions.
+        numbers: What these are given of the numbers in which layers differ.
+    """
+
+    owner: str
+    module: Branch
+    methods: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+    def may_be(self, other: StageLayers) -> bool:
+        """Whether they differ in nothing but sizes, as far as their modules and their functions' names say."""
+        if self.owner == other.owner or self.methods != other.methods or self.numbers != other.numbers:
+            return False
+        held = module_signature(self.module)
+        return held is not None and held == module_signature(other.module)
+
+
+def stages_alike(stages: Mapping[str, StageLayers], do_same: Callable[[str, str], bool]) -> list[list[str]]:
+    """The lists whose layers are one class, by the names that their classes would have: groups of two or more.
+
+    Args:
+        stages: Lists whose layers may share a class.
+        do_same: Whether the functions of the layers of two of them are the same, whatever their sizes.
+    """
+    groups: list[list[str]] = []
+    for name, stage in stages.items():
+        alike = (group for group in groups if stage.may_be(stages[group[0]]) and do_same(name, group[0]))
+        group = next(alike, None)
+        if group is None:
+            groups.append([name])
+        else:
+            group.append(name)
+    return [group for group in groups if len(group) > 1]
+
+
+@dataclasses.dataclass(frozen=True)
+class StageClass:
+    """The class of the layers of several lists.
+
+    Attributes:
+        module: What a layer holds, its sizes in the constructor's words.
+        parameters: What the constructor is given of the sizes that differ.
+        arguments: By the path of a list: what its layers' constructor is given.
+        attributes: By name: the size that is kept for the functions, in the constructor's words.
+        told: By the word that a function has for a size: the attribute that holds it.
+    """
+
+    module: Branch
+    parameters: tuple[str, ...]
+    arguments: Mapping[str, tuple[int, ...]]
+    attributes: Mapping[str, str]
+    told: Mapping[str, str]
+
+
+def class_of_stages(
+    stages: Sequence[StageLayers], stated: Sequence[Sequence[Mapping[str, int | str]]]
+) -> StageClass:
+    """The class.
+
+    Args:
+        stages: The lists.
+        stated: For each function, and in it for each list: the sizes that no tensor tells, by the function's words.
+    """
+    modules = [stage.module for stage in stages]
+    columns = size_columns(modules)
+    words = size_words(columns)
+    held = {*modules[0].held, *modules[0].branches}
+    kept: dict[str, str] = {}
+    told: dict[str, str] = {}
+    for of_lists in stated:
+        for word in of_lists[0]:
+            column = tuple(int(sizes[word]) for sizes in of_lists)
+            if len(set(column)) > 1:
+                attribute = first_free((word, *(f"{word}_{end}" for end in ("size", "here"))), held)
+                kept[attribute] = str(_told(column, word, words))
+                told[word] = attribute
+    module = with_sizes(modules[0], (size_text(column, words) for _, column in columns))
+    order = sorted(words.items(), key=lambda one: one[1] != "n_in")
+    return StageClass(
+        module,
+        tuple(word for _, word in order),
+        {stage.owner: tuple(column[place] for column, _ in order) for place, stage in enumerate(stages)},
+        kept,
+        told,
+    )
+
+
+def _told(column: Column, word: str, words: dict[Column, str]) -> int | str:
+    """A size over the constructor's parameters, of which it becomes one if none tells it."""
+    text = size_text(column, words)
+    if not text:
+        text = words[column] = first_free((word, *_further(word, len(words))), {*words.values()})
+    return text
+
+
+def _further(word: str, count: int) -> list[str]:
+    more = further_words(word)
+    return [next(more) for _ in range(count + 1)]

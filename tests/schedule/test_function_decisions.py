@@ -1,0 +1,123 @@
+"""What is decided of functions before they are printed: calls that are loops, rounds of layers, classes of stages."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from longhand.capture.graph import InputKind
+from longhand.lower.ir import Axis, Index, Load, Nest, Store
+from longhand.schedule.bodies import loads, sizes_of
+from longhand.schedule.functions.call_loops import CallOfMany, find_call_loops
+from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
+from longhand.schedule.layers.turns import TurnCall, find_rounds
+from longhand.schedule.modules.held import Branch, HeldTensor
+from longhand.schedule.once import listed_once, once
+
+
+def call(position: int, given: str = "x", made: str = "x", stride: int = 1) -> CallOfMany:
+    return CallOfMany("conv", "convs", position, (given,), (("stride", stride),), (made,))
+
+
+def loops(*calls: CallOfMany | None, n_held: int = 9, taken: tuple[str, ...] = ()):
+    return find_call_loops(calls, lambda _: n_held, taken)
+
+
+def test_calls_in_a_row_are_a_loop() -> None:
+    (loop,) = loops(call(0), call(1), call(2)).values()
+    assert [one.position for one in loop.calls] == [0, 1, 2] and not loop.is_whole and not loop.differing
+    assert loops(None, call(1), call(2), call(3)).keys() == {1}
+    assert not loops(call(0), call(1))
+    assert loops(call(0), call(1), n_held=2)[0].is_whole
+
+
+def test_numbers_that_differ_are_told_beside_the_loop() -> None:
+    (loop,) = loops(call(0), call(1, stride=2), call(2)).values()
+    assert loop.differing == {"stride": (1, 2, 1)}
+    assert not loops(call(0), call(1, stride=2), call(2), taken=("stride",))
+
+
+def test_what_ends_a_loop_of_calls() -> None:
+    assert not loops(call(0), None, call(1), call(2))
+    assert not loops(call(0), call(2), call(4))
+    assert not loops(call(0), call(1, given="y"), call(2))
+
+
+def test_the_ends_of_a_loop_may_be_called_otherwise() -> None:
+    (loop,) = loops(call(0), call(1), call(2, made="y"), call(3)).values()
+    assert len(loop.calls) == 3  # the last one hands on what it makes under another name
+    (loop,) = loops(call(0, given="image"), call(1), call(2), n_held=3).values()
+    assert loop.is_whole and loop.calls[0].tensors == ("image",)
+
+
+def turns(says: str, start: int = 0, step: int = 1) -> list[TurnCall]:
+    return [TurnCall(start + step * number, (word,)) for number, word in enumerate(says)]
+
+
+def test_rounds() -> None:
+    (rounds,) = find_rounds(turns("ababab"))
+    assert (rounds.period, rounds.positions, rounds.lowest, rounds.is_reversed) == (2, range(6), 0, False)
+    (rounds,) = find_rounds(turns("abab", start=3, step=-1))
+    assert (rounds.period, rounds.positions, rounds.lowest, rounds.is_reversed) == (2, range(4), 2, True)
+    found = find_rounds(turns("xababc"))
+    assert [(one.start, one.n_calls, one.is_loop) for one in found] == [
+        (0, 1, False),
+        (1, 4, True),
+        (5, 1, False),
+    ]
+    assert not any(one.is_loop for one in find_rounds(turns("aaa", step=2)))
+
+
+def stage(owner: str, width: int, bias: bool = True) -> StageLayers:
+    held = {"weight": HeldTensor(InputKind.PARAMETER, (width, 4 * width), torch.float32)}
+    if bias:
+        held["bias"] = HeldTensor(InputKind.PARAMETER, (width,), torch.float32)
+    return StageLayers(owner, Branch(branches={"up": Branch(held)}), ("forward",), ())
+
+
+def test_stages_are_one_class_up_to_sizes() -> None:
+    stages = {"A": stage("a", 8), "B": stage("b", 16), "C": stage("c", 8, bias=False), "D": stage("d", 32)}
+    assert stages_alike(stages, lambda *_: True) == [["A", "B", "D"]]
+    assert stages_alike(stages, lambda one, other: {one, other} == {"D", "A"}) == [["A", "D"]]
+    assert not stages_alike(
+        {**stages, "D": dataclasses.replace(stages["D"], methods=("f",))}, lambda *_: False
+    )
+
+
+def test_a_size_that_no_tensor_tells_is_an_attribute() -> None:
+    stages = [stage("a", 8), stage("b", 16)]
+    found = class_of_stages(stages, [[{"heads": 2, "dim": 8, "eps": 1}, {"heads": 4, "dim": 16, "eps": 1}]])
+    assert found.told == {"heads": "heads", "dim": "dim"}
+    assert len(found.parameters) == len(found.arguments["a"]) and found.arguments["a"] != found.arguments["b"]
+    assert set(found.attributes) == {"heads", "dim"}
+
+
+def test_answers_are_found_once() -> None:
+    asked = []
+
+    class Told:
+        @once
+        def twice(self, number: int) -> int:
+            asked.append(number)
+            return 2 * number
+
+        @listed_once
+        def words(self, number: int, is_long: bool = False):
+            asked.append((number, is_long))
+            yield from range(number)
+
+    one, other = Told(), Told()
+    assert [one.twice(2), one.twice(2), other.twice(2)] == [4, 4, 4] and asked == [2, 2]
+    asked.clear()
+    assert next(one.words(3)) == 0 and list(one.words(3)) == [0, 1, 2] and list(one.words(3, is_long=True))
+    assert asked == [(3, False), (3, True)]
+
+
+def test_what_is_kept_of_a_nest_is_its_own() -> None:
+    load = Load("x", Index(0, (("i", 1),)), torch.float32)
+    nest = Nest((Axis("i", 4),), (load, Store("y", load.index, 0)))
+    assert loads(nest) is loads(nest) and loads(nest) == ((0, load),)
+    longer = dataclasses.replace(nest, axes=(Axis("i", 8),))
+    assert sizes_of(nest) == {"i": 4} and sizes_of(longer) == {"i": 8}
+    assert nest == dataclasses.replace(nest) and hash(nest) == hash(dataclasses.replace(nest))
