@@ -214,8 +214,7 @@ class CapturedGraph:
         argument_leaves: For each leaf of `in_spec`: the placeholder's name, or a Literal that was specialized on.
         out_spec: The tree of the result whose leaves are `outputs`.
         constants: The values of CONSTANT inputs and of buffers that are not in the state_dict, by target.
-        tied: Groups of parameter or buffer paths that share one tensor; each group's first path is the one
-            that `inputs` uses.
+        tied: Groups of parameter or buffer paths that share one tensor; `inputs` has the first of each.
         shared_storage: Groups of placeholders whose tensors overlap in memory without being the same (the call must
             be given inputs that do not, or run in eager).
         symbols: The symbolic sizes.
@@ -224,8 +223,7 @@ class CapturedGraph:
         grad_inputs: Placeholders whose tensor required grad at capture.
         rewritten: Placeholders that the caller writes into after the call: the backward pass cannot read them.
         n_bases: In training: how many `outputs` after the results are no results, but what results are views of.
-        n_saved: How many of the last `outputs` are no results but what the backward pass reads. Neither bases nor
-            these are among the leaves of `out_spec`.
+        n_saved: How many of the last `outputs` the backward pass reads. `out_spec` has neither these nor bases.
         facts: What the graph relies on besides its tensors, for people: ``blocks.*.attn: n_heads = 4``. Only
             longhand's own capture tells them.
         mode: Whether the module was in training mode, where it computes otherwise in the other mode; else None.
@@ -355,6 +353,7 @@ class TrainingGraphs:
         gradients: The forward's placeholders whose gradients the backward returns, in order.
         differentiable: Positions of the forward's outputs that gradients come for.
         report: What is saved and what is computed again, in words and bytes.
+        flows: For each of `gradients`: the places in `differentiable` of the results that it comes from.
     """
 
     forward: CapturedGraph
@@ -363,6 +362,7 @@ class TrainingGraphs:
     gradients: tuple[str, ...]
     differentiable: tuple[int, ...]
     report: str
+    flows: tuple[frozenset[int], ...]
 
 
 def _call(node: fx.Node) -> str:

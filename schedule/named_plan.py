@@ -80,6 +80,7 @@ from longhand.schedule.names.unit_names import (
 )
 from longhand.schedule.names.value_rules import counts_from_the_end, is_rstd
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
+from longhand.schedule.unread import unread_buffers
 
 __all__ = [
     "SAVED",
@@ -166,6 +167,7 @@ __all__ = [
     "stages_alike",
     "steps_of",
     "symbol_words",
+    "unread_buffers",
     "view_key",
     "words_of",
 ]

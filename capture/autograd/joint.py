@@ -16,12 +16,13 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture import torch_private
 from longhand.capture.autograd.carried import refuse_unsound, relevant
 from longhand.capture.autograd.derivative import NAMED, Derivatives, NotDifferentiable, OnlyAutograd
 from longhand.capture.autograd.eager_derivative import gradient_op
 from longhand.capture.autograd.every_rule import rewritten
-from longhand.capture.autograd.marks import Mark, has_mark
+from longhand.capture.autograd.flows import Flows
+from longhand.capture.autograd.gradient_names import name_gradient
+from longhand.capture.autograd.joint_graph import Joint, fake_mode_of_graph, place_of
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
 from longhand.capture.autograd.rules import Pullback, Setting
 from longhand.capture.autograd.shared_results import is_shared
@@ -34,32 +35,12 @@ from longhand.capture.functionalize.functional_proxies import Memory, Number, Pr
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.writes import bound, rule_for_write
 from longhand.capture.graph import CapturedGraph, GradientPart, Provenance
+from longhand.capture.overwriting import overwriting_op
 from longhand.capture.own_derivatives import given_op
 from longhand.errors import CaptureError
 from longhand.options import Target
 
 aten = torch.ops.aten
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Joint:
-    """A captured graph with its backward pass in one graph.
-
-    Attributes:
-        captured: What was differentiated.
-        graph: Placeholders of `captured` under their names, then one for the gradient of each differentiable result
-            (``d_loss``); fake values on the CPU. Nodes have ``meta["word"]``, the name that they want.
-        node_of: For each node of the captured graph that has a value: its node here.
-        tangents: (position among `captured.outputs`, placeholder of its gradient).
-        gradients: (placeholder in `captured`, node of its gradient), in the order of `captured.grad_inputs`; those
-            that no result depends on are left out.
-    """
-
-    captured: CapturedGraph
-    graph: fx.Graph
-    node_of: dict[str, fx.Node]
-    tangents: tuple[tuple[int, fx.Node], ...]
-    gradients: tuple[tuple[str, fx.Node], ...]
 
 
 def differentiate(captured: CapturedGraph, target: Target) -> Joint:
@@ -81,7 +62,7 @@ class _Walk:
         self.captured = captured
         self.target = target
         self.nodes: dict[str, fx.Node] = {node.name: node for node in captured.graph.nodes}
-        self.fake_mode = _fake_mode(captured.graph)
+        self.fake_mode = fake_mode_of_graph(captured.graph)
         self.rewriter = Rewriter({**RULES, **UNSPLIT}, rule_for_write, self.fake_mode, device=target.device)
         self.derivatives = Derivatives(self.fake_mode, target.device)
         self.known: dict[fx.Node, Any] = {}
@@ -90,6 +71,7 @@ class _Walk:
         self.pullbacks: dict[fx.Node, Pullback] = {}
         self.undefined = Undefined()
         self.gradients: dict[fx.Node, Proxy] = {}  # by node of the joint graph
+        self.flows = Flows()
 
     def run(self) -> Joint:
         for node in self.captured.graph.nodes:
@@ -106,9 +88,11 @@ class _Walk:
         for node in reversed(list(self.captured.graph.nodes)):
             if node in self.pullbacks:
                 self._backward(node)
-        return Joint(
-            self.captured, self.rewriter.graph, node_of, tuple(tangents), tuple(self._final_gradients())
-        )
+        gradients = tuple(self._final_gradients())
+        flows = tuple(self.flows.of(self.known[self.nodes[name]].node) for name, _ in gradients)
+        without = self.flows.without_copies(self.rewriter.graph)
+        node_of = {name: without.get(node, node) for name, node in node_of.items()}
+        return Joint(self.captured, self.rewriter.graph, node_of, tuple(tangents), gradients, flows)
 
     # The forward pass.
 
@@ -139,12 +123,21 @@ class _Walk:
             self._rename(node, args[0])
             return
         value = pytree.tree_map(on_cpu, node.meta["val"])
-        if node in self.relevant and isinstance(target, torch._ops.OpOverload):
+        if target is overwriting_op:
+            made = self._overwriting(node, args[0])
+        elif node in self.relevant and isinstance(target, torch._ops.OpOverload):
             made = self._differentiated(node, target, args, kwargs, value)
         else:
             made = self._copied(node, args, kwargs, value)
         self.known[node] = made
         self._mark(node, made)
+
+    def _overwriting(self, node: fx.Node, value: Proxy) -> Proxy:
+        """The value, as a node of its own until all gradients are known; `_backward` knows of what it overwrites."""
+        wants = node.args[0] in self.relevant
+        self.pullbacks[node] = lambda grads: [(value, grads[0])] if wants else []
+        self._rename(node, value)
+        return self.rewriter.fresh(self.flows.copy_of(self.rewriter, value), value.fake)
 
     def _copied(self, node: fx.Node, args: Any, kwargs: Any, value: Any) -> Any:
         if node.target is given_op:  # nobody asks for its derivative
@@ -191,7 +184,7 @@ class _Walk:
                 return self._copied(node, args, kwargs, value)
             raise CaptureError(
                 f"{node.name} cannot be differentiated: {str(error).splitlines()[0]}.",
-                where=_where(node),
+                where=place_of(node),
             ) from None
         one = OneCall(self.rewriter, derivative, tensors)
         results = one.forward(lambda: self._copied(node, args, kwargs, value))
@@ -285,6 +278,7 @@ class _Walk:
                 "provenance": dataclasses.replace(origin, local=origin.local and f"d_{origin.local}"),
             }
             last = tangent
+            self.flows.add(handle.node, {len(found)})
             found.append((position, tangent))
             self._accumulate(handle, self.rewriter.fresh(tangent, value))
         return found
@@ -294,11 +288,13 @@ class _Walk:
         results: Sequence[Any] = made if isinstance(made, list) else [made]
         grads = [self.gradients.get(result.node) if isinstance(result, Proxy) else None for result in results]
         sources = (self.known[one] for one in tensor_arguments(node) if one in self.relevant)
-        if not any(grads) and not self.undefined.calls(node, results, sources):
+        made_nodes = {result.node for result in results if isinstance(result, Proxy)}
+        flow = self.flows.of(*made_nodes) or self.undefined.calls(node, results, sources)
+        if not flow:
             return
         for result, grad in zip(results, grads, strict=True):
             if grad is not None:
-                self._name_gradient(result.node, grad.node)
+                name_gradient(result.node, grad.node)
         filled = [
             self._zeros(result) if grad is None and isinstance(result, Proxy) else grad
             for result, grad in zip(results, grads, strict=True)
@@ -306,13 +302,15 @@ class _Walk:
         try:
             pairs = self.pullbacks[node](filled)
         except CannotFunctionalize as error:
-            raise CaptureError(f"{error}.", where=_where(node), hint=error.hint) from None
+            raise CaptureError(f"{error}.", where=place_of(node), hint=error.hint) from None
         self._mark_backward(node)
         # Where a call turned out to change nothing, its result is its argument, and has the gradient already.
-        self.undefined.note(node, pairs)
-        made_nodes = {result.node for result in results if isinstance(result, Proxy)}
+        self.undefined.note(node, pairs, flow)
+        if node.target is overwriting_op:
+            self.flows.add(self.known[node.all_input_nodes[-1]].node, flow)
         for source, gradient in pairs:
             if gradient is not None and source.node not in made_nodes:
+                self.flows.add(source.node, flow)
                 self._accumulate(source, gradient)
                 self._mark_backward(node, is_sum=True)
 
@@ -329,7 +327,7 @@ class _Walk:
         before = self.gradients.get(source.node)
         if before is not None:
             for summand in (before, gradient):
-                self._name_gradient(source.node, summand.node, GradientPart.SUMMAND)
+                name_gradient(source.node, summand.node, GradientPart.SUMMAND)
             gradient = self.rewriter.call(aten.add.Tensor, (before, gradient), {})
         self.gradients[source.node] = gradient
 
@@ -346,50 +344,15 @@ class _Walk:
                 role=new.meta.get("role", ""),
             )
 
-    def _name_gradient(
-        self, value: fx.Node, gradient: fx.Node, part: GradientPart = GradientPart.WHOLE
-    ) -> None:
-        """The gradient of a named value is called after it, and so is what it is a view of, or a multiple of."""
-        origin: Provenance = value.meta["provenance"]
-        word = value.meta.get("word", value.name)
-        local = origin.local and f"d_{origin.local}"
-        node: Any = gradient
-        while isinstance(node, fx.Node) and node.op != "placeholder" and "word" not in node.meta:
-            before: Provenance = node.meta["provenance"]
-            if part is GradientPart.SUMMAND and not before.differentiated and node.target is aten.add.Tensor:
-                return  # itself a sum, of no op's own
-            is_whole = part is GradientPart.WHOLE
-            node.meta["word"] = f"d_{word}" if is_whole else f"{part.value}_d_{word}"
-            node.meta["provenance"] = dataclasses.replace(
-                before, local=local if is_whole else None, gradient_of=word, part=part
-            )
-            if node.target is aten.mul.Tensor and has_mark(node.args[0], Mark.UNSCALED):
-                node, part = node.args[0], GradientPart.UNSCALED
-            else:
-                node = node.args[0] if _is_reshape(node) else None
-
     def _final_gradients(self) -> list[tuple[str, fx.Node]]:
         found = []
         for name in self.captured.grad_inputs:
-            value = self.known[self.nodes[name]].node
-            if (gradient := self.gradients.get(value)) is not None:
-                self._name_gradient(value, gradient.node)
+            value = self.known[self.nodes[name]]
+            gradient = self.gradients.get(value.node)
+            if gradient is None and self.flows.of(value.node):  # all of it was overwritten
+                gradient = self._zeros(value)
+                self._mark_backward(self.nodes[name])
+            if gradient is not None:
+                name_gradient(value.node, gradient.node)
                 found.append((name, gradient.node))
         return found
-
-
-def _is_reshape(node: fx.Node) -> bool:
-    return node.target in (aten.reshape.default, aten.transpose.int, aten.permute.default)
-
-
-def _fake_mode(graph: fx.Graph) -> torch_private.FakeTensorMode:
-    for node in graph.nodes:
-        for value in pytree.tree_leaves(node.meta.get("val")):
-            if isinstance(value, torch_private.FakeTensor):
-                return torch_private.fake_mode_of(value)
-    raise CaptureError("The call has no tensors: there is nothing to differentiate.")
-
-
-def _where(node: fx.Node) -> str | None:
-    origin: Provenance = Provenance.of(node)
-    return f"{origin.file}:{origin.line}" if origin.file else None

@@ -13,7 +13,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.autograd.joint import Joint
+from longhand.capture.autograd.joint_graph import Joint
 from longhand.capture.autograd.kept.partition import Partition
 from longhand.capture.autograd.shared_results import is_shared
 from longhand.capture.devices import move_to_target
@@ -83,6 +83,7 @@ class _Splitter:
             tuple(names[self.joint.node_of[name]] for name, _ in self.joint.gradients),
             tuple(position for position, _ in self.joint.tangents),
             str(self.partition),
+            self.joint.flows,
         )
 
     # The forward pass.

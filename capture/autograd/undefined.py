@@ -22,21 +22,25 @@ class Undefined:
     """The values that the backward pass reaches without a gradient."""
 
     def __init__(self) -> None:
-        self._nodes: set[fx.Node] = set()
+        self._nodes: dict[fx.Node, frozenset[int]] = {}  # with the results that the None comes from
 
-    def note(self, node: fx.Node, pairs: Iterable[tuple[Proxy, Proxy | None]]) -> None:
-        """What a call's derivative gives None as the gradient of."""
+    def note(self, node: fx.Node, pairs: Iterable[tuple[Proxy, Proxy | None]], flow: frozenset[int]) -> None:
+        """What a call's derivative gives None as the gradient of, and the results that this comes from."""
         if node.target is given_op:
-            self._nodes |= {source.node for source, gradient in pairs if gradient is None}
+            self._add((source.node for source, gradient in pairs if gradient is None), flow)
 
-    def calls(self, node: fx.Node, results: Sequence[Any], sources: Iterable[Any]) -> bool:
-        """Whether a call none of whose results has a gradient is differentiated all the same, with zeros."""
-        if not any(isinstance(result, Proxy) and result.node in self._nodes for result in results):
-            return False
-        if node.target is given_op:
-            return True
-        self._nodes |= {source.node for source in sources if isinstance(source, Proxy)}
-        return False
+    def _add(self, nodes: Iterable[fx.Node], flow: frozenset[int]) -> None:
+        for node in nodes:
+            self._nodes[node] = self._nodes.get(node, frozenset()) | flow
+
+    def calls(self, node: fx.Node, results: Sequence[Any], sources: Iterable[Any]) -> frozenset[int]:
+        """The results for whose sake a call, none of whose results has a gradient, is differentiated with zeros."""
+        reached = (self._nodes.get(result.node) for result in results if isinstance(result, Proxy))
+        flow = frozenset().union(*(one for one in reached if one is not None))
+        if flow and node.target is not given_op:
+            self._add((source.node for source in sources if isinstance(source, Proxy)), flow)
+            return frozenset()
+        return flow
 
 
 def tensor_arguments(node: fx.Node) -> list[fx.Node]:

@@ -136,10 +136,11 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     written = [(handle.memory.placeholder, rewriter.read(handle)) for handle in mutated]
     results = [output[0] for output in outputs if isinstance(output[0], fx.Node)]
     rewriter.graph.output((*results, *(node for _, node in written)))
-    read_beside_writes(rewriter.graph)
+    carrying = rewriter.gradients or ()
+    read_beside_writes(rewriter.graph, lambda node: node in carrying)
     remove_dead_code(rewriter.graph)
     assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
-    fold_known(rewriter.graph, _emitter(rewriter))
+    fold_known(rewriter.graph, _emitter(rewriter), lambda node: node in carrying)
     fill_parts(rewriter.graph, _emitter(rewriter))
     make_biases(rewriter.graph, _emitter(rewriter), target.device)
     names, graph = named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})

@@ -19,6 +19,7 @@ from torch import fx
 from longhand.capture import torch_private
 from longhand.capture.functionalize.functional_proxies import Memory, Number, Proxy, fake_of
 from longhand.capture.functionalize.gradient_tracking import Carrying, detach
+from longhand.capture.overwriting import overwriting_op
 
 __all__ = ["CannotFunctionalize", "FunctionalGraph"]
 
@@ -150,15 +151,25 @@ class FunctionalGraph:
         """The tensor's elements become the node's value (same shape and dtype)."""
         self._store(handle, self._written(handle, node))
 
-    def _store(self, handle: Proxy, node: fx.Node) -> None:
+    def _store(self, handle: Proxy, node: fx.Node) -> fx.Node:
+        """Stores a value in a view, and so in all that it is a view of; what that was before."""
         if handle.parent is None:
+            before = handle.node
             handle.memory.version += 1
         else:
             if handle.put is None:
                 raise CannotFunctionalize("a view is written that cannot be written back")
-            self._store(handle.parent, handle.put(self.read(handle.parent), node))
-        handle.node = node
+            before = self._store(handle.parent, handle.put(self.read(handle.parent), node))
+        handle.node = self._instead_of(before, node)
         handle.version = handle.memory.version
+        return before
+
+    def _instead_of(self, before: fx.Node, node: fx.Node) -> fx.Node:
+        """A value that was stored: what its memory held before has a gradient of zeros, where it would have none."""
+        gradients = self.gradients
+        if gradients is None or before not in gradients or gradients.follows(node, before):
+            return node
+        return self.emit(overwriting_op, (node, before), value=node.meta["val"])
 
     def _written(self, handle: Proxy, node: fx.Node) -> fx.Node:
         """What a write stores: the value, without gradients where none are recorded."""

@@ -77,6 +77,18 @@ class Carrying:
     def __contains__(self, node: fx.Node) -> bool:
         return node in self._nodes
 
+    def follows(self, node: fx.Node, source: fx.Node) -> bool:
+        """Whether a gradient of one value goes on to another, which may be that value itself."""
+        waiting, seen = [node] if node in self._nodes else [], {node}
+        while waiting:
+            current = waiting.pop()
+            if current is source:
+                return True
+            later = [one for one in current.all_input_nodes if one in self._nodes and not one < source]
+            waiting += [one for one in later if one not in seen]
+            seen.update(later)
+        return False
+
     @contextlib.contextmanager
     def stopped(self, is_stopped: bool = True) -> Iterator[None]:
         """While inside, gradients are recorded or not."""

@@ -7,6 +7,8 @@ is read has changed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import fx
 
@@ -15,10 +17,15 @@ aten = torch.ops.aten
 _WRITES = (aten.select_scatter.default, aten.slice_scatter.default, aten.index_put.default)
 
 
-def read_beside_writes(graph: fx.Graph) -> None:
-    """Lets each ``select`` of a row that a ``select_scatter`` before it did not write read what was written into."""
+def read_beside_writes(graph: fx.Graph, carries: Callable[[fx.Node], bool] = lambda _: False) -> None:
+    """Lets each ``select`` of a row that a ``select_scatter`` before it did not write read what was written into.
+
+    Args:
+        graph: Functional.
+        carries: Whether gradients flow through a node: what was written beside has a gradient of zeros.
+    """
     for node in graph.nodes:
-        while (before := _before_write(node)) is not None:
+        while (before := _before_write(node)) is not None and not carries(node.args[0].args[1]):
             node.replace_input_with(node.args[0], before)
 
 

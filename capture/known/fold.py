@@ -31,12 +31,13 @@ aten = torch.ops.aten
 _MASK, _DROPOUT, _IS_CAUSAL = 3, 4, 5
 
 
-def fold_known(graph: fx.Graph, emit: Emit) -> None:
+def fold_known(graph: fx.Graph, emit: Emit, carries: Callable[[fx.Node], bool] = lambda _: False) -> None:
     """Rewrites the graph in place; its results stay the same nodes.
 
     Args:
         graph: Functional; each node has its fake value and its provenance.
         emit: Adds a call at the graph's insertion point.
+        carries: Whether gradients flow through a node: what is not read for its value has a gradient of zeros.
     """
     facts = facts_of(graph)
     if not facts:
@@ -46,11 +47,11 @@ def fold_known(graph: fx.Graph, emit: Emit) -> None:
         if node.target is aten.scaled_dot_product_attention.default:
             _fold_attention(node, facts)
         elif node not in facts:
-            _fold_into_argument(graph, node, facts, lambda at: Spelling(at, emit, sizes))
+            _fold_into_argument(graph, node, facts, carries, lambda at: Spelling(at, emit, sizes))
     _slice_tables(graph, facts, lambda at: Spelling(at, emit, sizes))
     remove_dead_code(graph)
     for node in list(graph.nodes):
-        if node in facts and not is_plain(node):
+        if node in facts and not is_plain(node) and not carries(node):
             with graph.inserting_before(node):
                 plain = spelled(Spelling(node, emit, sizes), facts[node])
             if plain is not None:
@@ -124,11 +125,17 @@ def _set_mask(node: fx.Node, is_causal: bool, remark: str) -> None:
 
 
 def _fold_into_argument(
-    graph: fx.Graph, node: fx.Node, facts: dict[fx.Node, Fact], at: Callable[[fx.Node], Spelling]
+    graph: fx.Graph,
+    node: fx.Node,
+    facts: dict[fx.Node, Fact],
+    carries: Callable[[fx.Node], bool],
+    at: Callable[[fx.Node], Spelling],
 ) -> None:
     """``mask & True`` is `mask`, as wide as the two are together; ``where(True, x, y)`` is `x`."""
     argument = _unchanged(node, facts)
     if not isinstance(argument, fx.Node):
+        return
+    if any(carries(one) for one in node.all_input_nodes if one is not argument):
         return
     old, new = node.meta["val"], argument.meta["val"]
     if (old.dtype, old.device) != (new.dtype, new.device):

@@ -74,6 +74,8 @@ class BackwardText:
         device: The kind of device.
         recording: What holds the recordings of both passes; empty where none are made.
         forward: The function that is recorded of the forward pass.
+        flows: Where not every gradient comes from every result: the numbers of those that it comes from, and of how
+            many gradients in a row that is so, ``((0, 1), 12)``.
     """
 
     function: str
@@ -97,6 +99,7 @@ class BackwardText:
     device: str
     recording: str
     forward: str
+    flows: tuple[str, ...]
 
     @property
     def record_classes(self) -> tuple[Record, ...]:
@@ -163,6 +166,8 @@ def write_backward(
         imports.add("from typing import NamedTuple")
     if not function.is_module:
         imports.add("from . import model")
+    if function.flows:
+        imports |= {f"from .runtime import {name}" for name in ("looks_of", "or_none", "or_zeros")}
     return render_template(
         "backward.py.jinja", backward=text, function=function, imports=sorted_imports(imports)
     )
@@ -240,7 +245,20 @@ class _Function:
             device=self.forward.plan.options.target.device.value,
             recording=self.forward.recording if self.forward.records else "",
             forward=self.forward.training.forward,
+            flows=self._flows([user.index(place) for place in self.training.differentiable if place in user]),
         )
+
+    def _flows(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        """See BackwardText.
+
+        Args:
+            numbers: Of the differentiable results among those that the Function returns.
+        """
+        every = [self.training.flows[place] for place in self.places if place is not None]
+        if all(len(flow) == len(numbers) for flow in every):
+            return ()
+        runs = [(sorted(flow), len(list(run))) for flow, run in groupby(every)]
+        return tuple(str((tuple(numbers[place] for place in flow), count)) for flow, count in runs)
 
     def _record(self, saved: SavedLayers, first: Sequence[str]) -> Record:
         """The named tuple of what layers save, as the first of them has it."""

@@ -45,6 +45,7 @@ from longhand.schedule.named_plan import (
     Words,
     named_views,
     plain_steps,
+    unread_buffers,
     view_key,
 )
 from longhand.schedule.plan import (
@@ -109,6 +110,7 @@ class BodyWriter:
         self.launches = LaunchWriter(plan, names, words, variables, sizes, lists, numbers or {})
         self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
         self.library = LibraryWriter(variables, sizes, plan.buffers)
+        self._unread = unread_buffers(plan)
         self._is_in_branch = False
         self._is_on_cpu = plan.options.target.device is Device.CPU
         self.needs = Needs()
@@ -304,8 +306,11 @@ class BodyWriter:
         self.needs.runtime |= {call.runtime} if call.runtime else set()
         self.needs.registering |= {call.module} if call.module else set()
         lines += [PythonLine(f"# {step.reason}", LineKind.COMMENT)] if step.reason else []
-        outputs = [self._bind(name) if name in self.variables else "_" for name in step.outputs]
-        target = ", ".join(outputs)
+        named = [name in self.variables and name not in self._unread for name in step.outputs]
+        outputs = [
+            self._bind(name) if has_name else "_" for name, has_name in zip(step.outputs, named, strict=True)
+        ]
+        target = ", ".join(outputs) if any(named) else ""
         line = PythonLine.assignment(target, call.text, is_atom=call.is_atom) if target else call.text
         told = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
         bound = [PythonLine.assignment(word, text) for word, text in told]

@@ -17,7 +17,7 @@ import networkx as nx
 import torch
 from torch import fx
 
-from longhand.capture.autograd.joint import Joint
+from longhand.capture.autograd.joint_graph import Joint
 from longhand.capture.autograd.kept.costs import (
     bytes_of,
     checkpoint,

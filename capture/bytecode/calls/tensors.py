@@ -133,6 +133,11 @@ _VIEWS = frozenset(["T", "mT", "H", "mH", "real", "imag"])
 def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
     """(what goes into the node, the fake value)."""
     value = trace.force(value)
+    if isinstance(value, Sym) and isinstance(value.fake, torch.SymBool):
+        plain = bool(
+            value.fake
+        )  # decided as a branch is: kernels take numbers, and these two are graphs of their own
+        return plain, plain
     if isinstance(value, Tensor | Sym):
         return value.node, value.fake
     if isinstance(value, Const):
