@@ -306,11 +306,8 @@ class BodyWriter:
         self.needs.runtime |= {call.runtime} if call.runtime else set()
         self.needs.registering |= {call.module} if call.module else set()
         lines += [PythonLine(f"# {step.reason}", LineKind.COMMENT)] if step.reason else []
-        named = [name in self.variables and name not in self._unread for name in step.outputs]
-        outputs = [
-            self._bind(name) if has_name else "_" for name, has_name in zip(step.outputs, named, strict=True)
-        ]
-        target = ", ".join(outputs) if any(named) else ""
+        named = [name for name in step.outputs if name in self.variables and name not in self._unread]
+        target = ", ".join(self._bind(name) if name in named else "_" for name in step.outputs if named)
         line = PythonLine.assignment(target, call.text, is_atom=call.is_atom) if target else call.text
         told = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
         bound = [PythonLine.assignment(word, text) for word, text in told]
