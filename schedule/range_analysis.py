@@ -19,6 +19,7 @@ from longhand.lower.ir import (
     Pointwise,
     PointwiseOp,
     Position,
+    Reduce,
     Scalar,
     Size,
     Store,
@@ -33,12 +34,15 @@ Bounds = tuple[Size, Size]  # both inclusive
 def simplify_predicates(nest: Nest) -> Nest:
     """The nest with what is certain written as such. Values that nothing uses any more stay in the body."""
     sizes = {axis.name: axis.size for axis in nest.axes}
+    reduces = any(isinstance(value, Reduce) for value in nest.body)
     stands_for: dict[int, int] = {}
     body: list[Value] = []
     for position, value in enumerate(nest.body):
         value = with_arguments(value, lambda argument: stands_for.get(argument, argument))
         if isinstance(value, Load | Store):
             value = _plain_access(value, body)
+            if isinstance(value, Load) and not reduces and _is_never_read(value, body):
+                value = Constant(_as_number(value.other, value.dtype), value.dtype, value.name, value.origin)
         elif isinstance(value, Pointwise):
             value = _by_known_condition(value, body)
             same_as = _same_as(value, body)
@@ -73,6 +77,17 @@ def _plain_access(value: Load | Store, body: list[Value]) -> Load | Store:
         if isinstance(value, Load):
             value = dataclasses.replace(value, other=0)
     return value
+
+
+def _is_never_read(load: Load, body: list[Value]) -> bool:
+    return load.mask is not None and _constant(body[load.mask]) is False
+
+
+def _as_number(other: float, dtype: torch.dtype) -> float | int | bool:
+    """What stands for an element, as Python writes a number of its type."""
+    if dtype is torch.bool:
+        return bool(other)
+    return float(other) if dtype.is_floating_point else int(other)
 
 
 def _constant(value: Value) -> bool | None:

@@ -92,8 +92,22 @@ def _factories(family: str) -> dict[str, Factory]:
     return FAMILIES[family].load()
 
 
+def _called(row: str, *, train: bool) -> Example:
+    """The model of a row after its first call, with what that keeps for the later ones."""
+    module, args, kwargs = example(row, train=train)
+    with torch.set_grad_enabled(train):
+        module(*args, **kwargs)
+    return module, args, kwargs
+
+
 def __getattr__(name: str) -> Factory:
-    """The factory of a row for ``MODULE:FACTORY``; of ``train/FAMILY/NAME`` in training mode."""
+    """The factory of a row for ``MODULE:FACTORY``; of ``train/FAMILY/NAME`` in training mode, ``called/`` before both
+    once it was called."""
+    if name.startswith("called/"):
+        name = name.removeprefix("called/")
+        made = functools.partial(_called, name.removeprefix("train/"), train=name.startswith("train/"))
+        if name.removeprefix("train/").partition("/")[0] in FAMILIES:
+            return made
     is_training = name.startswith("train/")
     row = name.removeprefix("train/")
     if row.partition("/")[0] in FAMILIES and "/" in row:

@@ -11,6 +11,15 @@ from benchmarks.architectures.rows import Book, Key, Part, Result, Verdict
 _OURS, _THEIRS = Part.CAPTURE.value, Part.DYNAMO.value
 _COUNTS = {_OURS: "graphs (breaks)", _THEIRS: "Dynamo's"}
 _PARTS = (Part.INFERENCE, Part.TRAINING, Part.CUBINS, Part.INTERPRETER)
+# By what is in the note, the first that is; the last is in each that is an exception.
+_WHY = {
+    "ImportError": "needs a package that is not here",
+    "_forward_unimplemented": "eager itself raises, the class has no forward",
+    "module transformers has no attribute": "the package does not export the class",
+    "inference_session": "takes an object with a state of its own, no tensors alone",
+    "TooLarge": "is made in one size",
+    "Error": "the rule finds no small configuration with inputs that eager runs",
+}
 _HEAD = """# Architectures
 
 Made by `python -m benchmarks.architectures --json FILE --write-docs`: small configurations, random weights. A row is
@@ -70,7 +79,29 @@ def document(results: dict[Key, Result], measured_with: dict[Key, str]) -> str:
         text += f"\n## {family}\n\n" + _table(results, rows, settings) + "\n"
         if notes := list(_notes(results, rows)):
             text += "\n" + "\n".join(notes) + "\n"
-    return text
+    return text + _not_made(results)
+
+
+def _not_made(results: dict[Key, Result]) -> str:
+    """The rows that have no model, with what was raised: by eager or its package, or as no rule makes it small."""
+    found = {key[0]: result.note for key, result in results.items() if key[2] == Part.MADE.value}
+    missing = {
+        row: note
+        for row, note in sorted(found.items())
+        if all(result.verdict is Verdict.NOT_MADE for key, result in results.items() if key[0] == row)
+    }
+    if not missing:
+        return ""
+    lines = [f"- {row}: {_why(note)}" for row, note in missing.items()]
+    return (
+        f"\n## Not made\n\n{len(missing)} rows have no model here, of {len(found)} that were tried:\n\n"
+        + ("\n".join(lines) + "\n")
+    )
+
+
+def _why(note: str) -> str:
+    """Whose fault it is that a row has no model, and what was raised."""
+    return next((f"{words}: {_plain(note)}" for sign, words in _WHY.items() if sign in note), _plain(note))
 
 
 def _measured(settings: list[str], measured_with: dict[Key, str]) -> Iterable[str]:

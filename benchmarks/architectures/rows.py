@@ -15,6 +15,7 @@ from benchmarks.report import versions
 class Part(enum.Enum):
     """What is tried."""
 
+    MADE = "made"  # the model alone, called in eager
     CAPTURE = "capture"
     DYNAMO = "dynamo"
     INFERENCE = "inference"

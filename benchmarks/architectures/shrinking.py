@@ -5,16 +5,24 @@ What the rule does is decided by a key's name and the kind of its default value.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
 from pathlib import Path
 from typing import Any
+
+__all__ = ["layers_as", "missing_settings", "named_value", "shrunk", "small_experts", "words_within"]
 
 WIDTH, HEADS, KEY_HEADS, LAYERS, N_WORDS, IMAGE, PATCH = 64, 4, 2, 2, 99, 32, 8
 
 _N_LAYERS = (
     r"(\w+_)?(num_hidden_layers|n_layers?|num_layers|num_blocks|"
     r"encoder_layers|decoder_layers|n_blocks?|num_\w+_layers)$"
+)
+_EXPERTS: tuple[tuple[str, int], ...] = (
+    (r"(num_(local_|routed_)?experts|n_routed_experts|moe_num_experts|num_expert|expert_num)$", 4),
+    (r"(num_experts_per_tok\w*|moe_topk|moe_k|num_selected_experts|top_k_experts|moe_top_k)$", 2),
+    (r"(n_group|topk_group|num_expert_group)$", 1),
 )
 # The first pattern that a key matches decides; None leaves the default.
 _INTEGERS: tuple[tuple[str, int | None], ...] = (
@@ -45,9 +53,7 @@ _INTEGERS: tuple[tuple[str, int | None], ...] = (
     (r"qk_rope_head_dim|rotary_dim|index_head_dim$", 8),
     (r"(q|kv|o|qk|index)_lora_rank|(\w+_)?lora_rank$|.*_rank$", 8),
     (_N_LAYERS, LAYERS),
-    (r"(num_(local_|routed_)?experts|n_routed_experts|moe_num_experts|num_expert|expert_num)$", 4),
-    (r"(num_experts_per_tok\w*|moe_topk|moe_k|num_selected_experts|top_k_experts|moe_top_k)$", 2),
-    (r"(n_group|topk_group|num_expert_group)$", 1),
+    *_EXPERTS,
     (r"(\w+_)?(vocab_size|n_vocab|vocab_size_per_layer_input)$|entity_vocab_size$", N_WORDS),
     (
         r"(\w+_)?(intermediate_size|ffn_dim|ffn_hidden_size|d_ff|d_inner|hidden_dim|dim_feedforward|n_inner|mlp_dim|d_ffn|intermediate_dim)$",
@@ -69,6 +75,13 @@ _INTEGERS: tuple[tuple[str, int | None], ...] = (
     (r"num_mel_bins|feature_size$|input_feat_per_channel$", 16),
     (r"(num_queries|num_query_tokens|num_detection_tokens|num_latents|num_labels)$", 4),
 )
+# Of what checkpoints alone tell.
+_OPEN = (
+    (r"\w+_kv_heads$", KEY_HEADS),
+    (r"\w+_(budget|topk|top_k)$", 8),
+    (r"\w+_ratio$", 2),
+    (r"clip_qkv$", 8),
+)
 # Of half a head of WIDTH // HEADS: how much of it turns by time, height and width.
 _SECTIONS = {"mrope_section": [2, 3, 3], "partial_rotary_factor": 1.0}
 _LARGE = 512  # an integer that no pattern knows and that is at least this is a width
@@ -80,7 +93,7 @@ def shrunk(config_class: type, n_layers: int | None = None, /, **settings: Any) 
     Args:
         config_class: Of transformers.
         n_layers: How many layers each stack and each stage of one has; None: what the rule says.
-        settings: By name, as the class takes them.
+        settings: By name, as the class takes them; ``text_config.vocab_size`` of one within.
 
     Raises:
         Exception: Whatever the class raises: the rule does not fit it.
@@ -94,7 +107,12 @@ def shrunk(config_class: type, n_layers: int | None = None, /, **settings: Any) 
         if key in sub_classes:
             sub = getattr(default, key)
             if hasattr(sub, "to_dict"):
-                small[key] = shrunk(type(sub), n_layers)
+                own = {
+                    name.removeprefix(f"{key}."): one
+                    for name, one in settings.items()
+                    if name.startswith(f"{key}.")
+                }
+                small[key] = shrunk(type(sub), n_layers, **own)
         elif isinstance(value, list) and len(value) == n_kinds and key.startswith("layer"):
             small[key] = _both_kinds(value) * ((n_layers or LAYERS) // LAYERS)
         elif n_layers is not None and (deep := _deep(key, value, n_layers)) is not None:
@@ -105,11 +123,67 @@ def shrunk(config_class: type, n_layers: int | None = None, /, **settings: Any) 
     if isinstance(turned, dict) and turned.get("rope_type") == "default" and _reads_sections(config_class):
         small["rope_parameters"] = {**turned, **_SECTIONS}
     n_words = settings.get("vocab_size", small.get("vocab_size", N_WORDS))
+    own = {name: value for name, value in settings.items() if "." not in name}
+    return config_class(**{**small, **words_within(values, n_words), **own})
+
+
+def words_within(values: dict[str, Any], n_words: int) -> dict[str, int]:
+    """The special words of a configuration that a small vocabulary has no place for, at its end."""
     told = [key for key in values if re.fullmatch(r"\w+_token_(id|index)", key)]
-    for place, key in enumerate(told):
-        if isinstance(values[key], int) and values[key] >= n_words:
-            small[key] = n_words - 1 - place
-    return config_class(**{**small, **settings})
+    return {
+        key: n_words - 1 - place
+        for place, key in enumerate(told)
+        if isinstance(values[key], int) and values[key] >= n_words
+    }
+
+
+def named_value(key: str) -> float | int | None:
+    """What a setting is by its name alone, where no class has a default; None where the name does not tell."""
+    if re.search(r"drop(out)?(_|$)|drop_path|layerdrop|jitter", key):
+        return 0.0
+    if key.endswith("rope_theta"):
+        return 10_000.0
+    return next((n for pattern, n in (*_INTEGERS, *_OPEN) if re.fullmatch(pattern, key)), None)
+
+
+def missing_settings(default: Any) -> dict[str, Any]:
+    """Settings that a configuration leaves open and its class does not derive, by their names.
+
+    A class has none where each checkpoint tells its own: how many experts there are, how wide they are, which layers
+    have them, and which word stands for an image.
+    """
+    found: dict[str, Any] = {}
+    n_words = 0
+    for field in dataclasses.fields(default):
+        key, kind = field.name, str(field.type)
+        if vars(default).get(key, 0) is not None:  # not getattr: layers may differ, and then it raises
+            continue
+        if re.fullmatch(r"(image|video|audio)_token_(id|index)", key):
+            n_words += 1
+            found[key] = N_WORDS - n_words
+        elif key == "mlp_layer_types":
+            found[key] = ["dense", "sparse"]
+        elif "dict" in kind and key.endswith("_map"):
+            found[key] = {}
+        elif re.search(r"\bint\b", kind) and isinstance(size := named_value(key), int):
+            found[key] = size
+    return found
+
+
+def layers_as(key: str, value: Any, n_layers: int = LAYERS) -> Any:
+    """As many layers as are asked for at most, where a key says how many there are; None where it does not."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0 and re.fullmatch(_N_LAYERS, key):
+        return min(value, n_layers)
+    is_list = isinstance(value, list | tuple) and re.search(r"depth|layers|num_blocks", key)
+    if is_list and value and all(type(item) is int for item in value):
+        return type(value)(min(item, 1) for item in value)
+    return None
+
+
+def small_experts(key: str, value: int) -> int | None:
+    """Few experts, where a key says how many there are or are asked."""
+    found = next((small for pattern, small in _EXPERTS if re.fullmatch(pattern, key)), None)
+    return None if found is None else min(found, value)
 
 
 def _deep(key: str, value: Any, n_layers: int) -> int | list[int] | None:

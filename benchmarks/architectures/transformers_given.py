@@ -43,9 +43,21 @@ _LEVELS = {
     "backbone_config": {**_BACKBONE["backbone_config"], "out_features": ["stage2", "stage3", "stage4"]},  # type: ignore[dict-item]
 }
 
+_REPVIT = {
+    "architecture": "repvit_m1.dist_in1k",
+    "model_args": {"in_chans": 3, "features_only": True, "out_indices": [0, 1, 2, 3]},
+}
+_TURNS = {
+    "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
+    }
+}
+
 SETTINGS: dict[str, dict[str, Any]] = {
     "autoformer": {**_SERIES, "label_length": 4},
     "bit": {"num_groups": 4},
+    "cohere_compass": {f"text_config.{key}": value for key, value in _TURNS.items()},
+    "cohere_compass_text": _TURNS,
     "conditional_detr": _BACKBONE,
     "cvt": {
         "embed_dim": [16, 32, 48],
@@ -55,6 +67,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dab-detr": _BACKBONE,
     "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1},
     "deformable_detr": _LEVELS,
+    "depth_pro": {"patch_size": IMAGE},
     "detr": _BACKBONE,
     "donut-swin": {"embed_dim": 16, "num_heads": [2, 2], "depths": [1, 1], "window_size": 2},
     "dots1": {
@@ -65,6 +78,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "n_group": 1,
         "topk_group": 1,
     },
+    "edgetam": {f"vision_config.backbone_config.{key}": value for key, value in _REPVIT.items()},
+    "edgetam_vision_model": {f"backbone_config.{key}": value for key, value in _REPVIT.items()},
     "efficientnet": {
         "in_channels": [32, 16, 24, 40, 80, 112, 192],
         "out_channels": [16, 24, 40, 80, 112, 192, 320],
@@ -72,8 +87,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "depth_coefficient": 0.25,
         "hidden_dim": 320,
     },
+    "ernie4_5_vl_moe": {
+        "text_config.rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "mrope_section": [3, 3, 2],
+        }
+    },
     "esm": {"vocab_size": N_WORDS, "mask_token_id": 32, "pad_token_id": 1},
     "exaone4_5_vision": {"window_size": 32},
+    "gemma3n": {"vision_config.architecture": "resnet10t"},
     "glm_image_text": {
         "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
     },
@@ -85,9 +108,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "hunyuan_v1_dense": _HEAD,
     "hunyuan_v1_moe": _HEAD,
+    "hunyuan_vl": {
+        "text_config.rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "mrope_section": [2, 2, 2, 2],
+        },
+        "text_config.head_dim": WIDTH // HEADS,
+    },
     "hunyuan_vl_text": _HEAD,
     "informer": _SERIES,
     "layoutlmv3": {"coordinate_size": 8, "shape_size": 16, "max_2d_position_embeddings": 128},
+    "kosmos-2": {"latent_query_num": 8},
     "levit": {
         "hidden_sizes": [16, 32, 48],
         "num_attention_heads": [2, 2, 4],
@@ -141,6 +173,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "nemotron": {"num_key_value_heads": 2},
     "nemotron_h": {"n_groups": 2, "mamba_num_heads": 4, "mamba_head_dim": 16},
     "qwen2_5_vl_vision": {"window_size": 32},
+    "qwen4_exp": {"text_config.layer_types": ["linear_attention", "indexed_attention"]},
+    "qwen4_exp_text": {"layer_types": ["linear_attention", "indexed_attention"]},
     "table-transformer": _BACKBONE,
     "textnet": {
         "stem_num_channels": 3,
@@ -150,6 +184,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "patchtst": {"context_length": 32, "patch_length": 4, "patch_stride": 4, "num_input_channels": 3},
     "patchtsmixer": {"context_length": 32, "patch_length": 4, "patch_stride": 4, "num_input_channels": 3},
     "perceiver": {"d_latents": 64, "d_model": 64, "num_latents": 8},
+    "perception_lm": {
+        "vision_config.architecture": "vit_pe_core_tiny_patch16_384",
+        "vision_config.model_args": {
+            "embed_dim": WIDTH,
+            "depth": 2,
+            "num_heads": HEADS,
+            "img_size": (IMAGE, IMAGE),
+        },
+    },
     "pvt_v2": {
         "hidden_sizes": [8, 16, 24, 32],
         "num_attention_heads": [1, 2, 2, 4],
@@ -166,9 +209,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "local_attn_chunk_length": 8,
         "hash_seed": 0,
     },
+    "seggpt": {"image_size": [2 * IMAGE, IMAGE]},
     "swin2sr": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
     "swinv2": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
     "time_series_transformer": _SERIES,
+    "timm_backbone": {"backbone": "resnet10t"},
+    "timm_wrapper": {"architecture": "resnet10t"},
     "uvdoc": {
         "backbone_config": {
             "model_type": "uvdoc_backbone",
@@ -274,6 +320,11 @@ INPUTS: dict[str, Callable[[Any], Inputs]] = {
         "pixel_values": _pixels(config)[:, None],
         "image_attention_mask": torch.ones(2, 19, 1, dtype=torch.long),
     },
+    "kosmos-2": lambda config: {
+        "input_ids": _words(),
+        "pixel_values": _pixels(config),
+        "image_embeds_position_mask": (torch.arange(19) < config.latent_query_num).repeat(2, 1),
+    },
     "lfm3_vl_vision": _grid("pixel_values", "grid_thw"),
     "lilt": lambda config: {"input_ids": _words(), "bbox": _boxes()},
     "lxmert": lambda config: {
@@ -302,10 +353,9 @@ INPUTS: dict[str, Callable[[Any], Inputs]] = {
         "pixel_attention_mask": torch.ones(2, 16, dtype=torch.long),
         "spatial_shapes": torch.tensor([[4, 4], [4, 4]]),
     },
-    "seggpt": lambda config: {
-        "pixel_values": _pixels(config),
-        "prompt_pixel_values": _pixels(config),
-        "prompt_masks": _pixels(config),
+    "seggpt": lambda config: {  # the prompt's image lies above the image
+        name: torch.randn(2, 3, IMAGE, IMAGE)
+        for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")
     },
     "time_series_transformer": _series,
     "timesfm": lambda config: {

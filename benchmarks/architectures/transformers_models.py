@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
+import operator
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -15,10 +17,29 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 from benchmarks.architectures import transformers_given as given
 from benchmarks.architectures.example import Example, Factory
-from benchmarks.architectures.shrinking import IMAGE, N_WORDS, shrunk
+from benchmarks.architectures.scaling import scaled
+from benchmarks.architectures.shrinking import missing_settings, shrunk
+from benchmarks.architectures.transformers_asked import completed, corrections
+from benchmarks.architectures.transformers_inputs import candidates
 from benchmarks.architectures.transformers_settings import SETTINGS
 
 _MOST_PARAMETERS = 20_000_000
+_MOST_WHERE_NO_OTHER = 60_000_000  # what a package makes in one size only
+_N_CORRECTIONS = 3
+_MOST_SECONDS = 40.0  # of this process, until no other way is begun
+# Factors of widths; whether images stay as large as they are, and whether sizes that are left open are given.
+_WAYS = (
+    (8, False, False),
+    (8, True, False),
+    (8, False, True),
+    (8, True, True),
+    (16, False, False),
+    (16, True, True),
+    (4, False, False),
+    (4, True, True),
+    (2, False, False),
+    (1, False, False),
+)
 
 
 def transformers_factories() -> dict[str, Factory]:
@@ -69,27 +90,129 @@ def make_generic(
     """
     names = MODEL_MAPPING_NAMES[name]
     model_class = getattr(transformers, names if isinstance(names, str) else names[0])
-    config = shrunk(getattr(transformers, CONFIG_MAPPING_NAMES[name]), n_layers, **settings)
-    with torch.device("meta"):
-        n_parameters = sum(p.numel() for p in model_class(config).parameters())
-    if n_parameters > _MOST_PARAMETERS:
-        raise ValueError(f"{n_parameters:,} parameters: the rule does not make it small")
-    module = model_class(config).eval()
-    failure: Exception | None = None
-    only_in_eager: dict[str, Any] | None = None
-    made = [given.INPUTS[name](config)] if name in given.INPUTS else _candidates(model_class, config)
-    for inputs in made:
+    config_class = _config_class(name, model_class)
+    attempt = _Attempt(name, model_class)
+    ways = list(_smaller_ones(config_class, n_layers, settings))
+    deadline = time.process_time() + _MOST_SECONDS
+    for make in ways:
+        if time.process_time() > deadline:
+            break
+        if found := attempt.made(make, _MOST_PARAMETERS) or attempt.only_in_eager:
+            return found
+    if attempt.too_large:
+        _, make = min(attempt.too_large, key=operator.itemgetter(0))
+        if found := attempt.made(make, _MOST_WHERE_NO_OTHER) or attempt.only_in_eager:
+            return found
+    raise attempt.farthest()
+
+
+class _TooLargeError(ValueError):
+    """A model has more parameters than one of the table may have."""
+
+    def __init__(self, n_parameters: int) -> None:
+        super().__init__(f"{n_parameters:,} parameters: the rule does not make it small")
+        self.n_parameters = n_parameters
+
+
+class _Attempt:
+    """What came of the ways to make a model that were tried."""
+
+    def __init__(self, name: str, model_class: Any) -> None:
+        self._name = name
+        self._model_class = model_class
+        self.step = 0
+        self.too_large: list[tuple[int, Callable[[], Any]]] = []
+        self.failures: list[tuple[int, Exception]] = []
+        self.only_in_eager: tuple[nn.Module, dict[str, Any]] | None = None
+
+    def made(self, make: Callable[[], Any], most: int) -> tuple[nn.Module, dict[str, Any]] | None:
+        """The model of a configuration, with inputs that it runs with; None if there are none."""
+        try:
+            self.step = 0
+            config = make()
+            self.step = 1
+            module = _small_module(self._model_class, config, most)
+            self.step = 2
+            by_hand = given.INPUTS.get(self._name)
+            for n_corrections in (0, _N_CORRECTIONS):  # what runs as it is goes first
+                for inputs in [by_hand(config)] if by_hand else candidates(self._model_class, config):
+                    called = self._called(module, inputs, n_corrections)
+                    if called is not None and _runs_when_compiled(module, called):
+                        return module, called
+                if self.only_in_eager is not None:
+                    break
+        except ImportError:
+            raise
+        except _TooLargeError as error:
+            self.too_large.append((error.n_parameters, make))
+            self.failures.append((self.step, error))
+        except Exception as error:
+            self.failures.append((self.step, error))
+        return None
+
+    def _called(self, module: nn.Module, inputs: dict[str, Any], n_corrections: int) -> dict[str, Any] | None:
+        """Inputs that the module runs with: these, or these with the sizes that it says it misses; None if none do."""
         try:
             with torch.no_grad():
                 module(**inputs)
-            if _runs_when_compiled(module, inputs):
-                return module, inputs
-            only_in_eager = only_in_eager or inputs
         except Exception as error:
-            failure = failure or error
-    if only_in_eager is not None:
-        return module, only_in_eager
-    raise failure or ValueError("forward takes no input that is known")
+            self.failures.append((self.step, error))
+            others = corrections(getattr(module, "config", None), inputs, error) if n_corrections else []
+            found = (self._called(module, other, n_corrections - 1) for other in others)
+            return next((one for one in found if one is not None), None)
+        self.only_in_eager = self.only_in_eager or (module, inputs)
+        return inputs
+
+    def farthest(self) -> Exception:
+        """The first failure of those that came farthest; what else failed there is noted with it."""
+        step = max((step for step, _ in self.failures), default=0)
+        found = [error for one, error in self.failures if one == step]
+        if not found:
+            return ValueError("forward takes no input that is known")
+        for note in list(dict.fromkeys(f"{type(error).__name__}: {error}"[:400] for error in found))[1:]:
+            found[0].add_note(note)
+        return found[0]
+
+
+def _smaller_ones(
+    config_class: type, n_layers: int | None, settings: dict[str, Any]
+) -> Iterator[Callable[[], Any]]:
+    """Ways to make a configuration small: by the names of its settings; else by one factor, large to small."""
+    yield lambda: shrunk(config_class, n_layers, **settings)
+    if n_layers is not None:
+        return
+    yield lambda: shrunk(config_class, **{**missing_settings(config_class()), **settings})
+    for factor, keeps_images, is_filled in _WAYS:
+        yield functools.partial(_scaled, config_class, factor, settings, keeps_images, is_filled)
+
+
+def _scaled(
+    config_class: type, factor: int, settings: dict[str, Any], keeps_images: bool, is_filled: bool
+) -> Any:
+    return scaled(config_class(), factor, settings, keeps_images=keeps_images, is_filled=is_filled)
+
+
+def _config_class(name: str, model_class: Any) -> type:
+    """What the model is made of: of a decoder that stands for a whole of three, the part that its class takes."""
+    found: type = getattr(transformers, CONFIG_MAPPING_NAMES[name])
+    own = getattr(model_class, "config_class", None)
+    parts = (getattr(found, "sub_configs", None) or {}).values()
+    return own if own is not None and own in parts else found
+
+
+def _small_module(model_class: Any, config: Any, most: int) -> nn.Module:
+    for is_last in (False,) * _N_CORRECTIONS + (True,):
+        try:
+            with torch.device("meta"):
+                n_parameters = sum(p.numel() for p in model_class(config).parameters())
+            break
+        except AttributeError as error:
+            if is_last or not completed(config, error):
+                raise
+    if n_parameters > most:
+        raise _TooLargeError(n_parameters)
+    module: nn.Module = model_class(config).eval()
+    return module
 
 
 def _runs_when_compiled(module: nn.Module, inputs: dict[str, Any]) -> bool:
@@ -100,82 +223,3 @@ def _runs_when_compiled(module: nn.Module, inputs: dict[str, Any]) -> bool:
     except Exception:
         return False
     return True
-
-
-def _candidates(model_class: type, config: Any) -> Iterator[dict[str, Any]]:
-    """Random inputs by the names of forward's parameters: the main one alone, then all that are known."""
-    parameters = inspect.signature(model_class.forward).parameters
-    main = getattr(model_class, "main_input_name", "input_ids")
-    known = {
-        name: made
-        for name, make in _INPUTS.items()
-        if name in parameters and (made := make(config)) is not None
-    }
-    known |= {main: _INPUTS[main](config)} if main in _INPUTS else {}
-    asked = [name for name in known if name == main or parameters[name].default is inspect.Parameter.empty]
-    if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in known:
-        asked.append("decoder_input_ids")
-    found: list[list[str]] = []
-    both = [name for name in ("input_ids", "pixel_values") if name in known]
-    for names in (asked, ["input_ids"], both, [*asked, *_LENGTHS], list(known)):
-        names = [name for name in dict.fromkeys(names) if name in known]
-        if names and names not in found:
-            found.append(names)
-            yield {name: known[name] for name in names}
-    if "input_features" in asked:
-        yield {
-            **{name: known[name] for name in asked},
-            "input_features": known["input_features"].transpose(1, 2),
-        }
-    if "input_values" in asked:  # sound with a channel
-        yield {**{name: known[name] for name in asked}, "input_values": known["input_values"][:, None]}
-    if {"hidden_states", "grid_thw"} <= set(parameters):
-        yield _patches(config)
-    if "pixel_values" in asked:
-        n_frames = getattr(config, "num_frames", None) or 4
-        clip = known["pixel_values"][:, None].repeat(1, n_frames, 1, 1, 1)
-        yield {**{name: known[name] for name in asked}, "pixel_values": clip}
-
-
-def _patches(config: Any) -> dict[str, torch.Tensor]:
-    """What the image half of a model reads that takes images of any size: the patches of two, side by side."""
-    channels = getattr(config, "in_channels", None) or getattr(config, "in_chans", None) or 3
-    size = channels * (getattr(config, "temporal_patch_size", None) or 1) * config.patch_size**2
-    return {"hidden_states": torch.randn(16 + 32, size), "grid_thw": torch.tensor([[1, 4, 4], [1, 4, 8]])}
-
-
-def _words(config: Any, length: int) -> torch.Tensor:
-    text = getattr(config, "text_config", None) or config
-    n_words = getattr(text, "vocab_size", None)
-    return torch.randint(3, min(n_words if isinstance(n_words, int) else N_WORDS, N_WORDS) - 10, (2, length))
-
-
-def _pixels(config: Any) -> torch.Tensor:
-    vision = getattr(config, "vision_config", None) or config
-    size = getattr(vision, "image_size", None) or IMAGE
-    height, width = size if isinstance(size, list | tuple) else (size, size)
-    channels = getattr(vision, "num_channels", None) or getattr(vision, "in_channels", None) or 3
-    return torch.randn(2, channels, height, width)
-
-
-def _sound(config: Any) -> torch.Tensor:
-    bins = getattr(config, "num_mel_bins", None)
-    return torch.randn(2, getattr(config, "max_length", 64), bins) if bins else torch.randn(2, 1600)
-
-
-def _features(config: Any) -> torch.Tensor:
-    sound = getattr(config, "audio_config", None) or getattr(config, "encoder_config", None) or config
-    bins = getattr(sound, "num_mel_bins", None) or getattr(sound, "feature_size", None) or 16
-    return torch.randn(2, bins, 2 * (getattr(sound, "max_source_positions", None) or 30))
-
-
-_INPUTS: dict[str, Callable[[Any], torch.Tensor]] = {
-    "input_ids": lambda config: _words(config, 19),
-    "decoder_input_ids": lambda config: _words(config, 7),
-    "pixel_values": _pixels,
-    "input_values": _sound,
-    "input_features": _features,
-    "attention_mask": lambda config: torch.ones(2, 19, dtype=torch.long),
-    "input_lengths": lambda config: torch.tensor([60, 60]),
-}
-_LENGTHS = ("attention_mask", "input_lengths")

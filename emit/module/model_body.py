@@ -306,12 +306,12 @@ class BodyWriter:
         self.needs.runtime |= {call.runtime} if call.runtime else set()
         self.needs.registering |= {call.module} if call.module else set()
         lines += [PythonLine(f"# {step.reason}", LineKind.COMMENT)] if step.reason else []
-        named = {name for name in step.outputs if name in self.variables} - self._unread
-        words = [self._bind(name) if name in named else "_" for name in step.outputs]
-        target = ", ".join(words) if named else ""
+        named = [name for name in step.outputs if name in self.variables and name not in self._unread]
+        target = ", ".join(self._bind(name) if name in named else "_" for name in step.outputs if named)
         line = PythonLine.assignment(target, call.text, is_atom=call.is_atom) if target else call.text
         told = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
-        return [*lines, line, *(PythonLine.assignment(word, text) for word, text in told)]
+        bound = [PythonLine.assignment(word, text) for word, text in told]
+        return [*lines, line, *bound]
 
     def _bind(self, buffer: str) -> str:
         """The variable of a buffer that begins; what it held before is gone."""

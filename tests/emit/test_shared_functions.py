@@ -15,6 +15,7 @@ import longhand
 from longhand.emit.layers import shared_functions
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.unit.loading import load_unit
+from longhand.schedule.functions.alike_calls import ModuleCalls
 
 
 class Attention(nn.Module):
@@ -328,7 +329,7 @@ class FiveTimes(nn.Module):
 
 def test_parts_with_one_text_are_one_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What nobody saw to be alike, because it stands in other functions, is seen when it is written."""
-    monkeypatch.setattr(shared_functions.ModuleCalls, "candidates", lambda self, taken: [])
+    monkeypatch.setattr(ModuleCalls, "candidates", lambda self, taken: [])
     torch.manual_seed(0)
     model, x, memory = FiveTimes().eval(), torch.randn(2, 3, 16), torch.randn(2, 5, 16)
     longhand.generate(model, (x, memory), out=tmp_path / "unit", device="cpu")

@@ -10,6 +10,7 @@ import itertools
 
 import pytest
 import torch
+import transformers
 
 from benchmarks.architectures import catalog
 from benchmarks.architectures.calls import copied, tensors
@@ -18,6 +19,8 @@ from benchmarks.architectures.cubins import cubin_result
 from benchmarks.architectures.document import document
 from benchmarks.architectures.processes import in_share
 from benchmarks.architectures.rows import Book, Part, Result, Verdict
+from benchmarks.architectures.scaling import scaled
+from benchmarks.architectures.transformers_asked import corrections
 from benchmarks.report import versions
 from longhand.options import Frontend
 
@@ -103,6 +106,13 @@ def test_kernels_compile(name):
     assert result.numbers["kernels"], result
 
 
+def test_a_cache_that_the_first_call_fills_is_filled_before_a_unit_is_made():
+    """Alibi keeps its biases as a buffer: the unit was refused for what only the first call changes."""
+    pytest.importorskip("x_transformers")
+    result = cubin_result(catalog.example("x_transformers/alibi"), "sm_90", train=False)
+    assert result.verdict is Verdict.RIGHT and result.numbers["kernels"], result
+
+
 def test_nothing_ties_in_a_model_of_the_table():
     """Doge scales what `topk` chooses among by a parameter that is made of zeros."""
     module, *_ = catalog.example("transformers/doge")
@@ -132,6 +142,10 @@ def test_what_a_step_is_called_with_goes_where_the_step_goes(name):
         *["dac", "glm_ocr_vision", "train/sew"],
         # settings without a default, and inputs that no rule guesses
         *["reformer", "time_series_transformer", "conditional_detr", "siglip2", "hgnet_v2", "uvdoc"],
+        # one factor for all widths; a decoder that stands for a whole of three; sizes that checkpoints alone tell
+        *["d_fine", "musicgen_melody", "deepseek_ocr2", "dbrx"],
+        # several streams of words; sound with a channel; patches with their places; widths that layers tell
+        *["kyutai_speech_to_text", "clap", "gemma4_vision", "granite_speech5_ctc"],
     ],
 )
 def test_a_row_can_be_made(name):
@@ -140,6 +154,37 @@ def test_a_row_can_be_made(name):
     module, args, kwargs = catalog.example(row, train=name.startswith("train/"))
     with torch.no_grad():
         assert any(tensor.isfinite().all() for tensor in tensors(module(*args, **kwargs)))
+
+
+def test_one_factor_keeps_what_is_equal():
+    """A width that another part of the model reads is divided as that part's is; counts and stages stay."""
+    default = transformers.RTDetrConfig()
+    small = scaled(default, 8, {})
+    backbone = small.backbone_config
+    assert list(small.encoder_in_channels) == list(backbone.hidden_sizes[1:]) == [64, 128, 256]
+    assert small.d_model == small.encoder_hidden_dim == 32 and small.decoder_attention_heads == 8
+    assert list(backbone.out_indices) == [2, 3, 4] and small.decoder_layers == 2
+
+
+def test_what_an_error_says_of_a_size_is_mended():
+    features = {"input_features": torch.randn(2, 80, 64), "input_ids": torch.zeros(2, 19, dtype=torch.long)}
+    told = RuntimeError("mat1 and mat2 shapes cannot be multiplied (160x64 and 320x64)")
+    [mended] = corrections(None, features, told)
+    assert mended["input_features"].shape == (2, 80, 320) and mended["input_ids"] is features["input_ids"]
+    assert corrections(None, features, RuntimeError("something else")) == []
+
+
+def test_the_page_tells_what_has_no_model():
+    """With the reason; not what was made elsewhere."""
+    results = {
+        ("family/a", "cpu fp32", "made"): Result(Verdict.NOT_MADE, "ImportError: a needs natten"),
+        ("family/b", "cpu fp32", "made"): Result(Verdict.RIGHT),
+        ("family/c", "cpu fp32", "made"): Result(Verdict.NOT_MADE, "RuntimeError: old"),
+        ("family/c", "cuda fp32", "inference"): Result(Verdict.RIGHT),
+    }
+    text = document(results, dict.fromkeys(results, "torch"))
+    assert "1 rows have no model here, of 3 that were tried:\n\n" in text
+    assert "- family/a: needs a package that is not here: ImportError: a needs natten\n" in text
 
 
 def test_results_are_kept_and_found_again(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from longhand.lower.ir import Axis, Constant, Index, Load, Nest, Pointwise, PointwiseOp, Store
+from longhand.lower.ir import Axis, Constant, Index, Load, Nest, Pointwise, PointwiseOp, Position, Store
 from longhand.schedule.fusion.traffic import accesses
 from longhand.schedule.range_analysis import simplify_predicates
 
@@ -50,3 +50,18 @@ def test_what_is_read_whole_comes_before_the_positions_that_pick_from_it() -> No
     )
     assert list(accesses(body)) == ["logits", "labels", "table", "losses"]
     assert list(accesses((body[0], body[3], body[4]))) == ["labels", "table", "losses"]
+
+
+def test_what_is_never_read_is_what_stands_for_it() -> None:
+    """A row past the end of a padded matrix: no element of it is in the matrix, whatever the call's sizes are."""
+    body = (
+        Position(Index(2, (), ())),
+        Constant(2, torch.int64),
+        Pointwise(PointwiseOp.LT, (0, 1), torch.bool, "is_inside"),
+        Load("matrix", AT, torch.float32, mask=2, other=0),
+        Store("out", AT, 3),
+    )
+    simpler = simplify_predicates(Nest((Axis("row", 8),), body)).body
+    assert simpler[3] == Constant(0.0, torch.float32)
+    masked = (*body[:1], Constant(3, torch.int64), *body[2:])  # and one that is read stays
+    assert simplify_predicates(Nest((Axis("row", 8),), masked)).body[3] == Load("matrix", AT, torch.float32)
