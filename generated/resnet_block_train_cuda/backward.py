@@ -7,6 +7,7 @@ keep it. Gradients have the word of what they belong to: d_x is the gradient of 
 import torch
 
 from . import kernels
+from .runtime import convolution_backward
 
 
 class ResNetBlockFunction(torch.autograd.Function):
@@ -111,18 +112,8 @@ def resnet_block_backward(saved, d_activated):
     del shortcut
 
     # shortcut
-    d_x_from_shortcut, d_shortcut_0_weight, _ = torch.ops.aten.convolution_backward.default(
-        d_shortcut,
-        x,
-        shortcut_0_weight,
-        bias_sizes=(0,),
-        stride=(2, 2),
-        padding=(0, 0),
-        dilation=(1, 1),
-        transposed=False,
-        output_padding=(0, 0),
-        groups=1,
-        output_mask=(True, True, False),
+    d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
+        d_shortcut, x, shortcut_0_weight, stride=2
     )
     del d_shortcut
 
@@ -146,19 +137,7 @@ def resnet_block_backward(saved, d_activated):
     )
     del activated, conv2
 
-    d_out, d_conv2_weight, _ = torch.ops.aten.convolution_backward.default(
-        d_conv2,
-        out,
-        conv2_weight,
-        bias_sizes=(0,),
-        stride=(1, 1),
-        padding=(1, 1),
-        dilation=(1, 1),
-        transposed=False,
-        output_padding=(0, 0),
-        groups=1,
-        output_mask=(True, True, False),
-    )
+    d_out, d_conv2_weight, _ = convolution_backward(d_conv2, out, conv2_weight, padding=1)
     del d_conv2
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
@@ -181,19 +160,7 @@ def resnet_block_backward(saved, d_activated):
         n_pixels=conv1_height * conv1_width,
     )
     del conv1, out
-    d_x_from_conv1, d_conv1_weight, _ = torch.ops.aten.convolution_backward.default(
-        d_conv1,
-        x,
-        conv1_weight,
-        bias_sizes=(0,),
-        stride=(2, 2),
-        padding=(1, 1),
-        dilation=(1, 1),
-        transposed=False,
-        output_padding=(0, 0),
-        groups=1,
-        output_mask=(True, True, False),
-    )
+    d_x_from_conv1, d_conv1_weight, _ = convolution_backward(d_conv1, x, conv1_weight, stride=2, padding=1)
     d_x_from_shortcut = d_x_from_shortcut.contiguous()
     d_x_from_conv1 = d_x_from_conv1.contiguous()
     d_x = torch.empty_like(d_x_from_shortcut)

@@ -453,6 +453,33 @@ def forget_if_full(known):
         known.clear()
 
 
+# ---- The gradients of convolutions ----
+
+
+def convolution_backward(
+    d_out,
+    x,
+    weight,
+    *,
+    stride=1,
+    padding=0,
+    dilation=1,
+    groups=1,
+    transposed=False,
+    output_padding=0,
+    wanted=(True, True, False),
+):
+    """The gradients of a convolution's input, weight and bias; None for what is not wanted."""
+    n_dims = weight.dim() - 2
+    steps, edges, gaps, more = [
+        n if isinstance(n, tuple) else (n,) * n_dims for n in (stride, padding, dilation, output_padding)
+    ]
+    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    return torch.ops.aten.convolution_backward.default(
+        d_out, x, weight, (channels,), steps, edges, gaps, transposed, more, groups, wanted
+    )
+
+
 def parameters_of(module):
     """What module.parameters() yields, which looks for it in each call, after check_weights() looked at the module."""
     state = module.__dict__.get(SEEN)

@@ -7,7 +7,7 @@ keep it. Gradients have the word of what they belong to: d_x is the gradient of 
 import torch
 
 from . import kernels
-from .runtime import empty
+from .runtime import convolution_backward, empty
 
 
 class ResNetBlockFunction(torch.autograd.Function):
@@ -111,18 +111,8 @@ def resnet_block_backward(saved, d_activated):
     )
 
     # shortcut
-    d_x_from_shortcut, d_shortcut_0_weight, _ = torch.ops.aten.convolution_backward.default(
-        d_shortcut,
-        x,
-        shortcut_0_weight,
-        bias_sizes=(0,),
-        stride=(2, 2),
-        padding=(0, 0),
-        dilation=(1, 1),
-        transposed=False,
-        output_padding=(0, 0),
-        groups=1,
-        output_mask=(True, True, False),
+    d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
+        d_shortcut, x, shortcut_0_weight, stride=2
     )
 
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
@@ -144,19 +134,7 @@ def resnet_block_backward(saved, d_activated):
         n_pixels=conv1_height * conv1_width,
     )
 
-    d_out, d_conv2_weight, _ = torch.ops.aten.convolution_backward.default(
-        d_conv2,
-        out,
-        conv2_weight,
-        bias_sizes=(0,),
-        stride=(1, 1),
-        padding=(1, 1),
-        dilation=(1, 1),
-        transposed=False,
-        output_padding=(0, 0),
-        groups=1,
-        output_mask=(True, True, False),
-    )
+    d_out, d_conv2_weight, _ = convolution_backward(d_conv2, out, conv2_weight, padding=1)
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     d_out = d_out.contiguous()
@@ -177,19 +155,7 @@ def resnet_block_backward(saved, d_activated):
         n_batches=batch,
         n_pixels=conv1_height * conv1_width,
     )
-    d_x_from_conv1, d_conv1_weight, _ = torch.ops.aten.convolution_backward.default(
-        d_conv1,
-        x,
-        conv1_weight,
-        bias_sizes=(0,),
-        stride=(2, 2),
-        padding=(1, 1),
-        dilation=(1, 1),
-        transposed=False,
-        output_padding=(0, 0),
-        groups=1,
-        output_mask=(True, True, False),
-    )
+    d_x_from_conv1, d_conv1_weight, _ = convolution_backward(d_conv1, x, conv1_weight, stride=2, padding=1)
     d_x_from_shortcut = d_x_from_shortcut.contiguous()
     d_x_from_conv1 = d_x_from_conv1.contiguous()
     d_x = empty(d_x_from_shortcut.shape, torch.float32)
