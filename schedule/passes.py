@@ -203,7 +203,7 @@ PASSES: tuple[PlanPass, ...] = (
     ),
     PlanPass(
         "plan_kernels",
-        "Each nest is a launch, equal ones of one kernel, twins too; a contraction is one, or a call.",
+        "Each nest is a launch, equal and twin ones of one kernel; a contraction is one or a call.",
         _plan_kernels,
     ),
     PlanPass("join_lists", "Launches of one kernel over lists of tensors are one launch.", _join_lists),
