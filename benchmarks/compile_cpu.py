@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks import report
 from benchmarks.architectures import catalog  # lets transformers be imported beside any torchvision
 from longhand.capture.graph import CapturedGraph
 from longhand.collection import no_collection
@@ -54,6 +55,7 @@ def main() -> None:
     parser.add_argument("part", choices=["inference", "training"])
     parser.add_argument("device", choices=list(_ARCH))
     chosen = parser.parse_args()
+    print(report.machine("cpu"))
     train = chosen.part == "training"
     model, args, kwargs = model_and_inputs(chosen.n_layers, train)
     options = options_for(chosen.device, _ARCH[chosen.device], "default", list(args))
