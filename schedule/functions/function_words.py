@@ -6,7 +6,7 @@ function, not as the first one's caller has them; a local of one module's name l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Extern, View
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
@@ -136,14 +136,9 @@ class _Words:
     def chosen(self, path: str) -> dict[str, str]:
         """The word of each."""
         given = self._parameters()
-        head = f"{path.rpartition('.')[2]}_"
-        named = {*self._locals.values(), *given.values()}
-        taken = named | OWN_WORDS | RESERVED_IN_MODULE | {self._module, *(w for w, _ in self._alike.numbers)}
-        short = {
-            name: word
-            for name in named
-            if name.startswith(head) and is_identifier(word := name.removeprefix(head)) and word not in taken
-        }
+        named = dict.fromkeys((*self._locals.values(), *given.values()))
+        taken = {*named, *OWN_WORDS, *RESERVED_IN_MODULE, self._module}
+        short = without_place(named, path, taken.union(word for word, _ in self._alike.numbers))
         given = {name: short.get(word, word) for name, word in given.items()}
         around = dict(self._locals)
         self._locals = {name: short.get(word, word) for name, word in around.items()}
@@ -216,6 +211,33 @@ class _Words:
                     argument = quotes.partition(f"self.{part}(")[2].partition(")")[0]
                     return argument if argument.isidentifier() else ""
         return ""
+
+
+def without_place(names: Iterable[str], path: str, taken: Container[str]) -> dict[str, str]:
+    """Names that begin with where a module is, by what they are in any of them: ``x`` of ``block_0_attn_x``.
+
+    Where that is taken it is the module's, whichever it is: ``attn_x``.
+    """
+    found: dict[str, str] = {}
+    heads, own = list(_heads(path.split("."))), path.rpartition(".")[2]
+    for name in names:
+        inside = next((name.removeprefix(head) for head in heads if name.startswith(head)), "")
+        for word in (inside, f"{own}_{inside}") if inside else ():
+            if is_identifier(word) and word not in taken and word not in found.values():
+                found[name] = word
+                break
+    return found
+
+
+def _heads(parts: Sequence[str]) -> Iterator[str]:
+    """How names of what is in a module may begin, the longest first: ``blocks_0_attn_``, ``block_0_attn_``..."""
+    for start in range(len(parts)):
+        tail = parts[start:]
+        following = [*tail[1:], ""]
+        ones = [
+            singular(part) if after.isdigit() else part for part, after in zip(tail, following, strict=True)
+        ]
+        yield from (f"{'_'.join(words)}_" for words in (tail, ones))
 
 
 def _origins(step: Launch | Extern) -> Collection[str]:

@@ -11,7 +11,7 @@ from torch import fx
 from longhand.capture.graph import GradientPart, Provenance
 from longhand.schedule.names.operation_names import aten_name, op_word, provenance_of
 from longhand.schedule.names.value_origins import ValueOrigins, last_word, without_positions
-from longhand.schedule.names.words import identifier
+from longhand.schedule.names.words import identifier, without_counter
 
 # Of calls whose schema has no words for them, by place.
 _STATISTICS = {
@@ -61,7 +61,8 @@ def words_of_terms(node: fx.Node) -> Iterator[str]:
         return
     origin = provenance_of(users[0])
     if origin.gradient_of and origin.part is GradientPart.WHOLE:
-        yield f"{identifier(users[0].name)}_terms"
+        word = identifier(users[0].name)
+        yield from dict.fromkeys(f"{one}_terms" for one in (without_counter(word), word))
 
 
 def _word_of_result(call: fx.Node, place: object) -> str | None:

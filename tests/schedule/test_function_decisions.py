@@ -10,6 +10,7 @@ from longhand.capture.graph import InputKind
 from longhand.lower.ir import Axis, Index, Load, Nest, Store
 from longhand.schedule.bodies import loads, sizes_of
 from longhand.schedule.functions.call_loops import CallOfMany, find_call_loops
+from longhand.schedule.functions.function_words import without_place
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.modules.held import Branch, HeldTensor
@@ -121,3 +122,14 @@ def test_what_is_kept_of_a_nest_is_its_own() -> None:
     longer = dataclasses.replace(nest, axes=(Axis("i", 8),))
     assert sizes_of(nest) == {"i": 4} and sizes_of(longer) == {"i": 8}
     assert nest == dataclasses.replace(nest) and hash(nest) == hash(dataclasses.replace(nest))
+
+
+def test_a_function_of_several_modules_says_nowhere_where_the_first_one_is() -> None:
+    names = ("block_0_attn_x", "blocks_0_attn_weights", "attn_tensor", "block_0_attn_weights", "dense", "x")
+    assert without_place(names, "blocks.0.attn", {"x", "dense"}) == {
+        "block_0_attn_x": "attn_x",  # there is another x
+        "blocks_0_attn_weights": "weights",
+        "attn_tensor": "tensor",
+        "block_0_attn_weights": "attn_weights",
+    }
+    assert without_place(("layer4_1_out", "layer4_0_out"), "layer4.1", set()) == {"layer4_1_out": "out"}
