@@ -45,6 +45,8 @@ def refuse_numbers(node: fx.Node, device: Device) -> None:
     if None in kinds:  # a number that is known only in the call
         return
     if (target, kinds, spec) not in _said:
+        if len(_said) >= _MOST_KEPT:
+            _said.clear()
         _said[target, kinds, spec] = _ask(target, leaves, spec)
     told = _said[target, kinds, spec]
     if told and (device is Device.CPU or "overflow" in told):
@@ -66,6 +68,7 @@ def _kind(leaf: Any) -> Any:
     return repr(leaf)
 
 
+_MOST_KEPT = 4096  # calls
 _said: dict[tuple[torch._ops.OpOverload, tuple[Any, ...], pytree.TreeSpec], str] = {}
 
 

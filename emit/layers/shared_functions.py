@@ -60,9 +60,8 @@ class FunctionPrinter:
     def __init__(self, outer: BodyWriter, root: Branch) -> None:
         self._outer = outer
         self._root = root
-        self._methods: dict[int, list[Method]] = (
-            {}
-        )  # by the identity of the candidate, which is kept beside them
+        # By the identity of the candidate, which is kept beside them.
+        self._methods: dict[int, list[Method]] = {}
         self._candidates: list[FunctionCandidate] = []
 
     def methods(self, candidate: FunctionCandidate) -> list[Method] | None:

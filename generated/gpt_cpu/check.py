@@ -87,7 +87,7 @@ def memory(tensor):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_and_layer_norm_windows(x, y, weight, bias, residual, out, n_rows, n_cols, eps):
+def add_and_layer_norm_windows(x, y, weight, bias, residual, normed, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "y": window(y, (n_rows, n_cols), (n_cols, 1)),
@@ -95,7 +95,7 @@ def add_and_layer_norm_windows(x, y, weight, bias, residual, out, n_rows, n_cols
         "bias": window(bias, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [window(residual, (n_rows, n_cols), (n_cols, 1)), window(out, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(residual, (n_rows, n_cols), (n_cols, 1)), window(normed, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 

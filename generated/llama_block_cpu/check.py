@@ -112,7 +112,7 @@ def rms_norm_windows(x, weight, attention_norm, n_rows, n_cols, eps):
     return read, written
 
 
-def rotary_windows(x, cos, sin, rotary_out, n_batches, n_positions, n_heads, n_cols, half):
+def rotary_windows(x, cos, sin, out, n_batches, n_positions, n_heads, n_cols, half):
     read = {
         "x": window(
             x,
@@ -125,7 +125,7 @@ def rotary_windows(x, cos, sin, rotary_out, n_batches, n_positions, n_heads, n_c
     }
     written = [
         window(
-            rotary_out,
+            out,
             (n_batches, n_positions, n_heads, n_cols),
             (n_positions * n_heads * n_cols, n_heads * n_cols, n_cols, 1),
         )

@@ -135,31 +135,34 @@ def _after_layers(
         {other for name in effects(step).writes for other in readers.get(name, ())} - {number}
         for number, step in enumerate(steps)
     ]
-    is_once = [all(_is_made_once(name, buffers, writers) for name in effects(step).writes) for step in steps]
-    last = {
-        number for number, others in enumerate(read_by) if not others and is_once[number]
-    }  # that make results
+    may_move = {
+        number
+        for number, step in enumerate(steps)
+        if all(_is_made_once(name, buffers, writers) for name in effects(step).writes)
+    }
+    makes_results = {number for number in may_move if not read_by[number]}
     waiting: dict[int, str] = {}  # by step: the list of whose layers it is no part
-    for number in range(len(steps) - 1, -1, -1):
+    for number in sorted(may_move - makes_results, reverse=True):
         made_in = {layer for other in needed[number] for layer in layers[other]}
         alike = _alike_in(needed[number], steps, nodes)
         for owner in {owner for owner, _ in made_in}:
             n_summed = len({layer for layer in made_in if layer[0] == owner})
             is_outside = all(
-                waiting.get(other) == owner or other in last or {path for path, _ in layers[other]} != {owner}
+                waiting.get(other) == owner
+                or other in makes_results
+                or {path for path, _ in layers[other]} != {owner}
                 for other in read_by[number]
             )
-            is_summed = n_summed >= FEWEST_SUMMED or owner in alike
-            if is_summed and read_by[number] and is_outside and is_once[number]:
+            if is_outside and (n_summed >= FEWEST_SUMMED or owner in alike):
                 waiting[number] = owner
-    for number in sorted(last):
+    for number in sorted(makes_results):  # of such a sum
         for other in needed[number] & waiting.keys():
             waiting.setdefault(number, waiting[other])
-    made_inside = {number for number, inside in enumerate(layers) if inside}
-    for number in range(len(steps) - 1, -1, -1):
-        owners = {waiting.get(other) for other in read_by[number]}
-        if len(owners) == 1 and is_once[number] and not needed[number] & made_inside:
-            waiting |= {one: owner for owner in owners if owner for one in {number} - waiting.keys()}
+    of_layers = {number for number, inside in enumerate(layers) if inside}
+    for number in sorted(may_move - waiting.keys(), reverse=True):  # what only these read, and no layer made
+        owners = {waiting.get(other, "") for other in read_by[number]}
+        if len(owners) == 1 and not needed[number] & of_layers and (owner := owners.pop()):
+            waiting[number] = owner
     return {**position_of, **_behind(waiting, steps, position_of, layers)}
 
 

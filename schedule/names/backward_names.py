@@ -141,14 +141,16 @@ def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardWord
     words, values = forward.words, training.graphs.forward.outputs
     found = _Found(forward)
     saved: dict[str, str] = {}  # by the forward's value: its placeholder here
+    given: dict[str, str] = {}  # by the placeholder of a gradient: the forward's value
     for entry in training.graphs.inputs:
         value = values[entry.source].value if isinstance(entry.source, int) else None
         if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
             saved[value] = entry.node
             found.add(entry.node, value, words.candidates(value), is_read=True)
         elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
+            given[entry.node] = value
             found.add(entry.node, value, (f"d_{word}" for word in words.candidates(value)))
-    differentiated: dict[str, str] = {}
+    differentiated = {node: saved[value] for node, value in given.items() if value in saved}
     for node in training.backward.program.graph.graph.nodes:  # what lowering added has words, too
         origin: Provenance = node.meta.get("provenance", Provenance())
         if origin.gradient_of in words.nodes:

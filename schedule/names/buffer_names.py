@@ -278,7 +278,11 @@ class BufferWords:
         elif made.how is Derivation.LOSSES:
             yield made.how.value
         elif made.how.is_of_pieces:
-            words = [word for word in self.candidates(made.of) if word not in STATISTIC_WORDS]
+            no_words = {
+                *STATISTIC_WORDS,
+                *self.fillers(made.of),
+            }  # "normalized" is what is made by means of them
+            words = [word for word in self.candidates(made.of) if word not in no_words]
             yield from (f"{word}_{made.how.value}" for word in words)
             yield made.how.value
 

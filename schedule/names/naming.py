@@ -16,7 +16,7 @@ from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
 from longhand.schedule.names.number_names import constant_words
-from longhand.schedule.names.shared.callers import Caller, Callers, SharedWords
+from longhand.schedule.names.shared.callers import Caller, Callers, SharedWords, differentiated
 from longhand.schedule.names.shared.plain_words import plain_words
 from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
 from longhand.schedule.names.value_names import ValueWords, dimensions_of, name_axes
@@ -270,16 +270,22 @@ def _name_pointers(kernel: KernelPlan, callers: Callers, scope: Scope) -> dict[s
     pointer_of = {buffer: pointer.name for pointer, buffer in zip(passed, launch.buffers, strict=True)}
     shared = {pointer.name: callers.candidates(place) for place, pointer in enumerate(passed)}
     n_claims = Counter(shared[name][0] for name in pointer_of.values() if shared[name])
+    n_written = sum(pointer.access is not Access.READ for pointer in passed)
+    values = {place: callers.value_of_gradient(place) for place in range(len(passed))}
+    gradients = {value: passed[place] for place, value in values.items() if value is not None}
     names: dict[str, str] = {}
     waiting: list[Pointer] = []
 
     def value_of(pointer: Pointer) -> str | None:
         """The pointer to the value that a pointer's is the gradient of, if the kernel is given both."""
         buffer = launch.buffers[places[pointer.name]] if pointer.name in places else ""
-        return pointer_of.get(words.differentiated.get(buffer, ""))
+        return pointer_of.get(differentiated(words, buffer))
 
-    # Gradients of what is here come before other gradients, which may have the same word.
-    for pointer in sorted(kernel.pointers, key=lambda pointer: value_of(pointer) is None):
+    def rank(pointer: Pointer) -> int:
+        """Gradients of what is here come before other gradients, which may have the same word; then what is here."""
+        return 0 if value_of(pointer) is not None else 1 if places.get(pointer.name) in gradients else 2
+
+    for pointer in sorted(kernel.pointers, key=rank):
         if pointer.scratch:
             waiting.append(pointer)
             continue
@@ -288,12 +294,13 @@ def _name_pointers(kernel: KernelPlan, callers: Callers, scope: Scope) -> dict[s
         if is_input and len(candidates) > 1 and n_claims[candidates[0]] > 1:
             candidates = [*candidates[1:], candidates[0]]  # two weights: both say whose they are
         if not candidates or len(callers.told_apart) > 1:
-            is_gradient = callers.are_gradients(places[pointer.name])
-            candidates = [*candidates, *plain_words(kernel, pointer, is_gradient)]
+            place = places[pointer.name]
+            plain = plain_words(kernel, pointer, callers.are_gradients(place), gradients.get(place))
+            candidates = [*candidates, *plain]
         if pointer.many:
             one = dict.fromkeys(singular(without_counter(word)) for word in candidates)
             candidates = [*one, *candidates]
-        names[pointer.name] = scope.pick([*candidates, *_pointer_fallbacks(pointer, candidates)])
+        names[pointer.name] = scope.pick([*candidates, *_pointer_fallbacks(pointer, candidates, n_written)])
     for pointer in waiting:
         names[pointer.name] = scope.pick([*_partial_words(kernel, pointer, names, len(waiting))])
     return {pointer.name: names[pointer.name] for pointer in kernel.pointers}
@@ -319,10 +326,11 @@ def _name_lists(kernel: KernelPlan, pointers: dict[str, str], scope: Scope) -> d
     }
 
 
-def _pointer_fallbacks(pointer: Pointer, candidates: list[str]) -> list[str]:
+def _pointer_fallbacks(pointer: Pointer, candidates: list[str], n_written: int) -> list[str]:
     if pointer.access is Access.READ:
         return [f"{candidates[0]}_in", "source"]
-    return [f"{candidates[0]}_out", "out", "result"]
+    of_several = [f"{candidates[0]}_out"] if n_written > 1 else []
+    return [*of_several, "out", f"{candidates[0]}_out", "result"]
 
 
 def _int_words(

@@ -134,9 +134,8 @@ def to_graph(trace: Trace, value: Value) -> tuple[Any, Any]:
     """(what goes into the node, the fake value)."""
     value = trace.force(value)
     if isinstance(value, Sym) and isinstance(value.fake, torch.SymBool):
-        plain = bool(
-            value.fake
-        )  # decided as a branch is: kernels take numbers, and these two are graphs of their own
+        # Decided as a branch is: kernels take numbers, and these two are graphs of their own.
+        plain = bool(value.fake)
         return plain, plain
     if isinstance(value, Tensor | Sym):
         return value.node, value.fake

@@ -1,9 +1,9 @@
-// add_and_layer_norm: residual = x + y; out = layer_norm(residual), row by row.
+// add_and_layer_norm: residual = x + y; normed = layer_norm(residual), row by row.
 //
 //     Block.forward    x = x + self.attn(self.ln_1(x))
 //     Block.forward    return x + self.mlp(self.ln_2(x))
 //
-// Reads x and y once, writes residual and out once; weight and bias stay in cache.
+// Reads x and y once, writes residual and normed once; weight and bias stay in cache.
 
 #include <cmath>
 
@@ -16,7 +16,7 @@ extern "C" void add_and_layer_norm(
     const float *weight,  // (n_cols,)
     const float *bias,    // (n_cols,)
     float *residual,      // (n_rows, n_cols)
-    float *out,           // (n_rows, n_cols); may be y
+    float *normed,        // (n_rows, n_cols); may be y
     long n_rows,
     long n_cols,
     float eps) {
@@ -25,7 +25,7 @@ extern "C" void add_and_layer_norm(
     const float *x_row = x + row * n_cols;
     const float *y_row = y + row * n_cols;
     float *residual_row = residual + row * n_cols;
-    float *out_row = out + row * n_cols;
+    float *normed_row = normed + row * n_cols;
 
     double row_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum)
@@ -49,7 +49,7 @@ extern "C" void add_and_layer_norm(
     for (long col = 0; col < n_cols; ++col) {
       const float centered = residual_row[col] - mean;
       const float normalized = centered * rstd;
-      out_row[col] = normalized * weight[col] + bias[col];
+      normed_row[col] = normalized * weight[col] + bias[col];
     }
   }
 }

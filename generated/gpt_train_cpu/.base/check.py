@@ -104,7 +104,7 @@ def memory(tensor):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_and_layer_norm_windows(x, y, weight, bias, out, other_out, n_rows, n_cols, eps):
+def add_and_layer_norm_windows(x, y, weight, bias, residual, normed, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "y": window(y, (n_rows, n_cols), (n_cols, 1)),
@@ -112,7 +112,7 @@ def add_and_layer_norm_windows(x, y, weight, bias, out, other_out, n_rows, n_col
         "bias": window(bias, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [window(out, (n_rows, n_cols), (n_cols, 1)), window(other_out, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(residual, (n_rows, n_cols), (n_cols, 1)), window(normed, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
@@ -259,19 +259,19 @@ def gelu_and_d_gelu_column_sum_windows(widen, d_hidden, hidden, d_widen, d_bias,
 
 
 def layer_norm_and_d_add_layer_norm_windows(
-    x, weight, bias, d_out, d_other_out, out, d_x, d_bias, d_weight, n_rows, n_cols, eps
+    x, weight, bias, d_out, d_normed, normed, d_x, d_bias, d_weight, n_rows, n_cols, eps
 ):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "weight": window(weight, (n_cols,), (1,)),
         "bias": window(bias, (n_cols,), (1,)),
         "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
-        "d_other_out": window(d_other_out, (n_rows, n_cols), (n_cols, 1)),
+        "d_normed": window(d_normed, (n_rows, n_cols), (n_cols, 1)),
         "n_cols": n_cols,
         "eps": eps,
     }
     written = [
-        window(out, (n_rows, n_cols), (n_cols, 1)),
+        window(normed, (n_rows, n_cols), (n_cols, 1)),
         window(d_x, (n_rows, n_cols), (n_cols, 1)),
         window(d_bias, (1, n_cols), (0, 1)),
         window(d_weight, (1, n_cols), (0, 1)),

@@ -1,12 +1,12 @@
-// layer_norm_and_d_add_layer_norm: out, d_x, d_bias and d_weight, in one pass over the rows:
-//     out = layer_norm(x)
-//     d_x = d_out + d_layer_norm(d_other_out, x)
-//     d_bias = sum(d_other_out)
-//     d_weight = sum(d_other_out * normalize(x))
+// layer_norm_and_d_add_layer_norm: normed, d_x, d_bias and d_weight, in one pass over the rows:
+//     normed = layer_norm(x)
+//     d_x = d_out + d_layer_norm(d_normed, x)
+//     d_bias = sum(d_normed)
+//     d_weight = sum(d_normed * normalize(x))
 //
 //     Block.forward    return x + self.mlp(self.ln_2(x))
 //
-// Reads d_out once and x and d_other_out once from memory and again from the cache, writes out, d_x, d_bias
+// Reads d_out once and x and d_normed once from memory and again from the cache, writes normed, d_x, d_bias
 // and d_weight once; weight and bias stay in cache.
 
 #include <algorithm>
@@ -17,18 +17,18 @@ constexpr long ROWS = 32;      // rows per chunk, at least
 constexpr long SPLITS = 256;   // chunks of the rows, at most
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per chunk of rows; a row stays in cache between the loops (d_normalized in out). Sums of rows in
-// double. The chunks' sums are added up in double.
+// One thread per chunk of rows; a row stays in cache between the loops (d_normalized in normed). Sums of rows
+// in double. The chunks' sums are added up in double.
 extern "C" void layer_norm_and_d_add_layer_norm(
-    const float *x,            // (n_rows, n_cols)
-    const float *weight,       // (n_cols,)
-    const float *bias,         // (n_cols,)
-    const float *d_out,        // (n_rows, n_cols)
-    const float *d_other_out,  // (n_rows, n_cols)
-    float *out,                // (n_rows, n_cols)
-    float *d_x,                // (n_rows, n_cols); may be d_other_out
-    float *d_bias,             // (n_cols,)
-    float *d_weight,           // (n_cols,)
+    const float *x,         // (n_rows, n_cols)
+    const float *weight,    // (n_cols,)
+    const float *bias,      // (n_cols,)
+    const float *d_out,     // (n_rows, n_cols)
+    const float *d_normed,  // (n_rows, n_cols)
+    float *normed,          // (n_rows, n_cols)
+    float *d_x,             // (n_rows, n_cols); may be d_normed
+    float *d_bias,          // (n_cols,)
+    float *d_weight,        // (n_cols,)
     long n_rows,
     long n_cols,
     float eps) {
@@ -46,20 +46,20 @@ extern "C" void layer_norm_and_d_add_layer_norm(
     for (long row = split * chunk; row < row_end; ++row) {
       const float *x_row = x + row * n_cols;
       const float *d_out_row = d_out + row * n_cols;
-      const float *d_other_out_row = d_other_out + row * n_cols;
-      float *out_row = out + row * n_cols;
+      const float *d_normed_row = d_normed + row * n_cols;
+      float *normed_row = normed + row * n_cols;
       float *d_x_row = d_x + row * n_cols;
 
       double row_sum = 0.0;
       double d_normalized_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum, d_normalized_sum)
       for (long col = 0; col < n_cols; ++col) {
-        const float d_other_out_i = d_other_out_row[col];
-        const float d_normalized = d_other_out_i * weight[col];
-        out_row[col] = d_normalized;
+        const float d_normed_i = d_normed_row[col];
+        const float d_normalized = d_normed_i * weight[col];
+        normed_row[col] = d_normalized;
         row_sum += x_row[col];
         d_normalized_sum += d_normalized;
-        d_bias_sum[col] += d_other_out_i;
+        d_bias_sum[col] += d_normed_i;
       }
       const float mean = row_sum / n_cols;
       const float through_mean = d_normalized_sum / n_cols;
@@ -78,9 +78,9 @@ extern "C" void layer_norm_and_d_add_layer_norm(
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
-        sum_of_products += out_row[col] * normalized;
-        d_weight_sum[col] += d_other_out_row[col] * normalized;
-        out_row[col] = normalized * weight[col] + bias[col];
+        sum_of_products += normed_row[col] * normalized;
+        d_weight_sum[col] += d_normed_row[col] * normalized;
+        normed_row[col] = normalized * weight[col] + bias[col];
       }
       const float through_rstd = sum_of_products / n_cols;
 
@@ -88,7 +88,7 @@ extern "C" void layer_norm_and_d_add_layer_norm(
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
-        const float d_normalized = d_other_out_row[col] * weight[col];
+        const float d_normalized = d_normed_row[col] * weight[col];
         const float product = (d_normalized - normalized * through_rstd - through_mean) * rstd;
 
         d_x_row[col] = d_out_row[col] + product;

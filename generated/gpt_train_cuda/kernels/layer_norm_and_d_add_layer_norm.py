@@ -1,12 +1,12 @@
-"""layer_norm_and_d_add_layer_norm: out, d_x, d_weight and d_bias, in one pass over the rows:
-    out = layer_norm(x)
-    d_x = d_out + d_layer_norm(d_other_out, x)
-    d_weight = sum(d_other_out * normalize(x))
-    d_bias = sum(d_other_out)
+"""layer_norm_and_d_add_layer_norm: normed, d_x, d_weight and d_bias, in one pass over the rows:
+    normed = layer_norm(x)
+    d_x = d_out + d_layer_norm(d_normed, x)
+    d_weight = sum(d_normed * normalize(x))
+    d_bias = sum(d_normed)
 
     Block.forward    return x + self.mlp(self.ln_2(x))
 
-Reads x, d_out and d_other_out once, writes out, d_x, d_weight and d_bias once; weight and bias stay in cache.
+Reads x, d_out and d_normed once, writes normed, d_x, d_weight and d_bias once; weight and bias stay in cache.
 """
 
 import torch
@@ -29,8 +29,8 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
     d_out_ptr,  # bf16 (n_rows, n_cols)
-    d_other_out_ptr,  # bf16 (n_rows, n_cols)
-    out_ptr,  # bf16 (n_rows, n_cols)
+    d_normed_ptr,  # bf16 (n_rows, n_cols)
+    normed_ptr,  # bf16 (n_rows, n_cols)
     d_x_ptr,  # bf16 (n_rows, n_cols); may be d_out_ptr
     d_weight_partial_ptr,  # float32, a result of each chunk
     d_bias_partial_ptr,  # float32, a result of each chunk
@@ -60,7 +60,7 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
 
         x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
         d_out = tl.load(d_out_ptr + at, mask=in_range).to(tl.float32)
-        d_other_out = tl.load(d_other_out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        d_normed = tl.load(d_normed_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
         row_sum = tl.sum(x, axis=1, keep_dims=True)
         mean = row_sum / n_cols
@@ -69,16 +69,16 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
         variance = sum_of_squares / n_cols
         rstd = tl.rsqrt(variance + eps)
         normalized = centered * rstd
-        d_normalized = d_other_out * weight
+        d_normalized = d_normed * weight
         sum_of_products = tl.sum(tl.where(in_cols, d_normalized * normalized, 0.0), axis=1, keep_dims=True)
         through_rstd = sum_of_products / n_cols
         d_normalized_sum = tl.sum(d_normalized, axis=1, keep_dims=True)
         through_mean = d_normalized_sum / n_cols
         product = (d_normalized - normalized * through_rstd - through_mean) * rstd
-        d_weight_acc += tl.where(in_rows, d_other_out * normalized, 0.0)
-        d_bias_acc += tl.where(in_rows, d_other_out, 0.0)
+        d_weight_acc += tl.where(in_rows, d_normed * normalized, 0.0)
+        d_bias_acc += tl.where(in_rows, d_normed, 0.0)
 
-        tl.store(out_ptr + at, normalized * weight + bias, mask=in_range)
+        tl.store(normed_ptr + at, normalized * weight + bias, mask=in_range)
         tl.store(d_x_ptr + at, d_out + product, mask=in_range)
 
     d_weight = tl.sum(d_weight_acc, axis=0, keep_dims=True)
@@ -117,9 +117,9 @@ def layer_norm_and_d_add_layer_norm_combine_kernel(
 
 
 def layer_norm_and_d_add_layer_norm(
-    x, weight, bias, d_out, d_other_out, out, d_x, d_weight, d_bias, n_rows, n_cols, eps
+    x, weight, bias, d_out, d_normed, normed, d_x, d_weight, d_bias, n_rows, n_cols, eps
 ):
-    """Fill out, d_x, d_weight and d_bias."""
+    """Fill normed, d_x, d_weight and d_bias."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     n_splits = min(SPLITS, ceil_div(n_rows, rows))
@@ -130,8 +130,8 @@ def layer_norm_and_d_add_layer_norm(
         weight,
         bias,
         d_out,
-        d_other_out,
-        out,
+        d_normed,
+        normed,
         d_x,
         d_weight_partial,
         d_bias_partial,
@@ -154,12 +154,12 @@ def layer_norm_and_d_add_layer_norm(
     )
 
 
-def reference(x, weight, bias, d_out, d_other_out, n_cols, eps):
-    """What layer_norm_and_d_add_layer_norm() must fill out, d_x, d_weight and d_bias with."""
+def reference(x, weight, bias, d_out, d_normed, n_cols, eps):
+    """What layer_norm_and_d_add_layer_norm() must fill normed, d_x, d_weight and d_bias with."""
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
-    d_normalized = d_other_out * weight
+    d_normalized = d_normed * weight
     difference = (
         d_normalized
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
@@ -168,6 +168,6 @@ def reference(x, weight, bias, d_out, d_other_out, n_cols, eps):
     return (
         normalized * weight + bias,
         d_out + difference * rstd,
-        (d_other_out * normalized).sum(-2, keepdim=True),
-        d_other_out.sum(-2, keepdim=True),
+        (d_normed * normalized).sum(-2, keepdim=True),
+        d_normed.sum(-2, keepdim=True),
     )

@@ -1,18 +1,18 @@
-// rotary: rotary_out = x * cos + rotate_half(x) * sin.
+// rotary: out = x * cos + rotate_half(x) * sin.
 //
 //     Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
 //     Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
 //
-// Reads x once, writes rotary_out once; cos and sin stay in cache.
+// Reads x once, writes out once; cos and sin stay in cache.
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void rotary(
-    const float *x,     // (n_batches, n_positions, n_heads, n_cols)
-    const float *cos,   // the first (n_positions, n_cols)
-    const float *sin,   // the first (n_positions, n_cols)
-    float *rotary_out,  // (n_batches, n_positions, n_heads, n_cols) in memory
+    const float *x,    // (n_batches, n_positions, n_heads, n_cols)
+    const float *cos,  // the first (n_positions, n_cols)
+    const float *sin,  // the first (n_positions, n_cols)
+    float *out,        // (n_batches, n_positions, n_heads, n_cols) in memory
     long n_batches,
     long n_positions,
     long n_heads,
@@ -25,14 +25,14 @@ extern "C" void rotary(
         const float *x_row = x + ((batch * n_positions + position) * n_heads + head) * n_cols;
         const float *cos_row = cos + position * n_cols;
         const float *sin_row = sin + position * n_cols;
-        float *rotary_out_row = rotary_out + ((batch * n_positions + position) * n_heads + head) * n_cols;
+        float *out_row = out + ((batch * n_positions + position) * n_heads + head) * n_cols;
 
 #pragma omp simd
         for (long col = 0; col < half; ++col) {
           const float first_x = x_row[col];
           const float second_x = x_row[col + half];
-          rotary_out_row[col] = first_x * cos_row[col] - second_x * sin_row[col];
-          rotary_out_row[col + half] = second_x * cos_row[col + half] + first_x * sin_row[col + half];
+          out_row[col] = first_x * cos_row[col] - second_x * sin_row[col];
+          out_row[col + half] = second_x * cos_row[col + half] + first_x * sin_row[col + half];
         }
       }
     }

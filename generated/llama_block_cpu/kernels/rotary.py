@@ -1,4 +1,4 @@
-"""rotary: rotary_out = x * cos + rotate_half(x) * sin.
+"""rotary: out = x * cos + rotate_half(x) * sin.
 
 The kernel is rotary.cpp, built when it changes.
 """
@@ -11,6 +11,6 @@ rotary = load_kernel("rotary.cpp")
 
 
 def reference(x, cos, sin, half):
-    """What rotary() must fill rotary_out with."""
+    """What rotary() must fill out with."""
     rotated = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
     return x * cos + rotated * sin

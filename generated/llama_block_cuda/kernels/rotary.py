@@ -1,9 +1,9 @@
-"""rotary: rotary_out = x * cos + rotate_half(x) * sin.
+"""rotary: out = x * cos + rotate_half(x) * sin.
 
     Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
     Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
 
-Reads x once, writes rotary_out once; cos and sin stay in cache.
+Reads x once, writes out once; cos and sin stay in cache.
 """
 
 import torch
@@ -24,7 +24,7 @@ def rotary_kernel(
     x_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols)
     cos_ptr,  # bf16 (n_positions, n_cols)
     sin_ptr,  # bf16 (n_positions, n_cols)
-    rotary_out_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols) in memory
+    out_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols) in memory
     n_batches,
     n_positions,
     n_heads,
@@ -49,12 +49,12 @@ def rotary_kernel(
     first_sin = tl.load(sin_ptr + row_start + col, mask=in_range).to(tl.float32)
     second_sin = tl.load(sin_ptr + row_start + col + half, mask=in_range).to(tl.float32)
 
-    tl.store(rotary_out_ptr + row * n_cols + col, first_x * first_cos - second_x * first_sin, mask=in_range)
-    tl.store(rotary_out_ptr + at, second_x * second_cos + first_x * second_sin, mask=in_range)
+    tl.store(out_ptr + row * n_cols + col, first_x * first_cos - second_x * first_sin, mask=in_range)
+    tl.store(out_ptr + at, second_x * second_cos + first_x * second_sin, mask=in_range)
 
 
-def rotary(x, cos, sin, rotary_out, n_batches, n_positions, n_heads, n_cols, half):
-    """Fill rotary_out."""
+def rotary(x, cos, sin, out, n_batches, n_positions, n_heads, n_cols, half):
+    """Fill out."""
     n_rows = n_batches * n_positions * n_heads
     cols = min(COLS, next_power_of_2(half))
     rows = max(1, ELEMENTS // cols)
@@ -63,7 +63,7 @@ def rotary(x, cos, sin, rotary_out, n_batches, n_positions, n_heads, n_cols, hal
         x,
         cos,
         sin,
-        rotary_out,
+        out,
         n_batches,
         n_positions,
         n_heads,
@@ -76,6 +76,6 @@ def rotary(x, cos, sin, rotary_out, n_batches, n_positions, n_heads, n_cols, hal
 
 
 def reference(x, cos, sin, half):
-    """What rotary() must fill rotary_out with."""
+    """What rotary() must fill out with."""
     rotated = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
     return x * cos + rotated * sin

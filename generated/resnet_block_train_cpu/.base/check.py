@@ -107,14 +107,14 @@ def add_relu_windows(bn2, shortcut, activated, n_elements):
 
 
 def d_relu_d_batch_norm_windows(
-    x, d_out, y, z, x_in, weight, d_weight, d_x, d_bias, n_channels, n_batches, n_pixels
+    out, d_out, x, mean, rstd, weight, d_weight, d_x, d_bias, n_channels, n_batches, n_pixels
 ):
     read = {
-        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "out": window(out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
         "d_out": window(d_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "y": window(y, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "z": window(z, (n_channels, 1, 1), (1, 0, 0)),
-        "x_in": window(x_in, (n_channels, 1, 1), (1, 0, 0)),
+        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "mean": window(mean, (n_channels, 1, 1), (1, 0, 0)),
+        "rstd": window(rstd, (n_channels, 1, 1), (1, 0, 0)),
         "weight": window(weight, (n_channels, 1, 1), (1, 0, 0)),
         "n_batches": n_batches,
         "n_pixels": n_pixels,

@@ -1,23 +1,23 @@
 // d_relu_d_batch_norm: d_weight, d_x and d_bias, channel by channel:
-//     d_weight = sum(d_relu(d_out, x) * normalize(y))
-//     d_x = d_batch_norm(d_relu(d_out, x), y)
-//     d_bias = sum(d_relu(d_out, x))
+//     d_weight = sum(d_relu(d_out, out) * normalize(x))
+//     d_x = d_batch_norm(d_relu(d_out, out), x)
+//     d_bias = sum(d_relu(d_out, out))
 //
 //     ResNetBlock.forward    return F.relu(out)
 //     ResNetBlock.forward    out = out + self.shortcut(x)
 //
-// Reads x, d_out, z, x_in and weight once and y once from memory and again from the cache, writes d_weight,
-// d_x and d_bias once.
+// Reads out, d_out, mean, rstd and weight once and x once from memory and again from the cache, writes
+// d_weight, d_x and d_bias once.
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows; a row stays in cache between the loops (masked_d_out in d_x). Sums in double.
 extern "C" void d_relu_d_batch_norm(
-    const float *x,       // (n_batches, n_channels, n_pixels)
+    const float *out,     // (n_batches, n_channels, n_pixels)
     const float *d_out,   // (n_batches, n_channels, n_pixels)
-    const float *y,       // (n_batches, n_channels, n_pixels)
-    const float *z,       // (n_channels,)
-    const float *x_in,    // (n_channels,)
+    const float *x,       // (n_batches, n_channels, n_pixels)
+    const float *mean,    // (n_channels,)
+    const float *rstd,    // (n_channels,)
     const float *weight,  // (n_channels,)
     float *d_weight,      // (n_channels,)
     float *d_x,           // (n_batches, n_channels, n_pixels)
@@ -27,14 +27,14 @@ extern "C" void d_relu_d_batch_norm(
     long n_pixels) {
 #pragma omp parallel for if (n_channels * n_batches * n_pixels >= GRAIN)
   for (long channel = 0; channel < n_channels; ++channel) {
-    const float *x_row = x + channel * n_pixels;
+    const float *out_row = out + channel * n_pixels;
     const float *d_out_row = d_out + channel * n_pixels;
-    const float *y_row = y + channel * n_pixels;
+    const float *x_row = x + channel * n_pixels;
     float *d_x_row = d_x + channel * n_pixels;
 
-    const float z_i = z[channel];
-    const float x_in_i = x_in[channel];
-    const float scale = x_in_i * weight[channel];
+    const float mean_i = mean[channel];
+    const float rstd_i = rstd[channel];
+    const float scale = rstd_i * weight[channel];
 
     double d_weight_sum = 0.0;
     double d_bias_sum = 0.0;
@@ -42,8 +42,8 @@ extern "C" void d_relu_d_batch_norm(
 #pragma omp simd reduction(+ : d_weight_sum, d_bias_sum)
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
         const long at = batch * n_channels * n_pixels + pixel;
-        const float masked_d_out = x_row[at] <= 0.0f ? 0.0f : d_out_row[at];
-        const float normalized = (y_row[at] - z_i) * x_in_i;
+        const float masked_d_out = out_row[at] <= 0.0f ? 0.0f : d_out_row[at];
+        const float normalized = (x_row[at] - mean_i) * rstd_i;
         d_x_row[at] = masked_d_out;
         d_weight_sum += masked_d_out * normalized;
         d_bias_sum += masked_d_out;
@@ -58,7 +58,7 @@ extern "C" void d_relu_d_batch_norm(
 #pragma omp simd
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
         const long at = batch * n_channels * n_pixels + pixel;
-        const float normalized = (y_row[at] - z_i) * x_in_i;
+        const float normalized = (x_row[at] - mean_i) * rstd_i;
         const float less_mean = d_x_row[at] - through_mean;
         d_x_row[at] = (less_mean - normalized * through_rstd) * scale;
       }

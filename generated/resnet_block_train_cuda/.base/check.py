@@ -144,8 +144,8 @@ def batch_norms_add_relu_windows(
 
 
 def batch_statistics_windows(
-    normalized_piece_means,
-    normalized_piece_squares,
+    piece_means,
+    piece_squares,
     mean,
     rstd,
     running_mean,
@@ -157,8 +157,8 @@ def batch_statistics_windows(
     momentum,
 ):
     read = {
-        "normalized_piece_means": window(normalized_piece_means, (n_rows, n_cols), (n_cols, 1)),
-        "normalized_piece_squares": window(normalized_piece_squares, (n_rows, n_cols), (n_cols, 1)),
+        "piece_means": window(piece_means, (n_rows, n_cols), (n_cols, 1)),
+        "piece_squares": window(piece_squares, (n_rows, n_cols), (n_cols, 1)),
         "running_mean": window(running_mean, (n_rows, 1), (1, 0)),
         "running_var": window(running_var, (n_rows, 1), (1, 0)),
         "n_cols": n_cols,
@@ -176,14 +176,14 @@ def batch_statistics_windows(
 
 
 def d_relu_d_batch_norm_windows(
-    x, d_out, y, z, x_in, weight, d_x, d_weight, d_bias, n_channels, n_batches, n_pixels
+    out, d_out, x, mean, rstd, weight, d_x, d_weight, d_bias, n_channels, n_batches, n_pixels
 ):
     read = {
-        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "out": window(out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
         "d_out": window(d_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "y": window(y, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "z": window(z, (n_channels, 1, 1), (1, 0, 0)),
-        "x_in": window(x_in, (n_channels, 1, 1), (1, 0, 0)),
+        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "mean": window(mean, (n_channels, 1, 1), (1, 0, 0)),
+        "rstd": window(rstd, (n_channels, 1, 1), (1, 0, 0)),
         "weight": window(weight, (n_channels, 1, 1), (1, 0, 0)),
         "n_batches": n_batches,
         "n_pixels": n_pixels,
@@ -204,16 +204,14 @@ def increment_windows(num_batches_tracked):
     return read, written
 
 
-def piece_statistics_windows(
-    x, normalized_piece_means, normalized_piece_squares, n_channels, n_batches, n_pixels
-):
+def piece_statistics_windows(x, piece_means, piece_squares, n_channels, n_batches, n_pixels):
     read = {
         "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
         "n_pixels": n_pixels,
     }
     written = [
-        window(normalized_piece_means, (n_channels, n_batches, 1), (n_batches, 1, 0)),
-        window(normalized_piece_squares, (n_channels, n_batches, 1), (n_batches, 1, 0)),
+        window(piece_means, (n_channels, n_batches, 1), (n_batches, 1, 0)),
+        window(piece_squares, (n_channels, n_batches, 1), (n_batches, 1, 0)),
     ]
     return read, written
 

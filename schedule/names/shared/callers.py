@@ -15,6 +15,7 @@ from longhand.capture.graph import GradientPart, Provenance
 from longhand.lower.ir import Buffer
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimensions.dimension_names import DimWords
+from longhand.schedule.names.result_words import STATISTIC_WORDS
 from longhand.schedule.names.words import without_counter
 from longhand.schedule.plan import Launch
 
@@ -80,6 +81,7 @@ class Callers:
         """The words that all of them have for what they pass at a place, best first; empty where they share none.
 
         What only says by which operation something is made is no word that they share, unless it is the best of each.
+        Statistics are that, whose they are: ``mean`` of bn1_mean and shortcut_mean.
         """
         lists: dict[tuple[int, str], list[str]] = {}
         for caller in self.every:
@@ -93,12 +95,23 @@ class Callers:
         shared = [word for word in found[0] if all(word in other for other in found[1:])]
         best = {words[0] for words in found}
         fillers = {word for one in self.every for word in one.words.fillers(one.launch.buffers[place])}
-        return [word for word in shared if {word} == best or word not in fillers]
+        nouns = {word.rpartition("_")[2] for word in best}
+        of_statistics = nouns if len(nouns) == 1 and nouns <= STATISTIC_WORDS else ()
+        return [*(word for word in shared if {word} == best or word not in fillers), *of_statistics]
 
     def are_gradients(self, place: int) -> bool:
         """Whether what they pass at a place is the gradient of something in all of them."""
         passed = ((one, one.launch.buffers[place]) for one in self.every)
         return all(next(one.words.candidates(buffer)).startswith("d_") for one, buffer in passed)
+
+    def value_of_gradient(self, place: int) -> int | None:
+        """The place of what all of them pass the gradient of at a place, if they pass both."""
+        places = set[int | None]()
+        for one in self.every:
+            buffers = one.launch.buffers
+            value = differentiated(one.words, buffers[place])
+            places.add(buffers.index(value) if value in buffers else None)
+        return places.pop() if len(places) == 1 else None
 
     def have_local(self, local: str) -> bool:
         """Whether all of them compute something that the user has a variable of this name for."""
@@ -107,6 +120,12 @@ class Callers:
     def have_module(self, name: str) -> bool:
         """Whether all of them are part of a module, or a class of modules, of this name."""
         return all(name in caller.modules for caller in self.told_apart)
+
+
+def differentiated(words: BufferWords, buffer: str) -> str:
+    """What a buffer is the gradient of, or a copy of that gradient, if the backward pass is given it; or empty."""
+    made = words.origins.derived(buffer)
+    return words.differentiated.get(made.of if made is not None and made.how.is_layout else buffer, "")
 
 
 class SharedWords:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from longhand.schedule.layers.model_steps import Loop
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.once import listed_once
 from longhand.schedule.plan import buffers_made, flat_steps
 
 _OF_INPUTS = ("output", "other_output")  # in a backward pass
@@ -31,7 +32,6 @@ class AlikeInLayers:
     layer: str = ""
     twins: Mapping[str, tuple[tuple[str, str], ...]] = dataclasses.field(default_factory=dict)
     plain: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    _known: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
     def of(loop: Loop, words: BufferWords) -> AlikeInLayers:
@@ -52,13 +52,9 @@ class AlikeInLayers:
         plain |= {name: _gradients(_OF_INPUTS) for name in loop.inputs}
         return AlikeInLayers(words, paths[loop.pattern], twins, plain)
 
+    @listed_once
     def variables(self, buffer: str) -> Iterator[str]:
         """The words for a buffer that every layer has for what stands in its place, best first; never none."""
-        if buffer not in self._known:
-            self._known[buffer] = tuple(self._shared(buffer))
-        yield from self._known[buffer]
-
-    def _shared(self, buffer: str) -> Iterator[str]:
         own = list(self.words.variables(buffer, self.layer))
         others = [{*self.words.variables(name, layer)} for name, layer in self.twins.get(buffer, ())]
         shared = [word for word in own if all(word in other for other in others)]

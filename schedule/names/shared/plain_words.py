@@ -1,6 +1,8 @@
 """What a kernel calls a tensor that its callers call differently: what the kernel itself does with it.
 
-``table`` is looked up in, ``places`` says where, ``mask`` decides, ``x`` and ``y`` are read, ``out`` is written.
+``table`` is looked up in, ``places`` says where, ``mask`` decides, ``x`` and ``y`` are read, ``out`` is written; of
+several that are written each is what it is made of: ``residual`` and ``normed``. What comes with its gradient is
+``out`` where that is read, and ``x`` where it is written.
 """
 
 from __future__ import annotations
@@ -13,19 +15,26 @@ from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Store, Value
 from longhand.schedule.names.operation_names import noun_of
 from longhand.schedule.plan import Access, KernelPlan, Pointer
 
-_READ = ("x", "y", "z")
+_READ = ("x", "y", "z", "u", "v")
 _D_READ = ("d_out", "d_other_out")
 _VECTORS = {PointwiseOp.MUL: "factor", PointwiseOp.ADD: "shift", PointwiseOp.SUB: "shift"}
+_NORMALIZED = "normalized"  # the role of what a norm scales and shifts
+_NORMED = "normed"  # then
 
 
-def plain_words(kernel: KernelPlan, pointer: Pointer, is_gradient: bool) -> Iterator[str]:
+def plain_words(
+    kernel: KernelPlan, pointer: Pointer, is_gradient: bool, gradient: Pointer | None = None
+) -> Iterator[str]:
     """The words, best first.
 
     Args:
         kernel: The kernel.
         pointer: One of its pointers.
         is_gradient: Whether what every caller passes is the gradient of something.
+        gradient: The pointer to the gradient of what they all pass.
     """
+    if gradient is not None and pointer.access is Access.READ:
+        yield "out" if gradient.access is Access.READ else "x"
     loads = [
         (position, value)
         for position, value in enumerate(kernel.body)
@@ -40,6 +49,9 @@ def plain_words(kernel: KernelPlan, pointer: Pointer, is_gradient: bool) -> Iter
     elif pointer.dtype is torch.bool:
         yield "mask"
     elif is_gradient:
+        yield from (
+            f"d_{_NORMED}" for position, _ in loads if _makes(kernel.body, position, f"d_{_NORMALIZED}")
+        )
         yield from _D_READ
     else:
         yield from (word for position, _ in loads if (word := _vector_word(kernel, pointer, position)))
@@ -51,19 +63,52 @@ def _written(kernel: KernelPlan, pointer: Pointer, is_gradient: bool) -> Iterato
     if pointer.access is Access.READ_WRITE:
         yield "x"
     if len({value.buffer for value in kernel.body if isinstance(value, Store)}) > 1:
-        yield from (word for store in stored if (word := _made(kernel.body, store)))
+        yield from (word for store in stored for word in _made(kernel, store))
     yield from ("d_x", "d_y") if is_gradient else ("out", "other_out")
 
 
-def _made(body: tuple[Value, ...], store: Store) -> str:
-    """What one of several results is: a value's role, ``rstd``, or what adds it up, ``sum``."""
-    value = body[store.value]
+def _made(kernel: KernelPlan, store: Store) -> Iterator[str]:
+    """What one of several results is: a value's role, ``rstd``, what adds it up, ``sums``, or what it is made of."""
+    body, value = kernel.body, kernel.body[store.value]
     role = getattr(value, "name", None)
     if role:
-        return str(role)
-    is_sum = isinstance(value, Pointwise) and value.op is PointwiseOp.ADD
+        yield str(role)
+    if isinstance(value, Reduce):
+        yield f"{noun_of(value)}s"
     is_read = any(store.value in arguments(other) for other in body if not isinstance(other, Store))
-    return f"{noun_of(value)}s" if isinstance(value, Reduce) else "total" if is_sum and is_read else ""
+    if isinstance(value, Pointwise) and value.op is PointwiseOp.ADD and is_read:
+        # As the value inside of the kernel is called.
+        yield "residual" if all(isinstance(body[place], Load) for place in value.args) else "total"
+    if _is_normed(kernel, store.value):
+        yield _NORMED
+
+
+def _is_normed(kernel: KernelPlan, position: int) -> bool:
+    """Whether a value is normalized, and then at most scaled and shifted by vectors."""
+    value = kernel.body[position]
+    if getattr(value, "name", None) == _NORMALIZED:
+        return True
+    if not isinstance(value, Pointwise) or value.op not in (
+        PointwiseOp.MUL,
+        PointwiseOp.ADD,
+        PointwiseOp.FMA,
+    ):
+        return False
+    of_norm = [place for place in value.args if _is_normed(kernel, place)]
+    return len(of_norm) == 1 and all(_is_vector(kernel, place) for place in value.args if place != of_norm[0])
+
+
+def _is_vector(kernel: KernelPlan, position: int) -> bool:
+    """Whether a value is loaded and the same for every row."""
+    value = kernel.body[position]
+    dims = {pointer.name: pointer.dims for pointer in kernel.pointers}
+    rows = {axis.name for axis in kernel.rows}
+    return isinstance(value, Load) and rows.isdisjoint(dims.get(value.buffer) or ())
+
+
+def _makes(body: tuple[Value, ...], position: int, role: str) -> bool:
+    """Whether a value is what one of a role is made of."""
+    return any(getattr(user, "name", None) == role and position in arguments(user) for user in body)
 
 
 def _vector_word(kernel: KernelPlan, pointer: Pointer, position: int) -> str:

@@ -1,9 +1,9 @@
-"""add_and_layer_norm: residual = x + y; out = layer_norm(residual), row by row.
+"""add_and_layer_norm: residual = x + y; normed = layer_norm(residual), row by row.
 
     Block.forward    x = x + self.attn(self.ln_1(x))
     Block.forward    return x + self.mlp(self.ln_2(x))
 
-Reads x and y once, writes residual and out once; weight and bias stay in cache.
+Reads x and y once, writes residual and normed once; weight and bias stay in cache.
 """
 
 import torch.nn.functional as F
@@ -25,7 +25,7 @@ def add_and_layer_norm_kernel(
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
     residual_ptr,  # bf16 (n_rows, n_cols)
-    out_ptr,  # bf16 (n_rows, n_cols); may be y_ptr
+    normed_ptr,  # bf16 (n_rows, n_cols); may be y_ptr
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,
@@ -55,11 +55,11 @@ def add_and_layer_norm_kernel(
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
     tl.store(residual_ptr + at, residual, mask=in_range)
-    tl.store(out_ptr + at, normalized * weight + bias, mask=in_range)
+    tl.store(normed_ptr + at, normalized * weight + bias, mask=in_range)
 
 
-def add_and_layer_norm(x, y, weight, bias, residual, out, n_rows, n_cols, eps):
-    """Fill residual and out."""
+def add_and_layer_norm(x, y, weight, bias, residual, normed, n_rows, n_cols, eps):
+    """Fill residual and normed."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     add_and_layer_norm_kernel[(ceil_div(n_rows, rows),)](
@@ -68,7 +68,7 @@ def add_and_layer_norm(x, y, weight, bias, residual, out, n_rows, n_cols, eps):
         weight,
         bias,
         residual,
-        out,
+        normed,
         n_rows,
         n_cols,
         eps,
@@ -79,6 +79,6 @@ def add_and_layer_norm(x, y, weight, bias, residual, out, n_rows, n_cols, eps):
 
 
 def reference(x, y, weight, bias, eps):
-    """What add_and_layer_norm() must fill residual and out with."""
+    """What add_and_layer_norm() must fill residual and normed with."""
     residual = x + y
     return residual, F.layer_norm(residual, weight.shape, weight, bias, eps)

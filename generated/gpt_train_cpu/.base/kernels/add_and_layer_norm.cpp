@@ -1,9 +1,9 @@
-// add_and_layer_norm: out = x + y; other_out = layer_norm(out), row by row.
+// add_and_layer_norm: residual = x + y; normed = layer_norm(residual), row by row.
 //
 //     Block.forward    x = x + self.attn(self.ln_1(x))
 //     Block.forward    return x + self.mlp(self.ln_2(x))
 //
-// Reads x and y once, writes out and other_out once; weight and bias stay in cache.
+// Reads x and y once, writes residual and normed once; weight and bias stay in cache.
 
 #include <cmath>
 
@@ -15,8 +15,8 @@ extern "C" void add_and_layer_norm(
     const float *y,       // (n_rows, n_cols)
     const float *weight,  // (n_cols,)
     const float *bias,    // (n_cols,)
-    float *out,           // (n_rows, n_cols)
-    float *other_out,     // (n_rows, n_cols); may be y
+    float *residual,      // (n_rows, n_cols)
+    float *normed,        // (n_rows, n_cols); may be y
     long n_rows,
     long n_cols,
     float eps) {
@@ -24,22 +24,22 @@ extern "C" void add_and_layer_norm(
   for (long row = 0; row < n_rows; ++row) {
     const float *x_row = x + row * n_cols;
     const float *y_row = y + row * n_cols;
-    float *out_row = out + row * n_cols;
-    float *other_out_row = other_out + row * n_cols;
+    float *residual_row = residual + row * n_cols;
+    float *normed_row = normed + row * n_cols;
 
     double row_sum = 0.0;
 #pragma omp simd reduction(+ : row_sum)
     for (long col = 0; col < n_cols; ++col) {
-      const float residual = x_row[col] + y_row[col];
-      out_row[col] = residual;
-      row_sum += residual;
+      const float residual_i = x_row[col] + y_row[col];
+      residual_row[col] = residual_i;
+      row_sum += residual_i;
     }
     const float mean = row_sum / n_cols;
 
     double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
     for (long col = 0; col < n_cols; ++col) {
-      const float centered = out_row[col] - mean;
+      const float centered = residual_row[col] - mean;
       sum_of_squares += centered * centered;
     }
     const float variance = sum_of_squares / n_cols;
@@ -47,9 +47,9 @@ extern "C" void add_and_layer_norm(
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float centered = out_row[col] - mean;
+      const float centered = residual_row[col] - mean;
       const float normalized = centered * rstd;
-      other_out_row[col] = normalized * weight[col] + bias[col];
+      normed_row[col] = normalized * weight[col] + bias[col];
     }
   }
 }

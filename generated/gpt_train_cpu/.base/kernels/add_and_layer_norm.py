@@ -1,4 +1,4 @@
-"""add_and_layer_norm: out = x + y; other_out = layer_norm(out), row by row.
+"""add_and_layer_norm: residual = x + y; normed = layer_norm(residual), row by row.
 
 The kernel is add_and_layer_norm.cpp, built when it changes.
 """
@@ -11,6 +11,6 @@ add_and_layer_norm = load_kernel("add_and_layer_norm.cpp")
 
 
 def reference(x, y, weight, bias, eps):
-    """What add_and_layer_norm() must fill out and other_out with."""
-    out = x + y
-    return out, F.layer_norm(out, weight.shape, weight, bias, eps)
+    """What add_and_layer_norm() must fill residual and normed with."""
+    residual = x + y
+    return residual, F.layer_norm(residual, weight.shape, weight, bias, eps)

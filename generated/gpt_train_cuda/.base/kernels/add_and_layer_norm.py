@@ -1,9 +1,9 @@
-"""add_and_layer_norm: out = x + y; other_out = layer_norm(out), row by row.
+"""add_and_layer_norm: residual = x + y; normed = layer_norm(residual), row by row.
 
     Block.forward    x = x + self.attn(self.ln_1(x))
     Block.forward    return x + self.mlp(self.ln_2(x))
 
-Reads x and y once, writes out and other_out once; weight and bias stay in cache.
+Reads x and y once, writes residual and normed once; weight and bias stay in cache.
 """
 
 import torch.nn.functional as F
@@ -24,8 +24,8 @@ def add_and_layer_norm_kernel(
     y_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
-    out_ptr,  # bf16 (n_rows, n_cols)
-    other_out_ptr,  # bf16 (n_rows, n_cols); may be y_ptr
+    residual_ptr,  # bf16 (n_rows, n_cols)
+    normed_ptr,  # bf16 (n_rows, n_cols); may be y_ptr
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,
@@ -42,10 +42,10 @@ def add_and_layer_norm_kernel(
     x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
     y = tl.load(y_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
-    out = x + y
-    row_sum = tl.sum(out, axis=1, keep_dims=True)
+    residual = x + y
+    row_sum = tl.sum(residual, axis=1, keep_dims=True)
     mean = row_sum / n_cols
-    centered = tl.where(in_cols, out - mean, 0.0)
+    centered = tl.where(in_cols, residual - mean, 0.0)
     sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
     variance = sum_of_squares / n_cols
     rstd = tl.rsqrt(variance + eps)
@@ -54,12 +54,12 @@ def add_and_layer_norm_kernel(
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
-    tl.store(out_ptr + at, out, mask=in_range)
-    tl.store(other_out_ptr + at, normalized * weight + bias, mask=in_range)
+    tl.store(residual_ptr + at, residual, mask=in_range)
+    tl.store(normed_ptr + at, normalized * weight + bias, mask=in_range)
 
 
-def add_and_layer_norm(x, y, weight, bias, out, other_out, n_rows, n_cols, eps):
-    """Fill out and other_out."""
+def add_and_layer_norm(x, y, weight, bias, residual, normed, n_rows, n_cols, eps):
+    """Fill residual and normed."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     add_and_layer_norm_kernel[(ceil_div(n_rows, rows),)](
@@ -67,8 +67,8 @@ def add_and_layer_norm(x, y, weight, bias, out, other_out, n_rows, n_cols, eps):
         y,
         weight,
         bias,
-        out,
-        other_out,
+        residual,
+        normed,
         n_rows,
         n_cols,
         eps,
@@ -79,6 +79,6 @@ def add_and_layer_norm(x, y, weight, bias, out, other_out, n_rows, n_cols, eps):
 
 
 def reference(x, y, weight, bias, eps):
-    """What add_and_layer_norm() must fill out and other_out with."""
-    out = x + y
-    return out, F.layer_norm(out, weight.shape, weight, bias, eps)
+    """What add_and_layer_norm() must fill residual and normed with."""
+    residual = x + y
+    return residual, F.layer_norm(residual, weight.shape, weight, bias, eps)

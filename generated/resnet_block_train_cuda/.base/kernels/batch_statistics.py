@@ -2,8 +2,8 @@
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads normalized_piece_means, normalized_piece_squares, running_mean and running_var once, writes mean, rstd,
-running_mean and running_var once.
+Reads piece_means, piece_squares, running_mean and running_var once, writes mean, rstd, running_mean and
+running_var once.
 """
 
 import torch
@@ -20,8 +20,8 @@ WARP_ELEMENTS = 1024  # held by each warp
 @fast_launch
 @triton.jit
 def batch_statistics_kernel(
-    normalized_piece_means_ptr,  # float32 (n_rows, n_cols)
-    normalized_piece_squares_ptr,  # float32 (n_rows, n_cols)
+    piece_means_ptr,  # float32 (n_rows, n_cols)
+    piece_squares_ptr,  # float32 (n_rows, n_cols)
     mean_ptr,  # float32 (n_rows,)
     rstd_ptr,  # float32 (n_rows,)
     running_mean_ptr,  # bf16 (n_rows,)
@@ -42,13 +42,13 @@ def batch_statistics_kernel(
     in_range = in_rows & in_cols
     at = row * n_cols + col
 
-    normalized_piece_means = tl.load(normalized_piece_means_ptr + at, mask=in_range, other=0.0)
-    normalized_piece_squares = tl.load(normalized_piece_squares_ptr + at, mask=in_range, other=0.0)
+    piece_means = tl.load(piece_means_ptr + at, mask=in_range, other=0.0)
+    piece_squares = tl.load(piece_squares_ptr + at, mask=in_range, other=0.0)
 
-    row_sum = tl.sum(normalized_piece_means, axis=1, keep_dims=True)
+    row_sum = tl.sum(piece_means, axis=1, keep_dims=True)
     mean = row_sum / n_cols
-    apart = normalized_piece_means - mean
-    squares_around = normalized_piece_squares + apart * apart * piece_size
+    apart = piece_means - mean
+    squares_around = piece_squares + apart * apart * piece_size
     total_squares = tl.sum(tl.where(in_cols, squares_around, 0.0), axis=1, keep_dims=True)
     count = n_cols * piece_size
     variance = total_squares / count
@@ -66,8 +66,8 @@ def batch_statistics_kernel(
 
 
 def batch_statistics(
-    normalized_piece_means,
-    normalized_piece_squares,
+    piece_means,
+    piece_squares,
     mean,
     rstd,
     running_mean,
@@ -82,8 +82,8 @@ def batch_statistics(
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     batch_statistics_kernel[(ceil_div(n_rows, rows),)](
-        normalized_piece_means,
-        normalized_piece_squares,
+        piece_means,
+        piece_squares,
         mean,
         rstd,
         running_mean,
@@ -99,20 +99,11 @@ def batch_statistics(
     )
 
 
-def reference(
-    normalized_piece_means,
-    normalized_piece_squares,
-    running_mean,
-    running_var,
-    n_cols,
-    piece_size,
-    eps,
-    momentum,
-):
+def reference(piece_means, piece_squares, running_mean, running_var, n_cols, piece_size, eps, momentum):
     """What batch_statistics() must fill mean, rstd, running_mean and running_var with."""
-    mean = normalized_piece_means.sum(-1, keepdim=True) / n_cols
-    apart = normalized_piece_means - mean
-    total_squares = (normalized_piece_squares + apart * apart * piece_size).sum(-1, keepdim=True)
+    mean = piece_means.sum(-1, keepdim=True) / n_cols
+    apart = piece_means - mean
+    total_squares = (piece_squares + apart * apart * piece_size).sum(-1, keepdim=True)
     count = n_cols * piece_size
     shifted = 1.0 - momentum
     return (

@@ -1,12 +1,12 @@
 """d_relu_d_batch_norm: d_x, d_weight and d_bias, channel by channel:
-    d_x = d_batch_norm(d_relu(d_out, x), y)
-    d_weight = sum(d_relu(d_out, x) * normalize(y))
-    d_bias = sum(d_relu(d_out, x))
+    d_x = d_batch_norm(d_relu(d_out, out), x)
+    d_weight = sum(d_relu(d_out, out) * normalize(x))
+    d_bias = sum(d_relu(d_out, out))
 
     ResNetBlock.forward    return F.relu(out)
     ResNetBlock.forward    out = out + self.shortcut(x)
 
-Reads z, x_in and weight once and x, d_out and y once from memory and again from the cache, writes d_x,
+Reads mean, rstd and weight once and out, d_out and x once from memory and again from the cache, writes d_x,
 d_weight and d_bias once.
 """
 
@@ -25,11 +25,11 @@ NUM_STAGES = 2
 @fast_launch
 @triton.jit
 def d_relu_d_batch_norm_kernel(
-    x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    out_ptr,  # bf16 (n_batches, n_channels, n_pixels)
     d_out_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    y_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    z_ptr,  # float32 (n_channels,)
-    x_in_ptr,  # float32 (n_channels,)
+    x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    mean_ptr,  # float32 (n_channels,)
+    rstd_ptr,  # float32 (n_channels,)
     weight_ptr,  # bf16 (n_channels,)
     d_x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
     d_weight_ptr,  # bf16 (n_channels,)
@@ -45,8 +45,8 @@ def d_relu_d_batch_norm_kernel(
     row_start = channel * n_pixels
     lane = tl.arange(0, COLS)
 
-    z = tl.load(z_ptr + channel)
-    x_in = tl.load(x_in_ptr + channel)
+    mean = tl.load(mean_ptr + channel)
+    rstd = tl.load(rstd_ptr + channel)
 
     d_bias_acc = tl.zeros([COLS], tl.float32)
     d_weight_acc = tl.zeros([COLS], tl.float32)
@@ -56,11 +56,11 @@ def d_relu_d_batch_norm_kernel(
         pixel = col % n_pixels
         batch = col // n_pixels
         at = row_start + batch * n_channels * n_pixels + pixel
-        x = tl.load(x_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
+        out = tl.load(out_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
         d_out = tl.load(d_out_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        y = tl.load(y_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        masked_d_out = tl.where(x <= 0.0, 0.0, d_out)
-        normalized = (y - z) * x_in
+        x = tl.load(x_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
+        masked_d_out = tl.where(out <= 0.0, 0.0, d_out)
+        normalized = (x - mean) * rstd
         d_bias_acc += masked_d_out
         d_weight_acc += tl.where(in_cols, masked_d_out * normalized, 0.0)
 
@@ -70,7 +70,7 @@ def d_relu_d_batch_norm_kernel(
     through_rstd = d_weight / (n_batches * n_pixels)
 
     weight = tl.load(weight_ptr + channel).to(tl.float32)
-    scale = x_in * weight
+    scale = rstd * weight
 
     tl.store(d_weight_ptr + channel, d_weight)
     tl.store(d_bias_ptr + channel, d_bias)
@@ -81,23 +81,25 @@ def d_relu_d_batch_norm_kernel(
         pixel = col % n_pixels
         batch = col // n_pixels
         at = row_start + batch * n_channels * n_pixels + pixel
-        x = tl.load(x_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
+        out = tl.load(out_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
         d_out = tl.load(d_out_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        y = tl.load(y_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        masked_d_out = tl.where(x <= 0.0, 0.0, d_out)
+        x = tl.load(x_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
+        masked_d_out = tl.where(out <= 0.0, 0.0, d_out)
         less_mean = masked_d_out - through_mean
-        normalized = (y - z) * x_in
+        normalized = (x - mean) * rstd
         tl.store(d_x_ptr + at, (less_mean - normalized * through_rstd) * scale, mask=in_cols)
 
 
-def d_relu_d_batch_norm(x, d_out, y, z, x_in, weight, d_x, d_weight, d_bias, n_channels, n_batches, n_pixels):
+def d_relu_d_batch_norm(
+    out, d_out, x, mean, rstd, weight, d_x, d_weight, d_bias, n_channels, n_batches, n_pixels
+):
     """Fill d_x, d_weight and d_bias."""
     d_relu_d_batch_norm_kernel[(n_channels,)](
-        x,
+        out,
         d_out,
-        y,
-        z,
-        x_in,
+        x,
+        mean,
+        rstd,
         weight,
         d_x,
         d_weight,
@@ -111,13 +113,13 @@ def d_relu_d_batch_norm(x, d_out, y, z, x_in, weight, d_x, d_weight, d_bias, n_c
     )
 
 
-def reference(x, d_out, y, z, x_in, weight, n_batches, n_pixels):
+def reference(out, d_out, x, mean, rstd, weight, n_batches, n_pixels):
     """What d_relu_d_batch_norm() must fill d_x, d_weight and d_bias with."""
-    masked_d_out = torch.where(x.transpose(0, 1) <= 0.0, 0.0, d_out.transpose(0, 1))
+    masked_d_out = torch.where(out.transpose(0, 1) <= 0.0, 0.0, d_out.transpose(0, 1))
     d_bias = masked_d_out.sum((-2, -1), keepdim=True)
-    normalized = (y.transpose(0, 1) - z) * x_in
+    normalized = (x.transpose(0, 1) - mean) * rstd
     d_weight = (masked_d_out * normalized).sum((-2, -1), keepdim=True)
     difference = (
         masked_d_out - d_bias / (n_batches * n_pixels) - normalized * (d_weight / (n_batches * n_pixels))
     )
-    return difference * (x_in * weight), d_weight, d_bias
+    return difference * (rstd * weight), d_weight, d_bias

@@ -1,11 +1,8 @@
-"""piece_statistics: normalized_piece_means and normalized_piece_squares, row by row:
-    normalized_piece_means = mean(x)
-    centered = x - normalized_piece_means
-    normalized_piece_squares = sum(centered**2)
+"""piece_statistics: piece_means = mean(x); piece_squares = sum((x - piece_means)**2), row by row.
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads x once, writes normalized_piece_means and normalized_piece_squares once.
+Reads x once, writes piece_means and piece_squares once.
 """
 
 import triton
@@ -22,8 +19,8 @@ WARP_ELEMENTS = 1024  # held by each warp
 @triton.jit
 def piece_statistics_kernel(
     x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    normalized_piece_means_ptr,  # float32 (n_channels, n_batches)
-    normalized_piece_squares_ptr,  # float32 (n_channels, n_batches)
+    piece_means_ptr,  # float32 (n_channels, n_batches)
+    piece_squares_ptr,  # float32 (n_channels, n_batches)
     n_channels,
     n_batches,
     n_pixels: tl.constexpr,
@@ -45,23 +42,23 @@ def piece_statistics_kernel(
     )
 
     row_sum = tl.sum(x, axis=1, keep_dims=True)
-    normalized_piece_means = row_sum / n_pixels
-    centered = tl.where(in_cols, x - normalized_piece_means, 0.0)
-    normalized_piece_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+    piece_means = row_sum / n_pixels
+    centered = tl.where(in_cols, x - piece_means, 0.0)
+    piece_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
 
-    tl.store(normalized_piece_means_ptr + row, normalized_piece_means, mask=in_rows)
-    tl.store(normalized_piece_squares_ptr + row, normalized_piece_squares, mask=in_rows)
+    tl.store(piece_means_ptr + row, piece_means, mask=in_rows)
+    tl.store(piece_squares_ptr + row, piece_squares, mask=in_rows)
 
 
-def piece_statistics(x, normalized_piece_means, normalized_piece_squares, n_channels, n_batches, n_pixels):
-    """Fill normalized_piece_means and normalized_piece_squares."""
+def piece_statistics(x, piece_means, piece_squares, n_channels, n_batches, n_pixels):
+    """Fill piece_means and piece_squares."""
     n_rows = n_channels * n_batches
     cols = next_power_of_2(n_pixels)
     rows = max(1, ELEMENTS // cols)
     piece_statistics_kernel[(ceil_div(n_rows, rows),)](
         x,
-        normalized_piece_means,
-        normalized_piece_squares,
+        piece_means,
+        piece_squares,
         n_channels,
         n_batches,
         n_pixels,
@@ -72,8 +69,8 @@ def piece_statistics(x, normalized_piece_means, normalized_piece_squares, n_chan
 
 
 def reference(x, n_pixels):
-    """What piece_statistics() must fill normalized_piece_means and normalized_piece_squares with."""
+    """What piece_statistics() must fill piece_means and piece_squares with."""
     x = x.transpose(0, 1)
-    normalized_piece_means = x.sum(-1, keepdim=True) / n_pixels
-    centered = x - normalized_piece_means
-    return normalized_piece_means, (centered * centered).sum(-1, keepdim=True)
+    piece_means = x.sum(-1, keepdim=True) / n_pixels
+    centered = x - piece_means
+    return piece_means, (centered * centered).sum(-1, keepdim=True)
