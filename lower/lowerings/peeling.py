@@ -4,8 +4,8 @@ cuDNN's call leaves the bias to an addition of its own, which reads and writes t
 ops took 2.3 to 3.2 times the convolution alone (H200). Where a kernel of ours reads the result, that adds the bias on
 its way, without a rounding in between. torch.compile does the same.
 
-So it is with the gradient of a bias, the sum of the result's gradient over batch and pixels: beside the two products the
-library reads all of it once more, where a kernel that makes it may add it up on its way.
+So it is with the gradient of a bias, the sum of the result's gradient over batch and pixels: beside the two products
+the library reads all of it once more, where a kernel that makes it may add it up on its way.
 """
 
 from __future__ import annotations

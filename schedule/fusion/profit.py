@@ -127,7 +127,7 @@ def absorb_problem(
 def recomputing_problem(
     producer: Nest, buffer: str, readers: Sequence[Nest], buffers: Mapping[str, Buffer], hint: Hint
 ) -> str | None:
-    """Why it does not pay that each reader computes `buffer`, which another could write while it adds it up, or None."""
+    """Why it does not pay that each reader computes `buffer`, where one could write it while it adds it up, or None."""
     for reader in readers:
         problem = absorb_problem(producer, buffer, reader, len(readers), buffers, hint)
         if problem is not None:
