@@ -108,7 +108,6 @@ def _scatter_reduce(
     index: TensorView,
     source: TensorView,
     reduce: str,
-    *,
     include_self: bool = True,
 ) -> TensorView:
     if reduce != "sum" or not include_self:
