@@ -74,8 +74,8 @@ def _index_put(
     space = (*sizes[:at], *picked, *sizes[at:])
     places = [place for place in range(len(space)) if not at <= place < at + rank]
     aligned = {dim: _before(index, len(space) - at - rank) for dim, index in given.items()}
-    values = values.expand(space)
-    return _added_up(ctx, x, values, aligned, dict(zip(rest, places, strict=True)), wraps=True)
+    others = dict(zip(rest, places, strict=True))
+    return _added_up(ctx, x, values.expand(space), aligned, others, wraps=True)
 
 
 @lowers(aten.index_add.default)
@@ -95,9 +95,12 @@ def _scatter_add(ctx: Context, x: TensorView, dim: int, index: TensorView, sourc
     if x.rank == 0 or index.rank != x.rank or source.rank != x.rank:
         raise Decline("scatter_add of one element is left to ATen.")
     dim = wrap(dim, x.rank)
-    for i in range(x.rank):  # of the source, what the index says more of is not looked at
-        source = source.narrow(i, 0, index.size(i))
-    return _added_up(ctx, x, source, {dim: index}, {i: i for i in range(x.rank) if i != dim})
+    looked_at: TensorView | None = source  # where the index says nothing, no element is
+    for i in range(x.rank):
+        looked_at = looked_at and looked_at.narrow(i, 0, index.size(i))
+    if looked_at is None:
+        raise Decline("The part of the source that the index is for has no loops.")
+    return _added_up(ctx, x, looked_at, {dim: index}, {i: i for i in range(x.rank) if i != dim})
 
 
 @lowers(aten.scatter_reduce.two)
@@ -187,10 +190,7 @@ def _added_up(
     if factor != 1:
         value = value * factor
     value = nest.body.where(is_there, value, math.nan)
-    mask = None
-    if skipped is not None:
-        (index,) = views
-        mask = nest.load(index) != skipped
+    mask = None if skipped is None else lookups[0].position.differs(skipped)
     nest.add_at(total, coordinates, value, mask)
     adding = nest.finish()
     if adding_problem(adding) is not None:

@@ -10,8 +10,14 @@ import pytest
 import torch
 
 import longhand
-from longhand.options import Device
+from longhand.lower.interpreter import results_of, run_program
+from longhand.lower.ir import Nest, Program, Store, Value
+from longhand.lower.lowering import lower
+from longhand.options import Device, Options, Target
 from longhand.verify.checking import check_kernels
+from tests.lower.conftest import OPTIONS, traced
+
+ON_CUDA = Options(Target(Device.CUDA, "sm_90"))
 
 Call = tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]
 
@@ -104,7 +110,82 @@ def test_values_are_added_in_a_kernel(place: int, dtype: torch.dtype, tmp_path: 
 
 def _library_calls(unit: Path) -> set[str]:
     lines = (line.partition("#")[0] for line in (unit / "model.py").read_text().split('"""')[-1].splitlines())
-    return set(re.findall(r"(?<!kernels)\.(index_put|index_add|scatter_\w+|embedding_dense_backward)_?\(", "\n".join(lines)))
+    return set(
+        re.findall(
+            r"(?<!kernels)\.(index_put|index_add|scatter_\w+|embedding_dense_backward)_?\(", "\n".join(lines)
+        )
+    )
+
+
+class Words(torch.nn.Module):
+    """A table whose word 3 is learned nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(11, 5, padding_idx=3)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.table(words))
+
+
+def test_padding_of_a_table_learns_nothing(tmp_path: Path) -> None:
+    words = torch.randint(0, 11, (6, 7))
+    longhand.generate(
+        Words(), (words,), out=tmp_path / "unit", device=Device.CUDA.value, arch="sm_90", train=True
+    )
+    kernels = "".join(path.read_text() for path in (tmp_path / "unit/kernels").glob("*.py"))
+    assert kernels.count("tl.atomic_add") == 1 and "!= 3" in kernels
+    assert all(one.is_right for one in check_kernels(tmp_path / "unit").kernels)
+
+
+def test_a_position_out_of_range_shows() -> None:
+    graph = traced(index_put, (torch.zeros(5, 3), torch.zeros(4, dtype=torch.int64), torch.zeros(4, 3)))
+    program = lower(graph, ON_CUDA)
+    assert any(isinstance(value, Store) and value.adds for value in _values(program))
+    for bad in (5, -6, 2**40):
+        names = [entry.node for entry in graph.inputs]
+        given = torch.zeros(5, 3), torch.tensor([1, bad, -5, 4]), torch.ones(4, 3)
+        inputs = dict(zip(names, given, strict=True))
+        (found,) = results_of(program, run_program(program, inputs), inputs)
+        assert found[0].isnan().all() and not found[1:].isnan().any()
+
+
+def _values(program: Program) -> list[Value]:
+    return [value for step in program.steps if isinstance(step, Nest) for value in step.body]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_deterministic_algorithms_are_left_to_aten(is_on: bool) -> None:
+    args = torch.zeros(5, 3), torch.zeros(4, dtype=torch.int64), torch.zeros(4, 3)
+    torch.use_deterministic_algorithms(is_on)
+    try:
+        program = lower(traced(index_put, args), ON_CUDA)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert any(isinstance(value, Store) and value.adds for value in _values(program)) is not is_on
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (torch.zeros(4, 9), torch.zeros(3, 1, dtype=torch.int64).expand(3, 8), torch.zeros(3, 8)),
+        (torch.zeros(4, 9).long(), torch.zeros(3, 8, dtype=torch.int64), torch.zeros(3, 8).long()),
+        (torch.zeros(0, 9), torch.zeros(0, 8, dtype=torch.int64), torch.zeros(3, 8)),
+    ],
+)
+def test_what_no_kernel_of_ours_adds_is_left_to_aten(args: tuple[torch.Tensor, ...]) -> None:
+    """All of a row into one element, whole numbers, and nothing."""
+
+    def along(x: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return x.scatter_add(1, index, values)
+
+    program = lower(traced(along, args), ON_CUDA)
+    assert not any(isinstance(value, Store) and value.adds for value in _values(program))
+
+
+def test_on_the_cpu_aten_adds() -> None:
+    args = torch.zeros(5, 3), torch.zeros(4, dtype=torch.int64), torch.zeros(4, 3)
+    assert not any(isinstance(v, Store) and v.adds for v in _values(lower(traced(index_put, args), OPTIONS)))
 
 
 @pytest.mark.parametrize(("n_rows", "n_added", "is_ours"), [(5, 40, True), (2, 512, True), (2, 513, False)])
