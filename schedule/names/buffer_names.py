@@ -270,7 +270,7 @@ class BufferWords:
         """For a buffer that lower added."""
         if made.how is Derivation.RESULT and made.of in self.nodes:
             yield from words_of_result(self.origins, self.nodes[made.of], made.place)
-        elif (made.how.is_layout or made.how.is_for_adding_up) and made.of in self.nodes:
+        elif (made.how.is_layout or made.how is Derivation.TOTALS) and made.of in self.nodes:
             word = next(self.candidates(made.of))
             if made.how is Derivation.CONTIGUOUS:
                 yield word  # where the word is free: nothing reads the other layout any more
