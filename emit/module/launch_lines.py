@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
-from longhand.emit.module.offset_texts import blocks_before, step_over_parts
+from longhand.emit.module.offset_texts import before_pieces, blocks_before, step_over_parts
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
@@ -249,23 +249,22 @@ class LaunchWriter:
 
     def write(self, step: Launch) -> PythonLine:
         """``kernels.add_layer_norm(x, attn, weight, bias, residual, n_rows=batch * seq, n_cols=dim, eps=1e-5)``"""
-        if self.plan.kernels[step.kernel].schedule.is_over_lists:
+        kernel = self.plan.kernels[step.kernel]
+        if kernel.schedule.is_over_lists:
             return self._launch_of_lists(step)
         sizes = self._axis_sizes(step)
-        axes = [axis.name for axis in self.plan.kernels[step.kernel].axes]
-        by_axis = dict(zip(axes, sizes, strict=True))
+        by_axis = dict(zip((axis.name for axis in kernel.axes), sizes, strict=True))
         ints = self._ints(step, by_axis)
         scalars = [
             self.numbers.get((step, place))
-            or half_of(self.plan.kernels[step.kernel], step, scalar.position, by_axis)
-            or averaged_of(self.plan.kernels[step.kernel], step, scalar.position, by_axis)
-            or self._boundary(self.plan.kernels[step.kernel], scalar.position, value)
+            or half_of(kernel, step, scalar.position, by_axis)
+            or averaged_of(kernel, step, scalar.position, by_axis)
+            or self._boundary(kernel, scalar.position, value)
             or self._dimension(step, scalar.position, value)
             or self._scalar(value)
-            for place, (scalar, value) in enumerate(
-                zip(self.plan.kernels[step.kernel].scalars, step.scalars, strict=True)
-            )
+            for place, (scalar, value) in enumerate(zip(kernel.scalars, step.scalars, strict=True))
         ]
+        ints = before_pieces(kernel, step, ints, scalars, by_axis)
         tensors = [self.variables[name] for name in step.buffers]
         given = [*tensors, *self._numbers(step, [*sizes, *ints, *scalars])]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
