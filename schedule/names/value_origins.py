@@ -143,6 +143,14 @@ def comparison_word(op: str, others: tuple[object, ...]) -> str | None:
     return _OF_ZERO.get(op) if others == (0,) else None
 
 
+def laid_out(origins: ValueOrigins, buffer: str) -> str | None:
+    """The node whose value a buffer is, that laid out anew or not; None if it is none."""
+    if buffer in origins.nodes:
+        return buffer
+    made = origins.derived(buffer)
+    return laid_out(origins, made.of) if made is not None and made.how.is_layout else None
+
+
 _COPIES = frozenset({"copy", "transpose"})
 _ANY_TENSOR = frozenset({"tensor", "t"})  # what einops calls whatever it is given
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\s+|.")
