@@ -252,10 +252,10 @@ def _run_extern(step: Extern, buffers: dict[str, torch.Tensor], sizes: Sizes) ->
     args = _argument(step.args, buffers, sizes)
     kwargs = {name: _argument(value, buffers, sizes) for name, value in step.kwargs}
     made = step.target(*args, **kwargs)
-    if step.memory_format is not None:
-        made = made.contiguous(memory_format=step.memory_format)
-    several = isinstance(made, list | tuple)
-    for name, tensor in zip(step.outputs, made if several else [made], strict=bool(step.outputs)):
+    several = list(made) if isinstance(made, list | tuple) else [made]
+    if step.memory_format is not None and several[0] is not None:
+        several[0] = several[0].contiguous(memory_format=step.memory_format)
+    for name, tensor in zip(step.outputs, several, strict=bool(step.outputs)):
         if name:
             buffers[name] = tensor
 

@@ -18,6 +18,7 @@ from longhand.schedule.fusion.profit import (
     bytes_read,
     is_free,
     merge_problem,
+    recomputing_problem,
     repeats_work,
     takeover_problem,
     whole,
@@ -106,23 +107,24 @@ class _Fusion:
         From the last to the first: what a producer reads has all of its readers once it was absorbed. And again: what
         reads only what was absorbed may be free by now.
         """
-        while sum(self._absorb_everywhere(number) for number in self.graph.walk_back()):
+        while sum(
+            bool(self._absorb_everywhere(number))
+            for number in self.graph.walk_back()
+            if is_free(self.graph.steps[number], self.buffers, self.hint)
+        ):
             pass
 
-    def _absorb_everywhere(self, number: int) -> bool:
+    def _absorb_everywhere(self, number: int) -> tuple[int, ...]:
+        """Lets all readers compute what a step makes, if all of them can; their new numbers, none if that is not so."""
         producer = self.graph.steps[number]
         written = effects(producer).writes
-        if (
-            not isinstance(producer, Nest)
-            or len(written) != 1
-            or not is_free(producer, self.buffers, self.hint)
-        ):
-            return False
+        if not isinstance(producer, Nest) or reduced_axes(producer) or len(written) != 1:
+            return ()
         readers = self.graph.readers(written[0])
         if len(readers) < 2 or written[0] in self.kept or not self._is_temporary(written[0]):
-            return False
+            return ()
         if self._inputs_change(number) or len(self.graph.writers(written[0])) > 1:
-            return False
+            return ()
         absorbed: list[Nest] = []
         for reader in readers:
             consumer = self.graph.steps[reader]
@@ -130,12 +132,15 @@ class _Fusion:
                 absorb(producer, written[0], consumer, self.buffers) if isinstance(consumer, Nest) else None
             )
             if not isinstance(joined, Nest):
-                return False
+                return ()
             absorbed.append(joined)
-        for reader, joined in zip(readers, absorbed, strict=True):
-            self.graph.replace(reader, joined, self.graph.before[number])
+        before = self.graph.before[number]
+        made = tuple(
+            self.graph.replace(reader, joined, before)
+            for reader, joined in zip(readers, absorbed, strict=True)
+        )
         self.graph.remove(number)
-        return True
+        return made
 
     def lasting_refusals(self) -> tuple[Refusal, ...]:
         """The refusals of pairs that did not become one in another way, in order of their place."""
@@ -227,6 +232,9 @@ class _Fusion:
                 unprofitable = None  # single elements cost their launches alone
             if unprofitable is None:
                 return self.graph.merge(first, second, merged)
+            if handed and (made := self._absorb_by_both(first)):
+                self._enqueue(made[0])
+                return made[1]
             return self._refuse(first, second, Verdict.NOT_PROFITABLE, unprofitable)
         if len(handed) == 1:
             absorbed = self._absorb(first, second, handed[0])
@@ -237,6 +245,26 @@ class _Fusion:
             if absorbed is not None:
                 return absorbed
         return self._refuse(first, second, Verdict.NOT_LEGAL, merged)
+
+    def _absorb_by_both(self, number: int) -> tuple[int, ...]:
+        """Lets the two readers of what a step makes compute it, where that moves no more bytes: their new numbers.
+
+        A batch norm's gradient reads what is normalized for the sums of columns, and once more when they are known.
+        """
+        producer = self.graph.steps[number]
+        assert isinstance(producer, Nest)
+        buffer = effects(producer).writes[0]
+        readers = [
+            step
+            for reader in self.graph.readers(buffer)
+            if isinstance(step := self.graph.steps[reader], Nest)
+        ]
+        if (
+            len(readers) != 2
+            or recomputing_problem(producer, buffer, readers, self.buffers, self.hint) is not None
+        ):
+            return ()
+        return self._absorb_everywhere(number)
 
     def _is_one_of_its_kind(self, nest: Nest) -> bool:
         """Whether no other step consists of the same operations: equal ones become one launch in another way."""

@@ -32,7 +32,7 @@ _CPP = frozenset(_CPP_TEXT.split())
 _TEMPLATES_TEXT = """
     tl triton torch reference at pid in_row in_col in_range in_rows in_cols mask acc grid chunk tile block
     lane start end split row_start running_max running_sum new_max n_splits row_tiles col_tiles row_tile col_tile
-    col_blocks
+    n_blocks col_blocks
     tiles rows cols
     fast_launch ceil_div next_power_of_2 libdevice times sign_of nan_maximum nan_minimum first_max first_min
     floor_quotient floor_remainder floor_quotient_float floor_remainder_float
