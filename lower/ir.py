@@ -238,8 +238,7 @@ class Extern:
         mutates: Buffers that it writes into (custom ops only).
         reason: Why this is no kernel of ours: None where a library does it best (mm, convolution), else a sentence.
         origin: The node of the captured graph.
-        memory_format: What the result, the first of several, is brought to, should the library make it otherwise; None:
-            as it comes.
+        memory_format: What the result is brought to, should the library make it otherwise; None: as it comes.
         measured: The buffers whose sizes, which only the data tell, it is given as numbers.
     """
 

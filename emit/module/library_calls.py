@@ -57,8 +57,8 @@ class LibraryWriter:
 
     def write(self, step: Extern) -> LibraryCallText:
         """The call of `step`."""
-        if step.memory_format is not torch.channels_last or len(step.outputs) > 1:
-            return self._plain_call(step)  # runtime.py's convolution_backward sees to it
+        if step.memory_format is not torch.channels_last:
+            return self._plain_call(step)
         if step.target is torch.ops.aten.conv2d.default:  # runtime.py's own
             return LibraryCallText(f"conv2d({self._arguments(step)})", runtime="conv2d")
         call = self._plain_call(step)

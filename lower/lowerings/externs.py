@@ -163,14 +163,16 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
     if target is aten.clone.default and not kwargs and not of_data and value.is_contiguous():
         kwargs = {"memory_format": torch.contiguous_format}  # else it would lie as its argument does
     several = isinstance(value, list | tuple)
-    memory_format = None if of_data else _memory_format(ctx, images, args)
+    memory_format = torch.channels_last if images and not of_data and not several else None
     known = not of_data and (memory_format is not None or _layout_is_known(ctx, target, args))
     made: list[TensorView | None] = []
     for position, item in enumerate(value if several else [value]):
         place = position if several else None
         is_wanted = isinstance(item, torch.Tensor) and (place is None or _is_read(node, place))
-        is_image = bool(images) and not (position and target is aten.convolution_backward.default)
-        made.append(_make_output(ctx, place, known and not position, is_image) if is_wanted else None)
+        is_image, is_known = bool(images), known
+        if target is aten.convolution_backward.default:  # by a function of runtime.py
+            is_image, is_known = is_image and not position, _lies_as_given(ctx, images, args, position)
+        made.append(_make_output(ctx, place, is_known, is_image) if is_wanted else None)
     outputs = tuple("" if view is None else view.buffer for view in made if target._schema.returns)
     twin = _COPYING_TWIN.get(target, target)
     mutates = _mutated(target, args, kwargs)
@@ -229,16 +231,9 @@ def _images(ctx: Context) -> dict[int, TensorView]:
     return dict(enumerate(given)) if is_channels_last(given[-1]) else {}
 
 
-def _memory_format(
-    ctx: Context, images: dict[int, TensorView], args: tuple[Any, ...]
-) -> torch.memory_format | None:
-    """What the (first) result is brought to; None: as it comes."""
-    if ctx.node.target is not aten.convolution_backward.default:
-        return torch.channels_last if images and not isinstance(ctx.node.meta["val"], list | tuple) else None
-    # The gradient of what was convolved is to lie as that does.
-    if images:
-        return torch.channels_last
-    return torch.contiguous_format if _is_contiguous(ctx, args[1]) else None
+def _lies_as_given(ctx: Context, images: dict[int, TensorView], args: tuple[Any, ...], position: int) -> bool:
+    """Whether the gradient of a convolution's images or weight (0 or 1) lies as these do, and how is known."""
+    return position < 2 and (bool(images) and not position or _is_contiguous(ctx, args[1 + position]))
 
 
 def extern_argument(ctx: Context, value: Any) -> Any:
