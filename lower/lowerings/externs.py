@@ -233,7 +233,7 @@ def _images(ctx: Context) -> dict[int, TensorView]:
 
 def _lies_as_given(ctx: Context, images: dict[int, TensorView], args: tuple[Any, ...], position: int) -> bool:
     """Whether the gradient of a convolution's images or weight (0 or 1) lies as these do, and how is known."""
-    return position < 2 and (bool(images) and not position or _is_contiguous(ctx, args[1 + position]))
+    return position < 2 and ((bool(images) and not position) or _is_contiguous(ctx, args[1 + position]))
 
 
 def extern_argument(ctx: Context, value: Any) -> Any:
