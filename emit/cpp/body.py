@@ -123,7 +123,7 @@ class BodyPrinter:
     def store(self, position: int, known: Known | None = None) -> str:
         """``out_row[col] = value;``; a 16-bit element rounds what it is assigned."""
         value = self.plan.body[position]
-        assert isinstance(value, Store)
+        assert isinstance(value, Store) and not value.adds  # which lowering writes for CUDA alone
         text = self.expression(value.value, known).text
         statement = f"{self.element(position, known)} = {text};"
         if value.mask is None:

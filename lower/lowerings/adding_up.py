@@ -17,7 +17,9 @@ has ``embedding_dense_backward`` and ``index_put`` the same each time. With ``to
 which then has to be on where the unit is made, all of it is left to ATen, which sorts.
 
 Rounding. Totals of 16-bit numbers are rounded once instead of with every addition. Where so many values meet that one
-by one they would err, and wait for each other, more than what is sorted first, ATen sorts.
+by one they would err, and wait for each other, more than what is sorted first, ATen sorts; or, where they are for a few
+places (a table of two types of words), each place is a sum over all of them of what is for it, which is no atomic
+addition, and the same every time.
 
 Range. Eager stops at a position that is out of range. A kernel cannot, and must not write there: it adds NaN at
 position 0 instead, which shows. Totals of whole numbers have no such value and are left to ATen. ``index_put`` counts
@@ -26,6 +28,7 @@ negative positions from the end, the others do not.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -38,6 +41,7 @@ from longhand.lower.ir import Derivation
 from longhand.lower.lowerings.indexing import Lookup
 from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.nest import Coordinate, NestBuilder
+from longhand.lower.ops import ReduceOp
 from longhand.lower.registry import lowers
 from longhand.lower.rules.adding import adding_problem
 from longhand.lower.sizes import product, same
@@ -51,6 +55,30 @@ _POSITIONS = frozenset({torch.int64, torch.int32})  # bytes are a mask
 # ATen sorts first, and atomic additions to one place wait for each other. 18,000 at one were off by 1.7e-4 of the sum
 # on an H100.
 _MOST_AT_ONE = 256
+# As many places as may have a sum over all values each, and as often as values may be looked at in all.
+_FEW = 32
+_MOST_LOOKS = 2**27
+
+
+@dataclasses.dataclass(frozen=True)
+class _Added:
+    """What is added, and where.
+
+    Attributes:
+        values: Each is one iteration's.
+        indices: By dimension of the result, the position there: broadcast to the shape of the values.
+        others: By each other dimension of the result, the dimension of the values that is the same.
+        wraps: Whether negative positions count from the end.
+        factor: Of the values.
+        skipped: The position whose values are left out.
+    """
+
+    values: TensorView
+    indices: Mapping[int, TensorView]
+    others: Mapping[int, int]
+    wraps: bool = False
+    factor: float = 1
+    skipped: int | None = None
 
 
 @lowers(aten.index_put.default)
@@ -75,7 +103,7 @@ def _index_put(
     places = [place for place in range(len(space)) if not at <= place < at + rank]
     aligned = {dim: _before(index, len(space) - at - rank) for dim, index in given.items()}
     others = dict(zip(rest, places, strict=True))
-    return _added_up(ctx, x, values.expand(space), aligned, others, wraps=True)
+    return _added_up(ctx, x, _Added(values.expand(space), aligned, others, wraps=True))
 
 
 @lowers(aten.index_add.default)
@@ -87,7 +115,7 @@ def _index_add(
     dim = wrap(dim, x.rank)
     others = {i: i for i in range(x.rank) if i != dim}
     aligned = {dim: _before(index, x.rank - dim - 1)}
-    return _added_up(ctx, x, source, aligned, others, factor=alpha)
+    return _added_up(ctx, x, _Added(source, aligned, others, factor=alpha))
 
 
 @lowers(aten.scatter_add.default)
@@ -100,7 +128,8 @@ def _scatter_add(ctx: Context, x: TensorView, dim: int, index: TensorView, sourc
         looked_at = looked_at and looked_at.narrow(i, 0, index.size(i))
     if looked_at is None:
         raise Decline("The part of the source that the index is for has no loops.")
-    return _added_up(ctx, x, looked_at, {dim: index}, {i: i for i in range(x.rank) if i != dim})
+    others = {i: i for i in range(x.rank) if i != dim}
+    return _added_up(ctx, x, _Added(looked_at, {dim: index}, others))
 
 
 @lowers(aten.scatter_reduce.two)
@@ -131,7 +160,7 @@ def _embedding_dense_backward(
         raise Decline("How often a position comes is counted by ATen.")
     aligned = {0: _before(indices, 1)}
     skipped = padding_idx if padding_idx >= 0 else None
-    return _added_up(ctx, None, d_out, aligned, {1: d_out.rank - 1}, skipped=skipped)
+    return _added_up(ctx, None, _Added(d_out, aligned, {1: d_out.rank - 1}, skipped=skipped))
 
 
 def _before(index: TensorView, n_dims: int) -> TensorView:
@@ -150,47 +179,24 @@ def _broadcast(shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     return tuple(found)
 
 
-def _added_up(
-    ctx: Context,
-    x: TensorView | None,
-    values: TensorView,
-    indices: Mapping[int, TensorView],
-    others: Mapping[int, int],
-    *,
-    wraps: bool = False,
-    factor: float = 1,
-    skipped: int | None = None,
-) -> TensorView:
-    """The node's result: x, and the values added at their positions.
-
-    Args:
-        ctx: The program and the node.
-        x: What they are added to; None: zeros.
-        values: Each is one iteration's.
-        indices: By dimension of x, the position there: broadcast to the shape of the values.
-        others: By each other dimension of x, the dimension of the values that is the same.
-        wraps: Whether negative positions count from the end.
-        factor: Of the values.
-        skipped: The position whose values are left out.
-    """
+def _added_up(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:
+    """The node's result: x, or zeros, and the values added at their positions."""
     shape, dtype = ctx.result_shape(), ctx.result().dtype
-    _check(ctx, shape, values, indices)
+    _check(ctx, shape, added)
+    if _meets_at_few(shape, added):
+        return _summed_by_place(ctx, x, added)
+    if torch.are_deterministic_algorithms_enabled():
+        raise Decline("Deterministic algorithms are asked for, and ATen has one.")
     wide = compute_dtype(dtype)
     total = ctx.make_result() if wide == dtype else ctx.derive(Derivation.TOTALS, ctx.name, wide, shape)
     _begin(ctx, x, total)
-    nest, (given, *views) = ctx.nest(values.shape, [values, *indices.values()])
+    nest, (values, *views) = ctx.nest(added.values.shape, [added.values, *added.indices.values()])
     lookups = {
-        dim: Lookup(
-            nest, nest.load(view), shape[dim], wraps=wraps, size_word="n_places", mask_word="in_totals"
-        )
-        for dim, view in zip(indices, views, strict=True)
+        dim: _lookup(nest, view, shape[dim], added) for dim, view in zip(added.indices, views, strict=True)
     }
-    is_there, coordinates = _places(nest, lookups, others)
-    value = nest.load(given).to(wide)
-    if factor != 1:
-        value = value * factor
-    value = nest.body.where(is_there, value, math.nan)
-    mask = None if skipped is None else lookups[0].position.differs(skipped)
+    is_there, coordinates = _places(nest, lookups, added.others)
+    value = nest.body.where(is_there, _value(nest, values, wide, added), math.nan)
+    mask = None if added.skipped is None else lookups[0].position.differs(added.skipped)
     nest.add_at(total, coordinates, value, mask)
     adding = nest.finish()
     if adding_problem(adding) is not None:
@@ -199,24 +205,47 @@ def _added_up(
     return total if wide == dtype else _narrowed(ctx, total)
 
 
-def _check(
-    ctx: Context, shape: Sequence[Size], values: TensorView, indices: Mapping[int, TensorView]
-) -> None:
+def _check(ctx: Context, shape: Sequence[Size], added: _Added) -> None:
     """Declines what is left to ATen."""
     if not ctx.is_cuda:
         raise Decline("Where it writes is data: ATen does it.")
-    if torch.are_deterministic_algorithms_enabled():
-        raise Decline("Deterministic algorithms are asked for, and ATen has one.")
-    types = {ctx.result().dtype, values.dtype}
+    types = {ctx.result().dtype, added.values.dtype}
     if not types <= LOOP_DTYPES or not all(dtype.is_floating_point for dtype in types):
         raise Decline("Totals that are no floats have no value that shows a position out of range.")
-    if any(index.dtype not in _POSITIONS for index in indices.values()):
+    if any(index.dtype not in _POSITIONS for index in added.indices.values()):
         raise Decline("Only integer positions are loops of ours.")
-    if 0 in shape or values.is_empty or values.rank == 0:
+    if 0 in shape or added.values.is_empty or added.values.rank == 0:
         raise Decline("Adding nothing is left to ATen.")
-    n_added, n_elements = product(values.shape), product(shape)
-    if isinstance(n_added, int) and isinstance(n_elements, int) and n_added > _MOST_AT_ONE * n_elements:
+
+
+def _meets_at_few(shape: Sequence[Size], added: _Added) -> bool:
+    """Whether so many values meet at one that they are not added one by one, and the places are few.
+
+    Raises:
+        Decline: The places are too many for a sum each.
+    """
+    n_added, n_elements = product(added.values.shape), product(shape)
+    if not isinstance(n_added, int) or not isinstance(n_elements, int):
+        return False
+    if n_added <= _MOST_AT_ONE * n_elements:
+        return False
+    n_places = product(shape[dim] for dim in added.indices)
+    is_few = isinstance(n_places, int) and n_places <= _FEW and n_places * n_added <= _MOST_LOOKS
+    if len(added.indices) > 1 or not is_few:
         raise Decline("So many values meet at one that ATen sorts them first.")
+    return True
+
+
+def _lookup(nest: NestBuilder, index: TensorView, size: Size, added: _Added) -> Lookup:
+    """A position as an iteration finds it."""
+    words = {"size_word": "n_places", "mask_word": "in_totals"}
+    return Lookup(nest, nest.load(index), size, wraps=added.wraps, **words)
+
+
+def _value(nest: NestBuilder, values: TensorView, dtype: torch.dtype, added: _Added) -> Handle:
+    """What an iteration adds."""
+    value = nest.load(values).to(dtype)
+    return value if added.factor == 1 else value * added.factor
 
 
 def _begin(ctx: Context, x: TensorView | None, total: TensorView) -> None:
@@ -250,5 +279,36 @@ def _narrowed(ctx: Context, total: TensorView) -> TensorView:
     target = ctx.make_result()
     nest, (view,) = ctx.nest(total.shape, [total])
     nest.store(target, nest.load(view).to(target.dtype).named(ctx.local))
+    ctx.finish(nest)
+    return target
+
+
+def _summed_by_place(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:
+    """As `_added_up`: each element of the result is a sum over the dimensions of the values that it has not."""
+    target = ctx.make_result()
+    rank, ((dim, index),) = target.rank, added.indices.items()
+    over = [place for place in range(added.values.rank) if place not in added.others.values()]
+    turned = []
+    for view in (ctx.readable(added.values), ctx.readable(index).expand(added.values.shape)):
+        own = [view.dims[added.others[d]] if d in added.others else () for d in range(rank)]
+        turned.append(view.replaced([*own, *(view.dims[place] for place in over)]))
+    start = 0.0 if x is None else ctx.fills.get(x.buffer)
+    if x is not None and start is None:
+        turned.append(x.replaced([*x.dims, *((),) * len(over)]))
+    space = (*target.shape, *(added.values.size(place) for place in over))
+    nest, (values, positions, *starts) = ctx.nest(space, turned)
+    lookup = _lookup(nest, positions, target.size(dim), added)
+    is_here = lookup.position.equals(nest.position(dim))
+    if added.skipped is not None:
+        is_here = is_here & lookup.position.differs(added.skipped)
+    dtype = compute_dtype(target.dtype)
+    value = nest.body.where(is_here, _value(nest, values, dtype, added), 0)
+    value = nest.body.where(lookup.in_range, value, math.nan)
+    total = nest.body.reduce(ReduceOp.SUM, value, nest.axes(range(rank, len(space))))
+    if starts:
+        total = nest.load(starts[0]).to(dtype) + total
+    elif start:
+        total = total + float(start)
+    nest.store(target, total.to(target.dtype).named(ctx.local), range(rank))
     ctx.finish(nest)
     return target

@@ -99,6 +99,21 @@ CASES = {
         ((Load, "x"), (Load, "y")),
         "return x.t() + y",
     ),
+    "messages": Golden(
+        nests.messages(131072, 256, 32768),
+        "totals[target] += sent * weight.",
+        Quote("Convolution.forward", "out = zeros.index_add(0, target, sent * weight)"),
+        ("Reads target, weight and sent once, adds to totals.",),
+        (
+            (Load, "target"),
+            (Load, "weight"),
+            (Load, "sent"),
+            (PointwiseOp.LOGICAL_AND, "is_node"),
+            (PointwiseOp.WHERE, "node"),
+            (PointwiseOp.WHERE, "message"),
+        ),
+        "return sent * weight",
+    ),
 }
 
 

@@ -109,7 +109,9 @@ def test_values_are_added_in_a_kernel(place: int, dtype: torch.dtype, tmp_path: 
 
 
 def _library_calls(unit: Path) -> set[str]:
-    lines = (line.partition("#")[0] for line in (unit / "model.py").read_text().split('"""')[-1].splitlines())
+    texts = [path.read_text() for path in unit.glob("*.py") if path.name != "check.py"]
+    code = re.sub(r'""".*?"""', "", "\n".join(texts), flags=re.DOTALL)
+    lines = (line.partition("#")[0] for line in code.splitlines())
     return set(
         re.findall(
             r"(?<!kernels)\.(index_put|index_add|scatter_\w+|embedding_dense_backward)_?\(", "\n".join(lines)
@@ -188,7 +190,51 @@ def test_on_the_cpu_aten_adds() -> None:
     assert not any(isinstance(v, Store) and v.adds for v in _values(lower(traced(index_put, args), OPTIONS)))
 
 
-@pytest.mark.parametrize(("n_rows", "n_added", "is_ours"), [(5, 40, True), (2, 512, True), (2, 513, False)])
+def few(dtype: torch.dtype) -> Iterator[Call]:
+    """Hundreds of values for each of a few places."""
+    generator = torch.Generator().manual_seed(0)
+
+    def randn(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator).to(dtype)
+
+    def positions(low: int, high: int, *shape: int) -> torch.Tensor:
+        return torch.randint(low, high, shape, generator=generator)
+
+    yield index_put, (randn(2, 3), positions(-2, 2, 513), randn(513, 3))
+    yield index_add, (randn(4, 3), positions(0, 3, 800), randn(4, 800))
+    yield scatter_sum, (randn(5, 2), positions(0, 2, 5, 700), randn(5, 700))
+    yield scatter_add, (randn(3, 4), positions(0, 3, 900, 4), randn(901, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("place", range(4))
+def test_few_places_have_a_sum_each(place: int, dtype: torch.dtype, tmp_path: Path) -> None:
+    function, args = list(few(dtype))[place]
+    torch.use_deterministic_algorithms(True)  # it is
+    try:
+        longhand.generate(function, args, out=tmp_path / "unit", device=Device.CUDA.value, arch="sm_90")
+    finally:
+        torch.use_deterministic_algorithms(False)
+    kernels = "".join(path.read_text() for path in (tmp_path / "unit/kernels").glob("*.py"))
+    assert "in_totals" in kernels and "tl.atomic_add" not in kernels and "tl.sum" in kernels
+    assert not _library_calls(tmp_path / "unit")
+    assert all(one.is_right for one in check_kernels(tmp_path / "unit").kernels)
+
+
+def test_types_of_words_learn_in_a_kernel(tmp_path: Path) -> None:
+    words = torch.randint(0, 11, (60, 70))
+    longhand.generate(
+        Words(), (words,), out=tmp_path / "unit", device=Device.CUDA.value, arch="sm_90", train=True
+    )
+    kernels = "".join(path.read_text() for path in (tmp_path / "unit/kernels").glob("*.py"))
+    assert "in_totals" in kernels and "tl.atomic_add" not in kernels
+    assert not _library_calls(tmp_path / "unit")
+    assert all(one.is_right for one in check_kernels(tmp_path / "unit").kernels)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_added", "is_ours"), [(33, 40, True), (33, 8448, True), (33, 8449, False)]
+)
 def test_where_many_meet_at_one_aten_sorts(n_rows: int, n_added: int, is_ours: bool, tmp_path: Path) -> None:
     args = torch.randn(n_rows, 3), torch.randint(-n_rows, n_rows, (n_added,)), torch.randn(n_added, 3)
     longhand.generate(index_put, args, out=tmp_path / "unit", device=Device.CUDA.value, arch="sm_90")

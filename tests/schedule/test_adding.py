@@ -107,6 +107,14 @@ def test_totals_are_not_seen_before_they_are_whole() -> None:
         assert isinstance(inline(adding(), "totals", reader, BUFFERS), str)
 
 
+def test_what_is_added_is_not_the_total() -> None:
+    """Nor where the positions turned out to be no data, so that it lies where it is read."""
+    body = (Load("x", WHOLE, torch.float32), Store("totals", WHOLE, 0, adds=True))
+    plain = Nest((Axis("row", 7), COL), body)
+    assert isinstance(join(plain, reading(), BUFFERS, frozenset({"totals"})), str)
+    assert isinstance(inline(plain, "totals", reading(), BUFFERS), str)
+
+
 def test_each_value_is_added_once() -> None:
     """Positions that turn out to be one number leave an axis without a use: no loop over it may go."""
     zeros = Nest((ROW,), (Constant(0, torch.int64), Store("zeros", Index(0, (("row", 1),)), 0)))
