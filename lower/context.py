@@ -11,7 +11,7 @@ from torch import fx
 
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number
-from longhand.lower.ir import Buffer, BufferKind, Derivation, View
+from longhand.lower.ir import Buffer, BufferKind, Derivation, View, ViewCall, memory_order
 from longhand.lower.layouts import channels_last_strides, eager_strides, has_strides, is_channels_last
 from longhand.lower.library_copies import allocated_for_aten
 from longhand.lower.nest import NestBuilder, factors_of
@@ -32,24 +32,27 @@ class Context(ProgramBuilder):
     # --- layouts ---
 
     def readable(self, view: TensorView) -> TensorView:
-        """The view, or a contiguous copy of it where its buffer's layout is not known before the call."""
+        """The view, or a dense copy of it where its buffer's layout is not known before the call."""
         if self.buffers[view.buffer].layout_is_known:
             return view
         if view not in self._plain:
-            stays = view.calls == () and is_channels_last(view)
-            copy = self.derive(
-                Derivation.CHANNELS_LAST if stays else Derivation.CONTIGUOUS,
-                view.buffer,
-                view.dtype,
-                view.shape,
-                channels_last_strides(view.shape) if stays else None,
-            )
-            layout = {"memory_format": torch.channels_last} if stays else {}
-            self.call(
-                torch.ops.aten.contiguous.default, (self.argument(view),), layout, outputs=(copy.buffer,)
-            )
-            self._plain[view] = copy
+            self._plain[view] = self._as_expected(view)
         return self._plain[view]
+
+    def _as_expected(self, view: TensorView) -> TensorView:
+        """A view of what a library makes, laid out as it was at capture: if it is so again, nothing is copied."""
+        contiguous = torch.ops.aten.contiguous.default
+        if view.calls == () and is_channels_last(view):
+            strides = channels_last_strides(view.shape)
+            copy = self.derive(Derivation.CHANNELS_LAST, view.buffer, view.dtype, view.shape, strides)
+            layout = {"memory_format": torch.channels_last}
+            self.call(contiguous, (self.argument(view),), layout, outputs=(copy.buffer,))
+            return copy
+        order = memory_order(self.buffers[view.buffer]) if view.calls == () else [*range(view.rank)]
+        turned = _turned(view, order)
+        copy = self.derive(Derivation.CONTIGUOUS, view.buffer, view.dtype, turned.shape)
+        self.call(contiguous, (self.argument(turned),), {}, outputs=(copy.buffer,))
+        return _turned(copy, [order.index(dim) for dim in range(view.rank)])
 
     def channels_last(self, view: TensorView) -> TensorView:
         """The view of images, or a copy of it that is channels last, made once; what only a library lays out stays."""
@@ -200,6 +203,20 @@ class Context(ProgramBuilder):
         self.finish(nest)
         self.recipes[target.buffer] = Recipe(tuple(views), compute)
         return target
+
+
+def _turned(view: TensorView, order: Sequence[int]) -> TensorView:
+    """A view with its dimensions in another order, as a person says it."""
+    moved = [dim for dim, source in enumerate(order) if dim != source]
+    if not moved:
+        return view
+    aten = torch.ops.aten
+    call = (
+        ViewCall(aten.transpose.int, tuple(moved))
+        if len(moved) == 2
+        else ViewCall(aten.permute.default, (tuple(order),))
+    )
+    return view.permute(order).said(view, call)
 
 
 def _differs(view: TensorView) -> bool:

@@ -102,15 +102,17 @@ def input_strides(entry: GraphInput, value: torch.Tensor) -> tuple[Size, ...]:
 def wants_channels_last(graph: CapturedGraph, options: Options) -> bool:
     """Whether the images of a graph are to be channels last: its convolutions are cuDNN's, and large enough.
 
-    One convolution that is faster in the other layout, and all stays.
+    One convolution that is faster in the other layout, and all stays. A backward pass has the gradients of those of the
+    forward, and is asked the same.
     """
     if options.target.device is not Device.CUDA:
         return False
     weights = []
     for node in graph.graph.nodes:
-        if is_convolution(node):
+        if is_convolution(node) or is_convolution_backward(node):
             given = _named(node)
-            weight, dtype = given["weight"].meta["val"], node.meta["val"].dtype
+            weight = given["weight"].meta["val"]
+            dtype = weight.dtype
             is_transposed = node.target is aten.conv_transpose2d.input or given.get("transposed", False)
             is_depthwise = weight.shape[1] == 1 and dtype in _FAST_DEPTHWISE and not is_transposed
             if dtype not in _FAST_DTYPES or (given.get("groups", 1) != 1 and not is_depthwise):
@@ -169,6 +171,11 @@ def convolution_weights(graph: CapturedGraph) -> frozenset[str]:
 def is_convolution(node: fx.Node) -> bool:
     """Whether a node is a convolution over images."""
     return node.target in CONVOLUTIONS and node.meta["val"].dim() == 4
+
+
+def is_convolution_backward(node: fx.Node) -> bool:
+    """Whether a node makes the gradients of a convolution over images."""
+    return node.target is aten.convolution_backward.default and node.args[0].meta["val"].dim() == 4
 
 
 def _is_only_weight(node: fx.Node, user: fx.Node) -> bool:

@@ -53,9 +53,11 @@ def _keep_first_layers(draft: LoweringDraft) -> LoweringDraft:
 
 
 def _choose_layouts(draft: LoweringDraft) -> LoweringDraft:
-    # A backward pass is a program of its own that reads the same weights: there they stay as they are.
-    keeps = wants_channels_last(draft.graph, draft.options) and not draft.options.train
-    weights = convolution_weights(draft.graph) if keeps else frozenset[str]()
+    # What is trained stays as it is: a backward pass is a program of its own that reads the same weights, and their
+    # gradients are to lie as they do. The library converts them in its calls.
+    keeps = wants_channels_last(draft.graph, draft.options)
+    holds = keeps and not draft.options.train
+    weights = convolution_weights(draft.graph) if holds else frozenset[str]()
     return dataclasses.replace(draft, keeps_channels_last=keeps, weights=weights)
 
 

@@ -23,7 +23,9 @@ from benchmarks.models.contenders import CONTENDERS
 from benchmarks.models.families import FAMILIES
 from benchmarks.models.processes import measure_rows
 from benchmarks.models.row import Figures, Row, RowResult
-from benchmarks.models.tables import tables
+from benchmarks.models.tables import kernel_tables, tables
+
+_N_KERNELS = 24
 
 
 def rows_of(families: list[str], parts: list[str], batches: list[str]) -> list[Row]:
@@ -69,7 +71,7 @@ def main() -> None:
     parser.add_argument("--ready", type=float, default=150.0, help="seconds in which rows must be compiled")
     parser.add_argument("--processes", type=int, default=12)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--kernels", action="store_true", help="also the sum of the kernels' times")
+    parser.add_argument("--kernels", action="store_true", help="also what each kernel takes")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     results = read(options.json)
@@ -98,7 +100,8 @@ def main() -> None:
         if left:
             print("not measured:", ", ".join(row.name for row in left))
     print(machine)
-    for title, cells in tables({row.name: results[row.name] for row in rows if row.name in results}):
+    found = {row.name: results[row.name] for row in rows if row.name in results}
+    for title, cells in tables(found) + (kernel_tables(found, _N_KERNELS) if options.kernels else []):
         print(f"\n{title}")
         report.print_table(cells)
 

@@ -26,6 +26,7 @@ from longhand.tune.bench import turns_side_by_side
 __all__ = ["Figures", "Row", "RowResult", "prepare", "time_contenders"]
 
 _HOST_CALLS = 12
+KernelTime = tuple[str, int, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Figures:
         ms: Milliseconds a call, calls one after the other: median of the turns.
         least_ms: The least of the turns.
         host_us: Microseconds until a call returns, median; least_host_us the least.
-        kernel_ms: The sum of its kernels' times, of one call; 0.0 where not asked for.
+        kernels: What each of its kernels takes in one call, (name, launches, milliseconds), the slowest first; empty
+            where not asked for.
         peak_bytes: See Contender.
         error: See Contender.
         compile_seconds: See Contender.
@@ -65,10 +67,15 @@ class Figures:
     least_ms: float
     host_us: float
     least_host_us: float
-    kernel_ms: float
+    kernels: list[KernelTime]
     peak_bytes: int
     error: float
     compile_seconds: float
+
+    @property
+    def kernel_ms(self) -> float:
+        """The sum of its kernels' times, of one call; 0.0 where not asked for."""
+        return sum(milliseconds for _, _, milliseconds in self.kernels)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +127,7 @@ def time_contenders(ready: Mapping[str, Contender], device: str, n_turns: int, k
             min(turns[name]) * 1e3,
             statistics.median(hosts[name]),
             min(hosts[name]),
-            kernel_milliseconds(work) if kernels and device == "cuda" else 0.0,
+            kernel_times(work) if kernels and device == "cuda" else [],
             one.peak_bytes,
             one.error,
             one.seconds,
@@ -141,12 +148,14 @@ def host_times(calls: Mapping[str, Callable[[], Any]], wait: Callable[[], object
     return times
 
 
-def kernel_milliseconds(call: Callable[[], Any]) -> float:
-    """The sum of what the kernels of one call take."""
+def kernel_times(call: Callable[[], Any]) -> list[KernelTime]:
+    """What each kernel of one call takes: its name, how often it runs, and milliseconds in all; the slowest first."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         call()
         torch.cuda.synchronize()
-    microseconds = sum(
-        event.self_device_time_total for event in profile.key_averages() if event.device_type.name == "CUDA"
-    )
-    return float(microseconds) / 1e3
+    found = [
+        (event.key, event.count, float(event.self_device_time_total) / 1e3)
+        for event in profile.key_averages()
+        if event.device_type.name == "CUDA"
+    ]
+    return sorted(found, key=lambda one: -one[2])

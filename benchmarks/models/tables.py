@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.models.row import Figures, RowResult
 
-__all__ = ["tables"]
+__all__ = ["kernel_tables", "tables"]
 
 _PAIRS = (("torch.compile", "longhand"), ("torch.compile graphs", "longhand graphs"))
 _COLUMNS = ("eager", *(name for pair in _PAIRS for name in pair))
@@ -29,6 +29,20 @@ def tables(results: Mapping[str, RowResult]) -> list[tuple[str, list[list[str]]]
         if any(one.peak_bytes for result in part.values() for one in result.figures.values()):
             found.append((f"{title}: peak MiB", _table(part, lambda one: one.peak_bytes / 2**20, "{:.0f}")))
     return found
+
+
+def kernel_tables(results: Mapping[str, RowResult], n_kernels: int) -> list[tuple[str, list[list[str]]]]:
+    """(title, rows of cells) for each contender of each row: its slowest kernels."""
+    return [
+        (
+            f"{row}: {name}, {one.kernel_ms:.3f} ms in kernels",
+            [["ms", "launches", "kernel"]]
+            + [[f"{ms:.3f}", str(count), key[:110]] for key, count, ms in one.kernels[:n_kernels]],
+        )
+        for row, result in results.items()
+        for name, one in result.figures.items()
+        if one.kernels
+    ]
 
 
 def _table(part: Mapping[str, RowResult], figure: Callable[[Figures], float], text: str) -> list[list[str]]:

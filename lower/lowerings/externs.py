@@ -25,6 +25,7 @@ from longhand.lower.layouts import (
     has_strides,
     is_channels_last,
     is_convolution,
+    is_convolution_backward,
 )
 from longhand.lower.lowerings.contractions import contraction_of
 from longhand.lower.sizes import as_number, as_size, contiguous_strides, multiply, same
@@ -76,6 +77,14 @@ _KEEPS_CHANNELS_LAST = frozenset(
         aten.upsample_bilinear2d.vec,
     }
 )
+# The gradients of these, which are channels last if the images are: the gradient of the result, and the images if they
+# take them.
+_GRADIENTS_OF_IMAGES = {
+    aten.max_pool2d_with_indices_backward.default: 2,
+    aten.avg_pool2d_backward.default: 2,
+    aten.upsample_nearest2d_backward.default: 1,
+    aten.upsample_bilinear2d_backward.default: 1,
+}
 # A library does these best. By the op's name without its overload.
 _LIBRARY_OPS = """
     mm bmm addmm baddbmm addbmm addmv mv dot vdot linear matmul bilinear einsum _grouped_mm _int_mm _scaled_mm
@@ -143,23 +152,27 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
     node = ctx.node
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
-    args = tuple(extern_argument(ctx, argument) for argument in node.args)
-    image = _image(ctx)
-    if image is not None:
-        args = (ctx.argument(image), *args[1:])
+    images = _images(ctx)
+    args = tuple(
+        ctx.argument(images[place]) if place in images else extern_argument(ctx, argument)
+        for place, argument in enumerate(node.args)
+    )
     kwargs = {name: extern_argument(ctx, argument) for name, argument in node.kwargs.items()}
     value = node.meta["val"]
     of_data = node_depends_on_data(node)
     if target is aten.clone.default and not kwargs and not of_data and value.is_contiguous():
         kwargs = {"memory_format": torch.contiguous_format}  # else it would lie as its argument does
     several = isinstance(value, list | tuple)
-    known = not of_data and (_layout_is_known(ctx, target, args) if image is None else not several)
-    memory_format = torch.channels_last if image is not None and not several else None
+    memory_format = torch.channels_last if images and not of_data and not several else None
+    known = not of_data and (memory_format is not None or _layout_is_known(ctx, target, args))
     made: list[TensorView | None] = []
     for position, item in enumerate(value if several else [value]):
         place = position if several else None
         is_wanted = isinstance(item, torch.Tensor) and (place is None or _is_read(node, place))
-        made.append(_make_output(ctx, place, known, image is not None) if is_wanted else None)
+        is_image, is_known = bool(images), known
+        if target is aten.convolution_backward.default:  # by a function of runtime.py
+            is_image, is_known = is_image and not position, _lies_as_given(ctx, images, args, position)
+        made.append(_make_output(ctx, place, is_known, is_image) if is_wanted else None)
     outputs = tuple("" if view is None else view.buffer for view in made if target._schema.returns)
     twin = _COPYING_TWIN.get(target, target)
     mutates = _mutated(target, args, kwargs)
@@ -193,19 +206,34 @@ def _measured(ctx: Context, arguments: Any) -> tuple[str, ...]:
     return tuple(ctx.values[size.node].buffer for size in ctx.graph.data_sizes if size.symbol in symbols)
 
 
-def _image(ctx: Context) -> TensorView | None:
-    """The first argument of a call whose result is to be channels last, as it is to be given; None for other calls.
+def _images(ctx: Context) -> dict[int, TensorView]:
+    """The images that a call takes channels last, as they are to be given, by their place; none of most calls.
 
-    That is so where the argument is channels last. What a convolution reads is brought to that first.
+    A convolution and its gradients have theirs brought to that, where the graph works so. Others keep what they find.
     """
     node = ctx.node
-    source = node.args[0] if node.args else None
-    if not isinstance(source, fx.Node) or node.target not in CONVOLUTIONS | _KEEPS_CHANNELS_LAST:
-        return None
-    image: TensorView = ctx.values[source.name]
+    n_images = (
+        2 if node.target is aten.convolution_backward.default else _GRADIENTS_OF_IMAGES.get(node.target, 0)
+    )
+    if node.target in CONVOLUTIONS | _KEEPS_CHANNELS_LAST:
+        n_images = 1
+    given: list[TensorView] = []
+    for source in node.args[:n_images]:
+        if not isinstance(source, fx.Node):
+            return {}
+        given.append(ctx.values[source.name])
+    if not given:
+        return {}
     if ctx.keeps_channels_last and is_convolution(node):
-        return ctx.channels_last(image)
-    return image if is_channels_last(image) else None
+        return {0: ctx.channels_last(given[0])}
+    if is_channels_last(given[-1]) or (ctx.keeps_channels_last and is_convolution_backward(node)):
+        given = [ctx.channels_last(image) for image in given]
+    return dict(enumerate(given)) if is_channels_last(given[-1]) else {}
+
+
+def _lies_as_given(ctx: Context, images: dict[int, TensorView], args: tuple[Any, ...], position: int) -> bool:
+    """Whether the gradient of a convolution's images or weight (0 or 1) lies as these do, and how is known."""
+    return position < 2 and (bool(images) and not position or _is_contiguous(ctx, args[1 + position]))
 
 
 def extern_argument(ctx: Context, value: Any) -> Any:

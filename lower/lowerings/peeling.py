@@ -3,11 +3,15 @@
 cuDNN's call leaves the bias to an addition of its own, which reads and writes the whole image: conv + bias + relu as
 ops took 2.3 to 3.2 times the convolution alone (H200). Where a kernel of ours reads the result, that adds the bias on
 its way, without a rounding in between. torch.compile does the same.
+
+So it is with the gradient of a bias, the sum of the result's gradient over batch and pixels: beside the two products
+the library reads all of it once more, where a kernel that makes it may add it up on its way.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import operator
 
 import torch
 from torch import fx
@@ -26,17 +30,23 @@ _REMARK = "A kernel below adds the bias: in the call of the library it would be 
 
 def peel_biases(graph: CapturedGraph, options: Options) -> CapturedGraph:
     """The captured graph with convolutions and their biases apart; itself where there are none, or not on CUDA."""
-    if options.target.device is not Device.CUDA or not any(map(_is_peeled, graph.graph.nodes)):
+    nodes = graph.graph.nodes
+    if options.target.device is not Device.CUDA or not any(
+        _is_peeled(node) or _sums_bias(node) for node in nodes
+    ):
         return graph
     written = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in graph.graph.nodes:
-        made = (
-            _peeled(written, node, copies)
-            if _is_peeled(node)
-            else written.node_copy(node, copies.__getitem__)
-        )
-        copies[node] = made
+        if _is_peeled(node):
+            copies[node] = _peeled(written, node, copies)
+        elif _is_gradient_of_bias(node):
+            copies[node] = _sum_of_gradient(written, node, copies)
+        else:
+            copies[node] = written.node_copy(node, copies.__getitem__)
+        if _sums_bias(node):
+            *others, (of_input, of_weight, _) = copies[node].args
+            copies[node].args = (*others, [of_input, of_weight, False])
     return dataclasses.replace(graph, graph=written)
 
 
@@ -64,6 +74,24 @@ def _peeled(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> f
     biased = add_call(graph, node.name, aten.add.Tensor, (without, each), node)
     biased.meta["provenance"] = dataclasses.replace(told, local=told.local or "biased")
     return biased
+
+
+def _sums_bias(node: fx.Node) -> bool:
+    """Whether a node makes the gradient of a convolution's bias, and not that alone."""
+    if node.target is not aten.convolution_backward.default:
+        return False
+    of_input, of_weight, of_bias = node.args[-1]
+    return bool(of_bias and (of_input or of_weight)) and node.args[0].meta["val"].is_floating_point()
+
+
+def _is_gradient_of_bias(node: fx.Node) -> bool:
+    return node.target is operator.getitem and node.args[1] == _BIAS and _sums_bias(node.args[0])
+
+
+def _sum_of_gradient(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> fx.Node:
+    d_out = copies[node.args[0].args[0]]
+    dims = [dim for dim in range(d_out.meta["val"].dim()) if dim != 1]
+    return add_call(graph, node.name, aten.sum.dim_IntList, (d_out, dims), node)
 
 
 assert all(target._schema.arguments[_BIAS].name == "bias" for target in CONVOLUTIONS)

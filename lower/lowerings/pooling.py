@@ -13,14 +13,14 @@ from collections.abc import Sequence
 
 import torch
 
-from longhand.lower.body import MOST_PLACES
+from longhand.lower.body import MOST_PLACES, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.nest import Coordinate, NestBuilder
 from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
-from longhand.lower.sizes import add
+from longhand.lower.sizes import add, multiply, same
 from longhand.lower.unsupported import BEST_IN_LIBRARY, Decline
 from longhand.lower.views import TensorView, overlaps
 
@@ -191,5 +191,44 @@ def _avg_pool(
     return pooling.store(total / count.named("count"))
 
 
+@lowers(aten.avg_pool2d_backward.default, aten.avg_pool3d_backward.default)
+def _avg_pool_backward(
+    ctx: Context,
+    d_out: TensorView,
+    x: TensorView,
+    size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    counts_padding: bool,
+    divisor: int | None = None,
+) -> TensorView:
+    """Of windows side by side: an element takes its part of the one mean that it is in."""
+    window = _Window.of(_n_dims(ctx), size, stride, padding)
+    first = x.rank - len(window.size)
+    fills = all(
+        same(multiply(extent, n_places), x.size(first + dim))
+        for dim, (extent, n_places) in enumerate(zip(d_out.shape[first:], window.size, strict=True))
+    )
+    is_ours = ctx.is_cuda and d_out.dtype in _FLOATS and not d_out.is_empty
+    if not is_ours or window.stride != window.size or any(window.padding) or not fills:
+        raise Decline(BEST_IN_LIBRARY)
+    spread, shape = ctx.readable(d_out), list(d_out.shape[:first])
+    for dim, n_places in enumerate(window.size):
+        shape += [d_out.size(first + dim), n_places]
+        spread = spread.insert(first + 2 * dim + 1)
+    each = spread.expand(shape).reshape(x.shape)
+    assert each is not None  # places beside each other are one dimension, whatever their step
+    target = ctx.make_result(like=[x])
+    nest, (view,) = ctx.nest(x.shape, [each])
+    wide = nest.load(view).to(compute_dtype(d_out.dtype))
+    count = nest.body.constant(float(divisor or math.prod(window.size)), wide.dtype)
+    nest.store(target, (wide / count).to(target.dtype).named(ctx.local))
+    ctx.finish(nest)
+    return target
+
+
 def _n_dims(ctx: Context) -> int:
-    return int(str(ctx.node.target.overloadpacket.__name__)[-2])  # type: ignore[union-attr]
+    """The number in a pooling's name: 2 of avg_pool2d_backward."""
+    name = str(ctx.node.target.overloadpacket.__name__)  # type: ignore[union-attr]
+    return int(name[name.index("pool") + len("pool")])

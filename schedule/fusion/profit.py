@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from longhand.lower.ir import PRIMITIVES, Buffer, Cost, Load, Nest, Pointwise, Reduce, Size, Store
+from longhand.lower.ir import PRIMITIVES, Buffer, Cost, Load, Nest, Pointwise, Reduce, Size, Step, Store
 from longhand.schedule.bodies import domains_of, loads, reduced_axes, sizes_of, stores
 from longhand.schedule.fusion.legality import depends_on_reduction, reduces_columns
 from longhand.schedule.sizes import product, rank
@@ -124,6 +124,28 @@ def absorb_problem(
     return None
 
 
+def recomputing_problem(
+    producer: Nest,
+    instead: Sequence[Nest],
+    absorbed: Sequence[Nest],
+    buffers: Mapping[str, Buffer],
+    hint: Hint,
+) -> str | None:
+    """Why it does not pay that each reader computes what a producer makes, or None.
+
+    Args:
+        producer: Makes it.
+        instead: A reader that makes it on its way, for itself and for the others; and those.
+        absorbed: All readers, each computing it.
+        buffers: Of the program.
+        hint: Sizes at capture.
+    """
+    if len(absorbed) * len(producer.body) > MOST_REPEATED_VALUES:
+        return "it would be computed again for each reader"
+    apart, again = (sum(traffic(nest, buffers, hint) for nest in nests) for nests in (instead, absorbed))
+    return "computing it again for each reader would move more bytes" if again > apart else None
+
+
 def repeats_work(producer: Nest, consumer: Nest, joined: Nest, hint: Hint) -> bool:
     """Whether expensive values are computed over and over in `joined` that were not in the two apart."""
     return _repeated_work(joined, hint) > _repeated_work(producer, hint) + _repeated_work(consumer, hint)
@@ -141,8 +163,10 @@ def takeover_problem(
     return None
 
 
-def is_free(producer: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
+def is_free(producer: Step, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
     """Whether computing a producer's value again is cheaper than loading it: fills, masks, casts to a wider type."""
+    if not isinstance(producer, Nest):
+        return False
     most = MOST_FREE_VALUES if loads(producer) else MOST_INDEX_VALUES
     if len(producer.body) > most or any(
         isinstance(v, Pointwise) and PRIMITIVES[v.op].cost is Cost.HEAVY for v in producer.body

@@ -18,6 +18,7 @@ from longhand.schedule.fusion.profit import (
     bytes_read,
     is_free,
     merge_problem,
+    recomputing_problem,
     repeats_work,
     takeover_problem,
     whole,
@@ -26,6 +27,7 @@ from longhand.schedule.fusion.step_graph import StepGraph
 from longhand.schedule.plan import Refusal, Verdict
 
 NEIGHBOURS = 3  # readers of one buffer on each side that are considered as partners
+FEW_READERS = 3  # that may each compute what another step makes
 REACH = 64  # steps between partners that share only what they read
 
 
@@ -106,36 +108,44 @@ class _Fusion:
         From the last to the first: what a producer reads has all of its readers once it was absorbed. And again: what
         reads only what was absorbed may be free by now.
         """
-        while sum(self._absorb_everywhere(number) for number in self.graph.walk_back()):
+        while sum(
+            bool(self._absorb_everywhere(number))
+            for number in self.graph.walk_back()
+            if is_free(self.graph.steps[number], self.buffers, self.hint)
+        ):
             pass
 
-    def _absorb_everywhere(self, number: int) -> bool:
+    def _absorb_everywhere(self, number: int) -> tuple[int, ...]:
+        """Lets all readers compute what a step makes, if all of them can; their new numbers, none if that is not so."""
+        if len(effects(self.graph.steps[number]).writes) != 1:
+            return ()
+        absorbed = self._absorbed(number)
+        return self._take_over(number, absorbed) if len(absorbed) > 1 else ()
+
+    def _absorbed(self, number: int) -> dict[int, Nest]:
+        """The readers of what a step makes, each computing it by itself; none if one of them cannot."""
         producer = self.graph.steps[number]
         written = effects(producer).writes
-        if (
-            not isinstance(producer, Nest)
-            or len(written) != 1
-            or not is_free(producer, self.buffers, self.hint)
-        ):
-            return False
-        readers = self.graph.readers(written[0])
-        if len(readers) < 2 or written[0] in self.kept or not self._is_temporary(written[0]):
-            return False
-        if self._inputs_change(number) or len(self.graph.writers(written[0])) > 1:
-            return False
-        absorbed: list[Nest] = []
-        for reader in readers:
-            consumer = self.graph.steps[reader]
-            joined = (
-                absorb(producer, written[0], consumer, self.buffers) if isinstance(consumer, Nest) else None
-            )
-            if not isinstance(joined, Nest):
-                return False
-            absorbed.append(joined)
-        for reader, joined in zip(readers, absorbed, strict=True):
-            self.graph.replace(reader, joined, self.graph.before[number])
+        if not isinstance(producer, Nest) or reduced_axes(producer) or self._inputs_change(number):
+            return {}
+        found: dict[int, Nest] = {}
+        for buffer in written:
+            if buffer in self.kept or not self._is_temporary(buffer) or len(self.graph.writers(buffer)) > 1:
+                return {}
+            part = producer if len(written) == 1 else _only(producer, buffer)
+            for reader in self.graph.readers(buffer):
+                consumer = found.get(reader, self.graph.steps[reader])
+                joined = absorb(part, buffer, consumer, self.buffers) if isinstance(consumer, Nest) else None
+                if not isinstance(joined, Nest):
+                    return {}
+                found[reader] = joined
+        return found
+
+    def _take_over(self, number: int, absorbed: Mapping[int, Nest]) -> tuple[int, ...]:
+        before = self.graph.before[number]
+        made = tuple(self.graph.replace(reader, joined, before) for reader, joined in absorbed.items())
         self.graph.remove(number)
-        return True
+        return made
 
     def lasting_refusals(self) -> tuple[Refusal, ...]:
         """The refusals of pairs that did not become one in another way, in order of their place."""
@@ -227,6 +237,10 @@ class _Fusion:
                 unprofitable = None  # single elements cost their launches alone
             if unprofitable is None:
                 return self.graph.merge(first, second, merged)
+            if handed and (made := self._absorb_by_all(first, second, merged)):
+                for number in made[1:]:
+                    self._enqueue(number)
+                return made[0]
             return self._refuse(first, second, Verdict.NOT_PROFITABLE, unprofitable)
         if len(handed) == 1:
             absorbed = self._absorb(first, second, handed[0])
@@ -237,6 +251,32 @@ class _Fusion:
             if absorbed is not None:
                 return absorbed
         return self._refuse(first, second, Verdict.NOT_LEGAL, merged)
+
+    def _absorb_by_all(self, first: int, second: int, merged: Nest) -> tuple[int, ...]:
+        """Lets the few readers of what a step makes compute it, unless that moves more bytes than if one of them made
+        it for the others; their new numbers.
+
+        A batch norm's gradient reads what is normalized for the sums of columns, and once more when they are known.
+
+        Args:
+            first: Makes it.
+            second: Reads it.
+            merged: The two as one.
+        """
+        producer = self.graph.steps[first]
+        assert isinstance(producer, Nest)
+        absorbed = self._absorbed(first)
+        rest = [
+            step
+            for reader in absorbed
+            if isinstance(step := self.graph.steps[reader], Nest) and reader != second
+        ]
+        if not 2 <= len(absorbed) <= FEW_READERS or len(rest) != len(absorbed) - 1:
+            return ()
+        found = [*absorbed.values()]
+        if recomputing_problem(producer, (merged, *rest), found, self.buffers, self.hint) is not None:
+            return ()
+        return self._take_over(first, absorbed)
 
     def _is_one_of_its_kind(self, nest: Nest) -> bool:
         """Whether no other step consists of the same operations: equal ones become one launch in another way."""

@@ -173,7 +173,8 @@ def _split_is_wide(plan: KernelPlan, counted: set[str], bounds: Bounds) -> bool:
 
 
 def _most_splits(plan: KernelPlan) -> int:
-    return next(tunable.value for tunable in plan.tunables if tunable.name == "SPLITS")
+    """As many chunks as there may be: a tunable says so, or how many programs share all columns."""
+    return next(tunable.value for tunable in plan.tunables if tunable.name in ("SPLITS", "PROGRAMS"))
 
 
 def _has_flat_grid(plan: KernelPlan, bounds: Bounds) -> bool:

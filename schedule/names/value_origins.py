@@ -18,7 +18,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
-from longhand.schedule.names.words import identifier, joined_words, place_words, whole_path
+from longhand.schedule.names.words import beside, identifier, joined_words, place_words, reworded, whole_path
 
 
 def words_of_module(origin: Provenance) -> Iterator[str]:
@@ -66,11 +66,9 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     path = module[len(layer) :] if layer and f"{module}.".startswith(layer) else module
     last = last_word(without_positions(path))
     for word in words if path and last else ():
-        plain = word.removeprefix("d_")
-        sign, rest = word[: len(word) - len(plain)], "" if plain == last else plain.removeprefix(f"{last}_")
-        places = itertools.islice(place_words(path, 1), _FEW)
-        yield from (f"{sign}{joined_words(place, rest)}" for place in places)
-        yield f"{sign}{joined_words(whole_path(path), rest)}"
+        places = (*itertools.islice(place_words(path, 1), _FEW), whole_path(path))
+        for place in places:
+            yield reworded(word, lambda of, place=place: joined_words(place, beside(last, of)))
 
 
 _FEW = 4  # words that say the place in a list and the end of the path, before all of it is said
@@ -141,6 +139,14 @@ def has_result_word(op: str) -> bool:
 def comparison_word(op: str, others: tuple[object, ...]) -> str | None:
     """``is_positive``, for a comparison with 0."""
     return _OF_ZERO.get(op) if others == (0,) else None
+
+
+def laid_out(origins: ValueOrigins, buffer: str) -> str | None:
+    """The node whose value a buffer is, that laid out anew or not; None if it is none."""
+    if buffer in origins.nodes:
+        return buffer
+    made = origins.derived(buffer)
+    return laid_out(origins, made.of) if made is not None and made.how.is_layout else None
 
 
 _COPIES = frozenset({"copy", "transpose"})

@@ -6,7 +6,7 @@ import builtins
 import keyword
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 # Builtins that users shadow all the time and that generated code never calls.
 _HARMLESS = frozenset(
@@ -32,7 +32,7 @@ _CPP = frozenset(_CPP_TEXT.split())
 _TEMPLATES_TEXT = """
     tl triton torch reference at pid in_row in_col in_range in_rows in_cols mask acc grid chunk tile block
     lane start end split row_start running_max running_sum new_max n_splits row_tiles col_tiles row_tile col_tile
-    col_blocks
+    n_blocks col_blocks
     tiles rows cols
     fast_launch ceil_div next_power_of_2 libdevice times sign_of nan_maximum nan_minimum first_max first_min
     floor_quotient floor_remainder floor_quotient_float floor_remainder_float
@@ -59,11 +59,37 @@ _OWN_TEXT = """
     runtime kernels backward model launch empty Weights CudaGraph TrainingGraph buffer constant constants filters tie
     block layer load_constants channels_last conv2d check_tensor check_tensors check_dim check_weights check_condition
     check_size check_value check_text check_apart check_lists_apart check_mode check_frozen check_distinct
-    check_is_plain parameters_of convolution_backward gradients_of looks_of or_none or_zeros
+    check_is_plain parameters_of convolution_backward lying_as gradients_of looks_of or_none or_zeros
     cudnn_attention cudnn_attention_backward tensor_table
 """
 OWN_WORDS = frozenset(_OWN_TEXT.split())
 _FALLBACKS = ("other", "further", "another", "extra", "spare")
+
+
+class GradientWord(str):
+    """The word for the gradient of something: ``d_x``.
+
+    Attributes:
+        of: The word for that: ``x``.
+    """
+
+    __slots__ = ("of",)
+    of: str
+
+    def __new__(cls, of: str) -> GradientWord:
+        made = super().__new__(cls, f"d_{of}")
+        made.of = of
+        return made
+
+
+def undifferentiated(word: str) -> str:
+    """``x`` of ``d_x``; any other word as it is, ``d_model`` of the user's too."""
+    return word.of if isinstance(word, GradientWord) else word
+
+
+def reworded(word: str, make: Callable[[str], str]) -> str:
+    """A word that is made of another one; of the word for a gradient that for one again."""
+    return GradientWord(make(word.of)) if isinstance(word, GradientWord) else make(word)
 
 
 def identifier(text: str) -> str:
@@ -110,12 +136,19 @@ def without_counter(name: str) -> str:
     return re.sub(r"(_\d+)+$", "", name) or name
 
 
+_ACTIVATION = re.compile(r"(?:Re|Ge|Si|Se|Swi)G?LU")  # each of them is one word
+
+
 def snake_case(name: str) -> str:
     """``LlamaRMSNorm`` is ``llama_rms_norm``, and ``ResNetBlock`` ``resnet_block``, as torchvision writes it.
 
+    ``Conv2dReLU`` is ``conv2d_relu``, and ``XLNetLayer`` is ``xlnet_layer``, as ``SENet`` is ``senet``.
+
     So are mixtures of experts one word: ``MixtralSparseMoEBlock`` is ``mixtral_sparse_moe_block``.
     """
-    joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", name).replace("MoE", "Moe")
+    in_capitals = re.sub(r"[A-Z]+Net(?![a-z])", lambda found: found[0].capitalize(), name)
+    joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", in_capitals).replace("MoE", "Moe")
+    joined = _ACTIVATION.sub(lambda found: found[0].capitalize(), joined)
     spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", joined)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()
 
@@ -186,6 +219,11 @@ def joined_words(before: str, word: str) -> str:
         n for n in range(min(len(first), len(second)), -1, -1) if first[len(first) - n :] == second[:n]
     )
     return "_".join([*first, *second[n_same:]])
+
+
+def beside(owner: str, word: str) -> str:
+    """What a word says beside its owner's: ``weight`` of ``norm`` and ``norm_weight``, nothing of the owner itself."""
+    return "" if word == owner else word.removeprefix(f"{owner}_")
 
 
 def layer_and_leaf(path: str) -> str:

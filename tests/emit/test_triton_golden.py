@@ -135,6 +135,8 @@ def text_of(kernel: str) -> str:
         "COLS": 1024,
         "TILE": 128,
         "SPLITS": 64,
+        "PROGRAMS": 1024,
+        "SUM_COLS": 16,
         "NUM_STAGES": 2,
     }
     tunables = tuple(Tunable(one.name, values.get(one.name, 8), one.comment) for one in plan.tunables)

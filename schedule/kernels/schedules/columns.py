@@ -1,10 +1,11 @@
 """COLUMNS: reduces over all rows, in `passes` over the rows; results vary over the cols. The last col axis is
 contiguous and makes the lanes; further col axes are a batch. With `partials` (then there is one pass) the rows are cut
-into ``splits = min(SPLITS, cdiv(n_rows, ROWS))`` chunks, and combined as in ROWS_SPLIT.
+into chunks, which are combined as in ROWS_SPLIT.
 
-Tunables. CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS, and SPLITS with partials;
-``cols = min(COLS, next_power_of_2(size of the last col axis))``. CPU: COLS (cols that a thread accumulates at a time),
-GRAIN; with partials ROWS and SPLITS too.
+Tunables. CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS;
+``cols = min(COLS, next_power_of_2(size of the last col axis))``. With partials PROGRAMS, which share the columns and
+the rows, ``splits = min(PROGRAMS // cdiv(n_cols, cols), cdiv(n_rows, ROWS))``, and SUM_COLS (cols that a program of the
+second kernel adds up). CPU: COLS (cols that a thread accumulates at a time), GRAIN; with partials ROWS and SPLITS.
 """
 
 from __future__ import annotations
@@ -64,17 +65,21 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
             Tunable("COLS", cols, "columns per program"),
             Tunable("NUM_WARPS", warps),
         )
+    # As many programs as a GPU runs at once, whatever the shape (bf16, H100, us, both kernels; so and with at most 32
+    # chunks where rows are written, 64 elsewhere: a batch norm's gradients of its weight and bias, 802816 x 32 63 and
+    # 453, 200704 x 256 118 and 156, 3136 x 512 6.2 and 6.4; a sum, 200704 x 96 13 and 29, 8192 x 768 6.0 and 6.2).
     if work.writes_rows:
-        # Whole pieces of rows are written, too (gelu and its gradient, 8192 x 3072 on an H200: 62 us; 80 as below).
-        rows, cols, splits, warps = 32 // max(2, min(work.element_bytes, 8)), 128, 32, 4
+        # Whole pieces of rows are written, too (gelu, its gradient and the bias's, 200704 x 384 241 and 957, 8192 x
+        # 3072 84 and 89; a batch norm's gradient and a bias's, 200704 x 96 51 and 430, by 4 warps 62).
+        rows, cols, warps = 32 // max(2, min(work.element_bytes, 8)), 128, 4 if work.is_heavy else 2
     else:
-        # 64 bytes a thread on their way, twice that as the loop is unrolled (bf16, H200, us, so and by 4 warps, 64
-        # columns, 32 chunks: 2048 x 768 3.8 and 4.5, 4096 x 768 4.6 and 4.9, 32768 x 768 14.4 and 18.4).
-        rows, cols, splits, warps = 128 // max(2, min(work.element_bytes, 8)), 32, 64, 2
+        # 64 bytes a thread on their way, twice that as the loop is unrolled.
+        rows, cols, warps = 128 // max(2, min(work.element_bytes, 8)), 32, 2
     return (
         Tunable("ROWS", rows, "rows at a time"),
         Tunable("COLS", cols, "columns per program"),
-        Tunable("SPLITS", splits, "chunks of the rows, at most"),
+        Tunable("PROGRAMS", 1024, "in all, about"),
+        Tunable("SUM_COLS", 16, "columns of a program that adds up the chunks"),
         Tunable("NUM_WARPS", warps),
     )
 
