@@ -180,9 +180,9 @@ def _fits(
         return None
     chosen = value.args[1:] if value.op is PointwiseOp.WHERE else value.args
     types = {fits[arg] for arg in chosen if not isinstance(body[arg], Constant)}
-    dtype = types.pop() if len(types) == 1 else None
+    common = types.pop() if len(types) == 1 else None
     numbers = [one.value for one in (body[arg] for arg in chosen) if isinstance(one, Constant)]
-    return dtype if dtype is not None and all(_holds(dtype, number) for number in numbers) else None
+    return common if common is not None and all(_holds(common, number) for number in numbers) else None
 
 
 def _holds(dtype: torch.dtype, number: float) -> bool:
