@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -38,7 +39,11 @@ def short_words(module: str, words: Iterable[str], layer: str, among: Alike) -> 
         ends_with_it = bool(before) and re.sub(r"(_\d+)+$", "", before[-1]) == singular(last)
         owner = "_".join([*before, *([] if ends_with_it else [last])])
         for word in words:
-            yield reworded(word, lambda of, owner=owner: identifier(joined_words(owner, beside(last, of))))
+            yield reworded(word, functools.partial(_owned, owner, last))
+
+
+def _owned(owner: str, last: str, of: str) -> str:
+    return identifier(joined_words(owner, beside(last, of)))
 
 
 def _telling_numbers(module: str, among: Alike) -> Iterator[str]:

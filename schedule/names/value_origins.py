@@ -65,10 +65,16 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     """
     path = module[len(layer) :] if layer and f"{module}.".startswith(layer) else module
     last = last_word(without_positions(path))
-    for word in words if path and last else ():
+    if not path or not last:
+        return
+    for word in words:
         places = (*itertools.islice(place_words(path, 1), _FEW), whole_path(path))
         for place in places:
-            yield reworded(word, lambda of, place=place: joined_words(place, beside(last, of)))
+            yield reworded(word, functools.partial(_at_place, place, last))
+
+
+def _at_place(place: str, last: str, of: str) -> str:
+    return joined_words(place, beside(last, of))
 
 
 _FEW = 4  # words that say the place in a list and the end of the path, before all of it is said
