@@ -164,7 +164,7 @@ def _cast(value: Pointwise, given: Text, source: torch.dtype, is_number: bool) -
         return given
     methods = _METHODS if is_of_floats or value.narrow is None else {}
     casts = "".join(f".{methods.get(dtype, f'to({dtype})')}" for dtype in dtypes)
-    needs = OF_TORCH | given.needs if TORCH in casts else given.needs
+    needs = given.needs if methods.keys() >= {*dtypes} else OF_TORCH | given.needs
     return Text(f"{given.within(Precedence.ATOM)}{casts}", needs=needs)
 
 
