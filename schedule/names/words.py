@@ -40,7 +40,7 @@ _TEMPLATES_TEXT = """
 _CPP_TEMPLATES_TEXT = """
     begin end place kept sign maximum minimum maximum_ignoring_nan minimum_ignoring_nan floor_divide trunc_divide
     remainder_of_divisor_sign remainder_of_dividend_sign integer_power shift_left shift_right bfloat16 float16
-    exp2 expm1 log2 log10 log1p asinh acosh atanh atan2
+    rounded_to_bfloat16 rounded_to_float16 exp2 expm1 log2 log10 log1p asinh acosh atanh atan2
     Tensor Exchange CPU tensor_class exchange take parameters arrange call plain_call method longhand_binding
 """
 _TEMPLATES = frozenset(_CPP_TEMPLATES_TEXT.split()) | frozenset(_TEMPLATES_TEXT.split())
