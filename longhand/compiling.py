@@ -97,8 +97,8 @@ def compile(
         raise OptionError(
             "dynamic= and out= do not go together.", hint="Use longhand.generate(dynamic_shapes=...)."
         )
-    door = Frontend.BYTECODE if captured_by is Frontend.BYTECODE else Frontend.EXPORT
-    return Owned(fn_or_module, Path(out), mode, door, fullgraph=fullgraph, options=options)
+    written_by = Frontend.BYTECODE if captured_by is Frontend.BYTECODE else Frontend.EXPORT
+    return Owned(fn_or_module, Path(out), mode, written_by, fullgraph=fullgraph, options=options)
 
 
 class Owned:

@@ -17,7 +17,7 @@ from longhand.errors import CaptureError, OptionError
 from longhand.options import Frontend, Options
 from longhand.targets import tensors_of
 
-_DOORS = {Frontend.EXPORT: capture_export, Frontend.BYTECODE: capture_bytecode}
+_CAPTURES = {Frontend.EXPORT: capture_export, Frontend.BYTECODE: capture_bytecode}
 
 
 def capture_call(
@@ -34,8 +34,8 @@ def capture_call(
         CaptureError: The call is no sound graph, or a size that was to vary is fixed in it; with the
             bytecode frontend GraphBreakError lists every break.
     """
-    door = _DOORS.get(options.frontend)
-    if door is None:
+    capture = _CAPTURES.get(options.frontend)
+    if capture is None:
         raise OptionError(
             f"frontend={options.frontend.value!r} hands over graphs while code runs; it writes no unit from a call.",
             hint="Use bytecode or export here, or longhand.compile(frontend='dynamo', options={'out': FOLDER}).",
@@ -47,7 +47,7 @@ def capture_call(
         )
     args, keywords = told_apart(model, args, kwargs)
     with torch_transforms.keeping_transforms():
-        graph = door(
+        graph = capture(
             model, args, keywords, target=options.target, dynamic_shapes=dynamic_shapes, train=options.train
         )
     refuse_fixed_sizes(graph, model, args, keywords, dynamic_shapes)

@@ -77,7 +77,7 @@ def _plain_call(
 def _filled(step: Launch, kernel: KernelPlan, buffers: Mapping[str, Buffer]) -> Extern | None:
     """``zero_``, or ``fill_``, of the whole tensor that a launch writes one number to; None if it does more."""
     match kernel.body:
-        case (Constant(value=number), Store(buffer=stored, mask=None)) if math.isfinite(number):
+        case (Constant(value=number), Store(buffer=stored, mask=None, adds=False)) if math.isfinite(number):
             pass
         case _:
             return None

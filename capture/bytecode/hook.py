@@ -1,4 +1,4 @@
-"""The frame hook, where its extension is built; longhand works without it through its other doors."""
+"""The frame hook, where its extension is built; longhand works without it through its other frontends."""
 
 from __future__ import annotations
 

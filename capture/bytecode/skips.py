@@ -23,7 +23,7 @@ _ROOMS = tuple(
 )
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _DYNAMO = os.path.join(_TORCH, "_dynamo") + os.sep
-_DOORS = os.sep + os.path.join("longhand", "deploy", "operator.py")  # what load() puts around a unit
+_AROUND_UNITS = os.sep + os.path.join("longhand", "deploy", "operator.py")  # what load() puts around a unit
 _MODULES = (os.path.join(_TORCH, "nn", "modules") + os.sep,)
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 _BESIDE_TORCH = os.path.dirname(os.path.dirname(_TORCH)) + os.sep
@@ -65,7 +65,7 @@ def is_closed(code: CodeType) -> bool:
     Units are told by the lock in their folder, however they were loaded: through `load`, from the cache, as a package.
     """
     path = os.path.abspath(code.co_filename)
-    return path.startswith(_DYNAMO) or path.endswith(_DOORS) or _is_units(os.path.dirname(path))
+    return path.startswith(_DYNAMO) or path.endswith(_AROUND_UNITS) or _is_units(os.path.dirname(path))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""The door of longhand's own capture: a call's bytecode, interpreted whole, becomes a CapturedGraph.
+"""The frontend of longhand's own capture: a call's bytecode, interpreted whole, becomes a CapturedGraph.
 
 The same graph, with the same words, as through torch.export: parameters and buffers first, under their paths, then
 constants, then the arguments. Nothing of the user's code runs, unless it cannot be one graph: then it runs once on a

@@ -1,4 +1,4 @@
-"""The call that a door is asked to capture: its signature, its words, its tensors by path."""
+"""The call that a frontend is asked to capture: its signature, its words, its tensors by path."""
 
 from __future__ import annotations
 

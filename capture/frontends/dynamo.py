@@ -1,4 +1,4 @@
-"""The door for ``torch.compile(backend="longhand")``: Dynamo's graph of torch functions becomes a CapturedGraph.
+"""The frontend for ``torch.compile(backend="longhand")``: Dynamo's graph of torch functions becomes a CapturedGraph.
 
 Dynamo's graph is run once on its own fake values under a tracer that records ATen calls before dispatch, so that
 composite ops stay whole as they do through torch.export; the user's stacks travel along. Under autocast the tracer

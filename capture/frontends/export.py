@@ -1,4 +1,4 @@
-"""The door for `longhand generate`: torch.export traces a module or function, `finish` makes it a CapturedGraph."""
+"""The frontend for `longhand generate`: torch.export traces a module or function, `finish` makes it a CapturedGraph."""
 
 from __future__ import annotations
 

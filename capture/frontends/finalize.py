@@ -1,4 +1,4 @@
-"""From what a door traced to a CapturedGraph: functional, canonical, named, its memory relations written down."""
+"""From what a frontend traced to a CapturedGraph: functional, canonical, named, its memory relations written down."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ aten = torch.ops.aten
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Traced:
-    """What a door hands over: a graph of ATen calls that may still write, and what it knows about the call.
+    """What a frontend hands over: a graph of ATen calls that may still write, and what it knows about the call.
 
     Attributes:
         module: The traced graph; every node has its eager fake value and, where known, stacks.

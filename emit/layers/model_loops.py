@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.class_names import TakenNames, free_name
+from longhand.emit.layers.deferred_residuals import remark_on_deferred_residual
 from longhand.emit.layers.function_bodies import layer_variables
 from longhand.emit.layers.layer_methods import (
     Method,
@@ -19,7 +20,6 @@ from longhand.emit.layers.layer_methods import (
     write_method,
 )
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers, name_numbers
-from longhand.emit.layers.pending_sums import remark_on_pending_sum
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_place import ModulePlace
@@ -95,10 +95,10 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
     saved = ""
     if loop.record is not None:
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
-    pending = _APART if loop.is_apart else remark_on_pending_sum(loop, outer.words, variables)
+    deferred = _APART if loop.is_apart else remark_on_deferred_residual(loop, outer.words, variables)
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
     numbers = name_numbers(loop, outer.plan, outer.names, {*variables.values(), *outer.variables.values()})
-    parts = _parts(loop, {*branch.branches, *branch.held}, variables, pending)
+    parts = _parts(loop, {*branch.branches, *branch.held}, variables, deferred)
     whose = ModulePlace(tree.root, loop.repeat.paths[loop.pattern])
     methods = _write_parts(parts, loop, outer, variables, word, saved, numbers, whose)
     made = construct_block(tree, first, word)

@@ -34,7 +34,7 @@ from longhand.schedule.named_plan import (
     rotated_half,
     words_of,
 )
-from longhand.schedule.names.words import listed, plural
+from longhand.schedule.names.words import GradientWord, listed, plural
 from longhand.schedule.plan import Access, KernelPlan
 
 _LONGEST = 96
@@ -63,6 +63,8 @@ def op_equations(plan: KernelPlan, names: KernelNames, words: BufferWords) -> li
     for value in plan.body:
         if not isinstance(value, Store):
             continue
+        if value.adds:
+            return []
         node = words.nodes.get(words.origins.node_of(value.buffer))
         text = writer.text(node) if node is not None and value.mask is None else None
         if node is None or text is None or len(text.text) > _LONGEST:
@@ -139,13 +141,17 @@ class _FormulaWriter:
                     waiting.append(source)
                 elif not _is_vector(source):
                     given[source] = None
-        texts = [self._step(source) or self.text(source) for source in given]
-        words = [text.text for text in texts if text is not None]
-        if len(words) < len(texts):
+        texts = {source: self._step(source) or self.text(source) for source in given}
+        words = {text.text: source for source, text in texts.items() if text is not None}
+        if None in texts.values():
             return None
+        gradients = {word for word, source in words.items() if self._is_gradient(source)}
         places = {text.text: place for place, text in enumerate(self.known.values())}
-        ordered = sorted({*words}, key=lambda word: (not word.startswith("d_"), places.get(word, 0), word))
+        ordered = sorted(words, key=lambda word: (word not in gradients, places.get(word, 0), word))
         return Text(f"{word}({', '.join(ordered)})") if ordered else None
+
+    def _is_gradient(self, node: fx.Node) -> bool:
+        return isinstance(next(self.words.candidates(node.name)), GradientWord)
 
     def _step(self, node: fx.Node) -> Text | None:
         """A gradient that another derivative goes on with, as a formula of its own: ``d_out = d_relu(d_y, y)``."""
@@ -304,7 +310,7 @@ def _differentiated(plan: KernelPlan, words: BufferWords) -> list[str]:
     origins = [provenance_of(node) for node in nodes]
     derived = dict.fromkeys(derivative_word(origin) for origin in origins if origin.differentiated)
     if derived:
-        return [word.removeprefix("d_").replace("_", " ") for word in derived]
+        return [word.of.replace("_", " ") for word in derived]
     frame = frame_of_backward(nodes)
     if frame is None or not is_nearly_whole_backward(frame, nodes, words.nodes):
         return []

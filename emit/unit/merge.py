@@ -99,7 +99,7 @@ class _Merger:
     def plan(self) -> MergePlan:
         for path, content in sorted(self.new.items()):
             if path != LOCK:
-                self._settle(path, content)
+                self._decide(path, content)
         if any(file.outcome is Outcome.CONFLICT for file in self.reports):
             return _standstill(self.disk, tuple(self.reports), self.questions)
         self._leave_old()
@@ -108,7 +108,7 @@ class _Merger:
         self._refuse_breaches()
         return MergePlan(self.contents, tuple(self.carried), MergeReport(tuple(self.reports)))
 
-    def _settle(self, path: str, content: bytes) -> None:
+    def _decide(self, path: str, content: bytes) -> None:
         """One file of the new version."""
         found = self.disk.files.get(path)
         base = self.all_new.get(f"{BASE}/{path}")

@@ -61,7 +61,7 @@ from longhand.schedule.targets import TargetFacts, facts_of
 FEWEST = 4  # launches that are worth a list
 
 Planned = Launch | Extern
-_Likeness = tuple[
+_BodySignature = tuple[
     str, tuple[float | Size, ...]
 ]  # what members agree in: the body up to its axis, the scalars
 
@@ -183,10 +183,10 @@ def _launch(step: Planned) -> Launch:
 
 def _alike(
     planned: Sequence[Planned], kernels: Mapping[str, KernelPlan], target: TargetFacts
-) -> dict[_Likeness, list[int]]:
+) -> dict[_BodySignature, list[int]]:
     """The launches that may stand in lists, by what they must agree in, where there are enough."""
     bodies = {key: _body_key(plan) for key, plan in kernels.items() if _is_listable(plan, target)}
-    found: dict[_Likeness, list[int]] = {}
+    found: dict[_BodySignature, list[int]] = {}
     for number, step in enumerate(planned):
         if isinstance(step, Launch) and step.kernel in bodies:
             found.setdefault((bodies[step.kernel], step.scalars), []).append(number)
@@ -211,8 +211,8 @@ def _body_key(plan: KernelPlan) -> str:
 
 
 def _given_lists(
-    alike: Mapping[_Likeness, list[int]], steps: Sequence[Nest | Extern], buffers: Mapping[str, Buffer]
-) -> dict[_Likeness, list[int]]:
+    alike: Mapping[_BodySignature, list[int]], steps: Sequence[Nest | Extern], buffers: Mapping[str, Buffer]
+) -> dict[_BodySignature, list[int]]:
     """Those whose tensors the caller holds, or launches of the same kind make: elsewhere memory would live longer."""
     of_lists = {number for numbers in alike.values() for number in numbers}
     others = {
@@ -238,7 +238,9 @@ def _given_lists(
     return {signature: numbers for signature, numbers in alike.items() if all(is_of_list(n) for n in numbers)}
 
 
-def _independent(alike: Mapping[_Likeness, list[int]], waits: Sequence[set[int]]) -> list[tuple[int, ...]]:
+def _independent(
+    alike: Mapping[_BodySignature, list[int]], waits: Sequence[set[int]]
+) -> list[tuple[int, ...]]:
     """Launches none of which waits for another, by way of whatever; enough of them for a list."""
     found: list[tuple[int, ...]] = []
     for numbers in alike.values():

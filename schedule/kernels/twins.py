@@ -54,7 +54,7 @@ def find_twins(kernels: Mapping[str, KernelPlan]) -> Iterator[tuple[tuple[str, .
     """Groups of kernels that may be one, by key, each with what its kernels must be given for that."""
     alike: dict[object, list[str]] = {}
     for key, plan in kernels.items():
-        alike.setdefault(_Likeness(plan).everything(), []).append(key)
+        alike.setdefault(_BodySignature(plan).everything(), []).append(key)
     for keys in alike.values():
         if len(keys) > 1:
             plans = [kernels[key] for key in keys]
@@ -63,7 +63,7 @@ def find_twins(kernels: Mapping[str, KernelPlan]) -> Iterator[tuple[tuple[str, .
                 yield tuple(keys), given
 
 
-class _Likeness(CanonicalPlan):
+class _BodySignature(CanonicalPlan):
     """What a plan has in common with others that differ in strides and factors alone."""
 
     def everything(self) -> tuple[Any, ...]:

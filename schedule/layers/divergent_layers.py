@@ -63,7 +63,7 @@ def n_unlike(repeat: Repeat) -> int:
     return n_first
 
 
-def join_odd_layers(plan: UnitPlan) -> tuple[UnitStep, ...]:
+def join_divergent_layers(plan: UnitPlan) -> tuple[UnitStep, ...]:
     """The plan's steps; a repeat and the odd layers beside it are one repeat where that is possible."""
     steps: tuple[UnitStep, ...] = tuple(plan.steps)
     if (

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, View
-from longhand.schedule.layers.divergent_layers import UnevenRepeat, join_odd_layers, n_unlike
+from longhand.schedule.layers.divergent_layers import UnevenRepeat, join_divergent_layers, n_unlike
 from longhand.schedule.layers.divergent_runs import Alternative, hold_the_same
 from longhand.schedule.layers.kind_names import with_kinds_told
 from longhand.schedule.layers.loop_inputs import (
@@ -75,7 +75,7 @@ def _arranged(
     """What `arrange` returns, without loops over the lists that are to be unrolled."""
     arranged: list[ModelStep] = []
     repeats = any(isinstance(step, Repeat) for step in plan.steps)
-    steps = join_odd_layers(plan) if repeats else tuple(plan.steps)
+    steps = join_divergent_layers(plan) if repeats else tuple(plan.steps)
     apart = _layers_apart(plan, steps, words, records)
     for place, step in enumerate(steps):
         if not isinstance(step, Repeat):

@@ -36,6 +36,7 @@ from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.unit_names import KernelNames, Ledger, NamedPlan
 from longhand.schedule.names.variables import list_words
 from longhand.schedule.names.weight_names import weights_of
+from longhand.schedule.names.words import GradientWord
 from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read, facts_of
 
 
@@ -149,7 +150,7 @@ def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardWord
             found.add(entry.node, value, words.candidates(value), is_read=True)
         elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
             given[entry.node] = value
-            found.add(entry.node, value, (f"d_{word}" for word in words.candidates(value)))
+            found.add(entry.node, value, map(GradientWord, words.candidates(value)))
     differentiated = {node: saved[value] for node, value in given.items() if value in saved}
     for node in training.backward.program.graph.graph.nodes:  # what lowering added has words, too
         origin: Provenance = node.meta.get("provenance", Provenance())

@@ -36,7 +36,14 @@ from longhand.schedule.names.value_origins import (
     words_in_module,
     words_of_module,
 )
-from longhand.schedule.names.words import identifier, path_words, snake_case, without_counter
+from longhand.schedule.names.words import (
+    GradientWord,
+    identifier,
+    path_words,
+    reworded,
+    snake_case,
+    without_counter,
+)
 from longhand.schedule.once import listed_once, once
 
 _SHORT = 14
@@ -99,8 +106,8 @@ class BufferWords:
         """Names for a buffer, best first. Never empty."""
         yield from self._forward.words.get(buffer, ())
         if buffer in self.paths:
-            prefix = "" if buffer in self._inputs else "d_"
-            yield from (f"{prefix}{word}" for word in path_words(self.paths[buffer]))
+            of_path = path_words(self.paths[buffer])
+            yield from of_path if buffer in self._inputs else map(GradientWord, of_path)
         entry = self._inputs.get(buffer)
         if entry is not None:
             yield from self._of_table(entry)
@@ -130,7 +137,7 @@ class BufferWords:
             yield from found
             return
         of_one = re.compile(rf"(^|_){identifier(owner)}_\d+_")  # ``d_two_1_up``: of the layer before
-        yield from (of_one.sub(r"\1", word) for word in found)
+        yield from (reworded(word, lambda of: of_one.sub(r"\1", of)) for word in found)
 
     def _variables(self, buffer: str, layer: str, is_of_all: bool) -> Iterator[str]:
         words = list(self.candidates(buffer))
@@ -198,11 +205,11 @@ class BufferWords:
         for word in self.candidates(value) if value is not None else ():
             match origin.part:
                 case GradientPart.WHOLE:
-                    yield f"d_{word}"
+                    yield GradientWord(word)
                 case GradientPart.UNSCALED:
                     yield f"unscaled_d_{word}"
                 case GradientPart.SUMMAND:
-                    yield f"d_{word}_from_{_summand_word(origin, word)}"
+                    yield GradientWord(f"{word}_from_{_summand_word(origin, word)}")
 
     def value_of_gradient(self, origin: Provenance) -> str | None:
         """The value of this graph that something is the gradient of, as it was before it was only seen otherwise."""
@@ -269,20 +276,20 @@ class BufferWords:
         """For a buffer that lower added."""
         if made.how is Derivation.RESULT and made.of in self.nodes:
             yield from words_of_result(self.origins, self.nodes[made.of], made.place)
-        elif (made.how.is_layout or made.how.is_for_adding_up) and (of := laid_out(self.origins, made.of)):
+        elif (made.how.is_layout or made.how is Derivation.TOTALS) and (
+            of := laid_out(self.origins, made.of)
+        ):
             word = next(self.candidates(of))
             if made.how is Derivation.CONTIGUOUS:
                 yield word  # where the word is free: nothing reads the other layout any more
-            yield f"{word}_{made.how.value}"
+            yield reworded(word, lambda of: f"{of}_{made.how.value}")
         elif made.how is Derivation.LOSSES:
             yield made.how.value
         elif made.how.is_of_pieces:
-            no_words = {
-                *STATISTIC_WORDS,
-                *self.fillers(made.of),
-            }  # "normalized" is what is made by means of them
+            # "normalized" is what is made by means of them.
+            no_words = {*STATISTIC_WORDS, *self.fillers(made.of)}
             words = [word for word in self.candidates(made.of) if word not in no_words]
-            yield from (f"{word}_{made.how.value}" for word in words)
+            yield from (reworded(word, lambda of: f"{of}_{made.how.value}") for word in words)
             yield made.how.value
 
     def _returned(self, node: fx.Node, origin: Provenance) -> Iterator[str]:

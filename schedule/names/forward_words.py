@@ -11,7 +11,7 @@ class ForwardWords:
     """By the names of the backward graph's nodes.
 
     Attributes:
-        words: The forward's words for a value, best first, with ``d_`` before them for the gradient of one.
+        words: The forward's words for a value, best first, those for gradients of it for the gradient of one.
         fillers: Those of them that say only by which operation the value is made.
         modules: The path of the module in which the forward makes the value.
         differentiated: By gradient the placeholder of the value that it is the gradient of.

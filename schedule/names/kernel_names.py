@@ -32,9 +32,11 @@ from longhand.schedule.names.shared.callers import Caller, Callers
 from longhand.schedule.names.shared.telling_apart import differences, passed, qualifiers
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
+    GradientWord,
     KernelScope,
     Scope,
     identifier,
+    reworded,
 )
 from longhand.schedule.plan import KernelPlan
 
@@ -157,24 +159,25 @@ def _of_derivatives(plan: KernelPlan, caller: Caller) -> str | None:
     stored = {*map(words.origins.node_of, _stored(plan, caller))}
     kept = [node for node in nodes if node.name in stored]
     if all(origins[node].role and not origins[node].gradient_of for node in kept):
-        return f"{derived[0].removeprefix('d_')}_{origins[kept[-1]].role}" if kept else None
+        return f"{derived[0].of}_{origins[kept[-1]].role}" if kept else None
     ops = {origins[node].differentiates: derivative_word(origins[node]) for node in kept}
-    derived = [word + "s" * ([*ops.values()].count(word) > 1) for word in derived]
+    several = {word for word in derived if [*ops.values()].count(word) > 1}
+    named: list[str] = [GradientWord(f"{word.of}s") if word in several else word for word in derived]
     own = [_parameter_word(origins[node]) for node in kept if origins[node].differentiated]
     others = [_parameter_word(origins[node]) for node in kept if not origins[node].differentiated]
     if plan.schedule.is_down_columns and any(own):
-        derived[-1] += f"_{'_and_'.join(dict.fromkeys(word for word in own if word))}"
+        named[-1] += f"_{'_and_'.join(dict.fromkeys(word for word in own if word))}"
     elif plan.schedule.is_down_columns and any(others):
-        derived.append("column_sum")
+        named.append("column_sum")
     elif any(
         not o.differentiated and o.differentiates and op_word(n).word == "add" for n, o in origins.items()
     ):
-        derived[-1] = derived[-1].replace("d_", "d_add_", 1)
-    elif derived == ["d_softmax"] and any(map(_is_scaled, nodes)):
-        derived = ["d_scale_softmax"]
+        named[-1] = reworded(named[-1], lambda of: f"add_{of}")
+    elif named == ["d_softmax"] and any(map(_is_scaled, nodes)):
+        named = ["d_scale_softmax"]
     is_kept = any(name in words.nodes and not words.provenance(name).differentiates for name in stored)
     again = name_of_ops([node for node in nodes if not origins[node].differentiates]) if is_kept else ""
-    return f"{again}_and_{'_'.join(derived)}" if again else "_".join(derived)
+    return f"{again}_and_{'_'.join(named)}" if again else "_".join(named)
 
 
 def _of_sum(plan: KernelPlan) -> str | None:

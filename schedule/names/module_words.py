@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from longhand.schedule.names.words import identifier, joined_words, singular
+from longhand.schedule.names.words import beside, identifier, joined_words, reworded, singular
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 Alike = Mapping[str, list[list[str]]]  # the parts of the paths that differ in numbers alone
@@ -35,12 +36,14 @@ def short_words(module: str, words: Iterable[str], layer: str, among: Alike) -> 
     last = identifier(named[-1])
     numbers = list(_telling_numbers(module, among))
     for before in ([], numbers) if numbers else ([],):
+        ends_with_it = bool(before) and re.sub(r"(_\d+)+$", "", before[-1]) == singular(last)
+        owner = "_".join([*before, *([] if ends_with_it else [last])])
         for word in words:
-            plain = word.removeprefix("d_")
-            ends_with_it = bool(before) and re.sub(r"(_\d+)+$", "", before[-1]) == singular(last)
-            owner = "_".join([*before, *([] if ends_with_it else [last])])
-            said = "" if plain == last else plain.removeprefix(f"{last}_")
-            yield f"{word[: len(word) - len(plain)]}{identifier(joined_words(owner, said))}"
+            yield reworded(word, functools.partial(_owned, owner, last))
+
+
+def _owned(owner: str, last: str, of: str) -> str:
+    return identifier(joined_words(owner, beside(last, of)))
 
 
 def _telling_numbers(module: str, among: Alike) -> Iterator[str]:

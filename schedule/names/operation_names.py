@@ -14,7 +14,7 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
-from longhand.schedule.names.words import without_counter
+from longhand.schedule.names.words import GradientWord, without_counter
 
 
 def rotated_half(node: fx.Node) -> fx.Node | None:
@@ -272,7 +272,7 @@ def loud_words(nodes: list[fx.Node]) -> list[str]:
     words = _derivatives_as_one(nodes)
     if _rotates(nodes):
         is_backward = any(aten_name(n) == "cat" and provenance_of(n).differentiates for n in nodes)
-        words = _rotation_as_one(words, "d_rotary" if is_backward else "rotary")
+        words = _rotation_as_one(words, GradientWord("rotary") if is_backward else "rotary")
     loud = [word.word for word in words if not word.silent] or [word.word for word in words] or ["copy"]
     if all(word.silent for word in words):
         loud = [next((word for word in loud if word != "copy"), "copy")]
@@ -299,9 +299,9 @@ def is_activation(word: str) -> bool:
 provenance_of = Provenance.of
 
 
-def derivative_word(origin: Provenance) -> str:
+def derivative_word(origin: Provenance) -> GradientWord:
     """``d_gelu``, for a node that differentiates a gelu."""
-    return f"d_{_SPELLED.get(origin.differentiated, origin.differentiated).strip('_')}"
+    return GradientWord(_SPELLED.get(origin.differentiated, origin.differentiated).strip("_"))
 
 
 def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
@@ -363,14 +363,19 @@ def _match_patterns(words: list[str]) -> list[str]:
 
 def _derivatives_once(words: list[str]) -> list[str]:
     """A derivative in several parts, with other work between them, is named once: where it ends."""
-    return [word for i, word in enumerate(words) if not (word.startswith("d_") and word in words[i + 1 :])]
+    return [
+        word
+        for i, word in enumerate(words)
+        if not (isinstance(word, GradientWord) and word in words[i + 1 :])
+    ]
 
 
 def _collapse(words: list[str]) -> list[str]:
     """Neighbours that are equal count once; several norms beside each other are ``batch_norms``."""
     found: list[str] = []
     for word, run in itertools.groupby(words):
-        is_several = len(list(run)) > 1 and word.endswith("_norm") and not word.startswith("d_")
+        is_norm = word.endswith("_norm") and not isinstance(word, GradientWord)
+        is_several = len(list(run)) > 1 and is_norm
         found.append(f"{word}s" if is_several else word)
     return found
 

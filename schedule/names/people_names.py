@@ -29,7 +29,15 @@ from longhand.schedule.names.operation_names import (
     provenance_of,
 )
 from longhand.schedule.names.value_origins import result_word
-from longhand.schedule.names.words import identifier, layer_and_leaf, snake_case, without_counter
+from longhand.schedule.names.words import (
+    GradientWord,
+    identifier,
+    layer_and_leaf,
+    reworded,
+    snake_case,
+    undifferentiated,
+    without_counter,
+)
 
 _LONGEST = 40
 # So many operations without a name of their own read well beside one that has: add_layer_norm.
@@ -142,7 +150,8 @@ def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buf
     """
     loud = loud_words(list(nodes))
     is_listed = is_list_of_ops(nodes) or _JOINS.issuperset(loud)
-    if any(word.startswith("d_") for word in loud) or not is_listed or not any(map(is_derivative, nodes)):
+    is_formula_s = any(isinstance(word, GradientWord) for word in loud)
+    if is_formula_s or not is_listed or not any(map(is_derivative, nodes)):
         return None  # a sum of columns alone is that, whatever layer's bias it is for
     frame = frame_of_backward(nodes)
     told = _told(frame) if frame is not None else None
@@ -201,8 +210,8 @@ def _of_gradients(told: str | None, stored: Sequence[str], words: BufferWords) -
         elif path is not None:
             leaves.append(f"d_{layer_and_leaf(path)}")
         else:
-            found.append(f"d_{told}_{leaf}" if told is not None else None)
-    if not all(word is not None and _is_telling(word.removeprefix("d_")) for word in found):
+            found.append(GradientWord(f"{told}_{leaf}") if told is not None else None)
+    if not all(word is not None and _is_telling(undifferentiated(word)) for word in found):
         return None
     told_once = list(dict.fromkeys(identifier(word) for word in [*found, *leaves] if word))
     is_bare = len(stored) == 1 and told_once[0] == _named_gradient(
@@ -217,8 +226,7 @@ def _of_part(told: str | None, stored: Sequence[str], words: BufferWords) -> str
     word = named.pop() if len(named) == 1 else None
     if not word or told is None:
         return None
-    prefix = "d_" if word.startswith("d_") else ""
-    return _short_enough(f"{prefix}{told}_{without_counter(identifier(word.removeprefix('d_')))}")
+    return _short_enough(reworded(word, lambda of: f"{told}_{without_counter(identifier(of))}"))
 
 
 def _short_enough(name: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import fx
@@ -11,7 +11,7 @@ from torch import fx
 from longhand.capture.graph import GradientPart, Provenance
 from longhand.schedule.names.operation_names import aten_name, op_word, provenance_of
 from longhand.schedule.names.value_origins import ValueOrigins, last_word, without_positions
-from longhand.schedule.names.words import identifier, without_counter
+from longhand.schedule.names.words import GradientWord, identifier, reworded, without_counter
 
 # Of calls whose schema has no words for them, by place.
 _STATISTICS = {
@@ -57,14 +57,17 @@ def words_of_result(origins: ValueOrigins, call: fx.Node, place: object) -> Iter
         yield f"{last_word(path)}_{word}" if path else word
 
 
+_GRADIENTS: Mapping[str, GradientWord] = {word: word for word in (GradientWord("normalized"),)}  # among roles
+
+
 def words_of_role(origin: Provenance) -> Iterator[str]:
     """``normalized``, then whose it is: ``token_norm_normalized``, ``d_token_norm_normalized``."""
     if origin.role:
-        yield origin.role
+        role = _GRADIENTS.get(origin.role, origin.role)
+        yield role
         layer = last_word(without_positions(origin.module))
-        plain = origin.role.removeprefix("d_")
         if layer:
-            yield f"{origin.role[: len(origin.role) - len(plain)]}{layer}_{plain}"
+            yield reworded(role, lambda of: f"{layer}_{of}")
 
 
 def words_of_terms(node: fx.Node) -> Iterator[str]:

@@ -6,7 +6,7 @@ import builtins
 import keyword
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 # Builtins that users shadow all the time and that generated code never calls.
 _HARMLESS = frozenset(
@@ -64,6 +64,32 @@ _OWN_TEXT = """
 """
 OWN_WORDS = frozenset(_OWN_TEXT.split())
 _FALLBACKS = ("other", "further", "another", "extra", "spare")
+
+
+class GradientWord(str):
+    """The word for the gradient of something: ``d_x``.
+
+    Attributes:
+        of: The word for that: ``x``.
+    """
+
+    __slots__ = ("of",)
+    of: str
+
+    def __new__(cls, of: str) -> GradientWord:
+        made = super().__new__(cls, f"d_{of}")
+        made.of = of
+        return made
+
+
+def undifferentiated(word: str) -> str:
+    """``x`` of ``d_x``; any other word as it is, ``d_model`` of the user's too."""
+    return word.of if isinstance(word, GradientWord) else word
+
+
+def reworded(word: str, make: Callable[[str], str]) -> str:
+    """A word that is made of another one; of the word for a gradient that for one again."""
+    return GradientWord(make(word.of)) if isinstance(word, GradientWord) else make(word)
 
 
 def identifier(text: str) -> str:
@@ -193,6 +219,11 @@ def joined_words(before: str, word: str) -> str:
         n for n in range(min(len(first), len(second)), -1, -1) if first[len(first) - n :] == second[:n]
     )
     return "_".join([*first, *second[n_same:]])
+
+
+def beside(owner: str, word: str) -> str:
+    """What a word says beside its owner's: ``weight`` of ``norm`` and ``norm_weight``, nothing of the owner itself."""
+    return "" if word == owner else word.removeprefix(f"{owner}_")
 
 
 def layer_and_leaf(path: str) -> str:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import longhand
+from tests.same_gradients import assert_same_gradients, unit_of
 
 
 class Scaled(nn.Module):
@@ -79,23 +80,15 @@ def test_the_loop_gives_the_weight_of_the_block_before(
 def test_what_it_computes_is_the_models(layer: Callable[[], nn.Module], tmp_path: Path) -> None:
     model, x = stack(layer, 6)
     longhand.generate(model.eval(), (x,), out=tmp_path / "unit", device="cpu")
-    ours = longhand.load(tmp_path / "unit")()
-    ours.load_state_dict(model.state_dict())
     with torch.no_grad():
-        torch.testing.assert_close(ours(x), model(x))
+        torch.testing.assert_close(unit_of(model, tmp_path / "unit")(x), model(x))
 
 
 @pytest.mark.parametrize("layer", [Scaled, NormedTwice])
 def test_gradients_are_the_models(layer: Callable[[], nn.Module], tmp_path: Path) -> None:
     model, x = stack(layer, 6)
     longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu", train=True)
-    ours = longhand.load(tmp_path / "unit")()
-    ours.load_state_dict(model.state_dict())
-    for module in (model, ours):
-        module(x).square().sum().backward()
-    gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-4, atol=1e-4)
+    assert_same_gradients(model, tmp_path / "unit", x, rtol=1e-4, atol=1e-5)
     text = (tmp_path / "unit" / "backward.py").read_text()
     assert not re.search(
         r"\b\w+\[\d+\]\[\d+\]\.reshape", text
@@ -135,13 +128,7 @@ def test_parts_of_a_gradient_are_gathered_from_the_layers(tmp_path: Path) -> Non
     torch.manual_seed(0)
     model, x, memory = Decoder(), torch.randn(2, 5, 16), torch.randn(2, 7, 16)
     longhand.generate(model, (x, memory), out=tmp_path / "unit", device="cpu", train=True)
-    ours = longhand.load(tmp_path / "unit")()
-    ours.load_state_dict(model.state_dict())
-    for module in (model, ours):
-        module(x, memory).square().sum().backward()
-    gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-4, atol=1e-4)
+    assert_same_gradients(model, tmp_path / "unit", x, memory, rtol=1e-4, atol=1e-5)
     text = (tmp_path / "unit" / "backward.py").read_text()
     gathered = re.findall(r"^        (every_\w+)\.append\((\w+)\)$", text, re.M)
     assert len(gathered) == 2, "of the keys and of the values"

@@ -10,9 +10,9 @@ from torch import nn
 
 import longhand
 from longhand.emit.module.gradient_lists import write_gradients
-from longhand.emit.unit.loading import load_unit
 from longhand.schedule.layers.returned_gradients import group_gradients
 from longhand.schedule.named_plan import Reached
+from tests.same_gradients import assert_same_gradients
 
 
 def returned_gradients(texts: list[str], paths: list[str]) -> list[str]:
@@ -71,10 +71,4 @@ def test_a_sum_over_all_layers_gradients_divides_no_loop(tmp_path: Path) -> None
     assert functions == ["cross_backward", "decoder_backward"]
     loops = [one for one in ast.walk(tree) if isinstance(one, ast.For)]
     assert len(loops) == 1
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    for one in (unit, model):
-        one(x).square().sum().backward()
-    expected = dict(model.named_parameters())
-    for name, parameter in unit.named_parameters():
-        torch.testing.assert_close(parameter.grad, expected[name].grad, msg=name)
+    assert_same_gradients(model, tmp_path / "unit", x)

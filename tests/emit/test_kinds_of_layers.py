@@ -11,6 +11,7 @@ from torch import nn
 
 import longhand
 from longhand.schedule.layers.kind_names import kind_name
+from tests.same_gradients import assert_same_gradients, unit_of
 
 N_DENSE, N_SORTED = 3, 4
 
@@ -64,15 +65,10 @@ class Deep(nn.Module):
 def _generated(model: nn.Module, x: torch.Tensor, out: Path, train: bool) -> None:
     """A unit for the CPU that does what the model does, in training its gradients, too."""
     longhand.generate(model, (x,), out=out, train=train)
-    unit = longhand.load(out)()
-    unit.load_state_dict(model.state_dict())
-    torch.testing.assert_close(unit(x), model(x))
     if train:
-        towards = torch.randn_like(x)
-        (unit(x) * towards).sum().backward()
-        (model(x) * towards).sum().backward()
-        for mine, theirs in zip(unit.parameters(), model.parameters(), strict=True):
-            torch.testing.assert_close(mine.grad, theirs.grad)
+        assert_same_gradients(model, out, x)
+    else:
+        torch.testing.assert_close(unit_of(model, out)(x), model(x))
 
 
 def _classes(path: Path) -> list[str]:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.emit.unit.loading import load_unit
+from tests.same_gradients import assert_same_gradients, unit_of
 
 
 class Layer(nn.Module):
@@ -75,9 +75,7 @@ def test_two_layers_are_one_function(device: str, tmp_path: Path) -> None:
 def test_both_compute_what_the_model_does(tmp_path: Path) -> None:
     model, tokens = stack()
     longhand.generate(model.eval(), (tokens,), out=tmp_path / "unit")
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    torch.testing.assert_close(unit(tokens), model(tokens))
+    torch.testing.assert_close(unit_of(model, tmp_path / "unit")(tokens), model(tokens))
 
 
 def test_their_backward_pass_is_one_function_whose_gradients_are_told_by_name(tmp_path: Path) -> None:
@@ -92,13 +90,7 @@ def test_their_backward_pass_is_one_function_whose_gradients_are_told_by_name(tm
     held = [name.replace(".", "_") for name, _ in Layer().named_parameters()]
     assert order == [word for word in (f"d_{name}" for name in held) if word in order]
     assert "d_layer_0_down_weight" in whole and "d_layer_1_down_weight" in whole
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    for one in (unit, model):
-        one(tokens).square().sum().backward()
-    expected = dict(model.named_parameters())
-    for name, parameter in unit.named_parameters():
-        torch.testing.assert_close(parameter.grad, expected[name].grad, msg=name)
+    assert_same_gradients(model, tmp_path / "unit", tokens)
 
 
 def test_layers_that_hold_other_things_stay_written_out(tmp_path: Path) -> None:
@@ -106,6 +98,4 @@ def test_layers_that_hold_other_things_stay_written_out(tmp_path: Path) -> None:
     model, tokens = Unlike(), torch.randint(11, (2, 7))
     longhand.generate(model.eval(), (tokens,), out=tmp_path / "unit")
     assert "self.layers[0](" not in (tmp_path / "unit" / "model.py").read_text()
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    torch.testing.assert_close(unit(tokens), model(tokens))
+    torch.testing.assert_close(unit_of(model, tmp_path / "unit")(tokens), model(tokens))

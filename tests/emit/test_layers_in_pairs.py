@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.emit.unit.loading import load_unit
 from longhand.schedule.names.value_origins import words_in_module
+from tests.same_gradients import assert_same_gradients
 
 
 class Attend(nn.Module):
@@ -57,15 +57,7 @@ def test_a_value_of_a_layers_second_module_has_a_word_before_the_place(tmp_path:
     longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu", train=True)
     for path in (tmp_path / "unit").rglob("*.py"):
         assert not re.search(r"\b_\d", path.read_text()), path.name
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    ours, eager = unit(x), model(x)
-    torch.testing.assert_close(ours, eager)
-    weights = dict(unit.named_parameters())
-    ours.square().mean().backward()
-    eager.square().mean().backward()
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(weights[name].grad, parameter.grad)
+    assert_same_gradients(model, tmp_path / "unit", x)
 
 
 def test_a_path_that_begins_with_a_place_is_a_layers() -> None:

@@ -10,6 +10,7 @@ from torch import nn
 
 import longhand
 from benchmarks.readability.units import text_of
+from tests.same_gradients import assert_same_gradients, unit_of
 
 
 class Layer(nn.Module):
@@ -117,19 +118,11 @@ def test_results_and_gradients_are_the_models(
 ) -> None:
     model, x = stack(make, 4 * period + more, begins_alike)
     longhand.generate(model.eval(), (x,), out=tmp_path / "unit", device="cpu")
-    ours = longhand.load(tmp_path / "unit")()
-    ours.load_state_dict(model.state_dict())
     with torch.no_grad():
-        torch.testing.assert_close(ours(x), model(x), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(unit_of(model, tmp_path / "unit")(x), model(x), rtol=1e-4, atol=1e-5)
     assert "for layer in range(" in (tmp_path / "unit" / "model.py").read_text()
 
     longhand.generate(model.train(), (x,), out=tmp_path / "trained", device="cpu", train=True)
-    ours = longhand.load(tmp_path / "trained")()
-    ours.load_state_dict(model.state_dict())
-    for module in (model, ours):
-        module(x).square().sum().backward()
-    gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-3, atol=1e-3)
+    assert_same_gradients(model, tmp_path / "trained", x, rtol=1e-4, atol=1e-5)
     text = (tmp_path / "trained" / "backward.py").read_text()
     assert "for layer in reversed(range(" in text

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import longhand
+from tests.same_gradients import assert_same_gradients
 
 
 class Layer(nn.Module):
@@ -70,11 +71,4 @@ def test_every_layer_is_in_the_loop(units: dict[int, tuple[nn.Module, Path]]) ->
 @pytest.mark.parametrize("n_layers", [2, 4])
 def test_gradients_are_the_models(units: dict[int, tuple[nn.Module, Path]], n_layers: int) -> None:
     model, folder = units[n_layers]
-    ours = longhand.load(folder)()
-    ours.load_state_dict(model.state_dict())
-    tokens = torch.randint(11, (2, 9))
-    for module in (model, ours):
-        module(tokens).sin().sum().backward()
-    gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-3, atol=1e-4)
+    assert_same_gradients(model, folder, torch.randint(11, (2, 9)), rtol=1e-3, atol=1e-4)

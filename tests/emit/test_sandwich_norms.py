@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import longhand
+from tests.same_gradients import assert_same_gradients
 
 
 class Layer(nn.Module):
@@ -61,11 +62,4 @@ def test_more_layers_are_few_more_lines_and_gradients_are_right(tmp_path: Path) 
     # The weight of the norm that ends the layer before is in the record, too.
     assert "previous_last_weight=previous_last_weight" in texts[0]
     assert "saved.previous_last_weight" in texts[1] and "next_" not in texts[1]
-
-    ours = longhand.load(folder)()
-    ours.load_state_dict(model.state_dict())
-    for module in (model, ours):
-        module(tokens).sin().sum().backward()
-    gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-3, atol=1e-4)
+    assert_same_gradients(model, folder, tokens, rtol=1e-3, atol=1e-4)

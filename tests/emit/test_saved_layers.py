@@ -12,10 +12,10 @@ from torch import nn
 
 import longhand
 from examples import gpt_train
-from longhand.emit.unit.loading import load_unit
 from longhand.schedule.layers.model_steps import Loop, records_apart
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.plan import Repeat
+from tests.same_gradients import assert_same_gradients
 
 
 class Layer(nn.Module):
@@ -195,14 +195,7 @@ def unit_of(model: nn.Module, folder: Path) -> tuple[str, str]:
     """model.py and backward.py of a unit whose gradients are the model's."""
     x = torch.randn(3, 7, 16)
     longhand.generate(model, (x,), out=folder, device="cpu", train=True)
-    ours = load_unit(folder)()
-    ours.load_state_dict(model.state_dict())
-    for one in (model, ours):
-        result = one(x)
-        result.backward(torch.linspace(-1, 1, result.numel()).view_as(result))
-    gradients = dict(ours.named_parameters())
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(gradients[name].grad, parameter.grad, rtol=1e-4, atol=1e-5)
+    assert_same_gradients(model, folder, x, rtol=1e-4, atol=1e-5)
     return (folder / "model.py").read_text(), (folder / "backward.py").read_text()
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.emit.unit.loading import load_unit
+from tests.same_gradients import assert_same_gradients, unit_of
 
 
 class Block(nn.Module):
@@ -76,9 +76,7 @@ def test_stages_of_other_widths_share_a_class(device: str, tmp_path: Path) -> No
 
 def test_both_compute_what_the_model_does(tmp_path: Path) -> None:
     model, x = _unit(tmp_path / "unit", "cpu")
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    torch.testing.assert_close(unit(x), model(x))
+    torch.testing.assert_close(unit_of(model, tmp_path / "unit")(x), model(x))
 
 
 def test_what_computes_something_else_has_a_class_of_its_own(tmp_path: Path) -> None:
@@ -86,9 +84,7 @@ def test_what_computes_something_else_has_a_class_of_its_own(tmp_path: Path) -> 
     assert (
         _classes(tmp_path / "unit") == ["Block", "StageBlock", "Net"] or len(_classes(tmp_path / "unit")) == 3
     )
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    torch.testing.assert_close(unit(x), model(x))
+    torch.testing.assert_close(unit_of(model, tmp_path / "unit")(x), model(x))
 
 
 class Tokens(nn.Module):
@@ -135,9 +131,7 @@ def test_a_size_that_no_argument_tells_is_given_to_the_constructor(tmp_path: Pat
     text = (tmp_path / "unit" / "model.py").read_text()
     assert "def __init__(self, channels, height):" in text and "Tokens(24, 4) for _ in" in text
     assert "height, width = self.height, self.width" in text
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    torch.testing.assert_close(unit(x), model(x))
+    torch.testing.assert_close(unit_of(model, tmp_path / "unit")(x), model(x))
 
 
 class Gated(nn.Module):
@@ -176,10 +170,4 @@ def test_their_backward_passes_share_a_function(tmp_path: Path) -> None:
     tree = ast.parse((tmp_path / "unit" / "backward.py").read_text())
     functions = [one.name for one in tree.body if isinstance(one, ast.FunctionDef)]
     assert functions == ["gated_backward", "gatednet_backward"]
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    for one in (unit, model):
-        one(x).square().sum().backward()
-    expected = dict(model.named_parameters())
-    for name, parameter in unit.named_parameters():
-        torch.testing.assert_close(parameter.grad, expected[name].grad, msg=name, rtol=1e-4, atol=1e-4)
+    assert_same_gradients(model, tmp_path / "unit", x, rtol=1e-4, atol=1e-5)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
+from tests.same_gradients import assert_same_gradients
 
 
 class Residual(nn.Module):
@@ -111,13 +112,4 @@ def test_more_layers_are_no_more_lines(
 def test_gradients_are_the_models(make: Callable[[int], list[nn.Module]], tmp_path: Path) -> None:
     model, x = stack(make, 8)
     longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu", train=True)
-    ours = longhand.load(tmp_path / "unit")()
-    ours.load_state_dict(model.state_dict())
-    results = []
-    for module in (model, ours):
-        results.append(module(x))
-        results[-1].square().sum().backward()
-    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
-    gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-4, atol=1e-4)
+    assert_same_gradients(model, tmp_path / "unit", x, rtol=1e-4, atol=1e-5)

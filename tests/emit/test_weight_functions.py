@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.emit.unit.loading import load_unit
+from tests.same_gradients import assert_same_gradients, unit_of
 
 
 class ConvNorm(nn.Module):
@@ -65,8 +65,7 @@ def test_a_function_makes_them_and_is_given_what_differs(tmp_path: Path) -> None
     assert "third=conv_norm_weights(width, 4 * width, 1)" in text
     assert "self.two = block_weights(32, 12)" in text
     assert text.count("num_batches_tracked") == 1
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
+    unit = unit_of(model, tmp_path / "unit")
     assert list(unit.state_dict()) == list(model.state_dict())
     torch.testing.assert_close(unit(x), model(x))
 
@@ -81,13 +80,7 @@ def test_what_stands_once_or_in_a_line_has_none(tmp_path: Path) -> None:
 def test_a_unit_with_a_backward_pass_has_them_too(tmp_path: Path) -> None:
     model, x, text = _unit(tmp_path, train=True)
     assert "self.three = block_weights(48, 20)" in text
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    for one in (unit, model):
-        one(x).square().sum().backward()
-    expected = dict(model.named_parameters())
-    for name, parameter in unit.named_parameters():
-        torch.testing.assert_close(parameter.grad, expected[name].grad, msg=name, rtol=1e-4, atol=1e-4)
+    assert_same_gradients(model, tmp_path / "unit", x, rtol=1e-4, atol=1e-4)
 
 
 def test_tied_tensors_stay_where_they_are(tmp_path: Path) -> None:
@@ -97,7 +90,6 @@ def test_tied_tensors_stay_where_they_are(tmp_path: Path) -> None:
     model.two.second.norm.weight = model.two.first.norm.weight
     x = torch.randn(2, 3, 8, 8)
     longhand.generate(model, (x,), out=tmp_path / "unit")
-    unit = load_unit(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
+    unit = unit_of(model, tmp_path / "unit")
     assert unit.two.second.norm.weight is unit.two.first.norm.weight
     torch.testing.assert_close(unit(x), model(x))

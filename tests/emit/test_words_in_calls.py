@@ -12,6 +12,7 @@ from torch import nn
 
 import longhand
 from longhand.emit.layers.class_names import free_name
+from tests.same_gradients import assert_same_gradients
 
 
 class Gated(nn.Module):
@@ -51,12 +52,7 @@ def test_a_derivative_is_tied_to_no_size(tmp_path: Path) -> None:
     kernels = sorted(path.stem for path in (tmp_path / "unit" / "kernels").glob("d_*group_norm*.cpp"))
     texts = "\n".join((tmp_path / "unit" / "kernels" / f"{name}.cpp").read_text() for name in kernels)
     assert "n_averaged" in texts and not re.search(r"/ \d{2,}\.0f", texts), texts
-    ours = longhand.load(tmp_path / "unit")()
-    ours.load_state_dict(model.state_dict())
-    model(x).backward()
-    ours(x).backward()
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(dict(ours.named_parameters())[name].grad, parameter.grad)
+    assert_same_gradients(model, tmp_path / "unit", x)
 
 
 def test_a_second_class_of_layers_goes_by_the_part_of_the_model_that_it_is_of() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.emit.unit.loading import load_unit
+from tests.same_gradients import assert_same_gradients
 
 
 class NormOfSlice(nn.Module):
@@ -36,10 +36,4 @@ def test_a_group_norm_of_what_is_not_contiguous_trains(make: Callable[[], nn.Mod
     torch.manual_seed(0)
     model, x = make(), torch.randn(2, 3, 4, 4)
     longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu", train=True)
-    ours = load_unit(tmp_path / "unit")()
-    ours.load_state_dict(model.state_dict())
-    for one in (model, ours):
-        one(x).square().sum().backward()
-    gradients = dict(ours.named_parameters())
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(gradients[name].grad, parameter.grad, rtol=1e-4, atol=1e-4)
+    assert_same_gradients(model, tmp_path / "unit", x, rtol=1e-4, atol=1e-4)

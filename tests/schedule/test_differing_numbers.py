@@ -12,6 +12,7 @@ import torch
 import longhand
 from longhand.lower.ir import Constant, PointwiseOp, Scalar
 from longhand.schedule.differing_numbers import pass_differing_numbers
+from tests.same_gradients import assert_same_gradients, unit_of
 
 Op = PointwiseOp
 SCALES = (0.2, 0.5, 0.65, 0.725, 0.7625, 0.78125)
@@ -78,40 +79,32 @@ def test_numbers_of_other_types_stay(program: Any) -> None:
     assert pass_differing_numbers(program.steps, program.buffers) == tuple(program.steps)
 
 
+def _hold_against_the_model(model: torch.nn.Module, folder: Path, x: torch.Tensor, train: bool) -> None:
+    torch.testing.assert_close(unit_of(model, folder)(x), model(x))
+    if train:
+        assert_same_gradients(model, folder, x)
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_deeper_models_have_no_more_kernels(train: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    x, towards, n_kernels = torch.randn(5, 16), torch.randn(5, 16), []
+    x, n_kernels = torch.randn(5, 16), []
     for n_layers in (3, 6):
         model, out = Net(n_layers), tmp_path / f"unit{n_layers}"
         summary = longhand.generate(model, (x,), out=out, train=train)
         n_kernels.append(summary.n_kernels)
-        unit = longhand.load(out)()
-        unit.load_state_dict(model.state_dict())
-        torch.testing.assert_close(unit(x), model(x))
-        if train:
-            (unit(x) * towards).sum().backward()
-            (model(x) * towards).sum().backward()
-            for mine, theirs in zip(unit.parameters(), model.parameters(), strict=True):
-                torch.testing.assert_close(mine.grad, theirs.grad)
+        _hold_against_the_model(model, out, x, train)
     assert n_kernels[0] == n_kernels[1]
 
 
 @pytest.mark.parametrize("train", [False, True])
 def test_layers_that_differ_in_a_number_are_a_loop_that_passes_it(train: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model, x, towards = Net(6), torch.randn(5, 16), torch.randn(5, 16)
+    model, x = Net(6), torch.randn(5, 16)
     longhand.generate(model, (x,), out=tmp_path / "unit", train=train)
     text = " ".join((tmp_path / "unit/model.py").read_text().split())
     assert re.search(r"for \w+, scale in zip\( ?.*\(0\.2, 0\.5, 0\.65, 0\.725, 0\.7625\)", text)
     if train:
         text = " ".join((tmp_path / "unit/backward.py").read_text().split())
         assert re.search(r"for layer, scale in zip\( ?reversed\(range\(\d.*\(0\.7625, 0\.725, 0\.65", text)
-    unit = longhand.load(tmp_path / "unit")()
-    unit.load_state_dict(model.state_dict())
-    torch.testing.assert_close(unit(x), model(x))
-    if train:
-        (unit(x) * towards).sum().backward()
-        (model(x) * towards).sum().backward()
-        for mine, theirs in zip(unit.parameters(), model.parameters(), strict=True):
-            torch.testing.assert_close(mine.grad, theirs.grad)
+    _hold_against_the_model(model, tmp_path / "unit", x, train)

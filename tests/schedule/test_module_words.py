@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from longhand.schedule.names.module_words import alike, short_words
+from longhand.schedule.names.words import GradientWord
 
 STAGES = alike(
     [
@@ -39,7 +40,7 @@ def test_numbers_of_lists_in_lists_stand_together() -> None:
 
 
 def test_a_gradient_keeps_its_d_in_front() -> None:
-    assert list(short_words("attention.self", ["d_query"], "", STAGES)) == ["d_attention_query"]
+    assert list(short_words("attention.self", [GradientWord("query")], "", STAGES)) == ["d_attention_query"]
 
 
 def test_inside_a_layers_function_the_layer_is_left_out() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
+from longhand.schedule.names.module_words import short_words
 from longhand.schedule.names.value_origins import words_in_module
 from longhand.schedule.names.weight_names import name_weights
+from longhand.schedule.names.words import GradientWord
 
 
 def _words(*paths: str) -> dict[str, str]:
@@ -42,5 +47,25 @@ def test_of_two_lists_of_a_name_it_is_said_whose_it_is() -> None:
 def test_a_value_has_the_place_and_the_module_that_makes_it() -> None:
     found = next(words_in_module("segformer.stages.0.blocks.0.mlp", ["hidden_states"]))
     assert found == "stage_0_mlp_hidden_states"
-    assert next(words_in_module("segformer.stages.0.blocks.0", ["d_total"])) == "d_stage_0_total"
+    assert next(words_in_module("segformer.stages.0.blocks.0", [GradientWord("total")])) == "d_stage_0_total"
     assert next(words_in_module("decode_head", ["activation"])) == "decode_head_activation"
+
+
+def test_a_users_word_that_begins_as_that_of_a_gradient_is_none() -> None:
+    """``d_model`` is a model's width: beside its module it was ``d_attn_model``, as if it were a gradient."""
+    assert next(words_in_module("attn", ["d_model"])) == "attn_d_model"
+    assert [*short_words("encoder.attn", ["d_model"], "", {})] == ["attn_d_model"]
+    assert [*short_words("encoder.attn", [GradientWord("model")], "", {})] == ["d_attn_model"]
+
+
+def test_whether_a_word_is_a_gradients_is_no_matter_of_its_letters() -> None:
+    root = Path(__file__).resolve().parents[2]
+    paths = [path for room in ("schedule", "emit") for path in sorted((root / room).rglob("*.py"))]
+    calls = [
+        (path.name, ast.unparse(node))
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    assert len(calls) > 5000
+    assert not [call for call in calls if call[1].endswith(("('d_')", "('d_', '')"))]

@@ -13,6 +13,7 @@ from torch import nn
 import longhand
 from longhand.lower.ir import Extern, View, ViewCall
 from longhand.schedule.layout_copies import read_copies
+from tests.same_gradients import assert_same_gradients
 
 aten = torch.ops.aten
 TRANSPOSE = ViewCall(aten.transpose.int, (1, 2))
@@ -51,17 +52,7 @@ class Stack(nn.Module):
 def trained_text(model: nn.Module, x: torch.Tensor, out: Path) -> str:
     """backward.py without its line breaks, once the unit has eager's results and gradients."""
     longhand.generate(model, (x.clone().requires_grad_(),), out=out, train=True)
-    unit = longhand.load(out)()
-    unit.load_state_dict(model.state_dict())
-    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-    got, wanted = unit(mine), model(theirs)
-    torch.testing.assert_close(got, wanted)
-    towards = torch.randn_like(wanted)
-    (got * towards).sum().backward()
-    (wanted * towards).sum().backward()
-    torch.testing.assert_close(mine.grad, theirs.grad)
-    for one, other in zip(unit.parameters(), model.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad)
+    assert_same_gradients(model, out, x.clone().requires_grad_())
     return " ".join((out / "backward.py").read_text().split())
 
 

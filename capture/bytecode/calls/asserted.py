@@ -20,7 +20,7 @@ from longhand.capture.bytecode.values.tracked import Const, Error, Tensor, Value
 __all__ = ["RULES"]
 
 RULES = Rules()
-_UNTOLD = "Expected cond to be True, but got False."
+_PLAIN_MESSAGE = "Expected cond to be True, but got False."
 
 
 def _require(trace: Trace, kind: type[Exception], condition: Value, message: Value | None) -> Value:
@@ -33,7 +33,7 @@ def _require(trace: Trace, kind: type[Exception], condition: Value, message: Val
     if truth(trace, condition):
         return Const(None)
     if message is None or is_none(trace, message):
-        raise Raised(Error(kind, [Const(_UNTOLD)]))
+        raise Raised(Error(kind, [Const(_PLAIN_MESSAGE)]))
     told = trace.force(message)
     text = told if isinstance(told, Const) and isinstance(told.value, str) else trace.call_value(told, [], {})
     raise Raised(Error(kind, [text], is_exact=True))

@@ -16,7 +16,7 @@ from longhand.lower.ir import Buffer
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.result_words import STATISTIC_WORDS
-from longhand.schedule.names.words import without_counter
+from longhand.schedule.names.words import GradientWord, without_counter
 from longhand.schedule.plan import Launch
 
 
@@ -102,7 +102,7 @@ class Callers:
     def are_gradients(self, place: int) -> bool:
         """Whether what they pass at a place is the gradient of something in all of them."""
         passed = ((one, one.launch.buffers[place]) for one in self.every)
-        return all(next(one.words.candidates(buffer)).startswith("d_") for one, buffer in passed)
+        return all(isinstance(next(one.words.candidates(buffer)), GradientWord) for one, buffer in passed)
 
     def value_of_gradient(self, place: int) -> int | None:
         """The place of what all of them pass the gradient of at a place, if they pass both."""

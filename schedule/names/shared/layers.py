@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from longhand.schedule.layers.model_steps import Loop
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.words import GradientWord
 from longhand.schedule.once import listed_once
 from longhand.schedule.plan import buffers_made, flat_steps
 
@@ -59,7 +60,7 @@ class AlikeInLayers:
         others = [{*self.words.variables(name, layer)} for name, layer in self.twins.get(buffer, ())]
         shared = [word for word in own if all(word in other for other in others)]
         if not shared:
-            is_gradient = own[0].startswith("d_")
+            is_gradient = isinstance(own[0], GradientWord)
             yield from self.plain.get(buffer, ("d_value",)) if is_gradient else ("value",)
         yield from shared
 
@@ -85,10 +86,10 @@ class AlikeInLayers:
 
 def _is_begin(buffer: str, loop: Loop, words: BufferWords) -> bool:
     """Whether a value is what layers begin with, which none makes: in them it is called after what it becomes."""
-    is_gradient = next(words.candidates(buffer)).startswith("d_")
+    is_gradient = isinstance(next(words.candidates(buffer)), GradientWord)
     is_held = buffer in words.weights
     return not (is_gradient or is_held) and not f"{words.module_of(buffer)}.".startswith(f"{loop.owner}.")
 
 
 def _gradients(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"d_{word}" for word in words)
+    return tuple(map(GradientWord, words))

@@ -13,7 +13,7 @@ from longhand.schedule.plan import Launch
 _WIDEST_REMARK = 96
 
 
-def remark_on_pending_sum(loop: Loop, words: BufferWords, variables: Mapping[str, str]) -> str:
+def remark_on_deferred_residual(loop: Loop, words: BufferWords, variables: Mapping[str, str]) -> str:
     """What a layer's function says of a sum of two of its arguments; empty where it begins with no such sum."""
     first = next((step for step in loop.run if isinstance(step, Launch | Extern)), None)
     if not isinstance(first, Launch):
