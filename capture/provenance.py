@@ -1,9 +1,9 @@
 """Gives each node the user's words: the statement it came from, the local it became, the module it belongs to.
 
 torch records a stack for each traced call. Of its frames the innermost that is the user's counts (not torch's, not
-ours); where there is none, a bare nn.Sequential say, torch's own module code is quoted. A *run* is one execution of a
-statement: neighbouring nodes that share the frames down to it. The value of an assignment is the node of its run that
-later statements use.
+ours, not of a notation for tensors such as einops); where there is none, a bare nn.Sequential say, torch's own module
+code is quoted. A *run* is one execution of a statement: neighbouring nodes that share the frames down to it. The value
+of an assignment is the node of its run that later statements use.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _FRAME = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<functio
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
+
+# Notation for torch's operations, no code of a model: who writes rearrange() reads that, as with torch's own functions.
+_NOTATION = re.compile(r"[/\\](?:einops|opt_einsum)[/\\]")
 
 _OPERATORS: dict[type, tuple[str, ...]] = {
     ast.Add: ("add",),
@@ -94,6 +97,7 @@ def user_frames(stack_trace: str) -> tuple[StackLevel, ...]:
             continue
         every.append((file, int(match["line"]), match["function"]))
     users = [frame for frame in every if not frame[0].startswith(_TORCH)]
+    users = [frame for frame in users if not _NOTATION.search(frame[0])] or users
     modules = [frame for frame in every if frame[0].startswith(_MODULES)]
     return tuple(_level(*frame) for frame in users or modules)
 

@@ -260,8 +260,8 @@ def one_line(source: str) -> str:
     return text.rstrip("\\").strip()
 
 
-# ``ij,jk->ik``, ``nearest``, ``conv1``, ``-inf``: what tells how something is computed.
-_PLAIN = re.compile(r"[+-]?[A-Za-z_]+\d?|[a-zA-Z .,]+->[a-zA-Z .,]*|")
+# ``ij,jk->ik``, ``b n (h d) -> b h n d``, ``nearest``, ``conv1``, ``-inf``: what tells how something is computed.
+_PLAIN = re.compile(r"[+-]?[A-Za-z_]+\d?|[a-zA-Z .,]+->[a-zA-Z .,]*|[\w .()]+->[\w .()]*|")
 _QUOTES = "\"'"
 _BEGINS = {getattr(tokens_of, name, -1) for name in ("FSTRING_START", "TSTRING_START")}
 _ENDS = {getattr(tokens_of, name, -1) for name in ("FSTRING_END", "TSTRING_END")}

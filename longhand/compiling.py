@@ -97,8 +97,8 @@ def compile(
         raise OptionError(
             "dynamic= and out= do not go together.", hint="Use longhand.generate(dynamic_shapes=...)."
         )
-    of_call = Frontend.BYTECODE if captured_by is Frontend.BYTECODE else Frontend.EXPORT
-    return Owned(fn_or_module, Path(out), mode, of_call, fullgraph=fullgraph, options=options)
+    written_by = Frontend.BYTECODE if captured_by is Frontend.BYTECODE else Frontend.EXPORT
+    return Owned(fn_or_module, Path(out), mode, written_by, fullgraph=fullgraph, options=options)
 
 
 class Owned:

@@ -151,6 +151,12 @@ class Store:
     """Writes an earlier value, rounded to the buffer's dtype. Its domain is the index's axes.
 
     A value that varies over fewer axes than the index is broadcast.
+
+    Attributes:
+        mask: Position of a bool value: where it is false nothing is written.
+        adds: Whether the value is added to what is there, each iteration once and whole, in whatever order. Then its
+            index may name an element as often as data say, but varies over every axis of the nest; and the nest
+            touches the buffer nowhere else, since what it would find there is unfinished.
     """
 
     buffer: str
@@ -159,6 +165,7 @@ class Store:
     mask: int | None = None
     name: str | None = None
     origin: str = ""
+    adds: bool = False
 
 
 # `name` of a value is a word for it or None: the user's local, or its role in a lowering ("row_max", "mean", "rstd").

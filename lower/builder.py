@@ -280,10 +280,12 @@ class BodyBuilder:
         """The axes that a value varies over."""
         return self._domains[handle.position]
 
-    def store(self, buffer: str, index: Index, value: Handle, mask: Handle | None = None) -> None:
-        """Writes a value; it is rounded to the buffer's dtype."""
+    def store(
+        self, buffer: str, index: Index, value: Handle, mask: Handle | None = None, *, adds: bool = False
+    ) -> None:
+        """Writes a value, or adds it to what is there; it is rounded to the buffer's dtype."""
         position = None if mask is None else mask.position
-        self._append(Store(buffer, index, value.position, position, origin=self.origin))
+        self._append(Store(buffer, index, value.position, position, origin=self.origin, adds=adds))
 
     def give_name(self, handle: Handle, name: str | None) -> None:
         """Sets the word of a value that has none."""

@@ -191,7 +191,10 @@ class _Space:
         if value.mask is not None:
             at, stored, mask = torch.broadcast_tensors(at, stored, self.values[value.mask])
             at, stored = at[mask], stored[mask]
-        flat(buffer)[at] = stored.to(buffer.dtype)
+        if value.adds:
+            flat(buffer).index_put_((at,), stored.to(buffer.dtype), accumulate=True)
+        else:
+            flat(buffer)[at] = stored.to(buffer.dtype)
         return stored
 
     def pointwise(self, value: Pointwise) -> torch.Tensor:

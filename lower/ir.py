@@ -109,8 +109,6 @@ class Derivation(enum.Enum):
     PIECE_SQUARES = "piece_squares"
     MEAN = "mean"  # of a row, and 1 / its deviation
     RSTD = "rstd"
-    PLACES = "places"  # of rows that are data, counted from the front
-    WIDE = "wide"  # the same, in the dtype in which sums are kept
     TOTALS = "totals"  # of what is added up, before they have the value's dtype
     SEEN = "seen"  # the memory of an argument, as ATen's own view of it
     RESULT = "result"  # a further result of a call, which no node takes
@@ -124,11 +122,6 @@ class Derivation(enum.Enum):
     def is_of_pieces(self) -> bool:
         """Whether it is a statistic of pieces."""
         return self in (Derivation.PIECE_MEANS, Derivation.PIECE_SQUARES)
-
-    @property
-    def is_for_adding_up(self) -> bool:
-        """Whether rows are added up with it."""
-        return self in (Derivation.PLACES, Derivation.WIDE, Derivation.TOTALS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -175,7 +175,10 @@ def is_convolution(node: fx.Node) -> bool:
 
 def is_convolution_backward(node: fx.Node) -> bool:
     """Whether a node makes the gradients of a convolution over images."""
-    return node.target is aten.convolution_backward.default and node.args[0].meta["val"].dim() == 4
+    if node.target is not aten.convolution_backward.default:
+        return False
+    d_out: Any = node.args[0]
+    return bool(d_out.meta["val"].dim() == 4)
 
 
 def _is_only_weight(node: fx.Node, user: fx.Node) -> bool:

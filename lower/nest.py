@@ -143,12 +143,15 @@ class NestBuilder:
         name: str | None = None,
     ) -> Handle:
         """The element of a strided view at any coordinates, one per dimension."""
+        return self.body.load(view.buffer, self._element(view, coordinates), view.dtype, mask, other, name)
+
+    def _element(self, view: TensorView, coordinates: Sequence[Coordinate]) -> Index:
+        """Where the element of a strided view at any coordinates is."""
         strides = view.strides()
         if strides is None:
-            raise LoweringError(f"{view.buffer} is read at computed positions but has no strides.")
+            raise LoweringError(f"{view.buffer} is accessed at computed positions but has no strides.")
         terms = [at.times(stride) for at, stride in zip(coordinates, strides, strict=True)]
-        index = combine([*terms, Coordinate(offset=view.offset)])
-        return self.body.load(view.buffer, index, view.dtype, mask, other, name)
+        return combine([*terms, Coordinate(offset=view.offset)])
 
     def store(
         self, view: TensorView, value: Handle, dims: Sequence[int] | None = None, mask: Handle | None = None
@@ -156,6 +159,12 @@ class NestBuilder:
         """Writes a value to a view whose dimensions are `dims` of the space (default: all)."""
         index = combine([*self._steps(view, dims), Coordinate(offset=view.offset)])
         self.body.store(view.buffer, index, value.to(view.dtype), mask)
+
+    def add_at(
+        self, view: TensorView, coordinates: Sequence[Coordinate], value: Handle, mask: Handle | None = None
+    ) -> None:
+        """Adds a value to the element of a strided view at any coordinates, one per dimension."""
+        self.body.store(view.buffer, self._element(view, coordinates), value.to(view.dtype), mask, adds=True)
 
     def finish(self) -> Nest:
         """The nest as built so far."""

@@ -62,7 +62,8 @@ def _value(value: Value, words: list[str]) -> str:
             return f"{value.buffer}[{_index(value.index, words)}]{condition}"
         case Store():
             condition = "" if value.mask is None else f" if {words[value.mask]}"
-            return f"{value.buffer}[{_index(value.index, words)}] = {words[value.value]}{condition}"
+            sign = "+=" if value.adds else "="
+            return f"{value.buffer}[{_index(value.index, words)}] {sign} {words[value.value]}{condition}"
         case Constant():
             return repr(value.value)
         case Scalar():

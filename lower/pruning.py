@@ -47,7 +47,11 @@ def _pruned(step: Step, buffers: Mapping[str, Buffer], needed: set[str]) -> Step
 def reads(step: Step) -> set[str]:
     """The buffers that a step reads."""
     if not isinstance(step, Extern):
-        return {value.buffer for value in step.body if isinstance(value, Load)}
+        return {
+            value.buffer
+            for value in step.body
+            if isinstance(value, Load) or (isinstance(value, Store) and value.adds)
+        }
     given = views_in((step.args, tuple(item for _, item in step.kwargs)))
     return {*(view.buffer for view in given), *step.measured}
 
@@ -94,6 +98,8 @@ def _prune_nest(step: Nest, buffers: Mapping[str, Buffer], needed: set[str]) -> 
     moved = {old: new for new, old in enumerate(sorted(live))}
     body = tuple(renumber(step.body[old], moved) for old in sorted(live))
     counted = [frozenset(value.axes) for value in body if isinstance(value, Extent)]
+    if any(isinstance(value, Store) and value.adds for value in body):  # as often as there are iterations
+        return Nest(step.axes, body)
     used = frozenset[str]().union(*domains(body), *counted)
     return Nest(tuple(axis for axis in step.axes if axis.name in used), body)
 

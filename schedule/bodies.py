@@ -82,7 +82,7 @@ def rewrite(
             index, stored = index_of(_renumber(value.index, positions)), positions[value.value]
             if mask == value.mask and index is value.index and stored == value.value:
                 return value
-            return Store(value.buffer, index, stored, mask, value.name, value.origin)
+            return Store(value.buffer, index, stored, mask, value.name, value.origin, value.adds)
         case Position():
             index = index_of(_renumber(value.index, positions))
             is_same = index is value.index

@@ -48,6 +48,8 @@ def clean_nest(nest: Nest) -> Nest:
         body = body if simpler is body else clean_body(simpler)
     used: set[str] = set()
     for value in body:
+        if isinstance(value, Store) and value.adds:  # as often as there are iterations
+            return Nest(nest.axes, body)
         if isinstance(value, Reduce):
             used.update(value.axes)
         elif isinstance(value, Load | Store | Position):

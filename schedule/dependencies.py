@@ -27,7 +27,10 @@ class Effects:
 
 @once_for
 def effects(step: Step) -> Effects:
-    """What a step reads and writes. What a contraction hands from its nests to its call, or on, is its own."""
+    """What a step reads and writes; what it adds to is both.
+
+    What a contraction hands from its nests to its call, or on, is its own.
+    """
     if isinstance(step, Extern):
         viewed = [*(view.buffer for view in step.views()), *step.measured]
         made = [name for name in (*step.outputs, *step.mutates) if name]
@@ -41,7 +44,11 @@ def effects(step: Step) -> Effects:
             tuple(dict.fromkeys(name for part in parts for name in part.reads if name not in own)),
             tuple(dict.fromkeys(name for part in parts for name in part.writes if name not in own)),
         )
-    read = [value.buffer for value in step.body if isinstance(value, Load)]
+    read = [
+        value.buffer
+        for value in step.body
+        if isinstance(value, Load) or (isinstance(value, Store) and value.adds)
+    ]
     written = [value.buffer for value in step.body if isinstance(value, Store)]
     return Effects(tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written)))
 

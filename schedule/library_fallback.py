@@ -77,7 +77,7 @@ def _plain_call(
 def _filled(step: Launch, kernel: KernelPlan, buffers: Mapping[str, Buffer]) -> Extern | None:
     """``zero_``, or ``fill_``, of the whole tensor that a launch writes one number to; None if it does more."""
     match kernel.body:
-        case (Constant(value=number), Store(buffer=stored, mask=None)) if math.isfinite(number):
+        case (Constant(value=number), Store(buffer=stored, mask=None, adds=False)) if math.isfinite(number):
             pass
         case _:
             return None
@@ -91,6 +91,18 @@ def _filled(step: Launch, kernel: KernelPlan, buffers: Mapping[str, Buffer]) -> 
     target, arguments = (aten.zero_.default, ()) if is_zero else (aten.fill_.Scalar, (number,))
     origin = step.origins[-1] if step.origins else ""
     return Extern(target, (seen, *arguments), (), (), mutates=(result.name,), origin=origin)
+
+
+def filled_with(step: object, buffer: Buffer) -> float | None:
+    """The number that a step fills the whole of a buffer with; None if it does anything else."""
+    if not isinstance(step, Extern) or step.mutates != (buffer.name,) or step.reason is not None:
+        return None
+    match step.args:
+        case (View(calls=()) as seen, *numbers) if (seen.shape, seen.stride) == (buffer.shape, buffer.stride):
+            number = {aten.zero_.default: 0.0, aten.fill_.Scalar: [*numbers, None][0]}.get(step.target)
+            is_told = isinstance(number, int | float) and (number != 0 or math.copysign(1.0, number) > 0)
+            return number if is_told else None
+    return None
 
 
 def _is_beyond(number: float, dtype: torch.dtype) -> bool:

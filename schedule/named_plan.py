@@ -32,6 +32,7 @@ from longhand.schedule.layers.returned_gradients import (
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
+from longhand.schedule.library_fallback import filled_with
 from longhand.schedule.modules.held import (
     Branch,
     ByLayer,
@@ -135,6 +136,7 @@ __all__ = [
     "derivative_word",
     "does_the_same",
     "entry_of",
+    "filled_with",
     "fills_padding",
     "find_call_loops",
     "find_rounds",

@@ -55,8 +55,11 @@ def _lines(loop: CallLoop, owner: str, written: Callable[[Number], str]) -> list
     over = f"zip({', '.join(lists)}, strict=True)" if loop.differing else source
     module = "block" if loop.is_whole else f"{owner}[layer]"
     numbers = [
-        f"{word}={word if word in loop.differing else written(value)}" for word, value in first.numbers
+        f"{word}={word if word in loop.differing else written(value)}"
+        for word, value in first.numbers
+        if word not in first.channels
     ]
+    numbers += [f"{word}={second.tensors[place]}.shape[1]" for word, place in first.channels.items()]
     value = f"{first.function}({', '.join([module, *second.tensors, *numbers])})"
     body = PythonLine.assignment(", ".join(first.targets), value).indented()
     renamed = [

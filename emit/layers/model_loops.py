@@ -60,7 +60,7 @@ class LayerClass:
         is_variant: Whether it holds what its base holds, the class of another kind of layer of the same list.
         parameters: What its constructor is given of the sizes that differ between lists.
         attributes: Lines that keep some of them for its methods.
-        arguments: By the path of a list: what its layers' constructor is given.
+        arguments: By the path of the first layer of a loop: what its layers' constructor is given.
     """
 
     name: str

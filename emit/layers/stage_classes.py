@@ -41,13 +41,24 @@ def share_classes(
     shared: dict[str, LayerClass] = {}
     for group in stages_alike(stages, do_same):
         made = _shared([classes[name] for name in group], [stages[name] for name in group], tree)
-        shared |= dict.fromkeys(group, made)
+        given = {
+            loop_path(loop): made.arguments[stages[block.name].path]
+            for loop, block in blocks
+            if block.name in group
+        }
+        shared |= dict.fromkeys(group, dataclasses.replace(made, arguments=given))
     return [(loop, shared.get(block.name, block)) for loop, block in blocks]
 
 
+def loop_path(loop: Loop) -> str:
+    """The first of a loop's layers."""
+    return f"{loop.owner}.{loop.positions[0]}"
+
+
 def _stage(block: LayerClass, loop: Loop, tree: ModuleTree) -> StageLayers:
-    module = tree.root.at(f"{loop.owner}.{loop.positions[0]}")
-    return StageLayers(loop.owner, module, tuple(one.name for one in block.methods), block.numbers.words)
+    module = tree.root.at(loop_path(loop))
+    methods = tuple(one.name for one in block.methods)
+    return StageLayers(loop.owner, module, methods, block.numbers.words, loop.positions[0])
 
 
 def _shared(blocks: Sequence[LayerClass], stages: Sequence[StageLayers], tree: ModuleTree) -> LayerClass:
@@ -67,7 +78,7 @@ def _shared(blocks: Sequence[LayerClass], stages: Sequence[StageLayers], tree: M
         uses_nn=made.uses_nn,
         parameters=found.parameters,
         attributes=tuple(f"self.{name} = {text}" for name, text in found.attributes.items()),
-        arguments={owner: ", ".join(map(str, sizes)) for owner, sizes in found.arguments.items()},
+        arguments={path: ", ".join(map(str, sizes)) for path, sizes in found.arguments.items()},
     )
 
 
@@ -78,4 +89,5 @@ def _with_attributes(method: Method, told: Mapping[str, str]) -> Method:
 
 def _owners(owners: Sequence[str]) -> str:
     """``stages.0.blocks and stages.1.blocks``; of many the first and the last."""
+    owners = list(dict.fromkeys(owners))
     return listed(owners) if len(owners) <= _MOST_LISTED else f"{owners[0]} to {owners[-1]}"

@@ -15,7 +15,7 @@ from longhand.emit.module.call_checks import as_size
 from longhand.emit.module.model_text import ModelFile
 from longhand.emit.module.trees import Parameter, TensorList, build_arguments, find_lists, parameters
 from longhand.emit.text.reference import Reference
-from longhand.emit.text.reference_page import StridedView
+from longhand.emit.text.reference_page import FlatMemory, StridedView
 from longhand.emit.unit.templates import render_template
 from longhand.schedule.named_plan import SILENT, BufferWords, KernelNames, NamedPlan, aten_name, kernels_of
 from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, Scope
@@ -109,7 +109,7 @@ def checked_kernel(plan: KernelPlan, names: KernelNames, reference: Reference) -
     ints = [names.ints[parameter.name] for parameter in plan.ints]
     scalars = [names.scalars[scalar.position] for scalar in plan.scalars]
     read = []
-    needs = {"window"} if reference.results else set()
+    needs = {"memory" if isinstance(one, FlatMemory) else "window" for one in reference.results}
     for parameter in reference.parameters:
         view = reference.views.get(parameter)
         if view is not None:
@@ -120,7 +120,9 @@ def checked_kernel(plan: KernelPlan, names: KernelNames, reference: Reference) -
             needs.add("memory")
         else:
             read.append((parameter, parameter))
-    written = tuple(_window(view) for view in reference.results)
+    written = tuple(
+        f"memory({one.tensor})" if isinstance(one, FlatMemory) else _window(one) for one in reference.results
+    )
     if plan.schedule.is_over_lists:
         many = [pointer.name for pointer in plan.pointers if pointer.many]
         words = tuple(names.lists[name] for name in many)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
-from longhand.emit.module.offset_texts import blocks_before, step_over_parts
+from longhand.emit.module.offset_texts import before_pieces, blocks_before, step_over_parts
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
@@ -17,9 +17,17 @@ from longhand.emit.text.expression import number
 from longhand.emit.text.kernel_head import shape_words
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path
-from longhand.lower.ir import Buffer, Size, memory_order
+from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.options import Device
-from longhand.schedule.named_plan import BufferWords, KernelNames, UnitNames, aten_name, is_plain_variable
+from longhand.schedule.named_plan import (
+    BufferWords,
+    KernelNames,
+    ModelStep,
+    UnitNames,
+    aten_name,
+    filled_with,
+    is_plain_variable,
+)
 from longhand.schedule.names.words import singular
 from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, UnitPlan
 
@@ -51,6 +59,14 @@ class AllocationWriter:
         self.device = device
         self.lists = lists
 
+    def begin(self, step: Allocate, later: Sequence[ModelStep]) -> tuple[PythonLine, Extern | None]:
+        """A new tensor; and the call behind it that fills it with one number, which its line then does."""
+        fill = later[0] if later else None
+        value = filled_with(fill, self.plan.buffers[step.buffer])
+        if isinstance(fill, Extern) and value is not None:
+            return self.write_filled(step, value), fill
+        return self.write(step, _next_launch(later, step.buffer)), None
+
     def write(self, step: Allocate, launch: Launch | None) -> PythonLine:
         """``residual = torch.empty_like(x)``; `launch` is the one that the tensor is made for."""
         buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
@@ -70,6 +86,21 @@ class AllocationWriter:
         made = self._made(buffer, [dims[dim] for dim in order], self._sibling(buffer, launch))
         kind = LineKind.POOLED if on_cpu else LineKind.PLAIN
         return PythonLine.assignment(variable, f"{made}{_reordered(order)}", kind)
+
+    def write_filled(self, step: Allocate, value: float) -> PythonLine:
+        """``zeros = torch.zeros(batch, seq)``: a new tensor of one number, in the pool's memory on the CPU."""
+        buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
+        is_zero, is_plain = value == 0, not _reordered(memory_order(buffer))
+        if self.plan.options.target.device is Device.CPU or not is_plain:
+            made = self.write(step, None)
+            filled = f"{made.value}.zero_()" if is_zero else f"{made.value}.fill_({number(value)})"
+            return PythonLine.assignment(variable, filled, made.kind)
+        dims = ", ".join(self._dims(buffer, None)) or "()"
+        rest = f"dtype={buffer.dtype}, device={self.device}"
+        if value in (0, 1):
+            return PythonLine.assignment(variable, f"torch.{'zeros' if is_zero else 'ones'}({dims}, {rest})")
+        shape = dims if not buffer.shape else f"({dims}{',' * (len(buffer.shape) == 1)})"
+        return PythonLine.assignment(variable, f"torch.full({shape}, {number(value)}, {rest})")
 
     def _dims(self, buffer: Buffer, launch: Launch | None) -> list[str]:
         """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
@@ -178,6 +209,13 @@ def number_words(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
     return (*sizes, *ints, *(names.scalars[scalar.position] for scalar in plan.scalars))
 
 
+def _next_launch(later: Sequence[ModelStep], buffer: str) -> Launch | None:
+    """The launch that a buffer is made for; None if a library call fills it."""
+    writers = (step for step in later if isinstance(step, Launch | Extern))
+    first = next((step for step in writers if isinstance(step, Launch) or buffer in step.mutates), None)
+    return first if isinstance(first, Launch) else None
+
+
 class LaunchWriter:
     """Prints launches in one function.
 
@@ -211,23 +249,22 @@ class LaunchWriter:
 
     def write(self, step: Launch) -> PythonLine:
         """``kernels.add_layer_norm(x, attn, weight, bias, residual, n_rows=batch * seq, n_cols=dim, eps=1e-5)``"""
-        if self.plan.kernels[step.kernel].schedule.is_over_lists:
+        kernel = self.plan.kernels[step.kernel]
+        if kernel.schedule.is_over_lists:
             return self._launch_of_lists(step)
         sizes = self._axis_sizes(step)
-        axes = [axis.name for axis in self.plan.kernels[step.kernel].axes]
-        by_axis = dict(zip(axes, sizes, strict=True))
+        by_axis = dict(zip((axis.name for axis in kernel.axes), sizes, strict=True))
         ints = self._ints(step, by_axis)
         scalars = [
             self.numbers.get((step, place))
-            or half_of(self.plan.kernels[step.kernel], step, scalar.position, by_axis)
-            or averaged_of(self.plan.kernels[step.kernel], step, scalar.position, by_axis)
-            or self._boundary(self.plan.kernels[step.kernel], scalar.position, value)
+            or half_of(kernel, step, scalar.position, by_axis)
+            or averaged_of(kernel, step, scalar.position, by_axis)
+            or self._boundary(kernel, scalar.position, value)
             or self._dimension(step, scalar.position, value)
             or self._scalar(value)
-            for place, (scalar, value) in enumerate(
-                zip(self.plan.kernels[step.kernel].scalars, step.scalars, strict=True)
-            )
+            for place, (scalar, value) in enumerate(zip(kernel.scalars, step.scalars, strict=True))
         ]
+        ints = before_pieces(kernel, step, ints, scalars, by_axis)
         tensors = [self.variables[name] for name in step.buffers]
         given = [*tensors, *self._numbers(step, [*sizes, *ints, *scalars])]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""

@@ -141,7 +141,8 @@ class LibraryWriter:
                 by_name = True
                 continue
             is_told = parameter.name in TOLD
-            told = told_argument(parameter.name, given, self.sizes, self.value) if is_told else None
+            made = self._buffers.get(step.outputs[0]) if is_told and step.outputs else None
+            told = told_argument(parameter.name, given, self.sizes, self.value, made) if is_told else None
             text = told or (_uniform(value, self.sizes) if _is_per_dim(name, value) else self.value(value))
             # Python calls a tensor `self` input, a number `self` (bucketize, searchsorted): it stands by position.
             is_setting = parameter.name != "self" and (

@@ -24,6 +24,7 @@ from longhand.emit.module.paragraphs import (
     remark_lines,
     said_once,
 )
+from longhand.emit.module.told_arguments import numbers_given
 from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.sizes import SizeWriter
@@ -159,7 +160,11 @@ class BodyWriter:
             elif isinstance(step, Allocate):
                 self.needs.empty |= self._is_on_cpu
                 self._bind(step.buffer)
-                waiting.append(self.allocations.write(step, _next_launch(steps, place, step.buffer)))
+                line, fill = self.allocations.begin(step, steps[place + 1 :])
+                waiting.append(line)
+                if fill is not None:  # both are one statement
+                    append(paragraphs, self._quotes(fill), waiting, self._module(fill))
+                    done, waiting = place + 2, []
             elif isinstance(step, Reuse):
                 waiting += self._reuse(step)
             elif isinstance(step, Release):
@@ -195,14 +200,10 @@ class BodyWriter:
         targets = tuple(self._bind(buffer) for buffer in call.results)
         assert self.whose is not None
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
-        numbers = (f"{word}={self._number(number)}" for word, number in call.numbers)
+        numbers = numbers_given(call, self._number, self.variables, self.sizes, self.plan.buffers)
         value = f"{call.name}({', '.join([self.whose.reach(call.path), *tensors, *numbers])})"
         line = PythonLine.assignment(", ".join(targets), value)
-        owner, _, position = call.path.rpartition(".")
-        of_many = None
-        if position.isdigit() and owner and self.whose.n_listed(owner):
-            of_many = CallOfMany(call.name, owner, int(position), tensors, call.numbers, targets)
-        paragraphs.append(Paragraph((), [*waiting, line], call=of_many))
+        paragraphs.append(Paragraph((), [*waiting, line], call=_of_many(call, self.whose, tensors, targets)))
         if call.released:
             self._release(Release(call.released), steps, last, paragraphs)
 
@@ -367,9 +368,11 @@ class BodyWriter:
         return f".split({each}, dim={dim})"
 
 
-def _next_launch(steps: Sequence[ModelStep], place: int, buffer: str) -> Launch | None:
-    """The launch that a buffer is made for; None if a library call fills it."""
-    later = steps[place + 1 :]
-    writers = (step for step in later if isinstance(step, Launch | Extern))
-    first = next((step for step in writers if isinstance(step, Launch) or buffer in step.mutates), None)
-    return first if isinstance(first, Launch) else None
+def _of_many(
+    call: SharedCall, whose: ModulePlace, tensors: tuple[str, ...], targets: tuple[str, ...]
+) -> CallOfMany | None:
+    """A call as one of those for each module of a list; None if its module stands in none."""
+    owner, _, position = call.path.rpartition(".")
+    if not position.isdigit() or not owner or not whose.n_listed(owner):
+        return None
+    return CallOfMany(call.name, owner, int(position), tensors, call.numbers, targets, call.channels)

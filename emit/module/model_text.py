@@ -13,7 +13,7 @@ from longhand.emit.layers.class_names import TakenNames
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
 from longhand.emit.layers.model_loops import LayerClass, write_first_call, write_loop
 from longhand.emit.layers.shared_functions import SharedFunction
-from longhand.emit.layers.stage_classes import share_classes
+from longhand.emit.layers.stage_classes import loop_path, share_classes
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, WeightFunctionText, construct_block
 from longhand.emit.module.module_tree import ModuleTree
@@ -273,14 +273,15 @@ def classes_of(blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree) -> d
     """Which blocks of each list have which class."""
     found: dict[str, list[BlockClass]] = {}
     for loop, block in blocks:
-        made = construct_block(tree, f"{loop.owner}.{loop.positions[0]}", block.position)
+        first = loop_path(loop)
+        made = construct_block(tree, first, block.position)
         found.setdefault(loop.owner, []).append(
             BlockClass(
                 block.name,
                 layers_called(loop),
                 made,
                 block.position,
-                block.arguments.get(loop.owner, ""),
+                block.arguments.get(first, ""),
             )
         )
     return found

@@ -9,7 +9,7 @@ from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import is_bare
 from longhand.lower.ir import Buffer, Load, Size, Store
 from longhand.schedule.named_plan import ProductWord
-from longhand.schedule.plan import KernelPlan, Product, SizeOf
+from longhand.schedule.plan import KernelPlan, Launch, Product, SizeOf
 
 _SUMS = frozenset("+-/%")  # in what is no factor without parentheses
 
@@ -26,19 +26,70 @@ def blocks_before(
         sizes: Of that launch's axes, by name.
         texts: How they are written there.
     """
-    chain = _chain(kernel, pointer)
-    if not isinstance(offset, int) or offset <= 0 or not chain:
+    if not isinstance(offset, int) or offset <= 0:
         return None
     found: str | None = None
+    for block, text in _blocks(kernel, pointer, sizes, texts):
+        n_blocks, rest = divmod(offset, block)
+        if rest == 0 and n_blocks:
+            found = f"{n_blocks} * {text}" if n_blocks > 1 else text
+    return found
+
+
+def before_pieces(
+    kernel: KernelPlan, step: Launch, ints: Sequence[str], scalars: Sequence[str], texts: Mapping[str, str]
+) -> list[str]:
+    """Ints of a launch, where a piece of a ``cat`` begins by the words for what is before it: ``-half * n_cols``.
+
+    Args:
+        kernel: What is launched.
+        step: The launch.
+        ints: How its ints are written.
+        scalars: How its numbers are written, the ends of pieces among them.
+        texts: How the sizes of its axes are written.
+    """
+    sizes = dict(zip(texts, step.sizes, strict=True))
+    ends = [
+        (value, text)
+        for value, text in zip(step.scalars, scalars, strict=True)
+        if isinstance(value, int) and value > 1 and not is_bare(text) and _SUMS.isdisjoint(text)
+    ]
+    found = list(ints)
+    for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
+        if (
+            parameter.axis is not None
+            or not isinstance(value, int)
+            or value >= 0
+            or not _is_number(ints[place])
+        ):
+            continue
+        strides = [
+            (stride, text)
+            for one, stride, text in zip(kernel.ints, step.ints, ints, strict=True)
+            if one.pointer == parameter.pointer and one.axis is not None and not is_bare(text)
+        ]
+        steps = [*strides, *_blocks(kernel, parameter.pointer or "", sizes, texts)]
+        told = (f"-{end} * {by}" for before, end in ends for size, by in steps if before * size == -value)
+        found[place] = next(told, ints[place])
+    return found
+
+
+def _is_number(text: str) -> bool:
+    return is_bare(text.removeprefix("-"))
+
+
+def _blocks(
+    kernel: KernelPlan, pointer: str, sizes: Mapping[str, Size], texts: Mapping[str, str]
+) -> list[tuple[int, str]]:
+    """What one step of each axis of an access goes over, as far as it is walked without a gap."""
+    found: list[tuple[int, str]] = []
     block, said = 1, list[str]()
-    for axis in chain:
+    for axis in _chain(kernel, pointer):
         size, text = sizes.get(axis), texts.get(axis, "")
         if not isinstance(size, int) or not _SUMS.isdisjoint(text) or is_bare(text):
             break
         block, said = block * size, [text, *said]
-        n_blocks, rest = divmod(offset, block)
-        if rest == 0 and n_blocks:
-            found = " * ".join([str(n_blocks)] * (n_blocks > 1) + said)
+        found.append((block, " * ".join(said)))
     return found
 
 

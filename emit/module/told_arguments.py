@@ -10,8 +10,9 @@ from typing import Any
 
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, View
+from longhand.schedule.named_plan import Number, SharedCall
 
-TOLD = frozenset({"groups", "bias_sizes", "max_q", "max_k", "num_weights"})  # arguments that may be
+TOLD = frozenset({"groups", "bias_sizes", "max_q", "max_k", "num_weights", "k"})  # arguments that may be
 
 
 def told_argument(
@@ -37,9 +38,43 @@ def told_argument(
             return _n_biases(given, text_of)
         case "max_q" | "max_k":
             return _length(name, given, sizes)
+        case "k" if made is not None and made.shape and "largest" in given:  # of topk
+            dim = given["dim"]
+            is_told = made.shape[dim] == given[name] and sizes.words_of(made)[dim] is not None
+            return sizes.text(given[name], sizes.words_of(made)[dim]) if is_told else None
         case "num_weights" if made is not None and made.shape[0] == given[name]:
             return sizes.text(given[name], sizes.words_of(made)[0])
     return None
+
+
+def numbers_given(
+    call: SharedCall,
+    written: Callable[[Number], str],
+    variables: Mapping[str, str],
+    sizes: SizeWriter,
+    buffers: Mapping[str, Buffer],
+) -> list[str]:
+    """``stride=2, groups=x.shape[1]``: a number that is how many channels a tensor beside it has is told by that.
+
+    Args:
+        call: Of a function.
+        written: Writes a number.
+        variables: Of the tensors that it is given.
+        sizes: Writes sizes.
+        buffers: The tensors.
+    """
+    found = []
+    for word, number in call.numbers:
+        image = buffers[call.tensors[call.channels[word]]] if word in call.channels else None
+        channels = sizes.words_of(image)[1] if image is not None else None
+        if image is None:
+            text = written(number)
+        elif channels is not None and isinstance(number, int) and sizes.stands_for(channels, number):
+            text = sizes.text(number, channels)
+        else:
+            text = f"{variables[image.name]}.shape[1]"
+        found.append(f"{word}={text}")
+    return found
 
 
 def _groups(given: Mapping[str, Any], sizes: SizeWriter, text_of: Callable[[Any], str]) -> str | None:

@@ -103,8 +103,8 @@ class _InSteps(Formula):
             and (says_only_the_operation(word) or word in self.names.pointers.values())
         ]
 
-    def _is_made(self, word: str, text: str) -> None:
-        self.equations.append(Equation(word, text, is_result=True))
+    def _is_made(self, word: str, text: str, sign: str = "=") -> None:
+        self.equations.append(Equation(word, text, is_result=True, sign=sign))
 
     def _value(self, position: int) -> Text | None:
         if position in self._steps:

@@ -63,6 +63,8 @@ def op_equations(plan: KernelPlan, names: KernelNames, words: BufferWords) -> li
     for value in plan.body:
         if not isinstance(value, Store):
             continue
+        if value.adds:
+            return []
         node = words.nodes.get(words.origins.node_of(value.buffer))
         text = writer.text(node) if node is not None and value.mask is None else None
         if node is None or text is None or len(text.text) > _LONGEST:

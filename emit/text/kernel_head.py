@@ -194,7 +194,12 @@ def traffic_line(
         buffers: The unit's buffers.
         pointers: The kernel's words for its pointers.
     """
-    written = listed(dict.fromkeys(pointers[v.buffer] for v in kernel.body if isinstance(v, Store)))
+    stores = [value for value in kernel.body if isinstance(value, Store)]
+    written = listed(dict.fromkeys(pointers[v.buffer] for v in stores if not v.adds))
+    added = listed(dict.fromkeys(pointers[v.buffer] for v in stores if v.adds))
+    writes = " and ".join(
+        [*([f"writes {written} once"] if written else []), *([f"adds to {added}"] if added else [])]
+    )
     if fills_padding(kernel):
         return f"Writes the padding of {written} once, and nothing else"
     reads = _Reads(kernel, launch, buffers)
@@ -211,7 +216,7 @@ def traffic_line(
         parts.append(
             f"{_some([pointers[buffer] for buffer in again])} once from memory and again from the cache"
         )
-    line = f"Reads {listed(parts)}, writes {written} once" if parts else f"Writes {written} once"
+    line = f"Reads {listed(parts)}, {writes}" if parts else f"{writes[:1].upper()}{writes[1:]}"
     if kept:
         words = [pointers[buffer] for buffer in kept]
         what = listed(words) if len(words) <= _MOST_WORDS else f"the {len(words)} vectors"

@@ -19,6 +19,7 @@ from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import OperationCall, find_groups
 from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH, find_joins, operation
 from longhand.emit.text.reference_page import (
+    FlatMemory,
     IndexWriter,
     JoinWriter,
     ReferencePage,
@@ -65,7 +66,7 @@ class Reference:
     source: str
     parameters: tuple[str, ...]
     views: Mapping[str, StridedView | None]
-    results: tuple[StridedView, ...]
+    results: tuple[StridedView | FlatMemory, ...]
     uses_torch: bool
     uses_functional: bool
 
@@ -95,7 +96,9 @@ class _ReferenceWriter:
         self.indices = IndexWriter(self.page, self._value)
         self.joiner = JoinWriter(self.page, self.pieces, self.domains, self._value)
         self.stored = {
-            value.value: names.pointers[value.buffer] for value in plan.body if isinstance(value, Store)
+            value.value: names.pointers[value.buffer]
+            for value in plan.body
+            if isinstance(value, Store) and not value.adds
         }
 
     # What the reference is given.
@@ -119,7 +122,9 @@ class _ReferenceWriter:
                     found.setdefault(word, dataclasses.replace(view, offset="0"))
             for key in self._memory(position):
                 found[self.names.pointers[key]] = None
-            if isinstance(value, Store) and value.mask is not None:
+            if isinstance(value, Store) and value.adds:
+                found[self.names.pointers[value.buffer]] = None
+            elif isinstance(value, Store) and value.mask is not None:
                 found.setdefault(
                     self.names.pointers[value.buffer], self.finder.written(position, value.buffer)
                 )
@@ -152,6 +157,8 @@ class _ReferenceWriter:
                 reach(value.value)
                 if value.mask is not None:
                     reach(value.mask)
+                for place, _ in value.index.values:
+                    reach(place)
         return uses
 
     def _inner(self, position: int) -> tuple[int, ...]:
@@ -165,8 +172,13 @@ class _ReferenceWriter:
             (position, value) for position, value in enumerate(self.plan.body) if isinstance(value, Store)
         ]
         self._turn_once()
-        results, texts = [], []
+        results: list[StridedView | FlatMemory] = []
+        texts = []
         for position, store in stores:
+            if store.adds:
+                results.append(FlatMemory(self.names.pointers[store.buffer]))
+                texts.append(self._added(position, store))
+                continue
             results.append(self.finder.written(position, store.buffer))
             text = self._value(store.value)
             if store.mask is not None:
@@ -192,6 +204,22 @@ class _ReferenceWriter:
         return Reference(
             source, parameters, self.views, tuple(results), TORCH in modules, FUNCTIONAL in modules
         )
+
+    def _added(self, position: int, store: Store) -> str:
+        """``totals.index_put((at,), rows.to(totals.dtype), accumulate=True)``, of the memory of the totals."""
+        word = self.names.pointers[store.buffer]
+        added = self._value(store.value)
+        if store.mask is not None:
+            added = Text(f"torch.where({self._value(store.mask).text}, {added.text}, 0.0)")
+            self.page.modules.add(TORCH)
+        at = self.indices.at(self.plan.addresses[position])
+        is_number = store.mask is None and prints_number(self.plan, store.value, {*self.groups, *self.joins})
+        value = (
+            f"{word}.new_tensor({added.text})"
+            if is_number
+            else f"{added.within(Precedence.ATOM)}.to({word}.dtype)"
+        )
+        return f"{word}.index_put(({at.text},), {value}, accumulate=True)"
 
     def _turn_once(self) -> None:
         """Brings what is read several times into the kernel's space on a line of its own: ``q = q.transpose(1, 2)``."""

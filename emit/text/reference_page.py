@@ -44,6 +44,13 @@ class StridedView:
     back: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class FlatMemory:
+    """All of a tensor's memory: what a kernel adds to at positions that are data."""
+
+    tensor: str
+
+
 class ViewFinder:
     """Finds the views of one kernel's tensors."""
 

@@ -22,15 +22,17 @@ class Equation:
         word: What stands on the left.
         text: What stands on the right.
         is_result: Whether the kernel writes it; else it is on the way to one.
+        sign: What stands between: ``+=`` where it is added to what is there.
     """
 
     word: str
     text: str
     is_result: bool
+    sign: str = "="
 
     def __str__(self) -> str:
         """As it is read."""
-        return f"{self.word} = {self.text}"
+        return f"{self.word} {self.sign} {self.text}"
 
 
 def laid_out(equations: list[Equation], how: str) -> str:

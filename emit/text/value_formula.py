@@ -81,6 +81,7 @@ class Formula:
     def written(self) -> list[str]:
         """All results; none where there is no formula for them."""
         made: dict[str, list[str]] = {}
+        sums: list[str] = []
         n_stores = Counter(value.buffer for value in self.plan.body if isinstance(value, Store))
         for value in self.plan.body:
             if not isinstance(value, Store):
@@ -91,16 +92,31 @@ class Formula:
             if text is None or len(text.text) > self.longest:
                 return []
             word = self.names.pointers[value.buffer]
+            if value.adds:
+                place = self._place(value)
+                if place is None:
+                    return []
+                sums.append(f"{word}{place} += {text.text}")
+                self._is_made(f"{word}{place}", text.text, "+=")
+                continue
             made.setdefault(word, []).append(text.text)
             if n_stores[value.buffer] > len(made[word]):
                 continue  # a part of it: the others come
             self._is_made(word, _side_by_side(made[word]))
             if n_stores[value.buffer] == 1:
                 self.stored[value.value] = word
-        return [f"{word} = {_side_by_side(pieces)}" for word, pieces in made.items()]
+        return [*(f"{word} = {_side_by_side(pieces)}" for word, pieces in made.items()), *sums]
 
-    def _is_made(self, word: str, text: str) -> None:
+    def _is_made(self, word: str, text: str, sign: str = "=") -> None:
         """Is told each result, in order."""
+
+    def _place(self, store: Store) -> str | None:
+        """``[index]``: where a value is added that data place; empty where they place none."""
+        places = [self._value(place) for place, _ in store.index.values]
+        known = [place.text for place in places if place is not None]
+        if len(known) < len(places):
+            return None
+        return f"[{', '.join(known)}]" if known else ""
 
     def _value(self, position: int) -> Text | None:
         if position in self.stored:
@@ -262,8 +278,11 @@ def plain_choice(value: Pointwise, body: Sequence[Value]) -> int | None:
     condition, other = body[value.args[0]], body[value.args[2]]
     if counts_from_the_end(value, body):
         return value.args[2]
-    is_guard = isinstance(other, Constant) and math.isnan(other.value) and _is_in_table(condition, body)
-    return value.args[1] if is_guard else None
+    # What stands for an element that is not there, and the place of one that is added there.
+    is_other = isinstance(other, Constant) and (
+        math.isnan(other.value) or (other.value == 0 and not other.dtype.is_floating_point)
+    )
+    return value.args[1] if is_other and _is_in_table(condition, body) else None
 
 
 def wrapped_place(value: Pointwise, body: Sequence[Value]) -> tuple[int, int] | None:
@@ -281,10 +300,12 @@ def wrapped_place(value: Pointwise, body: Sequence[Value]) -> tuple[int, int] | 
 
 
 def _is_in_table(condition: Value, body: Sequence[Value]) -> bool:
-    """``(index >= 0) & (index < table_size)``"""
+    """``(index >= 0) & (index < table_size)``, of one index or several"""
     if not isinstance(condition, Pointwise) or condition.op is not PointwiseOp.LOGICAL_AND:
         return False
     sides = [body[at] for at in condition.args]
+    if all(_is_in_table(side, body) for side in sides):
+        return True
     ops = [side.op if isinstance(side, Pointwise) else None for side in sides]
     indices = {side.args[0] for side in sides if isinstance(side, Pointwise)}
     return ops == [PointwiseOp.GE, PointwiseOp.LT] and len(indices) == 1

@@ -209,13 +209,15 @@ class Block:
         return compose("{}.to({})", text, language_dtype(value.dtype))
 
     def store(self, position: int) -> Text:
-        """``tl.store(...)``; Triton rounds to the pointer's dtype."""
+        """``tl.store(...)`` or ``tl.atomic_add(...)``; Triton rounds to the pointer's dtype."""
         value = self.body[position]
         assert isinstance(value, Store)
         arguments = [self.pointer(position), self.expression(value.value, top=False)]
         mask = self.mask(position)
         if mask is not None:
             arguments.append(compose("mask={}", mask))
+        if value.adds:  # in whatever order: nobody looks before the kernel is over
+            return compose('tl.atomic_add({}, sem="relaxed")', joined(arguments, ", "))
         return compose("tl.store({})", joined(arguments, ", "))
 
     # Reductions

@@ -37,7 +37,7 @@ from longhand.emit.triton.functions import (
 )
 from longhand.emit.triton.operators import DEVICE_FUNCTIONS, calls_libdevice
 from longhand.emit.triton.scope import FileScope, dtype_word, is_narrow
-from longhand.lower.ir import Constant, Pointwise, Reduce
+from longhand.lower.ir import Constant, Pointwise, Reduce, Store
 from longhand.schedule.named_plan import KernelNames, as_printed, pointer_word
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
@@ -321,9 +321,12 @@ def _arguments(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
 def _does(plan: KernelPlan, names: KernelNames) -> str:
     words = {**names.pointers, **names.lists}
     filled = [words[p.name] for p in plan.pointers if p.access is Access.WRITE and not p.scratch]
-    updated = [words[p.name] for p in plan.pointers if p.access is Access.READ_WRITE and not p.scratch]
+    added = {value.buffer for value in plan.body if isinstance(value, Store) and value.adds}
+    both = [p for p in plan.pointers if p.access is Access.READ_WRITE and not p.scratch]
+    updated = [words[p.name] for p in both if p.name not in added]
     parts = [f"fill {_listed(filled)}"] if filled else []
     parts += [f"update {_listed(updated)} in place"] if updated else []
+    parts += [f"add to {_listed([words[p.name] for p in both if p.name in added])}"] if added else []
     sentence = " and ".join(parts)
     return f"{sentence[:1].upper()}{sentence[1:]}."
 

@@ -77,9 +77,11 @@ _KEEPS_CHANNELS_LAST = frozenset(
         aten.upsample_bilinear2d.vec,
     }
 )
-# The gradients of these, which are channels last if the images are: the gradient of the result, and the images if they
-# take them.
-_GRADIENTS_OF_IMAGES = {
+# How many images these take, their first arguments: the gradients of what is above a result's gradient, and most of
+# them the images that it was made of.
+_N_IMAGES: dict[Any, int] = {
+    **dict.fromkeys(CONVOLUTIONS | _KEEPS_CHANNELS_LAST, 1),
+    aten.convolution_backward.default: 2,
     aten.max_pool2d_with_indices_backward.default: 2,
     aten.avg_pool2d_backward.default: 2,
     aten.upsample_nearest2d_backward.default: 1,
@@ -212,13 +214,8 @@ def _images(ctx: Context) -> dict[int, TensorView]:
     A convolution and its gradients have theirs brought to that, where the graph works so. Others keep what they find.
     """
     node = ctx.node
-    n_images = (
-        2 if node.target is aten.convolution_backward.default else _GRADIENTS_OF_IMAGES.get(node.target, 0)
-    )
-    if node.target in CONVOLUTIONS | _KEEPS_CHANNELS_LAST:
-        n_images = 1
     given: list[TensorView] = []
-    for source in node.args[:n_images]:
+    for source in node.args[: _N_IMAGES.get(node.target, 0)]:
         if not isinstance(source, fx.Node):
             return {}
         given.append(ctx.values[source.name])
@@ -233,7 +230,9 @@ def _images(ctx: Context) -> dict[int, TensorView]:
 
 def _lies_as_given(ctx: Context, images: dict[int, TensorView], args: tuple[Any, ...], position: int) -> bool:
     """Whether the gradient of a convolution's images or weight (0 or 1) lies as these do, and how is known."""
-    return position < 2 and (bool(images) and not position or _is_contiguous(ctx, args[1 + position]))
+    if position == 0 and images:
+        return True
+    return position < 2 and _is_contiguous(ctx, args[1 + position])
 
 
 def extern_argument(ctx: Context, value: Any) -> Any:

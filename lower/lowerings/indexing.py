@@ -72,6 +72,7 @@ class Lookup:
         if wraps:
             position = nest.body.where(position < 0, position + limit, position)
         self.in_range = ((position >= 0) & (position < limit)).named(mask_word)
+        self.position = position
         self.coordinate = Coordinate(values=((position.position, 1),))
 
 

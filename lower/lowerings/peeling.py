@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from typing import Any
 
 import torch
 from torch import fx
@@ -24,7 +25,7 @@ from longhand.options import Device, Options
 
 aten = torch.ops.aten
 
-_BIAS = 2
+_BIAS, _MASK = 2, 10
 _REMARK = "A kernel below adds the bias: in the call of the library it would be a launch of its own."
 
 
@@ -45,8 +46,7 @@ def peel_biases(graph: CapturedGraph, options: Options) -> CapturedGraph:
         else:
             copies[node] = written.node_copy(node, copies.__getitem__)
         if _sums_bias(node):
-            *others, (of_input, of_weight, _) = copies[node].args
-            copies[node].args = (*others, [of_input, of_weight, False])
+            copies[node].update_arg(_MASK, [*_wanted(node)[:2], False])
     return dataclasses.replace(graph, graph=written)
 
 
@@ -80,18 +80,25 @@ def _sums_bias(node: fx.Node) -> bool:
     """Whether a node makes the gradient of a convolution's bias, and not that alone."""
     if node.target is not aten.convolution_backward.default:
         return False
-    of_input, of_weight, of_bias = node.args[-1]
-    return bool(of_bias and (of_input or of_weight)) and node.args[0].meta["val"].is_floating_point()
+    of_input, of_weight, of_bias = _wanted(node)
+    return of_bias and (of_input or of_weight) and bool(node.meta["val"][_BIAS].is_floating_point())
+
+
+def _wanted(node: fx.Node) -> list[bool]:
+    """Which gradients are asked for: of what is convolved, the weight, the bias."""
+    mask: Any = node.args[_MASK]
+    return [bool(one) for one in mask]
 
 
 def _is_gradient_of_bias(node: fx.Node) -> bool:
-    return node.target is operator.getitem and node.args[1] == _BIAS and _sums_bias(node.args[0])
+    return node.target is operator.getitem and node.args[1] == _BIAS and _sums_bias(node.all_input_nodes[0])
 
 
 def _sum_of_gradient(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> fx.Node:
-    d_out = copies[node.args[0].args[0]]
+    d_out = copies[node.all_input_nodes[0].all_input_nodes[0]]
     dims = [dim for dim in range(d_out.meta["val"].dim()) if dim != 1]
     return add_call(graph, node.name, aten.sum.dim_IntList, (d_out, dims), node)
 
 
 assert all(target._schema.arguments[_BIAS].name == "bias" for target in CONVOLUTIONS)
+assert aten.convolution_backward.default._schema.arguments[_MASK].name == "output_mask"

@@ -20,6 +20,7 @@ class PlanRule(enum.Enum):
     INSIDE = "every access is inside its buffer"
     MASKS_COVER = "masks cover what lies outside"
     ALIASES = "only aliases that may share memory do"
+    ADDS = "what is added at positions that are data is added once, and seen when it is whole"
     DTYPES = "dtypes agree"
     PRODUCTS = "a contraction is one sum of products, told alike as loops and as a call"
     NAMES = "names of buffers, axes, sizes and kernels exist"

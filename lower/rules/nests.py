@@ -24,6 +24,7 @@ from longhand.lower.ir import (
     arguments,
     compute_dtype,
 )
+from longhand.lower.rules.adding import adding_problem
 from longhand.lower.rules.breaches import PlanRule, RuleBreach, Surroundings, step_words
 from longhand.lower.rules.masks import escapes
 from longhand.lower.rules.spans import index_span, is_outside, n_elements, same_as_zero, span_of
@@ -51,6 +52,8 @@ def _nest_breaches(nest: Nest, sizes: Mapping[str, Size], around: Surroundings) 
         yield breach
     if is_broken:
         return
+    if (problem := adding_problem(nest)) is not None:
+        yield PlanRule.ADDS, problem
     for value in nest.body:
         if isinstance(value, Load | Store):
             span = index_span(value.index, sizes)

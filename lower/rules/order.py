@@ -51,9 +51,9 @@ class StepMemory:
         match step:
             case Nest():
                 for value in step.body:
-                    if isinstance(value, Load):
+                    if isinstance(value, Load) or (isinstance(value, Store) and value.adds):
                         yield from self.reads([value.buffer])
-                    elif isinstance(value, Store):
+                    if isinstance(value, Store):
                         yield from self.writes([value.buffer])
                         self.written.add(value.buffer)
             case Contraction():

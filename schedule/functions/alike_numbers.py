@@ -107,6 +107,42 @@ def _uniform(value: Any) -> int | None:
     return items[0] if is_one else None
 
 
+def told_by_channels(
+    numbers: Sequence[tuple[str, Number]], steps: Sequence[object], given: Sequence[str]
+) -> dict[str, int]:
+    """The numbers that are how many channels a tensor has, of convolutions of each by itself: which tensor that is.
+
+    Args:
+        numbers: What a function is called with, by its parameters.
+        steps: What it does, with its parameters in the place of numbers.
+        given: The tensors that it is called with.
+    """
+    found: dict[str, int] = {}
+    for word, number in numbers:
+        asked = [step for step in steps if isinstance(step, Extern) and _groups(step) == sympy.Symbol(word)]
+        images = {_channels_of(step, number) for step in asked}
+        image = images.pop() if len(images) == 1 else None
+        if image in given:
+            found[word] = given.index(image)
+    return found
+
+
+def _groups(step: Extern) -> object:
+    """What a call is given for the groups of its channels; None if it has none."""
+    places = enumerate(step.target._schema.arguments)
+    return next((_given(step, place, one) for place, one in places if one.name == "groups"), None)
+
+
+def _channels_of(step: Extern, number: Number) -> str | None:
+    """The image of a convolution of each of so many channels by itself."""
+    given = {one.name: _given(step, place, one) for place, one in enumerate(step.target._schema.arguments)}
+    weight, image = given.get("weight"), given.get("input")
+    if not isinstance(weight, View) or not isinstance(image, View) or number == 1:
+        return None
+    is_of_each = tuple(weight.shape[:2]) == (number, 1) and len(image.shape) == len(weight.shape)
+    return image.buffer if is_of_each and not image.calls else None
+
+
 def _is_of_single_channels(step: Extern) -> bool:
     """Whether a convolution works on each channel by itself: the weight tells how many these are."""
     given = {one.name: _given(step, place, one) for place, one in enumerate(step.target._schema.arguments)}

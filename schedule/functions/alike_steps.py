@@ -34,6 +34,7 @@ class SharedCall:
         results: What it makes that is read elsewhere.
         released: What is dropped after it.
         made: All that it makes.
+        channels: By parameter: which of the tensors tells its number, by how many channels it has.
     """
 
     n_steps: int
@@ -44,6 +45,7 @@ class SharedCall:
     results: tuple[str, ...]
     released: tuple[str, ...]
     made: frozenset[str]
+    channels: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -333,7 +335,8 @@ class _StepsInStep:
         numbers: list[list[tuple[str, Number]]] = [[] for _ in calls]
         for column in zip(*(call.numbers for call in calls), strict=True):
             keyword, values = column[0][0], [number for _, number in column]
-            if len(set(map(repr, values))) > 1:
+            tells = {call.channels.get(keyword) for call in calls}
+            if len(set(map(repr, values))) > 1 and (len(tells) > 1 or None in tells):
                 values = [self._numbers.parameter(keyword, values)] * len(values)
             for found, number in zip(numbers, values, strict=True):
                 found.append((keyword, number))

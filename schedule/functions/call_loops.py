@@ -7,7 +7,7 @@ for layer, stride in zip(range(1, 12), (2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2), strict
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from longhand.schedule.functions.alike_numbers import Number
 
@@ -25,6 +25,7 @@ class CallOfMany:
         tensors: The variables of what else it is given.
         numbers: (parameter, what it is given for it).
         targets: The variables of its results.
+        channels: By parameter: which of the tensors tells it, by how many channels it has.
     """
 
     function: str
@@ -33,6 +34,7 @@ class CallOfMany:
     tensors: tuple[str, ...]
     numbers: tuple[tuple[str, Number], ...]
     targets: tuple[str, ...]
+    channels: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +95,7 @@ def _follows(before: Sequence[CallOfMany], call: CallOfMany) -> bool:
     same = len(call.targets) == len(last.targets) and [w for w, _ in call.numbers] == [
         w for w, _ in last.numbers
     ]
+    same = same and dict(call.channels) == dict(last.channels)
     if not is_next or not same or len(call.tensors) != len(last.tensors):
         return False
     pairs = zip(call.tensors, last.tensors, strict=True)
@@ -104,7 +107,11 @@ def _follows(before: Sequence[CallOfMany], call: CallOfMany) -> bool:
 
 def _differing(calls: Sequence[CallOfMany]) -> dict[str, tuple[Number, ...]]:
     columns = (
-        {word: tuple(dict(call.numbers)[word] for call in calls) for word, _ in calls[0].numbers}
+        {
+            word: tuple(dict(call.numbers)[word] for call in calls)
+            for word, _ in calls[0].numbers
+            if word not in calls[0].channels
+        }
         if calls
         else {}
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
-from longhand.schedule.functions.alike_numbers import Number
+from longhand.schedule.functions.alike_numbers import Number, told_by_channels
 from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, SiteSteps, alike_steps
 from longhand.schedule.functions.function_words import kernel_words, variables_of, words_for_module
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
@@ -172,6 +172,7 @@ class FunctionSharing:
                 steps[place].results,
                 told.dropped,
                 told.made,
+                told_by_channels(one.numbers[place], steps[place].steps, given),
             )
             self._calls[id(self._bodies[site.body].steps[site.start])] = call
         return sites

@@ -38,7 +38,7 @@ from longhand.schedule.sizes import product
 def inline(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Buffer]) -> Nest | str:
     """The consumer with every load of `buffer` replaced by what the producer stores there, or what hinders it."""
     writing = [store for _, store in stores(producer) if store.buffer == buffer]
-    if len(writing) != 1 or writing[0].mask is not None:
+    if len(writing) != 1 or writing[0].mask is not None or writing[0].adds:
         return f"{buffer} is not written by one plain store"
     chain = delinearize(writing[0].index, sizes_of(producer))
     if chain is None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from longhand.lower.ir import Buffer, Index, Load, Nest, Store, Value
 from longhand.schedule.bodies import loads, reduced_axes, rewrite, stores, without_stores
 from longhand.schedule.cleanup import clean_nest
+from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.inline import inline
 from longhand.schedule.fusion.legality import fused_nest_problem, memory_problem, size_problem
 from longhand.schedule.fusion.loop_alignment import Aligned, align, align_leftovers, disjoint
@@ -31,6 +32,10 @@ def side_by_side(
     first: Nest, second: Nest, buffers: Mapping[str, Buffer], dead: frozenset[str]
 ) -> Nest | str:
     """As `join`, but whether one kernel can do it all is left to the caller."""
+    for one, other in ((first, second), (second, first)):
+        for _, store in stores(one):
+            if store.adds and store.buffer in {*effects(other).reads, *effects(other).writes}:
+                return f"{store.buffer} is whole only when all is added up"
     state = _align_loops(first, second)
     if isinstance(state, str):
         return state

@@ -16,6 +16,7 @@ from longhand.lower.ir import (
     Value,
     arguments,
 )
+from longhand.lower.rules.adding import adding_problem
 from longhand.schedule.bodies import domains_of, loads, reduced_axes, stores
 from longhand.schedule.dependencies import indices_are_disjoint
 from longhand.schedule.sizes import rank
@@ -34,7 +35,9 @@ def fused_nest_problem(nest: Nest) -> str | None:
 
 
 def memory_problem(nest: Nest) -> str | None:
-    """Whether some iteration could read or overwrite what another has written."""
+    """Whether some iteration could read or overwrite what another has written, or add it twice."""
+    if (problem := adding_problem(nest)) is not None:
+        return problem
     sizes = {axis.name: axis.size for axis in nest.axes}
     written: dict[str, list[tuple[int, Store]]] = {}
     for position, store in stores(nest):

@@ -125,18 +125,25 @@ def absorb_problem(
 
 
 def recomputing_problem(
-    producer: Nest, buffer: str, readers: Sequence[Nest], buffers: Mapping[str, Buffer], hint: Hint
+    producer: Nest,
+    instead: Sequence[Nest],
+    absorbed: Sequence[Nest],
+    buffers: Mapping[str, Buffer],
+    hint: Hint,
 ) -> str | None:
-    """Why it does not pay that each reader computes `buffer`, where one could write it while it adds it up, or None."""
-    for reader in readers:
-        problem = absorb_problem(producer, buffer, reader, len(readers), buffers, hint)
-        if problem is not None:
-            return problem
-    taken = sum(_bytes(load, producer, buffers, hint) for _, load in loads(producer))
-    stored = sum(_bytes(store, producer, buffers, hint) for _, store in stores(producer))
-    if (len(readers) - 1) * taken > len(readers) * stored:
-        return "computing it again for each reader would move more bytes"
-    return None
+    """Why it does not pay that each reader computes what a producer makes, or None.
+
+    Args:
+        producer: Makes it.
+        instead: A reader that makes it on its way, for itself and for the others; and those.
+        absorbed: All readers, each computing it.
+        buffers: Of the program.
+        hint: Sizes at capture.
+    """
+    if len(absorbed) * len(producer.body) > MOST_REPEATED_VALUES:
+        return "it would be computed again for each reader"
+    apart, again = (sum(traffic(nest, buffers, hint) for nest in nests) for nests in (instead, absorbed))
+    return "computing it again for each reader would move more bytes" if again > apart else None
 
 
 def repeats_work(producer: Nest, consumer: Nest, joined: Nest, hint: Hint) -> bool:

@@ -15,13 +15,16 @@ def accesses(body: tuple[Value, ...]) -> dict[str, Access]:
     What is read whole comes before the positions that pick elements of it: logits before labels.
     """
     read = list(dict.fromkeys(value.buffer for value in body if isinstance(value, Load)))
+    added = {value.buffer for value in body if isinstance(value, Store) and value.adds}
     for whole, positions in _picked(body):
         if read.index(positions) < read.index(whole):
             read.remove(positions)
             read.insert(read.index(whole) + 1, positions)
     written = list(dict.fromkeys(value.buffer for value in body if isinstance(value, Store)))
     found = {name: Access.READ for name in read if name not in written}
-    found.update({name: Access.READ_WRITE if name in read else Access.WRITE for name in written})
+    found.update(
+        {name: Access.READ_WRITE if name in read or name in added else Access.WRITE for name in written}
+    )
     return found
 
 
@@ -55,6 +58,8 @@ def bytes_moved(body: tuple[Value, ...], axes: tuple[Axis, ...], buffers: Mappin
             span = {axis for axis, _ in value.index.axes}.union(*(spans[at] for at, _ in value.index.values))
             elements = product(sizes[axis] for axis in sorted(span))
             touched.setdefault((value.buffer, isinstance(value, Store)), {})[value.index] = elements
+            if isinstance(value, Store) and value.adds:
+                touched.setdefault((value.buffer, False), {})[value.index] = elements
     total: Size = 0
     for (name, _), indices in touched.items():
         total = plus(total, times(_elements(buffers[name], indices.values()), buffers[name].dtype.itemsize))

@@ -27,6 +27,7 @@ from longhand.schedule.fusion.step_graph import StepGraph
 from longhand.schedule.plan import Refusal, Verdict
 
 NEIGHBOURS = 3  # readers of one buffer on each side that are considered as partners
+FEW_READERS = 3  # that may each compute what another step makes
 REACH = 64  # steps between partners that share only what they read
 
 
@@ -116,29 +117,33 @@ class _Fusion:
 
     def _absorb_everywhere(self, number: int) -> tuple[int, ...]:
         """Lets all readers compute what a step makes, if all of them can; their new numbers, none if that is not so."""
+        if len(effects(self.graph.steps[number]).writes) != 1:
+            return ()
+        absorbed = self._absorbed(number)
+        return self._take_over(number, absorbed) if len(absorbed) > 1 else ()
+
+    def _absorbed(self, number: int) -> dict[int, Nest]:
+        """The readers of what a step makes, each computing it by itself; none if one of them cannot."""
         producer = self.graph.steps[number]
         written = effects(producer).writes
-        if not isinstance(producer, Nest) or reduced_axes(producer) or len(written) != 1:
-            return ()
-        readers = self.graph.readers(written[0])
-        if len(readers) < 2 or written[0] in self.kept or not self._is_temporary(written[0]):
-            return ()
-        if self._inputs_change(number) or len(self.graph.writers(written[0])) > 1:
-            return ()
-        absorbed: list[Nest] = []
-        for reader in readers:
-            consumer = self.graph.steps[reader]
-            joined = (
-                absorb(producer, written[0], consumer, self.buffers) if isinstance(consumer, Nest) else None
-            )
-            if not isinstance(joined, Nest):
-                return ()
-            absorbed.append(joined)
+        if not isinstance(producer, Nest) or reduced_axes(producer) or self._inputs_change(number):
+            return {}
+        found: dict[int, Nest] = {}
+        for buffer in written:
+            if buffer in self.kept or not self._is_temporary(buffer) or len(self.graph.writers(buffer)) > 1:
+                return {}
+            part = producer if len(written) == 1 else _only(producer, buffer)
+            for reader in self.graph.readers(buffer):
+                consumer = found.get(reader, self.graph.steps[reader])
+                joined = absorb(part, buffer, consumer, self.buffers) if isinstance(consumer, Nest) else None
+                if not isinstance(joined, Nest):
+                    return {}
+                found[reader] = joined
+        return found
+
+    def _take_over(self, number: int, absorbed: Mapping[int, Nest]) -> tuple[int, ...]:
         before = self.graph.before[number]
-        made = tuple(
-            self.graph.replace(reader, joined, before)
-            for reader, joined in zip(readers, absorbed, strict=True)
-        )
+        made = tuple(self.graph.replace(reader, joined, before) for reader, joined in absorbed.items())
         self.graph.remove(number)
         return made
 
@@ -232,9 +237,10 @@ class _Fusion:
                 unprofitable = None  # single elements cost their launches alone
             if unprofitable is None:
                 return self.graph.merge(first, second, merged)
-            if handed and (made := self._absorb_by_both(first)):
-                self._enqueue(made[0])
-                return made[1]
+            if handed and (made := self._absorb_by_all(first, second, merged)):
+                for number in made[1:]:
+                    self._enqueue(number)
+                return made[0]
             return self._refuse(first, second, Verdict.NOT_PROFITABLE, unprofitable)
         if len(handed) == 1:
             absorbed = self._absorb(first, second, handed[0])
@@ -246,25 +252,31 @@ class _Fusion:
                 return absorbed
         return self._refuse(first, second, Verdict.NOT_LEGAL, merged)
 
-    def _absorb_by_both(self, number: int) -> tuple[int, ...]:
-        """Lets the two readers of what a step makes compute it, where that moves no more bytes: their new numbers.
+    def _absorb_by_all(self, first: int, second: int, merged: Nest) -> tuple[int, ...]:
+        """Lets the few readers of what a step makes compute it, unless that moves more bytes than if one of them made
+        it for the others; their new numbers.
 
         A batch norm's gradient reads what is normalized for the sums of columns, and once more when they are known.
+
+        Args:
+            first: Makes it.
+            second: Reads it.
+            merged: The two as one.
         """
-        producer = self.graph.steps[number]
+        producer = self.graph.steps[first]
         assert isinstance(producer, Nest)
-        buffer = effects(producer).writes[0]
-        readers = [
+        absorbed = self._absorbed(first)
+        rest = [
             step
-            for reader in self.graph.readers(buffer)
-            if isinstance(step := self.graph.steps[reader], Nest)
+            for reader in absorbed
+            if isinstance(step := self.graph.steps[reader], Nest) and reader != second
         ]
-        if (
-            len(readers) != 2
-            or recomputing_problem(producer, buffer, readers, self.buffers, self.hint) is not None
-        ):
+        if not 2 <= len(absorbed) <= FEW_READERS or len(rest) != len(absorbed) - 1:
             return ()
-        return self._absorb_everywhere(number)
+        found = [*absorbed.values()]
+        if recomputing_problem(producer, (merged, *rest), found, self.buffers, self.hint) is not None:
+            return ()
+        return self._take_over(first, absorbed)
 
     def _is_one_of_its_kind(self, nest: Nest) -> bool:
         """Whether no other step consists of the same operations: equal ones become one launch in another way."""

@@ -226,6 +226,7 @@ class _HalvesWriter:
             type(stored) is not int
             or shifted is None
             or address.values
+            or value.adds
             or self.col not in dict(value.index.axes)
         ):
             return None

@@ -96,6 +96,7 @@ class CanonicalPlan:
                 content = (value.op.value, value.arg, tuple(self.axis[axis] for axis in value.axes))
             case Store():
                 content = (self.pointer[value.buffer], self.address(position), value.value, value.mask)
+                content += ("adds",) if value.adds else ()
         return (type(value).__name__, dtype, content)
 
     def address(self, position: int) -> tuple[Any, ...]:

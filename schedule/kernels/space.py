@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from longhand.errors import ScheduleError
 from longhand.lower.ir import MOST_PLACES, Axis, Buffer, Load, Nest, Reduce, Store, Value, arguments, domains
+from longhand.lower.rules.adding import adding_problem
 from longhand.schedule.fusion.column_reductions import find_column_sums, without_column_sums
 from longhand.schedule.kernels.axis_collapsing import POSITIONAL, coefficient, merge_axes, reduced_axes, tidy
 from longhand.schedule.range_analysis import simplify_predicates
@@ -67,6 +68,8 @@ class NestSpace:
 
 def refusal(nest: Nest) -> str | None:
     """Why a nest is no single kernel; None if it is one. Fusion asks this before it joins two nests."""
+    if (problem := adding_problem(nest)) is not None:
+        return problem
     nest = without_column_sums(nest)
     reduced = reduced_axes(nest.body)
     orders = {value.axes for value in nest.body if isinstance(value, Reduce) and value.op in POSITIONAL}

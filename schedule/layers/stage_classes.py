@@ -23,23 +23,30 @@ from longhand.schedule.names.words import first_free, further_words
 
 @dataclasses.dataclass(frozen=True)
 class StageLayers:
-    """The layers of one list.
+    """The layers of one loop: all of a list, or those of a part of it that have one width.
 
     Attributes:
         owner: The path of the list.
         module: What the first of them holds.
         methods: The names of their functions.
         numbers: What these are given of the numbers in which layers differ.
+        first: The place of the first of them in the list.
     """
 
     owner: str
     module: Branch
     methods: tuple[str, ...]
     numbers: tuple[str, ...]
+    first: int = 0
+
+    @property
+    def path(self) -> str:
+        """The first of the layers."""
+        return f"{self.owner}.{self.first}"
 
     def may_be(self, other: StageLayers) -> bool:
         """Whether they differ in nothing but sizes, as far as their modules and their functions' names say."""
-        if self.owner == other.owner or self.methods != other.methods or self.numbers != other.numbers:
+        if self.path == other.path or self.methods != other.methods or self.numbers != other.numbers:
             return False
         held = module_signature(self.module)
         return held is not None and held == module_signature(other.module)
@@ -70,7 +77,7 @@ class StageClass:
     Attributes:
         module: What a layer holds, its sizes in the constructor's words.
         parameters: What the constructor is given of the sizes that differ.
-        arguments: By the path of a list: what its layers' constructor is given.
+        arguments: By the path of the first of some layers: what their constructor is given.
         attributes: By name: the size that is kept for the functions, in the constructor's words.
         told: By the word that a function has for a size: the attribute that holds it.
     """
@@ -109,7 +116,7 @@ def class_of_stages(
     return StageClass(
         module,
         tuple(word for _, word in order),
-        {stage.owner: tuple(column[place] for column, _ in order) for place, stage in enumerate(stages)},
+        {stage.path: tuple(column[place] for column, _ in order) for place, stage in enumerate(stages)},
         kept,
         told,
     )

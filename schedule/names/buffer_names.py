@@ -16,6 +16,7 @@ from longhand.schedule.names.operation_names import OpWord, aten_name, field_wor
 from longhand.schedule.names.result_words import (
     STATISTIC_WORDS,
     call_of_several,
+    filled_word,
     words_of_result,
     words_of_role,
     words_of_terms,
@@ -28,6 +29,7 @@ from longhand.schedule.names.value_origins import (
     copied_words,
     has_result_word,
     is_call_of,
+    laid_out,
     last_word,
     result_word,
     without_positions,
@@ -46,9 +48,6 @@ from longhand.schedule.once import listed_once, once
 
 _SHORT = 14
 _BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
-_FILLED = frozenset(
-    {"full", "zeros", "ones", "new_full", "new_zeros", "new_ones", "zeros_like", "full_like", "ones_like"}
-)
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 
 
@@ -258,7 +257,7 @@ class BufferWords:
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
         if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
             yield hint
-        result = "filled" if aten_name(node) in _FILLED else result_word(op.word)
+        result = filled_word(node) or result_word(op.word)
         result = "squares" if aten_name(node) == "pow" and node.args[1:] == (2,) else result
         if compared := comparison_word(op.word, node.args[1:]):
             yield compared
@@ -277,8 +276,10 @@ class BufferWords:
         """For a buffer that lower added."""
         if made.how is Derivation.RESULT and made.of in self.nodes:
             yield from words_of_result(self.origins, self.nodes[made.of], made.place)
-        elif (made.how.is_layout or made.how.is_for_adding_up) and made.of in self.nodes:
-            word = next(self.candidates(made.of))
+        elif (made.how.is_layout or made.how is Derivation.TOTALS) and (
+            of := laid_out(self.origins, made.of)
+        ):
+            word = next(self.candidates(of))
             if made.how is Derivation.CONTIGUOUS:
                 yield word  # where the word is free: nothing reads the other layout any more
             yield reworded(word, lambda of: f"{of}_{made.how.value}")

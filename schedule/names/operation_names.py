@@ -126,6 +126,7 @@ _TELLING = {
         4,
     ),
     **dict.fromkeys(_ACTIVATIONS.split(), 3),
+    **dict.fromkeys((f"{kind}_pool{n}d" for kind in ("max", "avg") for n in (1, 2, 3)), 3),
     **dict.fromkeys(_REDUCTIONS.split(), 2),
 }
 # Runs of operations that have a name of their own, longest first.

@@ -26,6 +26,19 @@ _KEPT = (
 )
 
 
+def filled_word(node: fx.Node) -> str | None:
+    """``zeros`` or ``ones``, of a tensor made of one number; ``filled`` with another; None for any other tensor."""
+    name = aten_name(node).removeprefix("new_").removesuffix("_like")
+    if name in ("zeros", "ones"):
+        return name
+    number = (
+        next(iter(node.args[2 if aten_name(node) == "new_full" else 1 :]), None) if name == "full" else None
+    )
+    if not isinstance(number, int | float):
+        return None
+    return "zeros" if number == 0 else "ones" if number == 1 else "filled"
+
+
 def call_of_several(node: fx.Node) -> fx.Node | None:
     """The call of which a node is one result; None where it is a part of a tensor, or the result."""
     call = node.args[0] if node.target is operator.getitem else None

@@ -65,9 +65,11 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     """
     path = module[len(layer) :] if layer and f"{module}.".startswith(layer) else module
     last = last_word(without_positions(path))
-    for word in words if path and last else ():
+    if not path or not last:
+        return
+    for word in words:
         for place in (*itertools.islice(place_words(path, 1), _FEW), whole_path(path)):
-            yield with_place(word, place, last or "")
+            yield with_place(word, place, last)
 
 
 _FEW = 4  # words that say the place in a list and the end of the path, before all of it is said
@@ -138,6 +140,14 @@ def has_result_word(op: str) -> bool:
 def comparison_word(op: str, others: tuple[object, ...]) -> str | None:
     """``is_positive``, for a comparison with 0."""
     return _OF_ZERO.get(op) if others == (0,) else None
+
+
+def laid_out(origins: ValueOrigins, buffer: str) -> str | None:
+    """The node whose value a buffer is, that laid out anew or not; None if it is none."""
+    if buffer in origins.nodes:
+        return buffer
+    made = origins.derived(buffer)
+    return laid_out(origins, made.of) if made is not None and made.how.is_layout else None
 
 
 _COPIES = frozenset({"copy", "transpose"})

@@ -136,12 +136,19 @@ def without_counter(name: str) -> str:
     return re.sub(r"(_\d+)+$", "", name) or name
 
 
+_ACTIVATION = re.compile(r"(?:Re|Ge|Si|Se|Swi)G?LU")  # each of them is one word
+
+
 def snake_case(name: str) -> str:
     """``LlamaRMSNorm`` is ``llama_rms_norm``, and ``ResNetBlock`` ``resnet_block``, as torchvision writes it.
 
+    ``Conv2dReLU`` is ``conv2d_relu``, and ``XLNetLayer`` is ``xlnet_layer``, as ``SENet`` is ``senet``.
+
     So are mixtures of experts one word: ``MixtralSparseMoEBlock`` is ``mixtral_sparse_moe_block``.
     """
-    joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", name).replace("MoE", "Moe")
+    in_capitals = re.sub(r"[A-Z]+Net(?![a-z])", lambda found: found[0].capitalize(), name)
+    joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", in_capitals).replace("MoE", "Moe")
+    joined = _ACTIVATION.sub(lambda found: found[0].capitalize(), joined)
     spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", joined)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()
 

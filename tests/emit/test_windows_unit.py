@@ -85,3 +85,26 @@ def test_sizes_of_images_may_vary(tmp_path: Path) -> None:
     sizes = {"images": {2: torch.export.Dim("height", min=4), 3: torch.export.Dim("width", min=4)}}
     longhand.generate(pooled, (images,), out=unit, device="cuda", arch="sm_90", dynamic_shapes=sizes)
     assert "F.max_pool2d(" in (unit / "model.py").read_text()
+
+
+class FrozenStem(nn.Module):
+    """The norm is written out, as torchvision's FrozenBatchNorm2d is: no operation of it has a name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.pool, self.out = nn.Conv2d(3, 8, 3), nn.MaxPool2d(3, 2, 1), nn.Conv2d(8, 8, 1)
+        self.scale, self.bias = nn.Parameter(torch.rand(8)), nn.Parameter(torch.rand(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = self.scale.reshape(1, -1, 1, 1) * (self.bias.reshape(1, -1, 1, 1) + 1.5).rsqrt()
+        x = torch.relu(self.conv(x) * scale + self.bias.reshape(1, -1, 1, 1) - scale)
+        return self.out(self.pool(x))
+
+
+def test_a_pool_is_in_the_name_of_a_kernel_that_does_more(tmp_path: Path) -> None:
+    arguments = (torch.randn(2, 3, 17, 17),)
+    longhand.generate(
+        FrozenStem().eval(), arguments, out=tmp_path / "unit", device="cuda", arch="sm_90", train=False
+    )
+    names = {path.stem for path in (tmp_path / "unit" / "kernels").glob("*.py")}
+    assert "relu_max_pool2d" in names

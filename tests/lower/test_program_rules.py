@@ -162,6 +162,25 @@ def no_product(draft: LoweringDraft) -> LoweringDraft:
     return with_step(draft, Contraction, added)
 
 
+def added_too_often(draft: LoweringDraft) -> LoweringDraft:
+    """All iterations of a nest that adds up meet at one element, and an axis that nobody counts goes nowhere."""
+    for place, step in enumerate(draft.steps):
+        if isinstance(step, Nest) and step.axes and not any(isinstance(value, Reduce) for value in step.body):
+            body = [
+                (
+                    dataclasses.replace(value, index=dataclasses.replace(value.index, axes=()), adds=True)
+                    if isinstance(value, Store)
+                    else value
+                )
+                for value in step.body
+            ]
+            adding = Nest(step.axes, tuple(body))
+            return dataclasses.replace(
+                draft, steps=(*draft.steps[: place + 1], adding, *draft.steps[place + 1 :])
+            )
+    raise AssertionError
+
+
 FAULTS: dict[Change, PlanRule] = {
     read_outside: PlanRule.INSIDE,
     stored_outside: PlanRule.INSIDE,
@@ -176,6 +195,7 @@ FAULTS: dict[Change, PlanRule] = {
     no_size: PlanRule.NAMES,
     no_buffer: PlanRule.NAMES,
     no_product: PlanRule.PRODUCTS,
+    added_too_often: PlanRule.ADDS,
 }
 FIRST_WITH_STEPS = [one.name for one in PASSES].index("lower_nodes")
 

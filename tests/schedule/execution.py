@@ -121,7 +121,10 @@ class Lanes:
         if value.mask is not None:
             mask = values[value.mask].expand(where.shape)
             where, what = where[mask], what[mask]
-        target[where] = what
+        if value.adds:
+            target.index_put_((where,), what, accumulate=True)
+        else:
+            target[where] = what
 
 
 class PlannedLanes(Lanes):

@@ -82,6 +82,10 @@ def test_two_weights_of_a_kind_both_say_whose_they_are(tmp_path: Path) -> None:
     [
         ("ResNetBlock", "resnet_block"),
         ("UNet", "unet"),
+        ("SENet", "senet"),
+        ("Conv2dReLU", "conv2d_relu"),
+        ("SwiGLUFFN", "swiglu_ffn"),
+        ("XLNetRelativeAttention", "xlnet_relative_attention"),
         ("NetVLAD", "net_vlad"),
         ("LlamaRMSNorm", "llama_rms_norm"),
         ("GPT_backward", "gpt_backward"),

@@ -54,6 +54,7 @@ _HEAVY = frozenset(
         "upsample_bicubic2d",
         "lstm",
         "gru",
+        "index_add",
         "index_put",
         "scatter",
         "scatter_add",

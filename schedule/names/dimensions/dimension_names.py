@@ -26,6 +26,7 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
     reshaped,
     shape_of,
 )
+from longhand.schedule.names.dimensions.kinds_of_arguments import is_image, is_signal
 from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
 from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.operation_names import aten_name, provenance_of
@@ -273,9 +274,9 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
             continue
         is_float = value.dtype.is_floating_point
         customary = _CUSTOMARY.get((value.ndim, is_float), ())
-        if (value.ndim, is_float) == (4, True) and not _feeds_image_op(nodes[entry.node]):
+        if (value.ndim, is_float) == (4, True) and not is_image(nodes[entry.node], entry.target):
             customary = ("batch", "heads", "seq", "dim")
-        if (value.ndim, is_float) in ((2, True), (3, True)) and _is_signal(nodes[entry.node]):
+        if (value.ndim, is_float) in ((2, True), (3, True)) and is_signal(nodes[entry.node]):
             customary = ("batch", "channels", "length") if value.ndim == 3 else ("batch", "samples")
         own = written.get(entry.target, ())
         words: list[str | None] = []
@@ -303,37 +304,6 @@ def _of_another_sequence(argument: str, word: str) -> str | None:
 def _agrees(owner: Mapping[str, Size], word: str, size: Size) -> bool:
     """Whether the word is new or already stands for this very size."""
     return word not in owner or str(owner[word]) == str(size)
-
-
-def _feeds_image_op(node: fx.Node) -> bool:
-    """Whether some image operation follows: then four dimensions are an image's."""
-    image = ("conv", "batch_norm", "group_norm", "instance_norm", "pool", "upsample", "pixel_shuffle")
-    return any(
-        any(word in aten_name(user) for word in image)
-        for user in node.graph.nodes
-        if user.op == "call_function"
-    )
-
-
-def _is_signal(argument: fx.Node) -> bool:
-    """Whether an argument, or what is computed from it element by element, goes into a convolution over a line."""
-    waiting, seen = [argument], {argument}
-    while waiting:
-        node = waiting.pop()
-        for user in node.users:
-            if aten_name(user).startswith("conv") and user.args[0] is node:
-                return True
-            is_alike = isinstance(user.meta.get("val"), torch.Tensor) and _as_large(user, argument)
-            if is_alike and user not in seen:
-                seen.add(user)
-                waiting.append(user)
-    return False
-
-
-def _as_large(node: fx.Node, argument: fx.Node) -> bool:
-    """Whether a value has an argument's dimensions, or those with one of a single channel among them."""
-    shape, other = shape_of(node), shape_of(argument)
-    return shape == other or (len(other) == 2 and shape == (other[0], 1, other[1]))
 
 
 def _unpacked_shapes(graph: CapturedGraph) -> dict[str, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from longhand.capture.graph import Provenance
 from longhand.lower.ir import Size
+from longhand.schedule.names.dimensions.pattern_words import words_of_pattern
 from longhand.schedule.names.words import RESERVED_IN_MODULE, identifier
 
 HEADS = "n_heads"  # where a shape says only how large a head is: ``(batch, seq, -1, head_dim)``
@@ -31,6 +32,8 @@ def words_of_reshape(origin: Provenance, sizes: Sequence[Size]) -> tuple[str | N
         arguments = _arguments(call, origin, len(sizes))
         if len(arguments) == len(sizes) and all(map(_may_be, arguments, sizes)):
             found.add(tuple(map(_word, arguments)))
+    if not found and (pattern := words_of_pattern(origin.statement, sizes)) is not None:
+        found.add(pattern)
     if len(found) != 1:
         return (None,) * len(sizes)
     (words,) = found
