@@ -221,9 +221,9 @@ def joined_words(before: str, word: str) -> str:
     return "_".join([*first, *second[n_same:]])
 
 
-def beside(owner: str, word: str) -> str:
-    """What a word says beside its owner's: ``weight`` of ``norm`` and ``norm_weight``, nothing of the owner itself."""
-    return "" if word == owner else word.removeprefix(f"{owner}_")
+def with_place(word: str, place: str, owner: str) -> str:
+    """A word with where it is of: ``stage_0_norm_mean`` of ``norm_mean``, ``stage_0_norm`` and the owner ``norm``."""
+    return reworded(word, lambda of: joined_words(place, "" if of == owner else of.removeprefix(f"{owner}_")))
 
 
 def layer_and_leaf(path: str) -> str:
