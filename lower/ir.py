@@ -119,6 +119,11 @@ class Derivation(enum.Enum):
         return self in (Derivation.CONTIGUOUS, Derivation.CHANNELS_LAST)
 
     @property
+    def keeps_the_value(self) -> bool:
+        """Whether it is the same value, laid out anew or not yet rounded."""
+        return self.is_layout or self is Derivation.TOTALS
+
+    @property
     def is_of_pieces(self) -> bool:
         """Whether it is a statistic of pieces."""
         return self in (Derivation.PIECE_MEANS, Derivation.PIECE_SQUARES)

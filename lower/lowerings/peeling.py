@@ -83,8 +83,8 @@ def _sums_bias(node: fx.Node) -> bool:
     of_input, of_weight, of_bias = _wanted(node)
     if not of_bias or not (of_input or of_weight):
         return False
-    made: tuple[torch.Tensor | None, ...] = node.meta["val"]
-    return made[_BIAS] is not None and made[_BIAS].is_floating_point()
+    d_bias = node.meta["val"][_BIAS]
+    return d_bias is not None and bool(d_bias.is_floating_point())
 
 
 def _wanted(node: fx.Node) -> list[bool]:
@@ -94,7 +94,8 @@ def _wanted(node: fx.Node) -> list[bool]:
 
 
 def _is_gradient_of_bias(node: fx.Node) -> bool:
-    return node.target is operator.getitem and node.args[1] == _BIAS and _sums_bias(node.all_input_nodes[0])
+    is_third = node.target is operator.getitem and bool(node.args[1] == _BIAS)
+    return is_third and _sums_bias(node.all_input_nodes[0])
 
 
 def _sum_of_gradient(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> fx.Node:

@@ -6,7 +6,7 @@ import dataclasses
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
-from longhand.lower.ir import Buffer, BufferKind, Nest, Step
+from longhand.lower.ir import Buffer, Nest, Step
 from longhand.schedule.bodies import loads, origins, reduced_axes, stores, without_stores
 from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.dependencies import effects
@@ -16,18 +16,16 @@ from longhand.schedule.fusion.profit import (
     absorb_problem,
     body_signature,
     bytes_read,
-    is_free,
     merge_problem,
-    recomputing_problem,
     repeats_work,
     takeover_problem,
     whole,
 )
+from longhand.schedule.fusion.recomputation import Recomputation, only
 from longhand.schedule.fusion.step_graph import StepGraph
 from longhand.schedule.plan import Refusal, Verdict
 
 NEIGHBOURS = 3  # readers of one buffer on each side that are considered as partners
-FEW_READERS = 3  # that may each compute what another step makes
 REACH = 64  # steps between partners that share only what they read
 
 
@@ -61,7 +59,7 @@ def fuse(
         layers: The layer of a list that a node is of: where as much is saved either way, what is of one becomes one.
     """
     fusion = _Fusion(StepGraph(steps), buffers, kept, hint, layers or {})
-    fusion.absorb_free_producers()
+    fusion.readers.compute_what_is_free()
     fusion.run()
     return Fused(tuple(fusion.graph.ordered()), fusion.lasting_refusals())
 
@@ -81,6 +79,7 @@ class _Fusion:
         self.buffers = buffers
         self.kept = kept
         self.hint = hint
+        self.readers = Recomputation(graph, buffers, kept, hint)
         self.refusals: dict[tuple[str, str], Refusal] = {}
         self.bytes = {name: whole(b, hint) * b.dtype.itemsize for name, b in buffers.items()}
         self.layers = layers
@@ -101,51 +100,6 @@ class _Fusion:
             merged = self._consider(first, second)
             if merged is not None:
                 self._enqueue(merged)
-
-    def absorb_free_producers(self) -> None:
-        """What costs nothing to compute again is computed by each of its readers, if all of them are nests.
-
-        From the last to the first: what a producer reads has all of its readers once it was absorbed. And again: what
-        reads only what was absorbed may be free by now.
-        """
-        while sum(
-            bool(self._absorb_everywhere(number))
-            for number in self.graph.walk_back()
-            if is_free(self.graph.steps[number], self.buffers, self.hint)
-        ):
-            pass
-
-    def _absorb_everywhere(self, number: int) -> tuple[int, ...]:
-        """Lets all readers compute what a step makes, if all of them can; their new numbers, none if that is not so."""
-        if len(effects(self.graph.steps[number]).writes) != 1:
-            return ()
-        absorbed = self._absorbed(number)
-        return self._take_over(number, absorbed) if len(absorbed) > 1 else ()
-
-    def _absorbed(self, number: int) -> dict[int, Nest]:
-        """The readers of what a step makes, each computing it by itself; none if one of them cannot."""
-        producer = self.graph.steps[number]
-        written = effects(producer).writes
-        if not isinstance(producer, Nest) or reduced_axes(producer) or self._inputs_change(number):
-            return {}
-        found: dict[int, Nest] = {}
-        for buffer in written:
-            if buffer in self.kept or not self._is_temporary(buffer) or len(self.graph.writers(buffer)) > 1:
-                return {}
-            part = producer if len(written) == 1 else _only(producer, buffer)
-            for reader in self.graph.readers(buffer):
-                consumer = found.get(reader, self.graph.steps[reader])
-                joined = absorb(part, buffer, consumer, self.buffers) if isinstance(consumer, Nest) else None
-                if not isinstance(joined, Nest):
-                    return {}
-                found[reader] = joined
-        return found
-
-    def _take_over(self, number: int, absorbed: Mapping[int, Nest]) -> tuple[int, ...]:
-        before = self.graph.before[number]
-        made = tuple(self.graph.replace(reader, joined, before) for reader, joined in absorbed.items())
-        self.graph.remove(number)
-        return made
 
     def lasting_refusals(self) -> tuple[Refusal, ...]:
         """The refusals of pairs that did not become one in another way, in order of their place."""
@@ -237,7 +191,7 @@ class _Fusion:
                 unprofitable = None  # single elements cost their launches alone
             if unprofitable is None:
                 return self.graph.merge(first, second, merged)
-            if handed and (made := self._absorb_by_all(first, second, merged)):
+            if handed and (made := self.readers.compute_all(first, second, merged)):
                 for number in made[1:]:
                     self._enqueue(number)
                 return made[0]
@@ -252,32 +206,6 @@ class _Fusion:
                 return absorbed
         return self._refuse(first, second, Verdict.NOT_LEGAL, merged)
 
-    def _absorb_by_all(self, first: int, second: int, merged: Nest) -> tuple[int, ...]:
-        """Lets the few readers of what a step makes compute it, unless that moves more bytes than if one of them made
-        it for the others; their new numbers.
-
-        A batch norm's gradient reads what is normalized for the sums of columns, and once more when they are known.
-
-        Args:
-            first: Makes it.
-            second: Reads it.
-            merged: The two as one.
-        """
-        producer = self.graph.steps[first]
-        assert isinstance(producer, Nest)
-        absorbed = self._absorbed(first)
-        rest = [
-            step
-            for reader in absorbed
-            if isinstance(step := self.graph.steps[reader], Nest) and reader != second
-        ]
-        if not 2 <= len(absorbed) <= FEW_READERS or len(rest) != len(absorbed) - 1:
-            return ()
-        found = [*absorbed.values()]
-        if recomputing_problem(producer, (merged, *rest), found, self.buffers, self.hint) is not None:
-            return ()
-        return self._take_over(first, absorbed)
-
     def _is_one_of_its_kind(self, nest: Nest) -> bool:
         """Whether no other step consists of the same operations: equal ones become one launch in another way."""
         kind = body_signature(nest)
@@ -290,7 +218,7 @@ class _Fusion:
         """Lets `second` compute what it reads of `first` by itself."""
         producer, consumer = self.graph.steps[first], self.graph.steps[second]
         assert isinstance(producer, Nest) and isinstance(consumer, Nest)
-        if reduced_axes(producer) or len(self.graph.writers(buffer)) > 1 or self._inputs_change(first):
+        if reduced_axes(producer) or len(self.graph.writers(buffer)) > 1 or self.readers.inputs_change(first):
             return None
         readers = self.graph.readers(buffer)
         outlives = buffer in self.kept or not all(isinstance(self.graph.steps[r], Nest) for r in readers)
@@ -315,11 +243,11 @@ class _Fusion:
         assert isinstance(producer, Nest) and isinstance(consumer, Nest)
         if reduced_axes(producer) or self._dead(handed, first, second) != set(handed):
             return None
-        if any(len(self.graph.writers(buffer)) > 1 for buffer in handed) or self._inputs_change(first):
+        if any(len(self.graph.writers(buffer)) > 1 for buffer in handed) or self.readers.inputs_change(first):
             return None
         joined = consumer
         for buffer in handed:
-            part = _only(producer, buffer)
+            part = only(producer, buffer)
             if absorb_problem(part, buffer, consumer, 1, self.buffers, self.hint) is not None:
                 return None
             found = absorb(part, buffer, joined, self.buffers)
@@ -342,23 +270,13 @@ class _Fusion:
             buffer
             for buffer in handed
             if buffer not in self.kept
-            and self._is_temporary(buffer)
+            and self.readers.is_temporary(buffer)
             and set(self.graph.readers(buffer)) <= {first, second}
         )
 
     def _is_unread(self, buffer: str) -> bool:
-        return buffer not in self.kept and self._is_temporary(buffer) and not self.graph.readers(buffer)
-
-    def _is_temporary(self, buffer: str) -> bool:
-        return self.buffers[buffer].kind is BufferKind.INTERMEDIATE
-
-    def _inputs_change(self, number: int) -> bool:
-        """Whether something that this step reads is written after it: then it cannot be read later instead."""
-        place = self.graph.place(number)
-        return any(
-            self.graph.place(writer) >= place
-            for buffer in effects(self.graph.steps[number]).reads
-            for writer in self.graph.writers(buffer)
+        return (
+            buffer not in self.kept and self.readers.is_temporary(buffer) and not self.graph.readers(buffer)
         )
 
     def _refuse(self, first: int, second: int, verdict: Verdict, reason: str) -> int | None:
@@ -366,8 +284,3 @@ class _Fusion:
         names = [effects(self.graph.steps[number]).writes[-1] for number in (first, second)]
         self.refusals.setdefault((names[0], names[1]), Refusal(names[0], names[1], verdict, reason))
         return None
-
-
-def _only(nest: Nest, buffer: str) -> Nest:
-    """The part of a nest that makes one of its buffers."""
-    return clean_nest(without_stores(nest, lambda store: store.buffer != buffer))

@@ -276,9 +276,7 @@ class BufferWords:
         """For a buffer that lower added."""
         if made.how is Derivation.RESULT and made.of in self.nodes:
             yield from words_of_result(self.origins, self.nodes[made.of], made.place)
-        elif (made.how.is_layout or made.how is Derivation.TOTALS) and (
-            of := laid_out(self.origins, made.of)
-        ):
+        elif made.how.keeps_the_value and (of := laid_out(self.origins, made.of)):
             word = next(self.candidates(of))
             if made.how is Derivation.CONTIGUOUS:
                 yield word  # where the word is free: nothing reads the other layout any more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -200,15 +199,11 @@ def messages(edges: Size, width: Size, nodes: int) -> NestMaker:
     make = NestMaker(edge=edges, col=width)
     make.buffer("totals", (nodes, width))
     target, weight = make.load("target", "edge", i64), make.load("weight", "edge", bf16)
-    sent = make.load("sent", "edge col", bf16)
-    n_nodes = make.scalar(nodes, "n_nodes", i64)
-    is_node = make.op(
-        PointwiseOp.LOGICAL_AND,
-        make.op(PointwiseOp.GE, target, 0),
-        make.op(PointwiseOp.LT, target, n_nodes),
-    )
+    n_nodes, sent = make.scalar(nodes, "n_nodes", i64), make.load("sent", "edge col", bf16)
+    is_first, is_last = make.op(PointwiseOp.GE, target, 0), make.op(PointwiseOp.LT, target, n_nodes)
+    is_node = make.op(PointwiseOp.LOGICAL_AND, is_first, is_last)
     node = make.op(PointwiseOp.WHERE, is_node, target, make.constant(0, i64))
-    value = make.op(PointwiseOp.WHERE, is_node, sent * weight, make.constant(math.nan))
+    value = make.op(PointwiseOp.WHERE, is_node, sent * weight, make.constant(float("nan")))
     make.add(Store("totals", make.index(values=((node, width),), col=1), int(value), adds=True))
     return make
 
