@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -192,24 +191,6 @@ def gelu_bias(rows: Size, cols: Size, dtype: torch.dtype = bf16) -> NestMaker:
     x = make.load("x", "batch row col", dtype) + make.load("bias", "col", dtype)
     erf = make.op(PointwiseOp.ERF, x * 0.7071067811865476)
     make.store("out", "batch row col", x * 0.5 * (erf + 1.0), dtype)
-    return make
-
-
-def messages(edges: Size, width: Size, nodes: int) -> NestMaker:
-    """What a graph network adds up: of each edge a row, times the edge's weight, where the edge leads."""
-    make = NestMaker(edge=edges, col=width)
-    make.buffer("totals", (nodes, width))
-    target, weight = make.load("target", "edge", i64), make.load("weight", "edge", bf16)
-    sent = make.load("sent", "edge col", bf16)
-    n_nodes = make.scalar(nodes, "n_nodes", i64)
-    is_node = make.op(
-        PointwiseOp.LOGICAL_AND,
-        make.op(PointwiseOp.GE, target, 0),
-        make.op(PointwiseOp.LT, target, n_nodes),
-    )
-    node = make.op(PointwiseOp.WHERE, is_node, target, make.constant(0, i64))
-    value = make.op(PointwiseOp.WHERE, is_node, sent * weight, make.constant(math.nan))
-    make.add(Store("totals", make.index(values=((node, width),), col=1), int(value), adds=True))
     return make
 
 
