@@ -6,6 +6,8 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longhand.collection import no_collection
+
 if TYPE_CHECKING:
     from longhand.api import generate
     from longhand.compiling import compile, disable, graph_break, mark_dynamic, reset
@@ -50,7 +52,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'longhand' has no attribute {name!r}")
     try:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        with no_collection():  # what modules make stays
+            value = getattr(importlib.import_module(_HOMES[name]), name)
     except (ImportError, AttributeError) as error:
         raise importlib.import_module("longhand.torch_versions").explained(error) from error
     globals()[name] = value

@@ -122,8 +122,9 @@ class Pointwise:
     """An elementwise operation on earlier values.
 
     Attributes:
-        narrow: For CAST only: the storage dtype that the value must first be wrapped to (int8, uint8, int16);
-            None where `dtype` says it all.
+        narrow: For CAST only: the storage dtype that the value must first be wrapped to (int8, uint8, int16), or
+            rounded to (float16, bfloat16, where something is decided by it: schedule/numerics/roundings.py); None where
+            `dtype` says it all.
     """
 
     op: PointwiseOp
@@ -208,9 +209,13 @@ def domains(body: tuple[Value, ...]) -> tuple[frozenset[str], ...]:
     return tuple(found)
 
 
+# Floats of buffers only: a store rounds to them, and a CAST that is `narrow` where something is decided by the value.
+ROUNDED = frozenset({torch.float16, torch.bfloat16})
+
+
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The type in which a body computes on elements of a buffer of `dtype`."""
-    if dtype in (torch.float16, torch.bfloat16):
+    if dtype in ROUNDED:
         return torch.float32
     if dtype in (torch.int8, torch.uint8, torch.int16):
         return torch.int32

@@ -257,6 +257,10 @@ class BodyBuilder:
             return value
         return self._add(Pointwise(PointwiseOp.CAST, (value.position,), computed))
 
+    def rounded(self, value: Handle, dtype: torch.dtype) -> Handle:
+        """A float32 value as the nearest 16-bit float: for what something is decided by."""
+        return self._add(Pointwise(PointwiseOp.CAST, (value.position,), value.dtype, dtype))
+
     def reduce(self, op: ReduceOp, value: Handle, axes: Sequence[str], name: str | None = None) -> Handle:
         """A reduction over axes; over no axes (all of size 1) it is the value itself, or position 0."""
         arg_op = op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)

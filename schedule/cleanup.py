@@ -195,10 +195,9 @@ def _fold(value: Pointwise, args: list[Constant]) -> Value:
 
 
 def _simplify_cast(value: Pointwise, arg: Value, body: list[Value]) -> Value | int:
-    if isinstance(arg, Constant) and value.narrow is None:
-        return Constant(
-            torch.tensor(arg.value, dtype=arg.dtype).to(value.dtype).item(), value.dtype, origin=value.origin
-        )
+    if isinstance(arg, Constant) and (value.narrow is None or value.narrow.is_floating_point):
+        number = torch.tensor(arg.value, dtype=arg.dtype).to(value.narrow or value.dtype).item()
+        return Constant(number, value.dtype, origin=value.origin)
     if isinstance(arg, Store):
         return value
     if value.narrow is None and arg.dtype is value.dtype:

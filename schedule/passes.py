@@ -23,6 +23,7 @@ from longhand.schedule.layers.shared_values import before_derivatives, before_la
 from longhand.schedule.layout_copies import read_copies
 from longhand.schedule.library_fallback import call_plain_ops
 from longhand.schedule.memory.assignment import place_buffers, release_buffers, release_run
+from longhand.schedule.numerics.roundings import drop_roundings, round_decisions
 from longhand.schedule.order import order_steps
 from longhand.schedule.plan import Launch, Repeat
 from longhand.schedule.read_shapes import shape_for_readers
@@ -43,6 +44,10 @@ class PlanPass:
     name: str
     doc: str
     apply: Callable[[Draft], Draft]
+
+
+def _round_decisions(draft: Draft) -> Draft:
+    return draft.with_steps(round_decisions(draft.loops, draft.buffers, draft.nodes))
 
 
 def _clean(draft: Draft) -> Draft:
@@ -88,6 +93,10 @@ def _order_bodies(draft: Draft) -> Draft:
 def _take_neighbours_in(draft: Draft) -> Draft:
     target = facts_of(draft.options.target)
     return draft.with_steps(take_neighbours_in(draft.loops, draft.buffers, draft.kept, target))
+
+
+def _drop_roundings(draft: Draft) -> Draft:
+    return draft.with_steps(drop_roundings(draft.loops, draft.buffers))
 
 
 def _pass_differing_numbers(draft: Draft) -> Draft:
@@ -172,6 +181,9 @@ def _tell_refusals_once(draft: Draft) -> Draft:
 
 
 PASSES: tuple[PlanPass, ...] = (
+    PlanPass(
+        "round_decisions", "What a decision is made of is rounded to 16 bits, as in memory.", _round_decisions
+    ),
     PlanPass("clean", "Bodies without repetition, equal steps once, nothing that nobody reads.", _clean),
     PlanPass("fuse", "Producers into consumers and siblings together, by bytes saved.", _fuse),
     PlanPass("drop_unread", "Stores that fusion left without a reader go.", _drop_unread),
@@ -191,6 +203,7 @@ PASSES: tuple[PlanPass, ...] = (
         "What makes factors, or is made of sums, joins a contraction with a template.",
         _take_neighbours_in,
     ),
+    PlanPass("drop_roundings", "What is read from memory is rounded already.", _drop_roundings),
     PlanPass("read_copies", "Calls read the contiguous copies that are made for loops.", _read_copies),
     PlanPass("order", "An order of low peak memory that respects the dependencies.", _order),
     PlanPass(

@@ -107,8 +107,8 @@ COMPARISONS = {
 }
 
 
-# What still asks whether two functions were printed alike: whether what tells the sizes of one tells the other's, too.
-# Where sizes are put into words is known there alone. All else that makes two things one is decided in schedule/.
+# What still asks whether two functions were printed alike, and so whether one text serves both: what tells sizes, and
+# what libraries' calls are given beside tensors. Which modules may be one function, schedule/functions/ decides.
 COMPARES_PRINTED = {
     "emit/layers/layers_in_turn.py": 1,  # a second kind of layers, told as what differs from the first
     "emit/layers/shared_functions.py": 1,  # modules of schedule/functions/

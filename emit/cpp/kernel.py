@@ -19,11 +19,11 @@ from longhand.emit.cpp.body import BodyPrinter
 from longhand.emit.cpp.format import LINE_LENGTH
 from longhand.emit.cpp.headers import CppSource, own_headers, standard_headers, vector_functions
 from longhand.emit.cpp.loops import CppLoop, loop_of, product_of_sizes
-from longhand.emit.cpp.operators import TORCH_FUNCTIONS, WRITTEN_OUT
+from longhand.emit.cpp.operators import ROUNDED_TO, TORCH_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
 from longhand.emit.text.kernel_head import head_lines, shape_comment
-from longhand.emit.text.quoting import cpp_comment
+from longhand.emit.text.quoting import cpp_comment, shortened
 from longhand.schedule.named_plan import KernelNames, as_printed
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
@@ -55,6 +55,7 @@ def print_cpp_headers(kernels: Iterable[CppSource]) -> Mapping[str, str]:
             vector_functions=vector_functions(needs),
             written_out=needs & set(WRITTEN_OUT.values()),
             functions=needs & TORCH_FUNCTIONS,
+            rounds=f"{ROUNDED_TO}{name.removesuffix('.h')}" in needs,
         )
         for name in own_headers(needs)
     }
@@ -126,7 +127,7 @@ def _comment(names: KernelNames) -> tuple[str, ...]:
         line
         for quote in names.quotes
         for line in textwrap.wrap(
-            "    " + cpp_comment(f"{quote.qualname}    {quote.statement}"),
+            "    " + cpp_comment(f"{quote.qualname}    {shortened(quote.statement)}"),
             _COMMENT_WIDTH,
             subsequent_indent=" " * 8,
             drop_whitespace=True,

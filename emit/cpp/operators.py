@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from longhand.emit.cpp.types import cpp_type
+from longhand.emit.cpp.types import cpp_type, is_struct
 from longhand.emit.text.expression import SAME, Operator, Precedence, call, infix
 from longhand.emit.text.function_names import FUNCTIONS, n_arguments
 from longhand.lower.ir import Extent, Pointwise, PointwiseOp, Store, Value
@@ -24,6 +24,7 @@ VECTOR_FUNCTIONS: dict[PointwiseOp, str] = {
 }
 # Of floats, written out in vector_math.h: faster than libmvec's.
 WRITTEN_OUT: dict[PointwiseOp, str] = {P.EXP: "vector_exp", P.ERF: "vector_erf"}
+ROUNDED_TO = "rounded_to_"  # float16, or bfloat16: in the header of that type
 BINARY_FUNCTIONS = frozenset(name for op, name in VECTOR_FUNCTIONS.items() if n_arguments(op) == 2)
 
 # Compilers turn these into single instructions by themselves.
@@ -180,6 +181,9 @@ def _cast(value: Pointwise, source: torch.dtype) -> Operator:
         return Operator(f"{{0}} != {zero}", Precedence.COMPARE, (Precedence.BIT_OR,))
     if target == source:
         return SAME
+    if is_struct(target):  # of 16 bits in memory alone: in a register it stays a float
+        rounded = f"{ROUNDED_TO}{cpp_type(target)}"
+        return Operator(f"{rounded}({{0}})", needs=frozenset({rounded, cpp_type(target)}))
     if target is torch.uint8 and source.is_floating_point:
         # A negative float has no meaning as an unsigned integer in C++; PyTorch goes through int64.
         return Operator(

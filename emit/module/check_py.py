@@ -24,6 +24,13 @@ from longhand.schedule.plan import KernelPlan
 # What check.py itself calls so where the arguments are.
 _OWN_TEXT = "sys model arguments results leaves weights gradients fill run window memory laid_out"
 _OWN_NAMES = frozenset(_OWN_TEXT.split())
+# What it defines, and what the functions that call the user's bind: a user's function may be called so, too.
+_DEFINED_TEXT = """
+    make_arguments make_model fill run tensors_in window memory laid_out as_double copied results_of differences error
+    allowed first_mismatch compared with_check with_reference run_with check_kernels check_model main
+    torch kernels name tensor
+"""
+_DEFINED = _OWN_NAMES | frozenset(_DEFINED_TEXT.split())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,9 +84,11 @@ def write_check(passes: list[NamedPlan], references: Mapping[str, Reference], mo
         )
     )
     needs = {word for kernel in kernels for word in kernel.needs}
+    name = f"generated_{model.exported}" if model.exported in _DEFINED else model.exported
     return render_template(
         "check.py.jinja",
-        name=model.exported,
+        name=name,
+        imported=name if name == model.exported else f"{model.exported} as {name}",
         launch=model.launch,
         is_module=graph.is_module,
         device=device,
@@ -146,7 +155,7 @@ def _window(view: StridedView) -> str:
 
 def _variables(graph: CapturedGraph, words: BufferWords, exported: str) -> dict[str, str]:
     """The variable of each argument's tensor in check.py."""
-    scope = Scope(RESERVED_IN_MODULE | OWN_WORDS | _OWN_NAMES | {exported})
+    scope = Scope(RESERVED_IN_MODULE | OWN_WORDS | _OWN_NAMES | {exported, f"generated_{exported}"})
     arguments = (InputKind.ARGUMENT, InputKind.SIZE)
     return {
         entry.node: scope.pick(words.candidates(entry.node))

@@ -157,19 +157,19 @@ def _pair(op: PointwiseOp, given: list[Text], types: list[torch.dtype], is_numbe
 
 
 def _cast(value: Pointwise, given: Text, source: torch.dtype, is_number: bool) -> Text:
-    """Casts between floating-point types are not printed: the reference runs in the type it is given."""
-    if is_number or (value.dtype.is_floating_point and source.is_floating_point):
+    """Casts between floats are not printed, as the reference runs in the type it is given; decisive roundings are."""
+    dtypes = [dtype for dtype in (value.narrow, value.dtype) if dtype is not None]
+    is_of_floats = value.dtype.is_floating_point and source.is_floating_point
+    if is_number or dtypes == [source] or (is_of_floats and value.narrow is None):
         return given
-    text = given.within(Precedence.ATOM)
-    if value.narrow is not None:
-        return Text(f"{text}.to({value.narrow}).to({value.dtype})", needs=OF_TORCH | given.needs)
-    if value.dtype == source:
-        return given
-    method = {torch.bool: "bool()", torch.int64: "long()", torch.int32: "int()", torch.float32: "float()"}
-    needs = given.needs if value.dtype in method else OF_TORCH | given.needs
-    return Text(f"{text}.{method.get(value.dtype, f'to({value.dtype})')}", needs=needs)
+    methods = _METHODS if is_of_floats or value.narrow is None else {}
+    casts = "".join(f".{methods.get(dtype, f'to({dtype})')}" for dtype in dtypes)
+    needs = given.needs if methods.keys() >= {*dtypes} else OF_TORCH | given.needs
+    return Text(f"{given.within(Precedence.ATOM)}{casts}", needs=needs)
 
 
+_METHODS = {torch.bool: "bool()", torch.int64: "long()", torch.int32: "int()", torch.float32: "float()"}
+_METHODS |= {torch.float16: "half()", torch.bfloat16: "bfloat16()"}
 _JOINS = frozenset({"cat", "concat", "stack", "constant_pad_nd"})
 
 

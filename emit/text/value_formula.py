@@ -9,7 +9,17 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
+import torch
+
+from longhand.emit.text.expression import (
+    Operator,
+    Precedence,
+    Text,
+    call,
+    infix,
+    literal_text,
+    number_operand,
+)
 from longhand.emit.text.reference_calls import OperationCall, find_groups
 from longhand.emit.text.reference_ops import TorchFunction, operator_of
 from longhand.lower.ir import (
@@ -51,6 +61,8 @@ class _Sum(Operator):
         return Text(f"{first}{''.join(terms)}", self.precedence)
 
 
+# What rounds to 16 bits, by the type that memory would have.
+_ROUNDED = {torch.float16: call("half"), torch.bfloat16: call("bfloat16")}
 _SUM = _Sum("", Precedence.SUM, (Precedence.SUM, Precedence.PRODUCT))
 # What it compares with belongs to the formula; a norm's weight does not.
 _OF_TWO = frozenset({"cross_entropy"})
@@ -162,7 +174,8 @@ class Formula:
         if len(texts) != len(given) or any(len(text.text) > self.longest for text in texts):
             return None
         if value.op is PointwiseOp.CAST:
-            return texts[0]
+            rounded = _ROUNDED.get(value.narrow) if value.narrow is not None else None
+            return texts[0] if rounded is None else rounded.apply(texts)
         if value.op is PointwiseOp.MUL and value.args[0] == value.args[1]:
             return Operator("{0}**2", Precedence.UNARY, (Precedence.ATOM,)).apply(texts)
         if value.op is PointwiseOp.POW:

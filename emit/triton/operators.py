@@ -237,9 +237,9 @@ class OperatorTable:
 
 
 def _jumps(value: Pointwise) -> bool:
-    """Whether a quotient among the arguments must be rounded as IEEE says."""
-    to_integer = value.op is Op.CAST and not value.dtype.is_floating_point
-    return value.op in _ROUNDINGS or value.op in _COMPARISONS or to_integer
+    """Whether a quotient among the arguments must be rounded as IEEE says: what is rounded to 16 bits is decided by."""
+    converts = value.op is Op.CAST and (not value.dtype.is_floating_point or value.narrow is not None)
+    return value.op in _ROUNDINGS or value.op in _COMPARISONS or converts
 
 
 def _tensors(body: tuple[Value, ...]) -> frozenset[int]:

@@ -11,6 +11,8 @@ import os
 import sys
 import textwrap
 
+from longhand.collection import no_collection
+
 _SUPPORTED = ((3, 11), (3, 12), (3, 13))
 
 
@@ -31,7 +33,9 @@ def run(arguments: list[str]) -> int:
     # Imported here and not above: importing torch takes seconds, and an unsupported Python may not manage it.
     errors = importlib.import_module("longhand.errors")
     try:
-        return int(importlib.import_module("longhand.cli.commands").run(arguments))
+        with no_collection():
+            commands = importlib.import_module("longhand.cli.commands")
+        return int(commands.run(arguments))
     except errors.VerificationError as error:
         if debug:
             raise

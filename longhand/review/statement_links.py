@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from longhand.emit.text.quoting import python_comment
+from longhand.emit.text.quoting import python_comment, shortened
 from longhand.review.picture import DrawnWork, Picture
 
 Quotes = tuple[str, ...]
@@ -88,7 +88,7 @@ def _by_function(quotes: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
     found: dict[str, list[tuple[str, str]]] = {}
     for quote in quotes:
         name, _, statement = quote.partition("    ")
-        text = " ".join(python_comment(statement).split())
+        text = " ".join(python_comment(shortened(statement)).split())
         found.setdefault(python_comment(name), []).append((text, quote))
     return {name: sorted(pairs, key=lambda pair: -len(pair[0])) for name, pairs in found.items()}
 

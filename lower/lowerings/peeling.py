@@ -81,7 +81,10 @@ def _sums_bias(node: fx.Node) -> bool:
     if node.target is not aten.convolution_backward.default:
         return False
     of_input, of_weight, of_bias = _wanted(node)
-    return of_bias and (of_input or of_weight) and bool(node.meta["val"][_BIAS].is_floating_point())
+    if not of_bias or not (of_input or of_weight):
+        return False
+    made: tuple[torch.Tensor | None, ...] = node.meta["val"]
+    return made[_BIAS] is not None and made[_BIAS].is_floating_point()
 
 
 def _wanted(node: fx.Node) -> list[bool]:

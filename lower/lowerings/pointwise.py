@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.lower.body import ROUNDED
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
 from longhand.lower.ops import PointwiseOp
@@ -155,7 +156,18 @@ def _binary(ctx: Context, x: Operand, y: Operand) -> TensorView:
 @lowers(*(getattr(packet, overload) for packet in _COMPARISONS for overload in ("Tensor", "Scalar")))
 def _comparison(ctx: Context, x: Operand, y: Operand) -> TensorView:
     op = _COMPARISONS[ctx.node.target.overloadpacket]  # type: ignore[union-attr]
-    return ctx.pointwise([x, y], lambda x, y: apply(op, x, y), operand_dtype=operand_type(ctx))
+    dtype = operand_type(ctx)
+    if dtype not in ROUNDED:
+        return ctx.pointwise([x, y], lambda x, y: apply(op, x, y), operand_dtype=dtype)
+    # Numbers and other types are rounded before they are compared: 0.1 is none that 16 bits hold.
+    is_other = [not isinstance(one, TensorView) or one.dtype is not dtype for one in (x, y)]
+    known = [isinstance(one, TensorView) and one.buffer in ctx.fills for one in (x, y)]
+
+    def compare(*given: Handle) -> Handle:
+        pairs = zip(given, is_other, known, strict=True)
+        return apply(op, *(one.body.rounded(one, dtype) if any(rounds) else one for one, *rounds in pairs))
+
+    return ctx.pointwise([x, y], compare, operand_dtype=dtype)
 
 
 @lowers(*_LOGICAL)

@@ -24,6 +24,8 @@ MOST_PARAMETERS = 8
 MOST_OF_PART = 5  # parameters of a function that is called once
 MOST_TRIES = 40
 MOST_NUMBERS = 3
+# What a shared function calls, or may: runtime.py's conv2d is not the module that such a function is given.
+_CALLED = OWN_WORDS - {"block", "layer"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +152,7 @@ class FunctionSharing:
     def _share(self, alike: CallsAlike, used: set[str]) -> tuple[CallSite, ...]:
         """Makes modules of one class one function, if they are; or those that do what the first one does."""
         self._sites.forget()
-        functions = {function.name for function in self.functions}
+        functions = {*(function.name for function in self.functions), *_CALLED}
         words = (one for one in words_for_module(alike) if one not in functions)
         word = next(one for one in words if all(self._sites.is_free(one, site) for site in alike.sites))
         one = self._largest(alike, word)

@@ -215,15 +215,19 @@ def find_saved_layers(
             found.append(_with_free_name(record, found))
     outside = _read_outside(backward.names.steps, found)
     sources = {entry.node: entry.source for entry in training.inputs}
-    return tuple(dataclasses.replace(record, places=_places_of(record, sources, outside)) for record in found)
+    n_users = len(training.forward.outputs) - training.forward.n_saved
+    return tuple(
+        dataclasses.replace(record, places=_places_of(record, sources, outside, n_users)) for record in found
+    )
 
 
 def _places_of(
-    record: SavedLayers, sources: Mapping[str, int | str], outside: Collection[str]
+    record: SavedLayers, sources: Mapping[str, int | str], outside: Collection[str], n_users: int
 ) -> frozenset[int]:
-    """The forward's results that only records need."""
+    """The forward's results that only records need: none of the first ones, which the caller has, saved or not."""
     nodes = [node for own in record.nodes.values() for node in own if node not in outside]
-    return frozenset(source for source in map(sources.__getitem__, nodes) if isinstance(source, int))
+    found = (source for source in map(sources.__getitem__, nodes) if isinstance(source, int))
+    return frozenset(source for source in found if source >= n_users)
 
 
 def _with_free_name(record: SavedLayers, others: Sequence[SavedLayers]) -> SavedLayers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
 from longhand.capture.graph import GradientPart
@@ -131,7 +131,7 @@ def name_block(
             own = chain(_D_OUTPUT * (words.provenance(buffer).part is GradientPart.WHOLE), own)
         names[buffer] = scope.pick(own)
     for buffer, path in loop.previous.items():
-        names[buffer] = scope.take(f"previous_{identifier('_'.join(path.split('.')[-2:]))}")
+        names[buffer] = scope.pick(words_of_one_before(path))
     # Of steps that only some layers do, each takes words of its own.
     steps: list[ModelStep] = []
     apart: set[str] = set()
@@ -141,6 +141,13 @@ def name_block(
             apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
     StepNamer(words, names, scope, (*loop.outputs, *loop.saved), apart, alike).name(steps)
     return names
+
+
+def words_of_one_before(path: str) -> Iterator[str]:
+    """``previous_lab_scale``: a weight of the layer before; with more of its path where another one ends alike."""
+    parts = path.split(".")
+    for start in range(max(0, len(parts) - 2), -1, -1):
+        yield identifier(f"previous_{'_'.join(parts[start:])}")
 
 
 def _of_neighbour(path: str, *, is_before: bool) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from longhand.schedule.names.words import beside, identifier, joined_words, reworded, singular
+from longhand.schedule.names.words import identifier, reworded, singular, with_place
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 Alike = Mapping[str, list[list[str]]]  # the parts of the paths that differ in numbers alone
@@ -39,11 +38,7 @@ def short_words(module: str, words: Iterable[str], layer: str, among: Alike) -> 
         ends_with_it = bool(before) and re.sub(r"(_\d+)+$", "", before[-1]) == singular(last)
         owner = "_".join([*before, *([] if ends_with_it else [last])])
         for word in words:
-            yield reworded(word, functools.partial(_owned, owner, last))
-
-
-def _owned(owner: str, last: str, of: str) -> str:
-    return identifier(joined_words(owner, beside(last, of)))
+            yield reworded(with_place(word, owner, last), identifier)
 
 
 def _telling_numbers(module: str, among: Alike) -> Iterator[str]:

@@ -18,7 +18,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
-from longhand.schedule.names.words import beside, identifier, joined_words, place_words, reworded, whole_path
+from longhand.schedule.names.words import identifier, place_words, whole_path, with_place
 
 
 def words_of_module(origin: Provenance) -> Iterator[str]:
@@ -68,13 +68,8 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     if not path or not last:
         return
     for word in words:
-        places = (*itertools.islice(place_words(path, 1), _FEW), whole_path(path))
-        for place in places:
-            yield reworded(word, functools.partial(_at_place, place, last))
-
-
-def _at_place(place: str, last: str, of: str) -> str:
-    return joined_words(place, beside(last, of))
+        for place in (*itertools.islice(place_words(path, 1), _FEW), whole_path(path)):
+            yield with_place(word, place, last)
 
 
 _FEW = 4  # words that say the place in a list and the end of the path, before all of it is said

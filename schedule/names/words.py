@@ -40,7 +40,7 @@ _TEMPLATES_TEXT = """
 _CPP_TEMPLATES_TEXT = """
     begin end place kept sign maximum minimum maximum_ignoring_nan minimum_ignoring_nan floor_divide trunc_divide
     remainder_of_divisor_sign remainder_of_dividend_sign integer_power shift_left shift_right bfloat16 float16
-    exp2 expm1 log2 log10 log1p asinh acosh atanh atan2
+    rounded_to_bfloat16 rounded_to_float16 exp2 expm1 log2 log10 log1p asinh acosh atanh atan2
     Tensor Exchange CPU tensor_class exchange take parameters arrange call plain_call method longhand_binding
 """
 _TEMPLATES = frozenset(_CPP_TEMPLATES_TEXT.split()) | frozenset(_TEMPLATES_TEXT.split())
@@ -221,9 +221,9 @@ def joined_words(before: str, word: str) -> str:
     return "_".join([*first, *second[n_same:]])
 
 
-def beside(owner: str, word: str) -> str:
-    """What a word says beside its owner's: ``weight`` of ``norm`` and ``norm_weight``, nothing of the owner itself."""
-    return "" if word == owner else word.removeprefix(f"{owner}_")
+def with_place(word: str, place: str, owner: str) -> str:
+    """A word with where it is of: ``stage_0_norm_mean`` of ``norm_mean``, ``stage_0_norm`` and the owner ``norm``."""
+    return reworded(word, lambda of: joined_words(place, "" if of == owner else of.removeprefix(f"{owner}_")))
 
 
 def layer_and_leaf(path: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -35,3 +37,16 @@ def test_after_an_error_too(tmp_path: object) -> None:
     with pytest.raises(Exception):  # noqa: B017 - whatever the stage makes of it
         longhand.generate(Wrong(), (torch.ones(2),), out=f"{tmp_path}/unit")
     assert gc.isenabled()
+
+
+def test_it_rests_while_the_compiler_is_imported() -> None:
+    """Or a fresh process spends as long on looking at what torch has made as on importing longhand."""
+    program = """
+import gc, torch, longhand
+found = []
+gc.callbacks.append(lambda phase, info: found.append(phase))
+longhand.generate
+assert found.count("start") <= 1, "afterwards, of what was made"
+assert gc.isenabled()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 import torch
 
 from longhand.capture.frontends.export import capture_export
+from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
 from longhand.schedule.names.dimensions.dimension_names import DimWords
@@ -50,3 +52,24 @@ def test_words_of_an_argument(module: Called, wanted: tuple[str, ...]) -> None:
     program = lower(graph, options)
     (given,) = (entry.node for entry in graph.inputs)
     assert DimWords(graph, program.buffers).of(given, 4) == wanted
+
+
+def test_a_copy_has_the_dimensions_of_its_value_in_whatever_shape_that_lies() -> None:
+    options = Options(Target(Device.CPU))
+    module = OfAny(lambda x: torch.nn.functional.max_pool2d(x.tanh(), 2))
+    graph = capture_export(module, (torch.randn(2, 3, 8, 8),), {}, target=options.target)
+    buffers = dict(lower(graph, options).buffers)
+    (pooled,) = (node.name for node in graph.graph.nodes if "pool" in str(node.target))
+    value = buffers.get(pooled) or next(iter(buffers.values()))
+    shape = (2, 3, 4, 4)
+    buffers[pooled] = dataclasses.replace(value, name=pooled, shape=(6, 16), stride=(16, 1))
+    buffers["copied"] = Buffer(
+        "copied",
+        value.kind,
+        value.dtype,
+        shape,
+        (48, 16, 4, 1),
+        derived=Derived(Derivation.CONTIGUOUS, pooled),
+    )
+    words = DimWords(graph, buffers).of("copied", 4)
+    assert len(words) == 4 and words[:2] == ("batch", "channels")

@@ -186,8 +186,10 @@ class DimWords:
         made = None if one is None else one.derived
         if made is None:
             return (None,) * n_dims
-        if made.how.is_layout:
-            return self._own(made.of, n_dims)
+        if made.how.is_layout:  # of the value, whose own buffer may have the shape in which libraries read it
+            found = self._words.get(made.of, ())
+            found = found if len(found) == n_dims else self._own(made.of, n_dims)
+            return found if len(found) == n_dims else (None,) * n_dims
         if made.how is Derivation.LOSSES:
             return self._rows.get(made.of, (None,)) if n_dims == 1 else (None,) * n_dims
         of = self._words.get(made.of, ())
