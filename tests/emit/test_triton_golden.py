@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import black
 import pytest
+import torch
 
 from longhand.emit.text.reference import Reference
 from longhand.emit.triton.kernel import print_triton_kernel
-from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, ReduceOp
+from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Store
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.names.unit_names import KernelNames, Quote
 from longhand.schedule.plan import KernelPlan, Tunable
@@ -33,6 +35,24 @@ class Golden:
     notes: tuple[str, ...]
     values: tuple[tuple[type | PointwiseOp | ReduceOp, str], ...]
     reference: str
+
+
+def messages(edges: int, width: int, nodes: int) -> NestMaker:
+    """What a graph network adds up: of each edge a row, times the edge's weight, where the edge leads."""
+    make = NestMaker(edge=edges, col=width)
+    make.buffer("totals", (nodes, width))
+    target, weight = make.load("target", "edge", torch.int64), make.load("weight", "edge", torch.bfloat16)
+    sent = make.load("sent", "edge col", torch.bfloat16)
+    n_nodes = make.scalar(nodes, "n_nodes", torch.int64)
+    is_node = make.op(
+        PointwiseOp.LOGICAL_AND,
+        make.op(PointwiseOp.GE, target, 0),
+        make.op(PointwiseOp.LT, target, n_nodes),
+    )
+    node = make.op(PointwiseOp.WHERE, is_node, target, make.constant(0, torch.int64))
+    value = make.op(PointwiseOp.WHERE, is_node, sent * weight, make.constant(math.nan))
+    make.add(Store("totals", make.index(values=((node, width),), col=1), int(value), adds=True))
+    return make
 
 
 CASES = {
@@ -100,7 +120,7 @@ CASES = {
         "return x.t() + y",
     ),
     "messages": Golden(
-        nests.messages(131072, 256, 32768),
+        messages(131072, 256, 32768),
         "totals[target] += sent * weight.",
         Quote("Convolution.forward", "out = zeros.index_add(0, target, sent * weight)"),
         ("Reads target, weight and sent once, adds to totals.",),
