@@ -185,7 +185,9 @@ _ROUND = 1e6  # from here on nobody counts the zeros
 
 
 def number(value: float) -> str:
-    """A float as Python text."""
+    """A float as Python text, or a bool."""
+    if isinstance(value, bool):
+        return str(value)
     text = root_text(value) or _round_text(value) or repr(value)
     if text in ("inf", "-inf", "nan"):
         return f'float("{text}")'

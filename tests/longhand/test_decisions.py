@@ -77,6 +77,7 @@ def assert_same(found: Results, expected: Results) -> None:
         assert torch.equal(one, other), f"{int((one != other).sum())} of {one.numel()}"
 
 
+@pytest.mark.filterwarnings("error::longhand.errors.EagerWarning")
 @pytest.mark.parametrize("function", DECIDED)
 def test_decisions_are_those_of_eager(function: Callable[[torch.Tensor], Results]) -> None:
     x = given()
