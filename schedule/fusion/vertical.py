@@ -126,7 +126,7 @@ class _Fusion:
         """The readers of what a step makes, each computing it by itself; none if one of them cannot."""
         producer = self.graph.steps[number]
         written = effects(producer).writes
-        if not isinstance(producer, Nest) or reduced_axes(producer) or self._inputs_change(number):
+        if not isinstance(producer, Nest) or reduced_axes(producer) or _inputs_change(self.graph, number):
             return {}
         found: dict[int, Nest] = {}
         for buffer in written:
@@ -233,7 +233,11 @@ class _Fusion:
         merged = join(one, other, self.buffers, self._dead(handed, first, second))
         if isinstance(merged, Nest):
             unprofitable = merge_problem(one, other, merged, self.buffers, self.hint)
-            if not merged.axes and self._is_one_of_its_kind(one) and self._is_one_of_its_kind(other):
+            if (
+                not merged.axes
+                and _is_one_of_its_kind(self.graph, one)
+                and _is_one_of_its_kind(self.graph, other)
+            ):
                 unprofitable = None  # single elements cost their launches alone
             if unprofitable is None:
                 return self.graph.merge(first, second, merged)
@@ -278,19 +282,11 @@ class _Fusion:
             return ()
         return self._take_over(first, absorbed)
 
-    def _is_one_of_its_kind(self, nest: Nest) -> bool:
-        """Whether no other step consists of the same operations: equal ones become one launch in another way."""
-        kind = body_signature(nest)
-        return (
-            sum(isinstance(step, Nest) and body_signature(step) == kind for step in self.graph.steps.values())
-            == 1
-        )
-
     def _absorb(self, first: int, second: int, buffer: str) -> int | None:
         """Lets `second` compute what it reads of `first` by itself."""
         producer, consumer = self.graph.steps[first], self.graph.steps[second]
         assert isinstance(producer, Nest) and isinstance(consumer, Nest)
-        if reduced_axes(producer) or len(self.graph.writers(buffer)) > 1 or self._inputs_change(first):
+        if reduced_axes(producer) or len(self.graph.writers(buffer)) > 1 or _inputs_change(self.graph, first):
             return None
         readers = self.graph.readers(buffer)
         outlives = buffer in self.kept or not all(isinstance(self.graph.steps[r], Nest) for r in readers)
@@ -305,7 +301,10 @@ class _Fusion:
         if is_joined and repeats_work(producer, consumer, joined, self.hint):
             return None
         new = self.graph.replace(second, joined, self.graph.before[first])
-        if all(self._is_unread(store.buffer) for _, store in stores(producer)):
+        written = [store.buffer for _, store in stores(producer)]
+        if not any(one in self.kept or self.graph.readers(one) for one in written) and all(
+            map(self._is_temporary, written)
+        ):
             self.graph.remove(first)
         return new
 
@@ -315,7 +314,7 @@ class _Fusion:
         assert isinstance(producer, Nest) and isinstance(consumer, Nest)
         if reduced_axes(producer) or self._dead(handed, first, second) != set(handed):
             return None
-        if any(len(self.graph.writers(buffer)) > 1 for buffer in handed) or self._inputs_change(first):
+        if any(len(self.graph.writers(buffer)) > 1 for buffer in handed) or _inputs_change(self.graph, first):
             return None
         joined = consumer
         for buffer in handed:
@@ -346,20 +345,8 @@ class _Fusion:
             and set(self.graph.readers(buffer)) <= {first, second}
         )
 
-    def _is_unread(self, buffer: str) -> bool:
-        return buffer not in self.kept and self._is_temporary(buffer) and not self.graph.readers(buffer)
-
     def _is_temporary(self, buffer: str) -> bool:
         return self.buffers[buffer].kind is BufferKind.INTERMEDIATE
-
-    def _inputs_change(self, number: int) -> bool:
-        """Whether something that this step reads is written after it: then it cannot be read later instead."""
-        place = self.graph.place(number)
-        return any(
-            self.graph.place(writer) >= place
-            for buffer in effects(self.graph.steps[number]).reads
-            for writer in self.graph.writers(buffer)
-        )
 
     def _refuse(self, first: int, second: int, verdict: Verdict, reason: str) -> int | None:
         """Notes why a pair stays apart; the result is that of `_consider`."""
@@ -371,3 +358,19 @@ class _Fusion:
 def _only(nest: Nest, buffer: str) -> Nest:
     """The part of a nest that makes one of its buffers."""
     return clean_nest(without_stores(nest, lambda store: store.buffer != buffer))
+
+
+def _is_one_of_its_kind(graph: StepGraph, nest: Nest) -> bool:
+    """Whether no other step consists of the same operations: equal ones become one launch in another way."""
+    kind = body_signature(nest)
+    return sum(isinstance(step, Nest) and body_signature(step) == kind for step in graph.steps.values()) == 1
+
+
+def _inputs_change(graph: StepGraph, number: int) -> bool:
+    """Whether something that this step reads is written after it: then it cannot be read later instead."""
+    place = graph.place(number)
+    return any(
+        graph.place(writer) >= place
+        for buffer in effects(graph.steps[number]).reads
+        for writer in graph.writers(buffer)
+    )
