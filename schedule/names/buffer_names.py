@@ -177,8 +177,7 @@ class BufferWords:
             of_forward |= {without_counter(word) for word in _of_input(entry)} - {*given}
         made = self.origins.derived(buffer)
         if made is not None and made.how.is_layout:
-            own = frozenset(self.candidates(buffer)) - frozenset(self.candidates(made.of))
-            return own | self.fillers(made.of)
+            return self.fillers(made.of) | ({*self.candidates(buffer)} - {*self.candidates(made.of)})
         node = self.nodes.get(buffer) if buffer not in self._inputs else None
         return of_forward | (frozenset(self._fillers(node) if node is not None else ()) - {*given})
 
