@@ -60,7 +60,7 @@ def before_pieces(
             parameter.axis is not None
             or not isinstance(value, int)
             or value >= 0
-            or not _is_number(ints[place])
+            or ints[place] != str(value)
         ):
             continue
         strides = [
@@ -72,10 +72,6 @@ def before_pieces(
         told = (f"-{end} * {by}" for before, end in ends for size, by in steps if before * size == -value)
         found[place] = next(told, ints[place])
     return found
-
-
-def _is_number(text: str) -> bool:
-    return is_bare(text.removeprefix("-"))
 
 
 def _blocks(
