@@ -23,7 +23,7 @@ from longhand.emit.cpp.operators import ROUNDED_TO, TORCH_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
 from longhand.emit.text.kernel_head import head_lines, shape_comment
-from longhand.emit.text.quoting import cpp_comment, shortened
+from longhand.emit.text.quoting import cpp_comment
 from longhand.schedule.named_plan import KernelNames, as_printed
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
@@ -127,7 +127,7 @@ def _comment(names: KernelNames) -> tuple[str, ...]:
         line
         for quote in names.quotes
         for line in textwrap.wrap(
-            "    " + cpp_comment(f"{quote.qualname}    {shortened(quote.statement)}"),
+            "    " + cpp_comment(f"{quote.qualname}    {quote.shown}"),
             _COMMENT_WIDTH,
             subsequent_indent=" " * 8,
             drop_whitespace=True,

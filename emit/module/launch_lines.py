@@ -264,7 +264,8 @@ class LaunchWriter:
             or self._scalar(value)
             for place, (scalar, value) in enumerate(zip(kernel.scalars, step.scalars, strict=True))
         ]
-        ints = before_pieces(kernel, step, ints, scalars, by_axis)
+        if any(isinstance(value, int) and value < 0 for value in step.ints):
+            ints = before_pieces(kernel, step, ints, scalars, by_axis)
         tensors = [self.variables[name] for name in step.buffers]
         given = [*tensors, *self._numbers(step, [*sizes, *ints, *scalars])]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""

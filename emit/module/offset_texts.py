@@ -60,7 +60,7 @@ def before_pieces(
             parameter.axis is not None
             or not isinstance(value, int)
             or value >= 0
-            or not (is_bare(str(-value)) and ints[place] == str(value))
+            or ints[place] != str(value)
         ):
             continue
         strides = [

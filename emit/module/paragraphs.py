@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Self
 
-from longhand.emit.text.quoting import python_comment, shortened
+from longhand.emit.text.quoting import python_comment
 from longhand.schedule.named_plan import CallOfMany, Quote
 
 
@@ -233,7 +233,7 @@ def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
     said, is_over = "", False
     for quote in quotes:
         head = f"{python_comment(quote.qualname)}    "
-        text = python_comment(shortened(quote.statement))
+        text = python_comment(quote.shown)
         is_same = bool(lines) and head == said and not is_over
         if is_same and len(lines[-1]) + 2 + len(text) <= width:
             lines[-1] += f"; {text}"

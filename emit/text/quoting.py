@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import re
 
-_LONGEST_QUOTE = (
-    200  # of a longer statement a reader of a comment wants to know what it calls, not with all of what
-)
-_SHORT_QUOTE = 110
-_LEFT_OUT = ", ..."
 _LAST_BACKSLASH = re.compile(r"\\(?=\s|$)")
 
 
@@ -24,35 +17,6 @@ def visible(text: str) -> str:
 def visible_line(text: str) -> str:
     """The same with its tabs: a line of a file, as a terminal may show it without obeying it."""
     return "\t".join(map(visible, text.split("\t")))
-
-
-@functools.lru_cache(maxsize=4096)
-def shortened(statement: str) -> str:
-    """A statement as it is quoted: of a very long one, calls without their last arguments, ``F.batch_norm(x, ...)``.
-
-    It names what a person finds in the source; the lock has all of it.
-    """
-    while len(statement) > _LONGEST_QUOTE and statement.isascii():
-        try:
-            tree = ast.parse(statement)
-        except SyntaxError:  # the head of a compound statement
-            break
-        calls = (_given(node) for node in ast.walk(tree) if isinstance(node, ast.Call) and node.lineno == 1)
-        longest = max(
-            (call for call in calls if len(call) > 2), key=lambda call: call[-1] - call[0], default=None
-        )
-        if longest is None or longest[-1] - longest[0] <= len(_LEFT_OUT) + 1:
-            break
-        *ends, stop = longest
-        told = [end for end in ends[:-1] if len(statement) - (stop - end) + len(_LEFT_OUT) <= _SHORT_QUOTE]
-        statement = f"{statement[: (told or ends)[-1 if told else 0]]}{_LEFT_OUT}{statement[stop:]}"
-    return statement
-
-
-def _given(call: ast.Call) -> list[int]:
-    """Where the arguments of a call end, and then where the call does, before its bracket."""
-    given = [*call.args, *call.keywords]
-    return [*sorted(one.end_col_offset or 0 for one in given), (call.end_col_offset or 0) - 1]
 
 
 def python_string(text: str) -> str:

@@ -21,7 +21,7 @@ from jinja2.nativetypes import NativeCodeGenerator
 
 from longhand.emit.text.expression import Text, compose, joined, literal_text, outside, word
 from longhand.emit.text.kernel_head import head_lines, is_whole_shape, shape_comment
-from longhand.emit.text.quoting import python_docstring, shortened
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference
 from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import (
@@ -200,7 +200,7 @@ def _head(names: KernelNames) -> tuple[str, ...]:
         line
         for quote in names.quotes
         for line in textwrap.wrap(
-            "    " + python_docstring(f"{quote.qualname}    {shortened(quote.statement)}".lstrip()),
+            "    " + python_docstring(f"{quote.qualname}    {quote.shown}".lstrip()),
             _WIDTH,
             subsequent_indent=" " * 8,
             break_long_words=False,

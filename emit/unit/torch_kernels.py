@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from longhand.emit.module.check_py import CheckedKernel, checked_kernel
 from longhand.emit.text.kernel_head import FACE_WIDTH, head_lines
-from longhand.emit.text.quoting import python_docstring, shortened
+from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference
 from longhand.emit.unit.sources import in_project
 from longhand.emit.unit.templates import render_template
@@ -49,9 +49,7 @@ def print_torch_kernel(plan: KernelPlan, names: KernelNames, reference: Referenc
     return render_template(
         "torch_kernel.py.jinja",
         title=head_lines(names.kernel, names.title, FACE_WIDTH, python_docstring),
-        quotes=[
-            line for quote in names.quotes for line in _quoted(quote.qualname, shortened(quote.statement))
-        ],
+        quotes=[line for quote in names.quotes for line in _quoted(quote.qualname, quote.shown)],
         cause=textwrap.wrap(
             f"In PyTorch calls, those of its reference: as a kernel it {why.cause}.", FACE_WIDTH
         ),

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from longhand.emit.text.quoting import python_comment, shortened
+from longhand.emit.text.quoting import python_comment
 from longhand.review.picture import DrawnWork, Picture
+from longhand.schedule.named_plan import Quote
 
 Quotes = tuple[str, ...]
 _HEAD = re.compile(r"\s*# (\S+)    (\S.*)")
@@ -88,7 +89,7 @@ def _by_function(quotes: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
     found: dict[str, list[tuple[str, str]]] = {}
     for quote in quotes:
         name, _, statement = quote.partition("    ")
-        text = " ".join(python_comment(shortened(statement)).split())
+        text = " ".join(python_comment(Quote(name, statement).shown).split())
         found.setdefault(python_comment(name), []).append((text, quote))
     return {name: sorted(pairs, key=lambda pair: -len(pair[0])) for name, pairs in found.items()}
 

@@ -264,8 +264,7 @@ class BufferWords:
         if local:
             yield f"{local}_{result}"
             yield f"new_{local}"
-        last = last_word(origin.module)
-        if last:
+        if last := last_word(origin.module):
             yield f"{last}_{result}"
         if origin.module_class:
             yield f"{snake_case(origin.module_class)}_{result}"

@@ -6,7 +6,9 @@ so that a name once given stays.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any
@@ -41,12 +43,53 @@ class AxisNames:
     size: str
 
 
+_LONGEST_QUOTE = (
+    200  # of a longer statement a reader of a comment wants to know what it calls, not with all of what
+)
+_SHORT_QUOTE = 110
+_LEFT_OUT = ", ..."
+
+
+@functools.lru_cache(maxsize=4096)
+def shortened(statement: str) -> str:
+    """A statement as it is quoted: of a very long one, calls without their last arguments, ``F.batch_norm(x, ...)``.
+
+    It names what a person finds in the source; the lock has all of it.
+    """
+    while len(statement) > _LONGEST_QUOTE and statement.isascii():
+        try:
+            tree = ast.parse(statement)
+        except SyntaxError:  # the head of a compound statement
+            break
+        calls = (_given(node) for node in ast.walk(tree) if isinstance(node, ast.Call) and node.lineno == 1)
+        longest = max(
+            (call for call in calls if len(call) > 2), key=lambda call: call[-1] - call[0], default=None
+        )
+        if longest is None or longest[-1] - longest[0] <= len(_LEFT_OUT) + 1:
+            break
+        *ends, stop = longest
+        told = [end for end in ends[:-1] if len(statement) - (stop - end) + len(_LEFT_OUT) <= _SHORT_QUOTE]
+        statement = f"{statement[: (told or ends)[-1 if told else 0]]}{_LEFT_OUT}{statement[stop:]}"
+    return statement
+
+
+def _given(call: ast.Call) -> list[int]:
+    """Where the arguments of a call end, and then where the call does, before its bracket."""
+    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    return [*sorted(one.end_col_offset or 0 for one in given), (call.end_col_offset or 0) - 1]
+
+
 @dataclasses.dataclass(frozen=True)
 class Quote:
     """A statement of the user's, quoted in a comment: ``Attention.forward    out = q @ k.transpose(-2, -1)``."""
 
     qualname: str
     statement: str
+
+    @property
+    def shown(self) -> str:
+        """The statement as it is printed."""
+        return shortened(self.statement)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from longhand.emit.module.paragraphs import quote_lines
-from longhand.emit.text.quoting import shortened
 from longhand.review.statement_links import _by_function
-from longhand.schedule.named_plan import Quote
+from longhand.schedule.names.unit_names import Quote, shortened
 
 _NORM = (
     "x = F.batch_norm(x, self.running_mean if not self.training or self.track_running_stats else None, "

@@ -86,4 +86,4 @@ def test_what_is_normalized_is_computed_again_by_both_who_read_it(unit: Path) ->
 
 def test_the_gradient_of_a_bias_is_added_up_by_a_kernel(unit: Path) -> None:
     text = (unit / "backward.py").read_text()
-    assert "wanted=(True, True, True)" not in text and "d_conv2_bias" in text
+    assert "wanted=(True, True, True)" not in text and "conv2_bias" in text
