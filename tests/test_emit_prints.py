@@ -26,7 +26,7 @@ PARSERS = frozenset({"ast.parse", "compile", "tokenize.tokenize", "tokenize.gene
 
 # (file, how often, why): the only places that look for signs of code in a text.
 READS = {
-    "emit/text/quoting.py": (13, "words of the user's, which are escaped, or left out where they are many"),
+    "emit/text/quoting.py": (12, "words of the user's, which are escaped"),
     "emit/module/paragraphs.py": (
         3,
         "the user's own statement: whether it returns, and where it may be broken",
@@ -83,7 +83,6 @@ NUMBERS = {
         "_MOST_LISTED",
     },
     "emit/text/kernel_head.py": {"_LARGEST_BARE", "_LARGE_PRIME", "_MOST_WORDS", "FACE_WIDTH"},
-    "emit/text/quoting.py": {"_LONGEST_QUOTE", "_SHORT_QUOTE"},
     "emit/text/reference.py": {"_LONGEST", "_WIDEST_PURPOSE"},
     "emit/text/sizes.py": {"_WIDEST"},
     "emit/text/title_lines.py": {"_MOST_NAMED", "LONGEST_LINE", "MOST_EQUATIONS"},

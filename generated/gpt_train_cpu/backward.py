@@ -220,6 +220,7 @@ def language_model_backward(saved, d_loss):
     kernels.pad(
         d_position_embedding, d_position_embedding_weight, n_rows=max_positions, n_cols=dim, n_filled=seq
     )
+    # Where it writes is data: ATen does it.
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
         d_x.view(batch, seq, dim), tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
     )

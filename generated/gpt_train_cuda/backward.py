@@ -220,15 +220,16 @@ def language_model_backward(saved, d_loss):
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_position_embedding_weight = d_x.new_empty(seq, dim)
     kernels.column_sum_short(d_x, d_position_embedding_weight, batch, seq * dim)
-    d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
-        d_x.view(batch, seq, dim), tokens, num_weights=vocab_size, padding_idx=-1, scale_grad_by_freq=False
+    d_token_embedding_from_lookup_totals = torch.zeros(50257, 768, dtype=torch.float32, device=tokens.device)
+    kernels.embedding_dense_backward(
+        tokens, d_x, d_token_embedding_from_lookup_totals, n_rows=batch * seq, n_cols=dim, n_places=50257
     )
 
     d_token_embedding_weight = torch.empty_like(unscaled_d_token_embedding)
     kernels.d_token_embedding_weight(
         unscaled_d_token_embedding,
         d_loss,
-        d_token_embedding_from_lookup,
+        d_token_embedding_from_lookup_totals,
         d_token_embedding_weight,
         vocab_size * dim,
     )

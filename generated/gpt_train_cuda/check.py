@@ -23,6 +23,7 @@ from .kernels.d_layer_norm import reference as d_layer_norm_reference
 from .kernels.d_qkv_and_bias import reference as d_qkv_and_bias_reference
 from .kernels.d_token_embedding_weight import reference as d_token_embedding_weight_reference
 from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
+from .kernels.embedding_dense_backward import reference as embedding_dense_backward_reference
 from .kernels.fill_padding import reference as fill_padding_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.gelu_and_d_gelu_column_sum import reference as gelu_and_d_gelu_column_sum_reference
@@ -218,12 +219,14 @@ def d_qkv_and_bias_windows(
 
 
 def d_token_embedding_weight_windows(
-    unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup, d_token_embedding, n_elements
+    unscaled_d_token_embedding, d_loss, d_token_embedding_from_lookup_totals, d_token_embedding, n_elements
 ):
     read = {
         "unscaled_d_token_embedding": window(unscaled_d_token_embedding, (n_elements,), (1,)),
         "d_loss": window(d_loss, (), ()),
-        "d_token_embedding_from_lookup": window(d_token_embedding_from_lookup, (n_elements,), (1,)),
+        "d_token_embedding_from_lookup_totals": window(
+            d_token_embedding_from_lookup_totals, (n_elements,), (1,)
+        ),
     }
     written = [window(d_token_embedding, (n_elements,), (1,))]
     return read, written
@@ -256,6 +259,20 @@ def embedding_add_and_layer_norm_windows(
         window(x, (n_batches, n_positions, n_cols), (n_positions * n_cols, n_cols, 1)),
         window(ln_1, (n_batches, n_positions, n_cols), (n_positions * n_cols, n_cols, 1)),
     ]
+    return read, written
+
+
+def embedding_dense_backward_windows(
+    tokens, d_x, d_token_embedding_from_lookup_totals, n_rows, n_cols, n_places
+):
+    read = {
+        "tokens": window(tokens, (n_rows, 1), (1, 0)),
+        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
+        "d_token_embedding_from_lookup_totals": memory(d_token_embedding_from_lookup_totals),
+        "n_cols": n_cols,
+        "n_places": n_places,
+    }
+    written = [memory(d_token_embedding_from_lookup_totals)]
     return read, written
 
 
@@ -338,6 +355,7 @@ KERNELS = {
         embedding_add_and_layer_norm_windows,
         embedding_add_and_layer_norm_reference,
     ),
+    "embedding_dense_backward": (embedding_dense_backward_windows, embedding_dense_backward_reference),
     "fill_padding": (fill_padding_windows, fill_padding_reference),
     "gelu": (gelu_windows, gelu_reference),
     "gelu_and_d_gelu_column_sum": (gelu_and_d_gelu_column_sum_windows, gelu_and_d_gelu_column_sum_reference),

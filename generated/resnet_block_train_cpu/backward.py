@@ -137,7 +137,6 @@ def resnet_block_backward(saved, d_activated):
     d_out, d_conv2_weight, _ = convolution_backward(d_conv2, out, conv2_weight, padding=1)
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
-    d_out = d_out.contiguous()
     d_bn1_weight = empty(bn1_mean.shape, torch.float32)
     d_conv1 = empty(out.shape, torch.float32)
     d_bn1_bias = empty(bn1_mean.shape, torch.float32)
@@ -156,8 +155,6 @@ def resnet_block_backward(saved, d_activated):
         n_pixels=conv1_height * conv1_width,
     )
     d_x_from_conv1, d_conv1_weight, _ = convolution_backward(d_conv1, x, conv1_weight, stride=2, padding=1)
-    d_x_from_shortcut = d_x_from_shortcut.contiguous()
-    d_x_from_conv1 = d_x_from_conv1.contiguous()
     d_x = empty(d_x_from_shortcut.shape, torch.float32)
     kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, d_x.numel())
     return (

@@ -14,7 +14,8 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 # Tunables.
 ROWS = 64  # rows at a time
 COLS = 32  # columns per program
-SPLITS = 64  # chunks of the rows, at most
+PROGRAMS = 1024  # in all, about
+SUM_COLS = 16  # columns of a program that adds up the chunks
 NUM_WARPS = 2
 
 
@@ -73,9 +74,10 @@ def column_sum_combine_kernel(
 def column_sum(d_x, d_bias, n_rows, n_cols):
     """Fill d_bias."""
     cols = min(COLS, next_power_of_2(n_cols))
-    n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
+    n_blocks = ceil_div(n_cols, cols)
+    n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
     partial = d_x.new_empty(n_splits, n_cols, dtype=torch.float32)
-    column_sum_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
+    column_sum_partial_kernel[(n_blocks, n_splits)](
         d_x,
         partial,
         n_rows,
@@ -84,13 +86,13 @@ def column_sum(d_x, d_bias, n_rows, n_cols):
         COLS=cols,
         num_warps=NUM_WARPS,
     )
-    column_sum_combine_kernel[(ceil_div(n_cols, cols),)](
+    column_sum_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
         partial,
         d_bias,
         n_cols,
         n_splits,
         SPLITS=next_power_of_2(n_splits),
-        COLS=cols,
+        COLS=SUM_COLS,
     )
 
 

@@ -14,8 +14,9 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 # Tunables.
 ROWS = 16  # rows at a time
 COLS = 128  # columns per program
-SPLITS = 32  # chunks of the rows, at most
-NUM_WARPS = 4
+PROGRAMS = 1024  # in all, about
+SUM_COLS = 16  # columns of a program that adds up the chunks
+NUM_WARPS = 2
 
 
 @fast_launch
@@ -105,9 +106,10 @@ def d_qkv_and_bias(
 ):
     """Fill d_qkv and d_bias."""
     cols = min(COLS, next_power_of_2(n_cols))
-    n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
+    n_blocks = ceil_div(n_cols, cols)
+    n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
     partial = d_q.new_empty(n_splits, n_cols, dtype=torch.float32)
-    d_qkv_and_bias_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
+    d_qkv_and_bias_partial_kernel[(n_blocks, n_splits)](
         d_q,
         d_k,
         d_v,
@@ -124,13 +126,13 @@ def d_qkv_and_bias(
         COLS=cols,
         num_warps=NUM_WARPS,
     )
-    d_qkv_and_bias_combine_kernel[(ceil_div(n_cols, cols),)](
+    d_qkv_and_bias_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
         partial,
         d_bias,
         n_cols,
         n_splits,
         SPLITS=next_power_of_2(n_splits),
-        COLS=cols,
+        COLS=SUM_COLS,
     )
 
 

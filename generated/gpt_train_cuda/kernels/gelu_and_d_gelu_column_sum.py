@@ -19,7 +19,8 @@ TWO_SQRT_2_OVER_PI = tl.constexpr(1.5957691216057308)
 # Tunables.
 ROWS = 16  # rows at a time
 COLS = 128  # columns per program
-SPLITS = 32  # chunks of the rows, at most
+PROGRAMS = 1024  # in all, about
+SUM_COLS = 16  # columns of a program that adds up the chunks
 NUM_WARPS = 4
 
 
@@ -92,9 +93,10 @@ def gelu_and_d_gelu_column_sum_combine_kernel(
 def gelu_and_d_gelu_column_sum(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
     """Fill hidden, d_widen and d_bias."""
     cols = min(COLS, next_power_of_2(n_cols))
-    n_splits = min(SPLITS, ceil_div(n_rows, ROWS))
+    n_blocks = ceil_div(n_cols, cols)
+    n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
     partial = widen.new_empty(n_splits, n_cols, dtype=torch.float32)
-    gelu_and_d_gelu_column_sum_partial_kernel[(ceil_div(n_cols, cols), n_splits)](
+    gelu_and_d_gelu_column_sum_partial_kernel[(n_blocks, n_splits)](
         widen,
         d_hidden,
         hidden,
@@ -106,13 +108,13 @@ def gelu_and_d_gelu_column_sum(widen, d_hidden, hidden, d_widen, d_bias, n_rows,
         COLS=cols,
         num_warps=NUM_WARPS,
     )
-    gelu_and_d_gelu_column_sum_combine_kernel[(ceil_div(n_cols, cols),)](
+    gelu_and_d_gelu_column_sum_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
         partial,
         d_bias,
         n_cols,
         n_splits,
         SPLITS=next_power_of_2(n_splits),
-        COLS=cols,
+        COLS=SUM_COLS,
     )
 
 

@@ -927,15 +927,26 @@ def convolution_backward(
     output_padding=0,
     wanted=(True, True, False),
 ):
-    """The gradients of a convolution's input, weight and bias; None for what is not wanted."""
+    """The gradients of a convolution's input and weight, which lie as these do, and bias; None for what is not wanted."""
     n_dims = weight.dim() - 2
     steps, edges, gaps, more = [
         n if isinstance(n, tuple) else (n,) * n_dims for n in (stride, padding, dilation, output_padding)
     ]
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
-    return torch.ops.aten.convolution_backward.default(
+    d_x, d_weight, d_bias = torch.ops.aten.convolution_backward.default(
         d_out, x, weight, (channels,), steps, edges, gaps, transposed, more, groups, wanted
     )
+    return lying_as(d_x, x), lying_as(d_weight, weight), d_bias
+
+
+def lying_as(gradient, x):
+    """The gradient of x, laid out as x is; nothing is copied where the library made it so."""
+    if gradient is None or gradient.stride() == x.stride():
+        return gradient
+    if x.is_contiguous():
+        return gradient.contiguous()
+    is_last = x.is_contiguous(memory_format=torch.channels_last)
+    return gradient.contiguous(memory_format=torch.channels_last) if is_last else gradient
 
 
 def parameters_of(module):

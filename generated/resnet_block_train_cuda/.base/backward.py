@@ -85,86 +85,125 @@ def resnet_block_backward(saved, d_activated):
         shortcut_rstd,
     ) = saved
     saved.clear()
-    batch = x.shape[0]
+    batch, channels, height, width = x.shape
     _, conv2_channels, conv1_height, conv1_width = activated.shape
     conv1_channels = conv1.shape[1]
-    _, _, shortcut_height, shortcut_width = shortcut.shape
+
+    # ResNetBlock.forward    out = out + self.shortcut(x)
+    x_channels_last = torch.empty(
+        batch,
+        channels,
+        height,
+        width,
+        dtype=torch.bfloat16,
+        device=x.device,
+        memory_format=torch.channels_last,
+    )
+    kernels.to_channels_last(
+        x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
+    )
 
     # ResNetBlock.forward    return F.relu(out)
-    # ResNetBlock.forward    out = out + self.shortcut(x)
-    d_shortcut = torch.empty_like(shortcut)
-    d_shortcut_1_weight = torch.empty_like(shortcut_1_weight)
-    d_shortcut_1_bias = torch.empty_like(shortcut_1_weight)
-    kernels.d_relu_d_batch_norm(
+    # ResNetBlock.forward    out = self.bn2(self.conv2(out))
+    d_out = torch.empty_like(activated)
+    through_rstd = shortcut_mean.new_empty(1, conv2_channels, 1, 1)
+    through_mean = shortcut_mean.new_empty(1, conv2_channels, 1, 1)
+    bn2_through_rstd = shortcut_mean.new_empty(1, conv2_channels, 1, 1)
+    d_shortcut_1_weight = activated.new_empty(conv2_channels)
+    d_bn2_weight = activated.new_empty(conv2_channels)
+    d_shortcut_1_bias = activated.new_empty(conv2_channels)
+    d_bn2_bias = activated.new_empty(conv2_channels)
+    kernels.d_relu_d_batch_norms(
         activated,
         d_activated,
         shortcut,
         shortcut_mean,
         shortcut_rstd,
-        shortcut_1_weight,
-        d_shortcut,
-        d_shortcut_1_weight,
-        d_shortcut_1_bias,
-        n_channels=conv2_channels,
-        n_batches=batch,
-        n_pixels=shortcut_height * shortcut_width,
-    )
-    del shortcut
-
-    # shortcut
-    d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
-        d_shortcut, x, shortcut_0_weight, stride=2
-    )
-    del d_shortcut
-
-    # ResNetBlock.forward    out = self.bn2(self.conv2(out))
-    d_conv2 = torch.empty_like(activated)
-    d_bn2_weight = torch.empty_like(bn2_weight)
-    d_bn2_bias = torch.empty_like(bn2_weight)
-    kernels.d_relu_d_batch_norm(
-        activated,
-        d_activated,
         conv2,
         bn2_mean,
         bn2_rstd,
-        bn2_weight,
-        d_conv2,
+        d_out,
+        through_rstd,
+        through_mean,
+        bn2_through_rstd,
+        d_shortcut_1_weight,
         d_bn2_weight,
+        d_shortcut_1_bias,
         d_bn2_bias,
         n_channels=conv2_channels,
         n_batches=batch,
         n_pixels=conv1_height * conv1_width,
     )
-    del activated, conv2
+    del activated
 
+    d_shortcut = torch.empty_like(shortcut)
+    d_conv2 = torch.empty_like(conv2)
+    kernels.transpose_d_batch_norms(
+        d_out,
+        through_mean,
+        shortcut,
+        shortcut_mean,
+        shortcut_rstd,
+        through_rstd,
+        shortcut_1_weight,
+        conv2,
+        bn2_mean,
+        bn2_rstd,
+        bn2_through_rstd,
+        bn2_weight,
+        d_shortcut,
+        d_conv2,
+        n_batches=batch,
+        n_pixels=conv1_height * conv1_width,
+        n_channels=conv2_channels,
+    )
+    del conv2, shortcut
+
+    d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
+        d_shortcut, x_channels_last, shortcut_0_weight, stride=2
+    )
     d_out, d_conv2_weight, _ = convolution_backward(d_conv2, out, conv2_weight, padding=1)
-    del d_conv2
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
-    d_out = d_out.contiguous()
-    d_conv1 = torch.empty_like(out)
-    d_bn1_weight = torch.empty_like(bn1_weight)
-    d_bn1_bias = torch.empty_like(bn1_weight)
-    kernels.d_relu_d_batch_norm(
+    through_rstd = bn1_mean.new_empty(1, conv1_channels, 1, 1)
+    through_mean = bn1_mean.new_empty(1, conv1_channels, 1, 1)
+    d_bn1_weight = out.new_empty(conv1_channels)
+    d_bn1_bias = out.new_empty(conv1_channels)
+    kernels.d_relu_d_batch_norm_weight_and_bias(
         out,
         d_out,
         conv1,
         bn1_mean,
         bn1_rstd,
-        bn1_weight,
-        d_conv1,
+        through_rstd,
+        through_mean,
         d_bn1_weight,
         d_bn1_bias,
-        n_channels=conv1_channels,
-        n_batches=batch,
-        n_pixels=conv1_height * conv1_width,
+        batch * conv1_height * conv1_width,
+        conv1_channels,
+    )
+    d_conv1 = torch.empty_like(out)
+    kernels.d_relu_d_batch_norm(
+        out,
+        d_out,
+        through_mean,
+        conv1,
+        bn1_mean,
+        bn1_rstd,
+        through_rstd,
+        bn1_weight,
+        d_conv1,
+        batch * conv1_height * conv1_width,
+        conv1_channels,
     )
     del conv1, out
-    d_x_from_conv1, d_conv1_weight, _ = convolution_backward(d_conv1, x, conv1_weight, stride=2, padding=1)
-    d_x_from_shortcut = d_x_from_shortcut.contiguous()
-    d_x_from_conv1 = d_x_from_conv1.contiguous()
-    d_x = torch.empty_like(d_x_from_shortcut)
-    kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, d_x.numel())
+    d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
+        d_conv1, x_channels_last, conv1_weight, stride=2, padding=1
+    )
+    d_x = d_x_from_shortcut.new_empty(batch, channels, height, width)
+    kernels.transpose_add_gradients(
+        d_x_from_shortcut, d_x_from_conv1, d_x, n_batches=batch, n_pixels=height * width, n_channels=channels
+    )
     return (
         d_x,
         d_conv1_weight,

@@ -11,13 +11,19 @@ import sys
 import torch
 
 from . import kernels
-from .kernels.add_gradients import reference as add_gradients_reference
 from .kernels.batch_norm_relu import reference as batch_norm_relu_reference
-from .kernels.batch_norms_add_relu import reference as batch_norms_add_relu_reference
 from .kernels.batch_statistics import reference as batch_statistics_reference
 from .kernels.d_relu_d_batch_norm import reference as d_relu_d_batch_norm_reference
+from .kernels.d_relu_d_batch_norm_weight_and_bias import (
+    reference as d_relu_d_batch_norm_weight_and_bias_reference,
+)
+from .kernels.d_relu_d_batch_norms import reference as d_relu_d_batch_norms_reference
 from .kernels.increment import reference as increment_reference
 from .kernels.piece_statistics import reference as piece_statistics_reference
+from .kernels.to_channels_last import reference as to_channels_last_reference
+from .kernels.transpose_add_gradients import reference as transpose_add_gradients_reference
+from .kernels.transpose_batch_norms_add_relu import reference as transpose_batch_norms_add_relu_reference
+from .kernels.transpose_d_batch_norms import reference as transpose_d_batch_norms_reference
 from .model import ResNetBlock
 
 DEVICE = "cuda"
@@ -90,56 +96,15 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_gradients_windows(d_x_from_shortcut, d_x_from_conv1, d_x, n_elements):
+def batch_norm_relu_windows(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_rows, n_cols):
     read = {
-        "d_x_from_shortcut": window(d_x_from_shortcut, (n_elements,), (1,)),
-        "d_x_from_conv1": window(d_x_from_conv1, (n_elements,), (1,)),
+        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
+        "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
+        "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
     }
-    written = [window(d_x, (n_elements,), (1,))]
-    return read, written
-
-
-def batch_norm_relu_windows(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_batches, n_channels, n_pixels):
-    read = {
-        "conv1": window(conv1, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "bn1_mean": window(bn1_mean, (n_channels, 1), (1, 0)),
-        "bn1_rstd": window(bn1_rstd, (n_channels, 1), (1, 0)),
-        "weight": window(weight, (n_channels, 1), (1, 0)),
-        "bias": window(bias, (n_channels, 1), (1, 0)),
-    }
-    written = [window(out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
-    return read, written
-
-
-def batch_norms_add_relu_windows(
-    conv2,
-    bn2_mean,
-    bn2_rstd,
-    bn2_weight,
-    bn2_bias,
-    shortcut,
-    shortcut_mean,
-    shortcut_rstd,
-    shortcut_1_weight,
-    shortcut_1_bias,
-    activated,
-    n_batches,
-    n_channels,
-    n_pixels,
-):
-    read = {
-        "conv2": window(conv2, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "bn2_mean": window(bn2_mean, (n_channels, 1), (1, 0)),
-        "bn2_rstd": window(bn2_rstd, (n_channels, 1), (1, 0)),
-        "bn2_weight": window(bn2_weight, (n_channels, 1), (1, 0)),
-        "bn2_bias": window(bn2_bias, (n_channels, 1), (1, 0)),
-        "shortcut": window(shortcut, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "shortcut_mean": window(shortcut_mean, (n_channels, 1), (1, 0)),
-        "shortcut_rstd": window(shortcut_rstd, (n_channels, 1), (1, 0)),
-        "shortcut_1_weight": window(shortcut_1_weight, (n_channels, 1), (1, 0)),
-        "shortcut_1_bias": window(shortcut_1_bias, (n_channels, 1), (1, 0)),
-    }
-    written = [window(activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]
+    written = [window(out, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
@@ -176,22 +141,90 @@ def batch_statistics_windows(
 
 
 def d_relu_d_batch_norm_windows(
-    out, d_out, x, mean, rstd, weight, d_x, d_weight, d_bias, n_channels, n_batches, n_pixels
+    out, d_out, through_mean, conv1, bn1_mean, bn1_rstd, through_rstd, weight, d_conv1, n_rows, n_cols
 ):
     read = {
-        "out": window(out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "d_out": window(d_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "mean": window(mean, (n_channels, 1, 1), (1, 0, 0)),
-        "rstd": window(rstd, (n_channels, 1, 1), (1, 0, 0)),
-        "weight": window(weight, (n_channels, 1, 1), (1, 0, 0)),
+        "out": window(out, (n_rows, n_cols), (n_cols, 1)),
+        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
+        "through_mean": window(through_mean, (n_cols,), (1,)),
+        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
+        "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
+        "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
+        "through_rstd": window(through_rstd, (n_cols,), (1,)),
+        "weight": window(weight, (n_cols,), (1,)),
+    }
+    written = [window(d_conv1, (n_rows, n_cols), (n_cols, 1))]
+    return read, written
+
+
+def d_relu_d_batch_norm_weight_and_bias_windows(
+    out, d_out, conv1, bn1_mean, bn1_rstd, through_rstd, through_mean, d_weight, d_bias, n_rows, n_cols
+):
+    read = {
+        "out": window(out, (n_rows, n_cols), (n_cols, 1)),
+        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
+        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
+        "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
+        "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
+        "n_rows": n_rows,
+    }
+    written = [
+        window(through_rstd, (1, n_cols), (0, 1)),
+        window(through_mean, (1, n_cols), (0, 1)),
+        window(d_weight, (1, n_cols), (0, 1)),
+        window(d_bias, (1, n_cols), (0, 1)),
+    ]
+    return read, written
+
+
+def d_relu_d_batch_norms_windows(
+    activated,
+    d_activated,
+    shortcut,
+    shortcut_mean,
+    shortcut_rstd,
+    conv2,
+    bn2_mean,
+    bn2_rstd,
+    d_out,
+    through_rstd,
+    through_mean,
+    bn2_through_rstd,
+    d_weight,
+    d_bn2_weight,
+    d_bias,
+    d_bn2_bias,
+    n_channels,
+    n_batches,
+    n_pixels,
+):
+    read = {
+        "activated": window(
+            activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
+        ),
+        "d_activated": window(
+            d_activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
+        ),
+        "shortcut": window(
+            shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+        "shortcut_mean": window(shortcut_mean, (n_channels, 1, 1), (1, 0, 0)),
+        "shortcut_rstd": window(shortcut_rstd, (n_channels, 1, 1), (1, 0, 0)),
+        "conv2": window(conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        "bn2_mean": window(bn2_mean, (n_channels, 1, 1), (1, 0, 0)),
+        "bn2_rstd": window(bn2_rstd, (n_channels, 1, 1), (1, 0, 0)),
         "n_batches": n_batches,
         "n_pixels": n_pixels,
     }
     written = [
-        window(d_x, (n_channels, n_batches, n_pixels), (n_pixels, n_channels * n_pixels, 1)),
+        window(d_out, (n_channels, n_batches, n_pixels), (n_pixels, n_channels * n_pixels, 1)),
+        window(through_rstd, (n_channels, 1, 1), (1, 0, 0)),
+        window(through_mean, (n_channels, 1, 1), (1, 0, 0)),
+        window(bn2_through_rstd, (n_channels, 1, 1), (1, 0, 0)),
         window(d_weight, (n_channels, 1, 1), (1, 0, 0)),
+        window(d_bn2_weight, (n_channels, 1, 1), (1, 0, 0)),
         window(d_bias, (n_channels, 1, 1), (1, 0, 0)),
+        window(d_bn2_bias, (n_channels, 1, 1), (1, 0, 0)),
     ]
     return read, written
 
@@ -204,26 +237,135 @@ def increment_windows(num_batches_tracked):
     return read, written
 
 
-def piece_statistics_windows(x, piece_means, piece_squares, n_channels, n_batches, n_pixels):
+def piece_statistics_windows(x, piece_means, piece_squares, n_rows, n_lanes, n_channels):
     read = {
-        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "n_pixels": n_pixels,
+        "x": window(x, (n_lanes, n_rows, n_channels), (n_rows * n_channels, n_channels, 1)),
+        "n_rows": n_rows,
     }
     written = [
-        window(piece_means, (n_channels, n_batches, 1), (n_batches, 1, 0)),
-        window(piece_squares, (n_channels, n_batches, 1), (n_batches, 1, 0)),
+        window(piece_means, (1, n_lanes, n_channels), (0, 1, n_lanes)),
+        window(piece_squares, (1, n_lanes, n_channels), (0, 1, n_lanes)),
+    ]
+    return read, written
+
+
+def to_channels_last_windows(x, x_channels_last, n_batches, n_pixels, n_channels):
+    read = {
+        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+    }
+    written = [
+        window(x_channels_last, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1))
+    ]
+    return read, written
+
+
+def transpose_add_gradients_windows(d_x_from_shortcut, d_x_from_conv1, d_x, n_batches, n_pixels, n_channels):
+    read = {
+        "d_x_from_shortcut": window(
+            d_x_from_shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+        "d_x_from_conv1": window(
+            d_x_from_conv1, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+    }
+    written = [window(d_x, (n_batches, n_pixels, n_channels), (n_channels * n_pixels, 1, n_pixels))]
+    return read, written
+
+
+def transpose_batch_norms_add_relu_windows(
+    conv2,
+    bn2_mean,
+    bn2_rstd,
+    bn2_weight,
+    bn2_bias,
+    shortcut,
+    shortcut_mean,
+    shortcut_rstd,
+    shortcut_1_weight,
+    shortcut_1_bias,
+    activated,
+    n_batches,
+    n_pixels,
+    n_channels,
+):
+    read = {
+        "conv2": window(conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        "bn2_mean": window(bn2_mean, (n_channels,), (1,)),
+        "bn2_rstd": window(bn2_rstd, (n_channels,), (1,)),
+        "bn2_weight": window(bn2_weight, (n_channels,), (1,)),
+        "bn2_bias": window(bn2_bias, (n_channels,), (1,)),
+        "shortcut": window(
+            shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+        "shortcut_mean": window(shortcut_mean, (n_channels,), (1,)),
+        "shortcut_rstd": window(shortcut_rstd, (n_channels,), (1,)),
+        "shortcut_1_weight": window(shortcut_1_weight, (n_channels,), (1,)),
+        "shortcut_1_bias": window(shortcut_1_bias, (n_channels,), (1,)),
+    }
+    written = [window(activated, (n_batches, n_pixels, n_channels), (n_channels * n_pixels, 1, n_pixels))]
+    return read, written
+
+
+def transpose_d_batch_norms_windows(
+    d_out,
+    through_mean,
+    shortcut,
+    shortcut_mean,
+    shortcut_rstd,
+    through_rstd,
+    shortcut_1_weight,
+    conv2,
+    bn2_mean,
+    bn2_rstd,
+    bn2_through_rstd,
+    bn2_weight,
+    d_shortcut,
+    d_conv2,
+    n_batches,
+    n_pixels,
+    n_channels,
+):
+    read = {
+        "d_out": window(d_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "through_mean": window(through_mean, (n_channels,), (1,)),
+        "shortcut": window(
+            shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+        "shortcut_mean": window(shortcut_mean, (n_channels,), (1,)),
+        "shortcut_rstd": window(shortcut_rstd, (n_channels,), (1,)),
+        "through_rstd": window(through_rstd, (n_channels,), (1,)),
+        "shortcut_1_weight": window(shortcut_1_weight, (n_channels,), (1,)),
+        "conv2": window(conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        "bn2_mean": window(bn2_mean, (n_channels,), (1,)),
+        "bn2_rstd": window(bn2_rstd, (n_channels,), (1,)),
+        "bn2_through_rstd": window(bn2_through_rstd, (n_channels,), (1,)),
+        "bn2_weight": window(bn2_weight, (n_channels,), (1,)),
+    }
+    written = [
+        window(d_shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        window(d_conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
     ]
     return read, written
 
 
 KERNELS = {
-    "add_gradients": (add_gradients_windows, add_gradients_reference),
     "batch_norm_relu": (batch_norm_relu_windows, batch_norm_relu_reference),
-    "batch_norms_add_relu": (batch_norms_add_relu_windows, batch_norms_add_relu_reference),
     "batch_statistics": (batch_statistics_windows, batch_statistics_reference),
     "d_relu_d_batch_norm": (d_relu_d_batch_norm_windows, d_relu_d_batch_norm_reference),
+    "d_relu_d_batch_norm_weight_and_bias": (
+        d_relu_d_batch_norm_weight_and_bias_windows,
+        d_relu_d_batch_norm_weight_and_bias_reference,
+    ),
+    "d_relu_d_batch_norms": (d_relu_d_batch_norms_windows, d_relu_d_batch_norms_reference),
     "increment": (increment_windows, increment_reference),
     "piece_statistics": (piece_statistics_windows, piece_statistics_reference),
+    "to_channels_last": (to_channels_last_windows, to_channels_last_reference),
+    "transpose_add_gradients": (transpose_add_gradients_windows, transpose_add_gradients_reference),
+    "transpose_batch_norms_add_relu": (
+        transpose_batch_norms_add_relu_windows,
+        transpose_batch_norms_add_relu_reference,
+    ),
+    "transpose_d_batch_norms": (transpose_d_batch_norms_windows, transpose_d_batch_norms_reference),
 }
 
 

@@ -7,12 +7,11 @@ Written by longhand, yours to edit: `longhand generate` merges, `longhand verify
 """
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
 from .backward import ResNetBlockFunction
-from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, parameters_of
+from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, conv2d, parameters_of
 
 
 def batch_norm2d_weights():
@@ -50,22 +49,34 @@ class ResNetBlock(nn.Module):
 
     def launch(self, x):
         """What the model runs, in order: returns the results, then what backward.py reads."""
-        batch = x.shape[0]
+        batch, channels, height, width = x.shape
         conv1_channels, conv1_height, conv1_width, conv2_channels = 256, 28, 28, 256
-        shortcut_channels, shortcut_height, shortcut_width = 256, 28, 28
+        shortcut_channels = 256
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
-        conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
+        x_channels_last = torch.empty(
+            batch,
+            channels,
+            height,
+            width,
+            dtype=torch.bfloat16,
+            device=x.device,
+            memory_format=torch.channels_last,
+        )
+        kernels.to_channels_last(
+            x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
+        )
+        conv1 = conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1)
         kernels.increment(self.bn1.num_batches_tracked)
-        bn1_piece_means = torch.empty(conv1_channels, batch, 1, dtype=torch.float32, device=x.device)
-        bn1_piece_squares = torch.empty(conv1_channels, batch, 1, dtype=torch.float32, device=x.device)
+        bn1_piece_means = torch.empty(conv1_channels, batch, 2, dtype=torch.float32, device=x.device)
+        bn1_piece_squares = torch.empty(conv1_channels, batch, 2, dtype=torch.float32, device=x.device)
         kernels.piece_statistics(
             conv1,
             bn1_piece_means,
             bn1_piece_squares,
+            n_rows=392,
+            n_lanes=batch * 2,
             n_channels=conv1_channels,
-            n_batches=batch,
-            n_pixels=conv1_height * conv1_width,
         )
         bn1_mean = bn1_piece_means.new_empty(256)
         bn1_rstd = bn1_piece_means.new_empty(256)
@@ -77,8 +88,8 @@ class ResNetBlock(nn.Module):
             self.bn1.running_mean,
             self.bn1.running_var,
             n_rows=conv1_channels,
-            n_cols=batch,
-            piece_size=784,
+            n_cols=batch * 2,
+            piece_size=392,
             eps=1e-5,
             momentum=0.1,
         )
@@ -90,23 +101,22 @@ class ResNetBlock(nn.Module):
             self.bn1.weight,
             self.bn1.bias,
             out,
-            n_batches=batch,
-            n_channels=conv1_channels,
-            n_pixels=conv1_height * conv1_width,
+            batch * conv1_height * conv1_width,
+            conv1_channels,
         )
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
-        conv2 = F.conv2d(out, self.conv2.weight, padding=1)
+        conv2 = conv2d(out, self.conv2.weight, padding=1)
         kernels.increment(self.bn2.num_batches_tracked)
-        bn2_piece_means = torch.empty(conv2_channels, batch, 1, dtype=torch.float32, device=x.device)
-        bn2_piece_squares = torch.empty(conv2_channels, batch, 1, dtype=torch.float32, device=x.device)
+        bn2_piece_means = torch.empty(conv2_channels, batch, 2, dtype=torch.float32, device=x.device)
+        bn2_piece_squares = torch.empty(conv2_channels, batch, 2, dtype=torch.float32, device=x.device)
         kernels.piece_statistics(
             conv2,
             bn2_piece_means,
             bn2_piece_squares,
+            n_rows=392,
+            n_lanes=batch * 2,
             n_channels=conv2_channels,
-            n_batches=batch,
-            n_pixels=conv1_height * conv1_width,
         )
         bn2_mean = bn2_piece_means.new_empty(256)
         bn2_rstd = bn2_piece_means.new_empty(256)
@@ -118,26 +128,26 @@ class ResNetBlock(nn.Module):
             self.bn2.running_mean,
             self.bn2.running_var,
             n_rows=conv2_channels,
-            n_cols=batch,
-            piece_size=784,
+            n_cols=batch * 2,
+            piece_size=392,
             eps=1e-5,
             momentum=0.1,
         )
 
         # ResNetBlock.forward    out = out + self.shortcut(x)
-        shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
+        shortcut = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
         kernels.increment(self.shortcut[1].num_batches_tracked)
-        shortcut_piece_means = torch.empty(shortcut_channels, batch, 1, dtype=torch.float32, device=x.device)
+        shortcut_piece_means = torch.empty(shortcut_channels, batch, 2, dtype=torch.float32, device=x.device)
         shortcut_piece_squares = torch.empty(
-            shortcut_channels, batch, 1, dtype=torch.float32, device=x.device
+            shortcut_channels, batch, 2, dtype=torch.float32, device=x.device
         )
         kernels.piece_statistics(
             shortcut,
             shortcut_piece_means,
             shortcut_piece_squares,
+            n_rows=392,
+            n_lanes=batch * 2,
             n_channels=shortcut_channels,
-            n_batches=batch,
-            n_pixels=shortcut_height * shortcut_width,
         )
         shortcut_mean = shortcut_piece_means.new_empty(256)
         shortcut_rstd = shortcut_piece_means.new_empty(256)
@@ -149,15 +159,15 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
             n_rows=shortcut_channels,
-            n_cols=batch,
-            piece_size=784,
+            n_cols=batch * 2,
+            piece_size=392,
             eps=1e-5,
             momentum=0.1,
         )
 
         # ResNetBlock.forward    return F.relu(out)
-        activated = torch.empty_like(conv2)
-        kernels.batch_norms_add_relu(
+        activated = conv2.new_empty(batch, conv2_channels, conv1_height, conv1_width)
+        kernels.transpose_batch_norms_add_relu(
             conv2,
             bn2_mean,
             bn2_rstd,
@@ -170,8 +180,8 @@ class ResNetBlock(nn.Module):
             self.shortcut[1].bias,
             activated,
             n_batches=batch,
-            n_channels=conv2_channels,
             n_pixels=conv1_height * conv1_width,
+            n_channels=conv2_channels,
         )
         return (
             activated,

@@ -26,44 +26,40 @@ def nan_maximum(a, b):
 @fast_launch
 @triton.jit
 def batch_norm_relu_kernel(
-    conv1_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    bn1_mean_ptr,  # float32 (n_channels,)
-    bn1_rstd_ptr,  # float32 (n_channels,)
-    weight_ptr,  # bf16 (n_channels,)
-    bias_ptr,  # bf16 (n_channels,)
-    out_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    n_batches,
-    n_channels,
-    n_pixels,
+    conv1_ptr,  # bf16 (n_rows, n_cols) in memory
+    bn1_mean_ptr,  # float32 (n_cols,)
+    bn1_rstd_ptr,  # float32 (n_cols,)
+    weight_ptr,  # bf16 (n_cols,)
+    bias_ptr,  # bf16 (n_cols,)
+    out_ptr,  # bf16 (n_rows, n_cols) in memory
+    n_rows,
+    n_cols,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
     """Each program computes a block of ROWS x COLS elements; arithmetic in float32."""
-    n_rows = n_batches * n_channels
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
-    pixel = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
-    in_rows = row < n_rows
-    in_range = in_rows & (pixel < n_pixels)
-    channel = row % n_channels
-    at = row * n_pixels + pixel
+    col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
+    in_cols = col < n_cols
+    in_range = (row < n_rows) & in_cols
+    at = row * n_cols + col
 
     conv1 = tl.load(conv1_ptr + at, mask=in_range).to(tl.float32)
-    bn1_mean = tl.load(bn1_mean_ptr + channel, mask=in_rows)
-    bn1_rstd = tl.load(bn1_rstd_ptr + channel, mask=in_rows)
-    weight = tl.load(weight_ptr + channel, mask=in_rows).to(tl.float32)
-    bias = tl.load(bias_ptr + channel, mask=in_rows).to(tl.float32)
+    bn1_mean = tl.load(bn1_mean_ptr + col, mask=in_cols)
+    bn1_rstd = tl.load(bn1_rstd_ptr + col, mask=in_cols)
+    weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
+    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
     centered = conv1 - bn1_mean
     normalized = centered * bn1_rstd
     tl.store(out_ptr + at, nan_maximum(normalized * weight + bias, 0.0), mask=in_range)
 
 
-def batch_norm_relu(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_batches, n_channels, n_pixels):
+def batch_norm_relu(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_rows, n_cols):
     """Fill out."""
-    n_rows = n_batches * n_channels
-    cols = min(COLS, next_power_of_2(n_pixels))
+    cols = min(COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
-    grid = (ceil_div(n_rows, rows), ceil_div(n_pixels, cols))
+    grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     batch_norm_relu_kernel[grid](
         conv1,
         bn1_mean,
@@ -71,9 +67,8 @@ def batch_norm_relu(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_batches, n_c
         weight,
         bias,
         out,
-        n_batches,
-        n_channels,
-        n_pixels,
+        n_rows,
+        n_cols,
         ROWS=rows,
         COLS=cols,
         num_warps=NUM_WARPS,

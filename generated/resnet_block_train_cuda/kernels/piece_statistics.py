@@ -1,8 +1,8 @@
-"""piece_statistics: piece_means = mean(x); piece_squares = sum((x - piece_means)**2), row by row.
+"""piece_statistics: piece_means = mean(x); piece_squares = sum((x - piece_means)**2), column by column.
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads x once, writes piece_means and piece_squares once.
+Reads x once from memory and again from the cache, writes piece_means and piece_squares once.
 """
 
 import triton
@@ -11,66 +11,77 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ELEMENTS = 512  # per program: short rows share one
-WARP_ELEMENTS = 1024  # held by each warp
+ROWS = 256  # rows at a time
+COLS = 16  # columns per program
+NUM_WARPS = 8
 
 
 @fast_launch
 @triton.jit
 def piece_statistics_kernel(
-    x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    piece_means_ptr,  # float32 (n_channels, n_batches)
-    piece_squares_ptr,  # float32 (n_channels, n_batches)
+    x_ptr,  # bf16 (n_lanes, n_rows, n_channels) in memory
+    piece_means_ptr,  # float32 (n_channels, n_lanes)
+    piece_squares_ptr,  # float32 (n_channels, n_lanes)
+    n_rows,
+    n_lanes,
     n_channels,
-    n_batches,
-    n_pixels: tl.constexpr,
     ROWS: tl.constexpr,
-    COLS: tl.constexpr,  # n_pixels, rounded up to a power of two
+    COLS: tl.constexpr,
 ):
-    """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
-    n_rows = n_channels * n_batches
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
-    pixel = tl.arange(0, COLS)[None, :]
-    in_rows = row < n_rows
-    in_cols = pixel < n_pixels
-    in_range = in_rows & in_cols
-    batch = row % n_batches
-    channel = row // n_batches
+    """Each program walks down COLS columns, ROWS rows at a time; arithmetic in float32."""
+    block = tl.program_id(0)
+    col_blocks = tl.cdiv(n_channels, COLS)
+    lane_index = block // col_blocks
+    channel = block % col_blocks * COLS + tl.arange(0, COLS)[None, :]
+    in_cols = channel < n_channels
 
-    x = tl.load(x_ptr + (batch * n_channels + channel) * n_pixels + pixel, mask=in_range, other=0.0).to(
-        tl.float32
-    )
+    acc = tl.zeros([ROWS, COLS], tl.float32)
+    for start in range(0, n_rows, ROWS):
+        row = start + tl.arange(0, ROWS)[:, None]
+        in_range = (row < n_rows) & in_cols
+        x = tl.load(x_ptr + (lane_index * n_rows + row) * n_channels + channel, mask=in_range, other=0.0).to(
+            tl.float32
+        )
+        acc += x
 
-    row_sum = tl.sum(x, axis=1, keep_dims=True)
-    piece_means = row_sum / n_pixels
-    centered = tl.where(in_cols, x - piece_means, 0.0)
-    piece_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
+    col_sum = tl.sum(acc, axis=0, keep_dims=True)
+    piece_means = col_sum / n_rows
+    tl.store(piece_means_ptr + channel * n_lanes + lane_index, piece_means, mask=in_cols)
 
-    tl.store(piece_means_ptr + row, piece_means, mask=in_rows)
-    tl.store(piece_squares_ptr + row, piece_squares, mask=in_rows)
+    acc = tl.zeros([ROWS, COLS], tl.float32)
+    for start in range(0, n_rows, ROWS):
+        row = start + tl.arange(0, ROWS)[:, None]
+        in_rows = row < n_rows
+        in_range = in_rows & in_cols
+        x = tl.load(x_ptr + (lane_index * n_rows + row) * n_channels + channel, mask=in_range, other=0.0).to(
+            tl.float32
+        )
+        centered = x - piece_means
+        acc += tl.where(in_rows, centered * centered, 0.0)
+
+    piece_squares = tl.sum(acc, axis=0, keep_dims=True)
+    tl.store(piece_squares_ptr + channel * n_lanes + lane_index, piece_squares, mask=in_cols)
 
 
-def piece_statistics(x, piece_means, piece_squares, n_channels, n_batches, n_pixels):
+def piece_statistics(x, piece_means, piece_squares, n_rows, n_lanes, n_channels):
     """Fill piece_means and piece_squares."""
-    n_rows = n_channels * n_batches
-    cols = next_power_of_2(n_pixels)
-    rows = max(1, ELEMENTS // cols)
-    piece_statistics_kernel[(ceil_div(n_rows, rows),)](
+    cols = min(COLS, next_power_of_2(n_channels))
+    piece_statistics_kernel[(n_lanes * ceil_div(n_channels, cols),)](
         x,
         piece_means,
         piece_squares,
+        n_rows,
+        n_lanes,
         n_channels,
-        n_batches,
-        n_pixels,
-        ROWS=rows,
+        ROWS=ROWS,
         COLS=cols,
-        num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
+        num_warps=NUM_WARPS,
     )
 
 
-def reference(x, n_pixels):
+def reference(x, n_rows):
     """What piece_statistics() must fill piece_means and piece_squares with."""
     x = x.transpose(0, 1)
-    piece_means = x.sum(-1, keepdim=True) / n_pixels
+    piece_means = x.sum(-3, keepdim=True) / n_rows
     centered = x - piece_means
-    return piece_means, (centered * centered).sum(-1, keepdim=True)
+    return piece_means, (centered * centered).sum(-3, keepdim=True)

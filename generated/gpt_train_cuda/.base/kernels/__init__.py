@@ -10,6 +10,7 @@ from .d_layer_norm import d_layer_norm
 from .d_qkv_and_bias import d_qkv_and_bias
 from .d_token_embedding_weight import d_token_embedding_weight
 from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
+from .embedding_dense_backward import embedding_dense_backward
 from .fill_padding import fill_padding
 from .gelu import gelu
 from .gelu_and_d_gelu_column_sum import gelu_and_d_gelu_column_sum
@@ -27,6 +28,7 @@ __all__ = [
     "d_qkv_and_bias",
     "d_token_embedding_weight",
     "embedding_add_and_layer_norm",
+    "embedding_dense_backward",
     "fill_padding",
     "gelu",
     "gelu_and_d_gelu_column_sum",

@@ -1,4 +1,4 @@
-"""batch_norms_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
+"""transpose_batch_norms_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
 
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
     ResNetBlock.forward    out = out + self.shortcut(x)
@@ -11,12 +11,11 @@ import torch
 import triton
 import triton.language as tl
 
-from ..runtime import ceil_div, fast_launch, next_power_of_2
+from ..runtime import ceil_div, fast_launch
 
 # Tunables.
-ELEMENTS = 2048  # per program: short rows share one
-COLS = 256  # widest piece of a row
-NUM_WARPS = 4
+TILE = 64  # rows and columns of a tile
+NUM_WARPS = 8
 
 
 @triton.jit
@@ -27,53 +26,59 @@ def nan_maximum(a, b):
 
 @fast_launch
 @triton.jit
-def batch_norms_add_relu_kernel(
-    conv2_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+def transpose_batch_norms_add_relu_kernel(
+    conv2_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     bn2_mean_ptr,  # float32 (n_channels,)
     bn2_rstd_ptr,  # float32 (n_channels,)
     bn2_weight_ptr,  # bf16 (n_channels,)
     bn2_bias_ptr,  # bf16 (n_channels,)
-    shortcut_ptr,  # bf16 (n_batches, n_channels, n_pixels)
+    shortcut_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     shortcut_mean_ptr,  # float32 (n_channels,)
     shortcut_rstd_ptr,  # float32 (n_channels,)
     shortcut_1_weight_ptr,  # bf16 (n_channels,)
     shortcut_1_bias_ptr,  # bf16 (n_channels,)
     activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    n_batches,
-    n_channels,
     n_pixels,
-    ROWS: tl.constexpr,
-    COLS: tl.constexpr,
+    n_channels,
+    TILE: tl.constexpr,
 ):
-    """Each program computes a block of ROWS x COLS elements; arithmetic in float32."""
-    n_rows = n_batches * n_channels
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
-    pixel = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
-    in_rows = row < n_rows
-    in_range = in_rows & (pixel < n_pixels)
-    channel = row % n_channels
-    at = row * n_pixels + pixel
+    """Each program fills one TILE x TILE tile; arithmetic in float32."""
+    tile = tl.program_id(0)
+    col_tiles = tl.cdiv(n_channels, TILE)
+    row_tiles = tl.cdiv(n_pixels, TILE)
+    batch = tile // (row_tiles * col_tiles)
+    row_tile = tile // col_tiles % row_tiles
+    col_tile = tile % col_tiles
+    pixel = row_tile * TILE + tl.arange(0, TILE)[:, None]
+    channel = col_tile * TILE + tl.arange(0, TILE)[None, :]
+    in_cols = channel < n_channels
+    in_range = (pixel < n_pixels) & in_cols
+    at = (batch * n_pixels + pixel) * n_channels + channel
 
     conv2 = tl.load(conv2_ptr + at, mask=in_range).to(tl.float32)
-    bn2_mean = tl.load(bn2_mean_ptr + channel, mask=in_rows)
-    bn2_rstd = tl.load(bn2_rstd_ptr + channel, mask=in_rows)
-    bn2_weight = tl.load(bn2_weight_ptr + channel, mask=in_rows).to(tl.float32)
-    bn2_bias = tl.load(bn2_bias_ptr + channel, mask=in_rows).to(tl.float32)
+    bn2_mean = tl.load(bn2_mean_ptr + channel, mask=in_cols)
+    bn2_rstd = tl.load(bn2_rstd_ptr + channel, mask=in_cols)
+    bn2_weight = tl.load(bn2_weight_ptr + channel, mask=in_cols).to(tl.float32)
+    bn2_bias = tl.load(bn2_bias_ptr + channel, mask=in_cols).to(tl.float32)
     shortcut = tl.load(shortcut_ptr + at, mask=in_range).to(tl.float32)
-    shortcut_mean = tl.load(shortcut_mean_ptr + channel, mask=in_rows)
-    shortcut_rstd = tl.load(shortcut_rstd_ptr + channel, mask=in_rows)
-    shortcut_1_weight = tl.load(shortcut_1_weight_ptr + channel, mask=in_rows).to(tl.float32)
-    shortcut_1_bias = tl.load(shortcut_1_bias_ptr + channel, mask=in_rows).to(tl.float32)
+    shortcut_mean = tl.load(shortcut_mean_ptr + channel, mask=in_cols)
+    shortcut_rstd = tl.load(shortcut_rstd_ptr + channel, mask=in_cols)
+    shortcut_1_weight = tl.load(shortcut_1_weight_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_1_bias = tl.load(shortcut_1_bias_ptr + channel, mask=in_cols).to(tl.float32)
 
     centered = conv2 - bn2_mean
     normalized = centered * bn2_rstd
     product = (shortcut - shortcut_mean) * shortcut_rstd * shortcut_1_weight
     out = normalized * bn2_weight + bn2_bias + (product + shortcut_1_bias)
 
-    tl.store(activated_ptr + at, nan_maximum(out, 0.0), mask=in_range)
+    tl.store(
+        activated_ptr + (batch * n_channels + channel) * n_pixels + pixel,
+        nan_maximum(out, 0.0),
+        mask=in_range,
+    )
 
 
-def batch_norms_add_relu(
+def transpose_batch_norms_add_relu(
     conv2,
     bn2_mean,
     bn2_rstd,
@@ -86,15 +91,12 @@ def batch_norms_add_relu(
     shortcut_1_bias,
     activated,
     n_batches,
-    n_channels,
     n_pixels,
+    n_channels,
 ):
     """Fill activated."""
-    n_rows = n_batches * n_channels
-    cols = min(COLS, next_power_of_2(n_pixels))
-    rows = max(1, ELEMENTS // cols)
-    grid = (ceil_div(n_rows, rows), ceil_div(n_pixels, cols))
-    batch_norms_add_relu_kernel[grid](
+    tiles = ceil_div(n_pixels, TILE) * ceil_div(n_channels, TILE)
+    transpose_batch_norms_add_relu_kernel[(n_batches * tiles,)](
         conv2,
         bn2_mean,
         bn2_rstd,
@@ -106,11 +108,9 @@ def batch_norms_add_relu(
         shortcut_1_weight,
         shortcut_1_bias,
         activated,
-        n_batches,
-        n_channels,
         n_pixels,
-        ROWS=rows,
-        COLS=cols,
+        n_channels,
+        TILE=TILE,
         num_warps=NUM_WARPS,
     )
 
@@ -127,7 +127,7 @@ def reference(
     shortcut_1_weight,
     shortcut_1_bias,
 ):
-    """What batch_norms_add_relu() must fill activated with."""
+    """What transpose_batch_norms_add_relu() must fill activated with."""
     out = (
         (conv2 - bn2_mean) * bn2_rstd * bn2_weight
         + bn2_bias
