@@ -67,8 +67,8 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
         )
     # As many programs as a GPU runs at once, whatever the shape (bf16, H100, us, both kernels; so and with at most 32
     # chunks where rows are written, 64 elsewhere: a batch norm's gradients of its weight and bias, 802816 x 32 64 and
-    # 453, 200704 x 256 119 and 156, 3136 x 512 6.2 and 6.4; a sum, 200704 x 96 14 and 29, 8192 x 768 6.0 and 6.2; slower
-    # is a sum of 32768 x 768, 26 and 23).
+    # 453, 200704 x 256 119 and 156, 3136 x 512 6.2 and 6.4; a sum, 200704 x 96 14 and 29, 8192 x 768 6.0 and 6.2; a
+    # sum of 32768 x 768 is slower, 26 and 23).
     if work.writes_rows:
         # Whole pieces of rows are written, too (gelu, its gradient and the bias's, 200704 x 384 241 and 957, 8192 x
         # 3072 84 and 89; a batch norm's gradient and a bias's, 200704 x 96 51 and 430, by 4 warps 62).
