@@ -927,7 +927,7 @@ def convolution_backward(
     output_padding=0,
     wanted=(True, True, False),
 ):
-    """The gradients of a convolution's input and weight, which lie as these do, and bias; None for what is not wanted."""
+    """The gradients of a convolution's input, weight and bias, which lie as these do; None for what is not wanted."""
     n_dims = weight.dim() - 2
     steps, edges, gaps, more = [
         n if isinstance(n, tuple) else (n,) * n_dims for n in (stride, padding, dilation, output_padding)
