@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from benchmarks.models.contenders import Work, exact_tensors, relative_distance,
 from benchmarks.models.families import FAMILIES, Family
 from benchmarks.models.processes import measure_rows
 from benchmarks.models.row import Figures, Row, RowResult, prepare, time_contenders
-from benchmarks.models.tables import tables
+from benchmarks.models.tables import kernel_tables, tables
 
 TINY = {
     "mlp": Family(
@@ -132,7 +133,7 @@ def test_rows_are_every_family_of_a_part_and_batch() -> None:
     assert len(command.rows_of([*FAMILIES], ["inference"], ["small", "large"])) == 2 * len(FAMILIES)
 
 
-FIGURES = Figures(2.0, 1.0, 100.0, 90.0, 0.0, 2**20, 1e-3, 1.0)
+FIGURES = Figures(2.0, 1.0, 100.0, 90.0, [], 2**20, 1e-3, 1.0)
 
 
 def stand_in(row: Row, pipe: Any, *_: Any) -> None:
@@ -197,7 +198,7 @@ def test_a_run_goes_on_where_the_last_one_ended(
 
 
 def test_ratios_are_mode_against_mode() -> None:
-    fast = Figures(1.0, 1.0, 50.0, 50.0, 0.0, 2**20, 1e-3, 1.0)
+    fast = Figures(1.0, 1.0, 50.0, 50.0, [], 2**20, 1e-3, 1.0)
     results = {
         "a B1": RowResult({"torch.compile": FIGURES, "longhand": fast, "longhand graphs": fast}, {}),
         "b B1": RowResult({"torch.compile": fast, "longhand": FIGURES}, {"torch.compile graphs": "raised"}),
@@ -207,3 +208,14 @@ def test_ratios_are_mode_against_mode() -> None:
     assert cells[1] == ["a B1", "", "2.000", "1.000", "", "1.000", "2.00", ""]
     assert cells[2] == ["b B1", "", "1.000", "2.000", "failed", "", "0.50", ""]
     assert cells[3][-2:] == ["1.00", ""]
+
+
+def test_kernels_are_shown_slowest_first() -> None:
+    kernels = [("gelu_kernel", 10, 1.5), ("column_sum_kernel", 4, 0.25)]
+    figures = dataclasses.replace(FIGURES, kernels=kernels)
+    assert figures.kernel_ms == 1.75
+    results = {"a B1": RowResult({"eager": FIGURES, "longhand": figures}, {})}
+    assert "Inference: ms of kernels" in [title for title, _ in tables(results)]
+    ((title, cells),) = kernel_tables(results, 1)
+    assert title == "a B1: longhand, 1.750 ms in kernels"
+    assert cells[1:] == [["1.500", "10", "gelu_kernel"]]
