@@ -328,7 +328,7 @@ def _does(plan: KernelPlan, names: KernelNames) -> str:
     parts += [f"update {_listed(updated)} in place"] if updated else []
     parts += [f"add to {_listed([words[p.name] for p in both if p.name in added])}"] if added else []
     sentence = " and ".join(parts)
-    return f"{sentence[:1].upper()}{sentence[1:]}."
+    return "\n    ".join(textwrap.wrap(f"{sentence[:1].upper()}{sentence[1:]}.", _WIDTH - len('    """"""')))
 
 
 def _listed(words: list[str]) -> str:

@@ -110,7 +110,8 @@ def d_relu_d_batch_norms(
     n_batches,
     n_pixels,
 ):
-    """Fill d_out, through_rstd, through_mean, bn2_through_rstd, d_weight, d_bn2_weight, d_bias and d_bn2_bias."""
+    """Fill d_out, through_rstd, through_mean, bn2_through_rstd, d_weight, d_bn2_weight, d_bias and
+    d_bn2_bias."""
     d_relu_d_batch_norms_kernel[(n_channels,)](
         activated,
         d_activated,
