@@ -24,7 +24,7 @@ def said(text: str) -> tuple[set[str], set[str], set[str], set[str]]:
     line = " ".join(text.split()).rpartition("Reads ")[2]
     reads, _, kept = line.partition("; ")
     picked = {match[1] for match in re.finditer(r"(\w+) at [\w, ]+ twice", reads)}
-    reads = re.sub(r" \([^)]*\)", "", reads.partition(", writes ")[0])
+    reads = re.sub(r" \([^)]*\)", "", reads.partition(", writes ")[0].partition(", adds to ")[0])
     if not reads.endswith(AGAIN):
         return words(reads.removesuffix(" once")), set(), words(kept.partition(" stay")[0]), picked
     once, _, again = reads.removesuffix(AGAIN).rpartition(" once and ")
