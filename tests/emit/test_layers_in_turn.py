@@ -123,6 +123,6 @@ def test_results_and_gradients_are_the_models(
     assert "for layer in range(" in (tmp_path / "unit" / "model.py").read_text()
 
     longhand.generate(model.train(), (x,), out=tmp_path / "trained", device="cpu", train=True)
-    assert_same_gradients(model, tmp_path / "trained", x, rtol=1e-4, atol=1e-5)
+    assert_same_gradients(model, tmp_path / "trained", x, rtol=1e-3, atol=1e-4)
     text = (tmp_path / "trained" / "backward.py").read_text()
     assert "for layer in reversed(range(" in text

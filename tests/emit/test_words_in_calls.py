@@ -42,7 +42,7 @@ class Images(nn.Module):
         self.conv = nn.Conv2d(16, 32, 3, stride=2, padding=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(self.conv(self.first(x))).sum()
+        return self.second(self.conv(self.first(x)))
 
 
 def test_a_derivative_is_tied_to_no_size(tmp_path: Path) -> None:
