@@ -220,9 +220,11 @@ def language_model_backward(saved, d_loss):
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_position_embedding_weight = d_x.new_empty(seq, dim)
     kernels.column_sum_short(d_x, d_position_embedding_weight, batch, seq * dim)
-    d_token_embedding_from_lookup_totals = torch.zeros(50257, 768, dtype=torch.float32, device=tokens.device)
-    kernels.embedding_dense_backward(
-        tokens, d_x, d_token_embedding_from_lookup_totals, n_rows=batch * seq, n_cols=dim, n_places=50257
+    d_token_embedding_from_lookup_totals = torch.zeros(
+        vocab_size, dim, dtype=torch.float32, device=tokens.device
+    )
+    kernels.d_embedding(
+        tokens, d_x, d_token_embedding_from_lookup_totals, n_rows=batch * seq, n_cols=dim, n_places=vocab_size
     )
 
     d_token_embedding_weight = torch.empty_like(unscaled_d_token_embedding)

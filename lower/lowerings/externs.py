@@ -173,7 +173,8 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
         is_wanted = isinstance(item, torch.Tensor) and (place is None or _is_read(node, place))
         is_image, is_known = bool(images), known
         if target is aten.convolution_backward.default:  # by a function of runtime.py
-            is_image, is_known = is_image and not position, _lies_as_given(ctx, images, args, position)
+            is_image = is_image and not position
+            is_known = not of_data and _lies_as_given(ctx, images, args, position)
         made.append(_make_output(ctx, place, is_known, is_image) if is_wanted else None)
     outputs = tuple("" if view is None else view.buffer for view in made if target._schema.returns)
     twin = _COPYING_TWIN.get(target, target)

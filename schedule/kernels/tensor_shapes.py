@@ -85,20 +85,29 @@ def _filled(plan: KernelPlan, pointer: str) -> dict[str, int]:
 
 
 def _table_shape(plan: KernelPlan, pointer: str) -> tuple[int, str] | None:
-    """The scalar and the axis that are sizes of a pointer that is read a row at a time, at rows that are data."""
+    """The scalar and the axis that are sizes of a pointer that is read, or added to, a row at a time, at rows that are
+    data.
+    """
     found: set[tuple[int, str]] = set()
     for position, value in enumerate(plan.body):
-        if not isinstance(value, Load) or value.buffer != pointer:
+        if not isinstance(value, Load | Store) or value.buffer != pointer:
             continue
         address = plan.addresses[position]
         if len(address.axes) != 1 or len(address.values) != 1 or address.offset:
             return None
         (axis, step), (row, product) = address.axes[0], address.values[0]
-        limit = _limit(plan, row)
+        limit = _limit(plan, _looked_up(plan, row))
         if step != () or product != (SizeOf(axis),) or limit is None:
             return None
         found.add((limit, axis))
     return found.pop() if len(found) == 1 else None
+
+
+def _looked_up(plan: KernelPlan, row: int) -> int:
+    """The position that was looked up, of one that is another where that is out of range."""
+    value = plan.body[row]
+    is_choice = isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE
+    return value.args[1] if is_choice else row
 
 
 def _limit(plan: KernelPlan, row: int) -> int | None:

@@ -19,11 +19,11 @@ from .kernels.cross_entropy_and_d_cross_entropy import (
     reference as cross_entropy_and_d_cross_entropy_reference,
 )
 from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
+from .kernels.d_embedding import reference as d_embedding_reference
 from .kernels.d_layer_norm import reference as d_layer_norm_reference
 from .kernels.d_qkv_and_bias import reference as d_qkv_and_bias_reference
 from .kernels.d_token_embedding_weight import reference as d_token_embedding_weight_reference
 from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
-from .kernels.embedding_dense_backward import reference as embedding_dense_backward_reference
 from .kernels.fill_padding import reference as fill_padding_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.gelu_and_d_gelu_column_sum import reference as gelu_and_d_gelu_column_sum_reference
@@ -178,6 +178,18 @@ def cross_entropy_n_counted_windows(targets, n_counted, n_elements):
     return read, written
 
 
+def d_embedding_windows(tokens, d_x, d_token_embedding_from_lookup_totals, n_rows, n_cols, n_places):
+    read = {
+        "tokens": window(tokens, (n_rows, 1), (1, 0)),
+        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
+        "d_token_embedding_from_lookup_totals": memory(d_token_embedding_from_lookup_totals),
+        "n_cols": n_cols,
+        "n_places": n_places,
+    }
+    written = [memory(d_token_embedding_from_lookup_totals)]
+    return read, written
+
+
 def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_rows, n_cols, eps):
     read = {
         "unscaled_d_ln_f": window(unscaled_d_ln_f, (n_rows, n_cols), (n_cols, 1)),
@@ -262,20 +274,6 @@ def embedding_add_and_layer_norm_windows(
     return read, written
 
 
-def embedding_dense_backward_windows(
-    tokens, d_x, d_token_embedding_from_lookup_totals, n_rows, n_cols, n_places
-):
-    read = {
-        "tokens": window(tokens, (n_rows, 1), (1, 0)),
-        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
-        "d_token_embedding_from_lookup_totals": memory(d_token_embedding_from_lookup_totals),
-        "n_cols": n_cols,
-        "n_places": n_places,
-    }
-    written = [memory(d_token_embedding_from_lookup_totals)]
-    return read, written
-
-
 def fill_padding_windows(
     unscaled_d_logits, n_rows, n_cols, unscaled_d_logits_stride, unscaled_d_logits_offset
 ):
@@ -348,6 +346,7 @@ KERNELS = {
         cross_entropy_and_d_cross_entropy_reference,
     ),
     "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),
+    "d_embedding": (d_embedding_windows, d_embedding_reference),
     "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
     "d_qkv_and_bias": (d_qkv_and_bias_windows, d_qkv_and_bias_reference),
     "d_token_embedding_weight": (d_token_embedding_weight_windows, d_token_embedding_weight_reference),
@@ -355,7 +354,6 @@ KERNELS = {
         embedding_add_and_layer_norm_windows,
         embedding_add_and_layer_norm_reference,
     ),
-    "embedding_dense_backward": (embedding_dense_backward_windows, embedding_dense_backward_reference),
     "fill_padding": (fill_padding_windows, fill_padding_reference),
     "gelu": (gelu_windows, gelu_reference),
     "gelu_and_d_gelu_column_sum": (gelu_and_d_gelu_column_sum_windows, gelu_and_d_gelu_column_sum_reference),

@@ -17,7 +17,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 TWO_SQRT_2_OVER_PI = tl.constexpr(1.5957691216057308)
 
 # Tunables.
-ROWS = 16  # rows at a time
+ROWS = 8  # rows at a time
 COLS = 128  # columns per program
 PROGRAMS = 1024  # in all, about
 SUM_COLS = 16  # columns of a program that adds up the chunks

@@ -72,10 +72,10 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     if work.writes_rows:
         # Whole pieces of rows are written, too (gelu, its gradient and the bias's, 200704 x 384 241 and 957, 8192 x
         # 3072 84 and 89; a batch norm's gradient and a bias's, 200704 x 96 51 and 430, by 4 warps 62).
-        rows, cols, warps = 32 // max(2, min(work.element_bytes, 8)), 128, 4 if work.is_heavy else 2
+        rows, cols, warps = 32 // max(4, min(work.element_bytes, 8)), 128, 4 if work.is_heavy else 2
     else:
-        # 64 bytes a thread on their way, twice that as the loop is unrolled.
-        rows, cols, warps = 128 // max(2, min(work.element_bytes, 8)), 32, 2
+        # 16 elements a thread on their way, twice that as the loop is unrolled.
+        rows, cols, warps = 128 // max(4, min(work.element_bytes, 8)), 32, 2
     return (
         Tunable("ROWS", rows, "rows at a time"),
         Tunable("COLS", cols, "columns per program"),

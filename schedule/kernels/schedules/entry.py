@@ -109,7 +109,7 @@ class KernelWork:
         is_across: Whether something lies in memory column after column, where the kernel reduces rows.
         writes_rows: Whether a reduction's kernel also stores whole rows.
         is_turned: Whether a tile copies what is contiguous along the rows before it is read (CPU).
-        element_bytes: Of the widest tensor that varies over everything.
+        element_bytes: Of the widest tensor, a vector among them.
         live_words: How many 32-bit registers the values of one element take, where most are alive at once.
     """
 

@@ -186,7 +186,7 @@ class DimWords:
         made = None if one is None else one.derived
         if made is None:
             return (None,) * n_dims
-        if made.how.is_layout:  # of the value, whose own buffer may have the shape in which libraries read it
+        if made.how.keeps_the_value:  # whose own buffer may have the shape in which libraries read it
             found = self._words.get(made.of, ())
             found = found if len(found) == n_dims else self._own(made.of, n_dims)
             return found if len(found) == n_dims else (None,) * n_dims

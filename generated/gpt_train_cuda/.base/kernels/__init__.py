@@ -6,11 +6,11 @@ from .column_sum_short import column_sum_short
 from .cross_entropy import cross_entropy
 from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
 from .cross_entropy_n_counted import cross_entropy_n_counted
+from .d_embedding import d_embedding
 from .d_layer_norm import d_layer_norm
 from .d_qkv_and_bias import d_qkv_and_bias
 from .d_token_embedding_weight import d_token_embedding_weight
 from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
-from .embedding_dense_backward import embedding_dense_backward
 from .fill_padding import fill_padding
 from .gelu import gelu
 from .gelu_and_d_gelu_column_sum import gelu_and_d_gelu_column_sum
@@ -24,11 +24,11 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_and_d_cross_entropy",
     "cross_entropy_n_counted",
+    "d_embedding",
     "d_layer_norm",
     "d_qkv_and_bias",
     "d_token_embedding_weight",
     "embedding_add_and_layer_norm",
-    "embedding_dense_backward",
     "fill_padding",
     "gelu",
     "gelu_and_d_gelu_column_sum",

@@ -12,7 +12,7 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ROWS = 16  # rows at a time
+ROWS = 8  # rows at a time
 COLS = 128  # columns per program
 PROGRAMS = 1024  # in all, about
 SUM_COLS = 16  # columns of a program that adds up the chunks

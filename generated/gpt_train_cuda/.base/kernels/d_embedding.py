@@ -1,4 +1,4 @@
-"""embedding_dense_backward: d_token_embedding_from_lookup_totals[tokens] += d_x.
+"""d_embedding: d_token_embedding_from_lookup_totals[tokens] += d_x.
 
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 
@@ -19,10 +19,10 @@ NUM_WARPS = 4
 
 @fast_launch
 @triton.jit
-def embedding_dense_backward_kernel(
+def d_embedding_kernel(
     tokens_ptr,  # int64 (n_rows,)
     d_x_ptr,  # bf16 (n_rows, n_cols)
-    d_token_embedding_from_lookup_totals_ptr,  # float32
+    d_token_embedding_from_lookup_totals_ptr,  # float32 (n_places, n_cols)
     n_rows,
     n_cols,
     n_places,
@@ -46,12 +46,12 @@ def embedding_dense_backward_kernel(
     )
 
 
-def embedding_dense_backward(tokens, d_x, d_token_embedding_from_lookup_totals, n_rows, n_cols, n_places):
+def d_embedding(tokens, d_x, d_token_embedding_from_lookup_totals, n_rows, n_cols, n_places):
     """Add to d_token_embedding_from_lookup_totals."""
     cols = min(COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
-    embedding_dense_backward_kernel[grid](
+    d_embedding_kernel[grid](
         tokens,
         d_x,
         d_token_embedding_from_lookup_totals,
@@ -65,7 +65,7 @@ def embedding_dense_backward(tokens, d_x, d_token_embedding_from_lookup_totals, 
 
 
 def reference(tokens, d_x, d_token_embedding_from_lookup_totals, n_cols, n_places):
-    """What embedding_dense_backward() must fill d_token_embedding_from_lookup_totals with."""
+    """What d_embedding() must fill d_token_embedding_from_lookup_totals with."""
     in_totals = (tokens >= 0) & (tokens < n_places)
     col = torch.arange(n_cols, device=tokens.device)
     return d_token_embedding_from_lookup_totals.index_put(
