@@ -106,8 +106,9 @@ def _table_shape(plan: KernelPlan, pointer: str) -> tuple[int, str] | None:
 def _looked_up(plan: KernelPlan, row: int) -> int:
     """The position that was looked up, of one that is another where that is out of range."""
     value = plan.body[row]
-    is_choice = isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE
-    return value.args[1] if is_choice else row
+    if isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE:
+        return value.args[1]
+    return row
 
 
 def _limit(plan: KernelPlan, row: int) -> int | None:
