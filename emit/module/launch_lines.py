@@ -295,7 +295,7 @@ class LaunchWriter:
                 continue
             is_offset, name = parameter.axis is None, buffers[parameter.pointer]
             text = self._int(value, name, is_offset)
-            blocks = blocks_before(kernel, parameter.pointer, value, sizes, texts) if is_offset else None
+            blocks = blocks_before(kernel, parameter.pointer, value, sizes, texts, is_offset)
             found.append(blocks if blocks is not None and is_bare(text) else text)
         return found
 

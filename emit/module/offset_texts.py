@@ -11,13 +11,19 @@ from longhand.lower.ir import Buffer, Load, Size, Store
 from longhand.schedule.named_plan import ProductWord
 from longhand.schedule.plan import KernelPlan, Launch, Product, SizeOf
 
+_MOST_BLOCKS = 9
 _SUMS = frozenset("+-/%")  # in what is no factor without parentheses
 
 
 def blocks_before(
-    kernel: KernelPlan, pointer: str, offset: Size, sizes: Mapping[str, Size], texts: Mapping[str, str]
+    kernel: KernelPlan,
+    pointer: str,
+    offset: Size,
+    sizes: Mapping[str, Size],
+    texts: Mapping[str, str],
+    is_offset: bool,
 ) -> str | None:
-    """The offset as so many times the sizes of the innermost axes of an access; None where it is none.
+    """The offset, or a stride, as so many times the sizes of the innermost axes of an access; None where it is none.
 
     Args:
         kernel: Whose parameter it is.
@@ -25,13 +31,14 @@ def blocks_before(
         offset: Its value in one launch.
         sizes: Of that launch's axes, by name.
         texts: How they are written there.
+        is_offset: Whether it is where an access begins: a stride over many blocks is one over something else.
     """
     if not isinstance(offset, int) or offset <= 0:
         return None
     found: str | None = None
     for block, text in _blocks(kernel, pointer, sizes, texts):
         n_blocks, rest = divmod(offset, block)
-        if rest == 0 and n_blocks:
+        if rest == 0 and n_blocks and (is_offset or n_blocks <= _MOST_BLOCKS):
             found = f"{n_blocks} * {text}" if n_blocks > 1 else text
     return found
 

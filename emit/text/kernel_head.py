@@ -14,7 +14,14 @@ from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text
 from longhand.emit.text.formula import title_of
 from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Reduce, Size, Store, Value
-from longhand.schedule.named_plan import BufferWords, KernelNames, NamedPlan, fills_padding, launches
+from longhand.schedule.named_plan import (
+    BufferWords,
+    KernelNames,
+    NamedPlan,
+    fills_padding,
+    launches,
+    least_of,
+)
 from longhand.schedule.names.words import further_words, identifier, listed
 from longhand.schedule.plan import KernelPlan, Launch, Pointer, Region, UnitPlan, tensor_shape
 
@@ -99,6 +106,8 @@ def _wants_name(value: Constant) -> bool:
 def _remark(value: Constant) -> str:
     if not value.dtype.is_floating_point or value.name:
         return ""
+    if (kind := least_of(value)) is not None:
+        return f"of {str(kind).removeprefix('torch.')}"
     logged = log_of(value.value)
     return f"log({logged})" if logged else root_text(value.value) or ""
 

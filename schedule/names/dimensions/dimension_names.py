@@ -17,9 +17,15 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimensions.compound_words import Words
+from longhand.schedule.names.dimensions.customary_words import (
+    words_apart_from_heads,
+    words_of_sliced_tables,
+    words_of_tables,
+    words_of_tokens,
+)
 from longhand.schedule.names.dimensions.dimension_propagation import (
     RESHAPES,
-    Words,
     carried_words,
     filled,
     is_depthwise,
@@ -72,8 +78,9 @@ class DimWords:
         chains: Sequence[Layers] = (),
     ) -> None:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
-        tables = {**_words_of_sliced_tables(graph), **_table_words(graph)}
+        tables = {**words_of_sliced_tables(graph), **words_of_tables(graph)}
         self._words: dict[str, Words] = {**tables, **self.arguments}
+        self._sizes = _sizes_of(graph, self.arguments) if given is None else {}
         self._twins: Mapping[str, str] = {}
         self._are_met = False  # words that only say which layer made a dimension come after what it meets
         self._n_heads: dict[str, Size] = {}  # by the attention's path
@@ -93,6 +100,7 @@ class DimWords:
         self._are_met = True
         self._carry(graph, twins, known or {}, layers)
         self._with_one_word_each(graph)
+        self._words |= words_apart_from_heads(graph, self._words)
         if given is None:
             vectors = {name for name, words in self.arguments.items() if words == (None,)}
             for node in graph.graph.nodes if vectors else ():
@@ -115,6 +123,7 @@ class DimWords:
             if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
                 continue
             carried = self._heads_told_apart(node, carried_words(node, self._words))
+            carried = self._agreeing(node, carried)
             old = self._words.get(node.name, ())
             carried = learned(old, carried) if len(old) == len(carried) else carried
             if layers is not None and aten_name(node) == "linear" and self._are_met:
@@ -129,6 +138,20 @@ class DimWords:
                 self._rows[node.name] = rows[:1]
             own = known.get(node.name, ())
             self._words[node.name] = filled(own, carried) if len(own) == len(carried) else carried
+
+    def _agreeing(self, node: fx.Node, words: Words) -> Words:
+        """The words but for those that stand for another size in the call's arguments: a module's own ``batch_size``.
+
+        What a dimension meets tells first what it is; where nothing does, the module's word comes in the end.
+        """
+        if self._are_met:
+            return words_of_tokens(node, words, self._words)
+        if len(words) != len(shape_of(node)):
+            return words
+        return tuple(
+            None if word in self._sizes and self._sizes[word] != str(size) else word
+            for word, size in zip(words, shape_of(node), strict=True)
+        )
 
     def _with_one_word_each(self, graph: CapturedGraph) -> None:
         """What the arguments' dimensions are called stands for other words of that meaning, where they are as long."""
@@ -223,39 +246,17 @@ class DimWords:
                 self.arguments[argument.name] = self._words[argument.name] = met
 
 
+def _sizes_of(graph: CapturedGraph, arguments: Mapping[str, Words]) -> dict[str | None, str]:
+    """How large each word of the call's arguments says that a dimension is."""
+    shapes = {node.name: shape_of(node) for node in graph.graph.nodes if node.name in arguments}
+    pairs = (zip(words, shapes.get(name, ()), strict=False) for name, words in arguments.items())
+    return {word: str(size) for one in pairs for word, size in one if word is not None}
+
+
 def _unchanged(node: fx.Node, words: Words) -> Words:
     """The words of dimensions that a convolution leaves as large as they were."""
     sizes = zip(words, shape_of(node.all_input_nodes[0]), shape_of(node), strict=True)
     return tuple(word if str(old) == str(new) else None for word, old, new in sizes)
-
-
-def _table_words(graph: CapturedGraph) -> dict[str, Words]:
-    """Words for the tables of embeddings; one that the call's own tokens are looked up in has a vocabulary."""
-    arguments = {entry.node for entry in graph.inputs if entry.kind is InputKind.ARGUMENT}
-    found: dict[str, Words] = {}
-    for node in graph.graph.nodes:
-        if node.op != "call_function" or aten_name(node) != "embedding":
-            continue
-        table, positions = node.args[:2]
-        if isinstance(table, fx.Node) and table.op == "placeholder" and table.name not in arguments:
-            rows = "vocab_size" if getattr(positions, "name", "") in arguments else None
-            found.setdefault(table.name, (rows, "dim"))
-    return found
-
-
-def _words_of_sliced_tables(graph: CapturedGraph) -> dict[str, Words]:
-    """Words for the tables of positions that a call reads from the start: they have rows for longer ones, too."""
-    owners = {entry.node: entry.target.rpartition(".")[0] for entry in graph.inputs}
-    found: dict[str, Words] = {}
-    for node in graph.graph.nodes:
-        table = node.args[0] if node.op == "call_function" and aten_name(node) == "slice" else None
-        owner = owners.get(table.name) if isinstance(table, fx.Node) and table.op == "placeholder" else None
-        origin: Provenance = Provenance.of(node)
-        is_longer = isinstance(table, fx.Node) and str(shape_of(table)[:1]) != str(shape_of(node)[:1])
-        if owner and owner == origin.module and "pos" in owner.rpartition(".")[2] and is_longer:
-            assert isinstance(table, fx.Node)
-            found[table.name] = ("max_positions", "dim")
-    return found
 
 
 def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
