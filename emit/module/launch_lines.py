@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
-from longhand.emit.module.offset_texts import before_pieces, blocks_before, step_over_parts
+from longhand.emit.module.offset_texts import before_pieces, blocks_before, over_others, step_over_parts
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
@@ -297,7 +297,7 @@ class LaunchWriter:
             text = self._int(value, name, is_offset)
             blocks = blocks_before(kernel, parameter.pointer, value, sizes, texts, is_offset)
             found.append(blocks if blocks is not None and is_bare(text) else text)
-        return found
+        return over_others(kernel, step, found, texts)
 
     def _int(self, value: Size, name: str, is_offset: bool) -> str:
         buffer = self.plan.buffers[name]

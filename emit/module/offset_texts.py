@@ -43,6 +43,32 @@ def blocks_before(
     return found
 
 
+def over_others(kernel: KernelPlan, step: Launch, ints: Sequence[str], texts: Mapping[str, str]) -> list[str]:
+    """Ints of a launch, where a stride goes over all steps of another by the words of both: ``seq * fused_qkv_dim``."""
+    sizes = [
+        (size, texts[axis.name])
+        for axis, size in zip(kernel.axes, step.sizes, strict=True)
+        if isinstance(size, int) and not is_bare(texts[axis.name]) and _SUMS.isdisjoint(texts[axis.name])
+    ]
+    found = list(ints)
+    for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
+        if parameter.axis is None or not isinstance(value, int) or not is_bare(ints[place]):
+            continue
+        others = [
+            (stride, text)
+            for one, stride, text in zip(kernel.ints, step.ints, ints, strict=True)
+            if one.pointer == parameter.pointer and one.axis is not None and not is_bare(text)
+        ]
+        told = (
+            f"{count} * {text}"
+            for stride, text in others
+            for size, count in sizes
+            if isinstance(stride, int) and size * stride == value
+        )
+        found[place] = next(told, ints[place])
+    return found
+
+
 def before_pieces(
     kernel: KernelPlan, step: Launch, ints: Sequence[str], scalars: Sequence[str], texts: Mapping[str, str]
 ) -> list[str]:

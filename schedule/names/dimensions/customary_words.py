@@ -14,6 +14,7 @@ from longhand.schedule.names.operation_names import aten_name
 _ALONG = ("length", "samples", "n_frames", "seq", "width")  # what channels lie before, and not tokens
 _LETTER, _HEAD_DIM = "d", "head_dim"
 _HEADS = frozenset({"h", "heads", "n_heads", "num_heads"})
+_OF_IMAGES = frozenset({"w", "height", "width"})  # beside these ``h`` is a height
 
 
 def words_of_tables(graph: CapturedGraph) -> dict[str, Words]:
@@ -52,17 +53,18 @@ def words_of_tokens(node: fx.Node, words: Words, known: Mapping[str, Words]) -> 
     joined = {known.get(piece.name, (None,) * 3)[1] or "" for piece in node.all_input_nodes}
     if (*node.args[1:], 0)[0] not in (1, -2) or any("channel" in word for word in joined):
         return words
-    return (words[0], "n_all_tokens" if "n_tokens" in joined else "n_tokens", words[2])
+    are_tokens = any(word and not isinstance(word, ProductWord) for word in joined)
+    return (words[0], "n_all_tokens" if are_tokens else "n_tokens", words[2])
 
 
-def words_apart_from_heads(graph: CapturedGraph, known: Mapping[str, Words]) -> dict[str, Words]:
+def words_apart_from_heads(graph: fx.Graph, known: Mapping[str, Words]) -> dict[str, Words]:
     """Values with other words, where ``d`` is how large a head is and somewhere else how large all of them are.
 
     Patterns call both so: ``"b n (h d) -> b h n d"`` takes apart what another had as ``"b n d"``.
     """
     sizes = {
         str(size)
-        for node in graph.graph.nodes
+        for node in graph.nodes
         for word, size in zip(known.get(node.name, ()), shape_of(node), strict=False)
         if word == _LETTER
     }
@@ -71,7 +73,7 @@ def words_apart_from_heads(graph: CapturedGraph, known: Mapping[str, Words]) -> 
     return {
         name: tuple(map(_of_a_head, words))
         for name, words in known.items()
-        if any(part in _HEADS for word in words for part in parts_of(word))
+        if (parts := {part for word in words for part in parts_of(word)}) & _HEADS and not parts & _OF_IMAGES
     }
 
 

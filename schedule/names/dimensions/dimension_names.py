@@ -17,7 +17,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimensions.compound_words import Words
+from longhand.schedule.names.dimensions.compound_words import ProductWord, Words, parts_of
 from longhand.schedule.names.dimensions.customary_words import (
     words_apart_from_heads,
     words_of_sliced_tables,
@@ -100,7 +100,7 @@ class DimWords:
         self._are_met = True
         self._carry(graph, twins, known or {}, layers)
         self._with_one_word_each(graph)
-        self._words |= words_apart_from_heads(graph, self._words)
+        self._words |= words_apart_from_heads(graph.graph, self._words)
         if given is None:
             vectors = {name for name, words in self.arguments.items() if words == (None,)}
             for node in graph.graph.nodes if vectors else ():
@@ -126,7 +126,7 @@ class DimWords:
             carried = self._agreeing(node, carried)
             old = self._words.get(node.name, ())
             carried = learned(old, carried) if len(old) == len(carried) else carried
-            if layers is not None and aten_name(node) == "linear" and self._are_met:
+            if layers is not None and self._are_met and _makes_features(node) and carried:
                 carried = (*carried[:-1], carried[-1] or f"{next(layers.variables(node.name))}_dim")
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
@@ -162,11 +162,11 @@ class DimWords:
                 sizes |= dict(zip(words, map(str, shape_of(node)), strict=True))
                 continue
             words, shape = self._words.get(node.name, ()), shape_of(node)
-            if len(words) == len(shape) and any(word in _SYNONYMS for word in words):
-                meant = (_SYNONYMS.get(word) for word in words)
+            if len(words) == len(shape) and any(
+                part in _SYNONYMS for word in words for part in parts_of(word)
+            ):
                 self._words[node.name] = tuple(
-                    plain if plain not in words and sizes.get(plain) == str(size) else word
-                    for word, plain, size in zip(words, meant, shape, strict=True)
+                    _plain(word, words, size, sizes) for word, size in zip(words, shape, strict=True)
                 )
 
     def _meet(self, graph: CapturedGraph) -> None:
@@ -244,6 +244,25 @@ class DimWords:
             )
             if met and (met[0] or "").isidentifier() and list(map(str, size)) == list(map(str, shape)):
                 self.arguments[argument.name] = self._words[argument.name] = met
+
+
+def _makes_features(node: fx.Node) -> bool:
+    """Whether a value's last dimension is its own: what a linear layer makes, or one of the parts of that."""
+    source = node.args[0] if aten_name(node) == "getitem" else None
+    is_part = (
+        isinstance(source, fx.Node) and aten_name(source).startswith("split") and len(shape_of(node)) > 1
+    )
+    return is_part or aten_name(node) in ("linear", "addmm")
+
+
+def _plain(word: str | None, words: Words, size: Size, sizes: Mapping[str | None, str]) -> str | None:
+    """The customary word of that meaning, if the call's arguments have it for the same number; else the word."""
+    if isinstance(word, ProductWord):
+        told = dict(zip(word.of, word.sizes, strict=False))
+        parts = [_plain(part, word.of, told.get(part, 0), sizes) or part for part in word.of]
+        return ProductWord(parts, word.sizes)
+    plain = _SYNONYMS.get(word)
+    return plain if plain not in words and sizes.get(plain) == str(size) else word
 
 
 def _sizes_of(graph: CapturedGraph, arguments: Mapping[str, Words]) -> dict[str | None, str]:

@@ -16,7 +16,12 @@ from longhand.schedule.names.dimensions.compound_words import (
     parts_of,
     product_word,
 )
-from longhand.schedule.names.dimensions.stated_sizes import word_of_count, word_of_split, words_of_reshape
+from longhand.schedule.names.dimensions.stated_sizes import (
+    word_of_count,
+    word_of_end,
+    word_of_split,
+    words_of_reshape,
+)
 from longhand.schedule.names.operation_names import aten_name, provenance_of
 from longhand.schedule.sizes import as_size
 
@@ -105,7 +110,9 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         found = _of_piece(given[0], words, shape)
         if name == "slice" and isinstance(dim, int) and start == 0 and found[dim] is None:
             word = words.get(given[0].name, (None,) * len(shape))[dim]
-            return _put(found, dim % len(shape), word.of if isinstance(word, PaddedWord) else None)
+            end = word_of_end(provenance_of(node).statement, dim % len(shape), len(shape))
+            end = end if end not in found and not provenance_of(node).differentiates else None
+            return _put(found, dim % len(shape), word.of if isinstance(word, PaddedWord) else end)
         return found
     if name in ("_grouped_mm", "grouped_mm_fallback") and len(first) == len(shape) == 2:
         return (first[0], None)
@@ -290,6 +297,14 @@ def _joined(pieces: list[fx.Node], words: Mapping[str, Words], shape: tuple[Size
         if len(carried) == len(shape):
             sizes = zip(carried, shape_of(piece), shape, strict=True)
             found = filled(found, tuple(word if str(old) == str(new) else None for word, old, new in sizes))
+    for piece in pieces:  # of a value that is put together again: a part of it was rotated
+        whole = piece.args[0] if aten_name(piece) == "slice" else None
+        if (
+            isinstance(whole, fx.Node)
+            and shape_of(whole) == shape
+            and len(words.get(whole.name, ())) == len(shape)
+        ):
+            found = filled(found, words[whole.name])
     return found
 
 
