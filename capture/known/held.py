@@ -3,9 +3,8 @@
 Which values those are, fusion decides: most of what no input decides is computed where it is read. Of what would be
 written to memory for itself, the same in each call, the values are computed here, by torch, on this machine's CPU.
 
-On the CPU they are what eager makes. On CUDA what every device rounds alike is computed ahead: whole numbers, bools,
-and of floats sums, products and what merely moves them. A power, a logarithm or a sine may be off by its last place
-there, as a sum of ours is; it is held where nothing is decided by it, for a logarithm that falls into another bucket
+On the CPU they are what eager makes. On CUDA only what every device rounds alike is computed ahead: whole numbers,
+bools, and of floats sums, products and what merely moves them. A logarithm that falls into another bucket there
 would be another index. And there the unit must have weights: whoever moves them to the GPU moves what it holds, too,
 while a model without any computes wherever its arguments are.
 """
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -42,13 +41,6 @@ _OF_INTEGERS_TEXT = (
     "arange sum prod cumsum any all amax amin remainder floor_divide div gather index_select index eye"
 )
 _OF_INTEGERS = frozenset(_OF_INTEGERS_TEXT.split())
-# Of floats: whose last place is the device's, in a result that changes little where the argument does.
-_SMOOTH_TEXT = """
-    arange linspace pow exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal div sin cos tanh sigmoid
-"""
-_SMOOTH = frozenset(_SMOOTH_TEXT.split())
-# What a last place may decide.
-_JUMPS = frozenset(["floor", "ceil", "trunc", "round", "sign", "remainder", "fmod", "floor_divide"])
 _CASTS = frozenset(["_to_copy", "to"])
 _UNKNOWN = frozenset(
     ["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"]
@@ -153,8 +145,6 @@ def _value(node: fx.Node, device: Device, written: Collection[fx.Node]) -> torch
     needed = _needed(node)
     if needed is None or not all(one not in written and _is_certain(one, device) for one in needed):
         return None
-    if device is Device.CUDA and _decides(node, needed):
-        return None
     known: dict[fx.Node, Any] = {}
     for one in needed:
         args = fx.map_arg(one.args, known.__getitem__)
@@ -183,39 +173,6 @@ def _needed(node: fx.Node) -> list[fx.Node] | None:
     return list(found)
 
 
-def _decides(node: fx.Node, needed: Sequence[fx.Node]) -> bool:
-    """Whether a last place that is the device's decides anything: in what makes a value, or in what is made of it."""
-    rounded: set[fx.Node] = set()
-    for one in needed:
-        is_made_of_it = not rounded.isdisjoint(one.all_input_nodes)
-        if is_made_of_it and _jumps(one):
-            return True
-        if is_made_of_it or (_name(one) in _SMOOTH and not _is_exact(one)):
-            rounded.add(one)
-    waiting = [node] if node in rounded else []
-    for one in waiting:  # grows
-        for user in one.users:
-            if user.op == "call_function" and _jumps(user):
-                return True
-            if user not in rounded and user.op == "call_function" and _needed(user) is not None:
-                rounded.add(user)
-                waiting.append(user)
-    return False
-
-
-def _jumps(node: fx.Node) -> bool:
-    """Whether a call may make something quite different of a number that is off by its last place."""
-    value = node.meta.get("val")
-    is_float = isinstance(value, torch.Tensor) and value.dtype.is_floating_point
-    return not is_float or _name(node) in _JUMPS or node.kwargs.get("rounding_mode") is not None
-
-
-def _is_exact(node: fx.Node) -> bool:
-    """Whether every device yields the same: whole numbers, and quotients by a power of two."""
-    is_halved = _name(node) == "div" and len(node.args) == 2 and _is_power_of_two(node.args[1])
-    return is_halved or _is_whole(node)
-
-
 def _is_certain(node: fx.Node, device: Device) -> bool:
     """Whether a call yields the same each time, and what the device would make of it."""
     name, value = _name(node), node.meta.get("val")
@@ -234,8 +191,8 @@ def _is_certain(node: fx.Node, device: Device) -> bool:
         return False  # a number beside it is rounded to 16 bits or is not
     is_scaled_sum = name in ("add", "sub", "rsub") and node.kwargs.get("alpha", 1) != 1
     is_whole = isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
-    if name in _SMOOTH and not is_whole and node.kwargs.get("rounding_mode") is None:
-        return True
+    if name == "div" and node.kwargs.get("rounding_mode") is None and len(node.args) == 2:
+        return _is_power_of_two(node.args[1])
     if name in _OF_INTEGERS or is_scaled_sum:
         return is_whole and all(_is_whole(source) for source in node.all_input_nodes)
     return name in _ALIKE

@@ -297,7 +297,7 @@ class LaunchWriter:
             text = self._int(value, name, is_offset)
             blocks = blocks_before(kernel, parameter.pointer, value, sizes, texts, is_offset)
             found.append(blocks if blocks is not None and is_bare(text) else text)
-        return over_others(kernel, step, found, texts)
+        return over_others(kernel, step, found, texts) if found else found
 
     def _int(self, value: Size, name: str, is_offset: bool) -> str:
         buffer = self.plan.buffers[name]

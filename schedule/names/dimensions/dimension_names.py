@@ -80,7 +80,7 @@ class DimWords:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
         tables = {**words_of_sliced_tables(graph), **words_of_tables(graph)}
         self._words: dict[str, Words] = {**tables, **self.arguments}
-        self._sizes = _sizes_of(graph, self.arguments) if given is None else {}
+        self._sizes = _sizes_of(graph, self.arguments) if given is None else None
         self._twins: Mapping[str, str] = {}
         self._are_met = False  # words that only say which layer made a dimension come after what it meets
         self._n_heads: dict[str, Size] = {}  # by the attention's path
@@ -140,17 +140,17 @@ class DimWords:
             self._words[node.name] = filled(own, carried) if len(own) == len(carried) else carried
 
     def _agreeing(self, node: fx.Node, words: Words) -> Words:
-        """The words but for those that stand for another size in the call's arguments: a module's own ``batch_size``.
+        """The words but for those that stood for another size before: a module's own ``batch_size``, its ``self.nf``.
 
         What a dimension meets tells first what it is; where nothing does, the module's word comes in the end.
         """
         if self._are_met:
             return words_of_tokens(node, words, self._words)
-        if len(words) != len(shape_of(node)):
+        if self._sizes is None or len(words) != len(shape_of(node)):
             return words
+        sizes = zip(words, map(str, shape_of(node)), strict=True)
         return tuple(
-            None if word in self._sizes and self._sizes[word] != str(size) else word
-            for word, size in zip(words, shape_of(node), strict=True)
+            word if word and self._sizes.setdefault(word, size) == size else None for word, size in sizes
         )
 
     def _with_one_word_each(self, graph: CapturedGraph) -> None:
@@ -265,7 +265,7 @@ def _plain(word: str | None, words: Words, size: Size, sizes: Mapping[str | None
     return plain if plain not in words and sizes.get(plain) == str(size) else word
 
 
-def _sizes_of(graph: CapturedGraph, arguments: Mapping[str, Words]) -> dict[str | None, str]:
+def _sizes_of(graph: CapturedGraph, arguments: Mapping[str, Words]) -> dict[str, str]:
     """How large each word of the call's arguments says that a dimension is."""
     shapes = {node.name: shape_of(node) for node in graph.graph.nodes if node.name in arguments}
     pairs = (zip(words, shapes.get(name, ()), strict=False) for name, words in arguments.items())

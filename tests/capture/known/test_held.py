@@ -95,43 +95,6 @@ def test_a_logarithm_is_held_on_the_cpu_alone() -> None:
     assert after is before
 
 
-class Tabled(nn.Module):
-    """Multiplies with a table of powers, and may look at which of them are small."""
-
-    def __init__(self, power: Callable[[torch.Tensor], torch.Tensor], is_compared: bool = False) -> None:
-        super().__init__()
-        self.power, self.is_compared = power, is_compared
-        self.scale = nn.Parameter(torch.ones(()))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        ids = torch.arange(1, x.shape[1] + 1)
-        table = self.power(ids[:, None] * ids)
-        y = self.scale * torch.mm(x, table)
-        return torch.where(table < 0.5, y, 0.0) if self.is_compared else y
-
-
-@pytest.mark.parametrize("device", TARGETS)
-def test_powers_that_decide_nothing_are_held_on_every_device(device: Device) -> None:
-    """Their last place is the device's, as that of any sum: no kernel without input is made for them."""
-    _, graph = held(Tabled(lambda places: torch.sin(0.5**places)), device, X)
-    (value,) = graph.constants.values()
-    places = torch.arange(1, 7)[:, None] * torch.arange(1, 7)
-    torch.testing.assert_close(value, torch.sin(0.5**places))
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        Tabled(lambda places: torch.floor(torch.log(places) * 1.4)),
-        Tabled(lambda places: 0.5**places, is_compared=True),
-    ],
-    ids=["in it", "of it"],
-)
-def test_powers_that_decide_something_are_the_devices_own(model: nn.Module) -> None:
-    before, after = held(model, Device.CUDA, X)
-    assert not after.constants and after is before
-
-
 @pytest.mark.parametrize(
     "positions",
     [lambda n: torch.randint(n, (n, n)), lambda n: torch.empty(n, n).long() * 0],
