@@ -38,6 +38,7 @@ from longhand.capture.bytecode.values.tracked import (
     Tensor,
     Value,
 )
+from longhand.capture.bytecode.versions.opcodes import Opcode
 
 __all__ = [
     "BINARY_NAMES",
@@ -97,9 +98,9 @@ _COMPARE: dict[str, Callable[..., Any]] = {
     ">=": operator.ge,
 }
 _UNARY: dict[str, Callable[..., Any]] = {
-    "UNARY_NEGATIVE": operator.neg,
-    "UNARY_INVERT": operator.invert,
-    "UNARY_POSITIVE": operator.pos,
+    Opcode.UNARY_NEGATIVE: operator.neg,
+    Opcode.UNARY_INVERT: operator.invert,
+    Opcode.UNARY_POSITIVE: operator.pos,
 }
 
 
@@ -231,12 +232,16 @@ def is_found(trace: Trace, part: Value, key: Value) -> bool:
 
 def unary(trace: Trace, name: str, value: Value) -> Value:
     value = trace.force(value)
-    if name == "UNARY_NOT":
+    if name == Opcode.UNARY_NOT:
         return Const(not truth(trace, value))
     if isinstance(value, Tensor | Sym):
         return operate(trace, _UNARY[name], [value])
     if isinstance(value, New | Obj):
-        word = {"UNARY_NEGATIVE": "__neg__", "UNARY_INVERT": "__invert__", "UNARY_POSITIVE": "__pos__"}[name]
+        word = {
+            Opcode.UNARY_NEGATIVE: "__neg__",
+            Opcode.UNARY_INVERT: "__invert__",
+            Opcode.UNARY_POSITIVE: "__pos__",
+        }[name]
         return trace.call_value(trace.get_special(value, word), [], {})
     return fold(_UNARY[name], as_python(trace, value))
 
