@@ -50,9 +50,6 @@ _OPERATORS: dict[PointwiseOp, Operator] = {
     PointwiseOp.TRUNC_DIV: _function("div", 2, ', rounding_mode="trunc"'),
     PointwiseOp.REMAINDER: _function("remainder", 2),
     PointwiseOp.FMOD: _function("fmod", 2),
-    PointwiseOp.FMA: Operator(
-        "{0} * {1} + {2}", Precedence.SUM, (Precedence.PRODUCT, Precedence.UNARY, Precedence.PRODUCT)
-    ),
     PointwiseOp.NEG: Operator("-{0}", Precedence.UNARY, (Precedence.UNARY,)),
     PointwiseOp.COPYSIGN: _function("copysign", 2),
     PointwiseOp.NEXTAFTER: _function("nextafter", 2),

@@ -88,11 +88,7 @@ def _is_normed(kernel: KernelPlan, position: int) -> bool:
     value = kernel.body[position]
     if getattr(value, "name", None) == _NORMALIZED:
         return True
-    if not isinstance(value, Pointwise) or value.op not in (
-        PointwiseOp.MUL,
-        PointwiseOp.ADD,
-        PointwiseOp.FMA,
-    ):
+    if not isinstance(value, Pointwise) or value.op not in (PointwiseOp.MUL, PointwiseOp.ADD):
         return False
     of_norm = [place for place in value.args if _is_normed(kernel, place)]
     return len(of_norm) == 1 and all(_is_vector(kernel, place) for place in value.args if place != of_norm[0])
