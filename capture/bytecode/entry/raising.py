@@ -54,10 +54,8 @@ def _handles(frame: Frame) -> bool:
     """Whether an exception at a frame's instruction meets code of the user's own."""
     rows, at = frame.decoded.instructions, frame.start
     while (row := frame.decoded.handler_of(at)) is not None:
-        if (
-            rows[row.target].name != Opcode.PUSH_EXC_INFO
-        ):  # CPython's own: of a generator, of an inlined comprehension
-            return False
+        if rows[row.target].name != Opcode.PUSH_EXC_INFO:
+            return False  # CPython's own: of a generator, of an inlined comprehension
         if rows[row.target + 1].name != Opcode.WITH_EXCEPT_START:
             return True
         if not _is_of_torch(frame, row.depth):

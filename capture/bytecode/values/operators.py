@@ -97,10 +97,10 @@ _COMPARE: dict[str, Callable[..., Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_UNARY: dict[str, Callable[..., Any]] = {
-    Opcode.UNARY_NEGATIVE: operator.neg,
-    Opcode.UNARY_INVERT: operator.invert,
-    Opcode.UNARY_POSITIVE: operator.pos,
+_UNARY: dict[str, tuple[Callable[..., Any], str]] = {
+    Opcode.UNARY_NEGATIVE: (operator.neg, "__neg__"),
+    Opcode.UNARY_INVERT: (operator.invert, "__invert__"),
+    Opcode.UNARY_POSITIVE: (operator.pos, "__pos__"),
 }
 
 
@@ -234,16 +234,12 @@ def unary(trace: Trace, name: str, value: Value) -> Value:
     value = trace.force(value)
     if name == Opcode.UNARY_NOT:
         return Const(not truth(trace, value))
+    function, method = _UNARY[name]
     if isinstance(value, Tensor | Sym):
-        return operate(trace, _UNARY[name], [value])
+        return operate(trace, function, [value])
     if isinstance(value, New | Obj):
-        word = {
-            Opcode.UNARY_NEGATIVE: "__neg__",
-            Opcode.UNARY_INVERT: "__invert__",
-            Opcode.UNARY_POSITIVE: "__pos__",
-        }[name]
-        return trace.call_value(trace.get_special(value, word), [], {})
-    return fold(_UNARY[name], as_python(trace, value))
+        return trace.call_value(trace.get_special(value, method), [], {})
+    return fold(function, as_python(trace, value))
 
 
 def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:

@@ -18,6 +18,7 @@ __all__ = [
     "LOCAL_CHANGES",
     "LOCAL_READS",
     "LOCATIONS_ONLY",
+    "NO_BREAKS",
     "Opcode",
     "popped_by_call",
 ]
