@@ -14,7 +14,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from longhand.capture.graph import TrainingGraphs
-from longhand.lower.ir import Load, arguments, domains
+from longhand.lower.ir import Load, arguments
 from longhand.schedule.layers.model_steps import Loop, LoopKey, ModelStep
 from longhand.schedule.layers.returned_gradients import ReturnedGradients
 from longhand.schedule.layers.saved_layers import SavedLayers
@@ -22,7 +22,6 @@ from longhand.schedule.modules.held import HeldModules
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.words import KernelScope, first_free, further_words, is_word
-from longhand.schedule.numerics.accumulator_precision import SumType, sum_type
 from longhand.schedule.plan import Halves, KernelPlan, UnitPlan
 
 
@@ -307,10 +306,10 @@ _SIDES = ("first", "second")
 
 
 def as_printed(plan: KernelPlan, names: KernelNames) -> tuple[KernelPlan, KernelNames]:
-    """The kernel as its text has it, complete, and the words for that: by halves where rows are walked so."""
+    """The kernel as its text has it, and the words for that; both as they are where rows are not walked by halves."""
     halves = plan.halves
     if halves is None:
-        return _with_sum_types(plan, names), names
+        return plan, names
     scalars = {old: new for new, old in enumerate(halves.sources) if old in names.scalars}
     printed = dataclasses.replace(
         plan,
@@ -334,26 +333,7 @@ def as_printed(plan: KernelPlan, names: KernelNames) -> tuple[KernelPlan, Kernel
             new: names.constants[old] for new, old in enumerate(halves.sources) if old in names.constants
         },
     )
-    return _with_sum_types(printed, words), words
-
-
-def _with_sum_types(plan: KernelPlan, names: KernelNames) -> KernelPlan:
-    """The plan with what its sums are accumulated in, which follows from the values that have lines of their own.
-
-    Chunks of a row are combined in double whatever they accumulate in, and are short: what would be rounded behind
-    them is a float at once. So are sums down columns that are rounded, and all that chunks of rows add up.
-    """
-    wide = plan.numerics.wide_sums
-    if not wide:
-        return plan
-    is_down, is_split = plan.schedule.is_down_columns, bool(plan.partials)
-    looped = {axis.name for axis in (plan.rows if is_down else plan.cols)}
-    of_elements = {place for place, axes in enumerate(domains(plan.body)) if axes & looped}
-    kinds = {place: sum_type(place, plan.body, of_elements, names.values) for place in sorted(wide)}
-    if is_down or is_split:
-        kept = {SumType.DOUBLE} if not (is_down and is_split) else set()
-        kinds = {place: kind for place, kind in kinds.items() if kind in kept}
-    return dataclasses.replace(plan, numerics=dataclasses.replace(plan.numerics, sum_types=kinds))
+    return printed, words
 
 
 def _values(halves: Halves, names: KernelNames) -> dict[int, str]:
