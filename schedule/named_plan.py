@@ -75,8 +75,9 @@ from longhand.schedule.names.unit_names import (
     kernels_of,
     pointer_word,
 )
-from longhand.schedule.names.value_rules import counts_from_the_end, is_rstd
+from longhand.schedule.names.value_rules import counts_from_the_end
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
+from longhand.schedule.numerics.plain_loops import in_plain_loops, plan_domains
 from longhand.schedule.unread import unread_buffers
 
 __all__ = [
@@ -141,9 +142,9 @@ __all__ = [
     "grouped_before_last",
     "has_modules_alike",
     "held_sizes",
+    "in_plain_loops",
     "is_nearly_whole_backward",
     "is_plain_variable",
-    "is_rstd",
     "kernels_of",
     "launches",
     "layers_called",
@@ -157,6 +158,7 @@ __all__ = [
     "own_origins",
     "parameters_in_order",
     "plain_steps",
+    "plan_domains",
     "pointer_word",
     "provenance_of",
     "purpose_of",

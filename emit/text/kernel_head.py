@@ -10,6 +10,7 @@ import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
+from longhand.capture.graph import Role
 from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text
 from longhand.emit.text.formula import title_of
@@ -26,8 +27,8 @@ from longhand.schedule.names.words import further_words, identifier, listed
 from longhand.schedule.plan import KernelPlan, Launch, Pointer, Region, UnitPlan, tensor_shape
 
 _LARGEST_BARE = 9
-# By the name of the value that compares with them.
-_CONSTANTS_OF = {"counts": "IGNORE_INDEX", "is_ignored": "IGNORE_INDEX"}
+# By the role of the value that compares with them.
+_CONSTANTS_OF: dict[str | None, str] = {Role.COUNTS: "IGNORE_INDEX", Role.IS_IGNORED: "IGNORE_INDEX"}
 _ROLES = {
     PointwiseOp.EQ: "SPECIAL_VALUE",
     PointwiseOp.NE: "SPECIAL_VALUE",

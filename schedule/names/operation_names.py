@@ -357,11 +357,8 @@ def _match_patterns(words: list[str]) -> list[str]:
 
 def _derivatives_once(words: list[str]) -> list[str]:
     """A derivative in several parts, with other work between them, is named once: where it ends."""
-    return [
-        word
-        for i, word in enumerate(words)
-        if not (isinstance(word, GradientWord) and word in words[i + 1 :])
-    ]
+    last = {word: place for place, word in enumerate(words)}
+    return [word for i, word in enumerate(words) if not isinstance(word, GradientWord) or last[word] == i]
 
 
 def _collapse(words: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.ir import (
     PRIMITIVES,
     Constant,
@@ -225,7 +226,7 @@ def _in_a_piece(one: Nameless) -> Iterator[str]:
     value = one.value
     if isinstance(value, Pointwise) and value.op is PointwiseOp.LT:
         limits = [one.plan.body[argument] for argument in value.args]
-        if any(isinstance(limit, Scalar) and limit.name == "boundary" for limit in limits):
+        if any(isinstance(limit, Scalar) and limit.name is Role.BOUNDARY for limit in limits):
             yield "in_first"
             yield "in_first_two"
 
