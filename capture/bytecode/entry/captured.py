@@ -109,7 +109,7 @@ class Ways:
         break_at: The number of the step that is left to CPython; None at first.
         takes_loops: Whether that step is all that is left of the loop in which it lies.
         may_delay: Whether a text that names a tensor's values, and a class, is made where something reads it.
-        keeps_empty: Whether a call that does nothing with tensors has an entry: others of the same code may do something.
+        keeps_empty: Whether a call that does nothing with tensors has an entry: others of the code may do something.
     """
 
     sizes: DynamicSizes

@@ -1,4 +1,4 @@
-"""What was lost without a word: effects, second derivatives, facts of tensors that no guard held, and whole captures."""
+"""What was lost without a word: effects, second derivatives, facts that no guard held, and whole captures."""
 
 import functools
 
