@@ -1,30 +1,42 @@
-"""Launches that read nothing: what they write is known before the call."""
+"""Steps that read nothing, or only what such steps made: what they make is known before the call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from longhand.schedule.plan import Access, Launch, PlanStep, Repeat, UnitPlan
+from longhand.lower.ir import Extern
+from longhand.schedule.dependencies import effects
+from longhand.schedule.plan import Access, KernelPlan, Launch, PlanStep, Repeat, UnitPlan
 
 
 def made_of_nothing(plan: UnitPlan) -> frozenset[str]:
-    """The buffers that a kernel without input writes, whole or in part."""
-    return frozenset(
-        buffer
-        for launch in _launches(plan)
-        if all(
-            pointer.access is Access.WRITE
-            for pointer in plan.kernels[launch.kernel].pointers
-            if not pointer.scratch
-        )
-        for group in launch.groups
-        for buffer in group.buffers
-    )
+    """The buffers that a kernel without input writes, whole or in part, and what is made of these alone.
+
+    A library call that reads nothing is none of them: ``torch.zeros(...)`` is as good as a constant.
+    """
+    found: set[str] = set()
+    for step in _steps(plan):
+        if isinstance(step, Launch):
+            if found.issuperset(_read(step, plan.kernels[step.kernel])):
+                found.update(buffer for group in step.groups for buffer in group.buffers)
+        elif isinstance(step, Extern):
+            touched = effects(step)
+            if touched.reads and found.issuperset(touched.reads):
+                found.update(touched.writes)
+    return frozenset(found)
 
 
-def _launches(plan: UnitPlan) -> Iterator[Launch]:
+def _read(launch: Launch, kernel: KernelPlan) -> Iterator[str]:
+    pointers = [pointer for pointer in kernel.pointers if not pointer.scratch]
+    for group in launch.groups:
+        for pointer, buffer in zip(pointers, group.buffers, strict=True):
+            if pointer.access is not Access.WRITE:
+                yield buffer
+
+
+def _steps(plan: UnitPlan) -> Iterator[PlanStep]:
     for step in plan.steps:
-        steps: list[PlanStep] = (
-            [one for run in step.runs for one in run] if isinstance(step, Repeat) else [step]
-        )
-        yield from (one for one in steps if isinstance(one, Launch))
+        if isinstance(step, Repeat):
+            yield from (one for run in step.runs for one in run)
+        else:
+            yield step

@@ -3,17 +3,18 @@
 Which values those are, fusion decides: most of what no input decides is computed where it is read. Of what would be
 written to memory for itself, the same in each call, the values are computed here, by torch, on this machine's CPU.
 
-On the CPU they are what eager makes. On CUDA only what every device rounds alike is computed ahead: whole numbers,
-bools, and of floats sums, products and what merely moves them. A logarithm that falls into another bucket there
-would be another index. And there the unit must have weights: whoever moves them to the GPU moves what it holds, too,
-while a model without any computes wherever its arguments are.
+On the CPU they are what eager makes. On CUDA what every device rounds alike is computed ahead: whole numbers, bools,
+and of floats sums, products and what merely moves them. The last place of a logarithm may be another there, so it is
+computed ahead only where nothing is decided by it: one that fell into another bucket would be another index. And there
+the unit must have weights: whoever moves them to the GPU moves what it holds, too, while a model without any computes
+wherever its arguments are.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from torch import fx
 
 from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.capture.known.decisions import call_name, decides
 from longhand.capture.known.tables import placeholder_for, unused_word
 from longhand.capture.known.written import written_nodes
 from longhand.capture.provenance import Provenance
@@ -41,6 +43,12 @@ _OF_INTEGERS_TEXT = (
     "arange sum prod cumsum any all amax amin remainder floor_divide div gather index_select index eye"
 )
 _OF_INTEGERS = frozenset(_OF_INTEGERS_TEXT.split())
+# Further ones, of floats by which nothing is decided.
+_SMOOTH_TEXT = """
+    arange linspace logspace pow exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal div mean sum prod
+    cumsum sin cos tan tanh sinh cosh asin acos atan asinh acosh atanh sigmoid softplus erf
+"""
+_SMOOTH = frozenset(_SMOOTH_TEXT.split())
 _CASTS = frozenset(["_to_copy", "to"])
 _UNKNOWN = frozenset(
     ["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"]
@@ -67,6 +75,7 @@ def with_held(captured: CapturedGraph, names: Collection[str], device: Device) -
         if node.name in names and node not in seen_outside
         if (value := _value(node, device, written)) is not None
     }
+    values = {node: values[node] for node in _read(graph, values)}
     if not values:
         return captured
     inputs, constants = captured.inputs, dict(captured.constants)
@@ -82,6 +91,18 @@ def with_held(captured: CapturedGraph, names: Collection[str], device: Device) -
                 one.replace_all_uses_with(placeholder)
     remove_dead_code(graph)
     return dataclasses.replace(captured, inputs=inputs, constants=constants)
+
+
+def _read(graph: fx.Graph, values: Mapping[fx.Node, torch.Tensor]) -> list[fx.Node]:
+    """Those of the nodes that are read for anything but the value of another one of them, in the graph's order."""
+    seen: set[fx.Node] = set()
+    waiting = [node for node in graph.nodes if node.op == "output" or node.is_impure()]
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            waiting += [] if node in values else node.all_input_nodes
+    return [node for node in graph.nodes if node in values and node in seen]
 
 
 def _equal_nodes(
@@ -115,7 +136,7 @@ def _word(node: fx.Node) -> str:
             return told.local if one is node else f"{told.local}_table"
         waiting += [user for user in one.users if user not in seen]
         seen.update(one.users)
-    return f"{_name(node)}_table"
+    return f"{call_name(node)}_table"
 
 
 def _behind_views(nodes: list[fx.Node]) -> Iterator[fx.Node]:
@@ -124,7 +145,7 @@ def _behind_views(nodes: list[fx.Node]) -> Iterator[fx.Node]:
     while waiting:
         node = waiting.pop()
         yield node
-        if _name(node) == "getitem" or _is_view(node):
+        if call_name(node) == "getitem" or _is_view(node):
             waiting += node.all_input_nodes[:1]
 
 
@@ -175,7 +196,7 @@ def _needed(node: fx.Node) -> list[fx.Node] | None:
 
 def _is_certain(node: fx.Node, device: Device) -> bool:
     """Whether a call yields the same each time, and what the device would make of it."""
-    name, value = _name(node), node.meta.get("val")
+    name, value = call_name(node), node.meta.get("val")
     if name in _UNKNOWN:
         return False
     if isinstance(node.target, torch._ops.OpOverload):
@@ -189,6 +210,8 @@ def _is_certain(node: fx.Node, device: Device) -> bool:
         return True
     if isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16):
         return False  # a number beside it is rounded to 16 bits or is not
+    if name in _SMOOTH and _is_float(value) and not decides(node):
+        return True
     is_scaled_sum = name in ("add", "sub", "rsub") and node.kwargs.get("alpha", 1) != 1
     is_whole = isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
     if name == "div" and node.kwargs.get("rounding_mode") is None and len(node.args) == 2:
@@ -205,12 +228,10 @@ def _is_whole(node: fx.Node) -> bool:
     )
 
 
+def _is_float(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+
+
 def _is_power_of_two(number: object) -> bool:
     """Whether a division by it, or a product with what is one over it, is exact."""
     return isinstance(number, int | float) and number > 0 and math.frexp(number)[0] == 0.5
-
-
-def _name(node: fx.Node) -> str:
-    target = node.target
-    named = target.overloadpacket if isinstance(target, torch._ops.OpOverload) else target
-    return str(getattr(named, "__name__", ""))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from longhand.lower.ir import Buffer, BufferKind, Nest
-from longhand.schedule.bodies import reduced_axes, without_stores
+from longhand.schedule.bodies import loads, reduced_axes, without_stores
 from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.joining import absorb
@@ -82,10 +82,14 @@ class Recomputation:
 
     def _compute_free(self, number: int) -> bool:
         producer = self._graph.steps[number]
-        if len(effects(producer).writes) != 1 or not is_free(producer, self._buffers, self._hint):
+        if not isinstance(producer, Nest) or len(effects(producer).writes) != 1:
+            return False
+        if not is_free(producer, self._buffers, self._hint):
             return False
         absorbed = self._absorbed(number)
-        return len(absorbed) > 1 and bool(self._take_over(number, absorbed))
+        # What is read by one reader alone becomes one with it anyway, unless it keeps that one from being free.
+        is_worth_it = len(absorbed) > 1 or (len(absorbed) == 1 and not loads(producer))
+        return is_worth_it and bool(self._take_over(number, absorbed))
 
     def _absorbed(self, number: int) -> dict[int, Nest]:
         """The readers of what a step makes, each computing it by itself; none if one of them cannot."""

@@ -87,7 +87,44 @@ def test_a_model_without_weights_holds_nothing_on_a_gpu() -> None:
     assert on_cpu.constants
 
 
-def test_a_logarithm_is_held_on_the_cpu_alone() -> None:
+class Sloped(nn.Module):
+    """A library call adds slopes to scores, as ALiBi does; perhaps something is decided by them, too."""
+
+    def __init__(self, is_decided: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 6))
+        self.is_decided = is_decided
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        slopes = torch.pow(0.3, torch.arange(1, 7, device=x.device))
+        scores = torch.addmm(slopes[:, None].expand(6, 6), x, self.weight)
+        return torch.where(scores > slopes, scores, 0.0) if self.is_decided else scores.softmax(-1)
+
+
+@pytest.mark.parametrize("device", TARGETS)
+def test_powers_are_held_where_nothing_is_decided_by_them(device: Device) -> None:
+    _, graph = held(Sloped(), device, X)
+    (value,) = graph.constants.values()
+    torch.testing.assert_close(value.flatten()[:: value.numel() // 6], 0.3 ** torch.arange(1, 7))
+    before, after = held(Sloped(is_decided=True), device, X)
+    assert (after is before) == (device is Device.CUDA)
+
+
+def test_what_is_made_of_a_held_value_alone_is_held_in_its_place() -> None:
+    class Alibi(Sloped):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            slopes = torch.pow(0.3, torch.arange(1, 7, device=x.device))
+            distances = torch.arange(6, device=x.device) - torch.arange(6, device=x.device)[:, None]
+            bias = slopes.cumsum(0)[:, None] * distances  # a sum along rows is a kernel of its own
+            return torch.addmm(bias, x, self.weight).softmax(-1)
+
+    _, graph = held(Alibi(), Device.CUDA, X)
+    assert list(graph.constants) == ["bias"]
+    wanted = (0.3 ** torch.arange(1, 7)).cumsum(0)[:, None] * (torch.arange(6) - torch.arange(6)[:, None])
+    torch.testing.assert_close(graph.constants["bias"], wanted)
+
+
+def test_a_logarithm_of_which_indices_are_made_is_held_on_the_cpu_alone() -> None:
     _, graph = held(Placed(buckets), Device.CPU, X)
     (value,) = graph.constants.values()
     torch.testing.assert_close(value, buckets(6), rtol=0, atol=0)
@@ -117,3 +154,22 @@ def test_what_the_caller_gets_is_its_own() -> None:
 def test_a_large_one_is_made_in_each_call() -> None:
     before, after = held(Placed(distances), Device.CPU, torch.zeros(400, 400))
     assert after is before
+
+
+@pytest.mark.parametrize("n", [3, 19, 200])
+def test_a_mask_that_two_layers_read_is_computed_in_each_however_small(n: int) -> None:
+    """Its positions have one reader, the comparison; without them that reads nothing."""
+
+    class Masked(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            places = torch.arange(n)
+            mask = torch.where(places[None, :] <= places[:, None], 0.0, -1e9)
+            for _ in range(2):
+                x = (x @ y + mask).softmax(-1)
+            return x
+
+    graph = capture_export(Masked(), (torch.randn(n, n), torch.randn(n, n)), {}, target=TARGETS[Device.CUDA])
+    options = Options(TARGETS[Device.CUDA])
+    plan = schedule(lower(graph, options), options)
+    assert not made_of_nothing(plan)
+    assert len(plan.kernels) == 1
