@@ -46,12 +46,14 @@ RULES[torch.is_complex] = _fact(torch.is_complex)
 
 @RULES.of(torch.is_grad_enabled)
 def _is_grad_enabled(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    trace.asks_for_gradients = True
     return Const(torch.is_grad_enabled())
 
 
 @RULES.of(torch_private.set_grad_enabled)
 def _set_grad_enabled(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     mode = as_python(trace, args[0])
+    trace.asks_for_gradients = True
     if mode != torch.is_grad_enabled():
         trace.call("call_function", torch_private.set_grad_enabled, (mode,), {})
         torch_private.set_grad_enabled(mode)
