@@ -122,11 +122,13 @@ def test_the_users_names_for_numbers_are_kept_in_the_ledger() -> None:
     assert Ledger.from_json(Ledger({"key": names}).to_json()).kernels["key"] == names
 
 
-def test_a_norm_of_images_goes_by_batches_channels_and_pixels() -> None:
-    kernels = Path(__file__).resolve().parents[2] / "generated/resnet_block_train_cuda/kernels"
-    text = (kernels / "d_relu_d_batch_norm.py").read_text()
-    assert "d_out_ptr,  # bf16 (n_batches, n_channels, n_pixels)" in text
-    assert "channel by channel:" in text and "lane_index" not in text
+def test_a_norm_of_images_goes_by_batches_channels_and_pixels(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())  # too few channels to lie last
+    x = torch.randn(2, 3, 9, 7)
+    longhand.generate(model, (x,), out=tmp_path / "unit", device="cuda", arch="sm_90", train=True, run=False)
+    text = (tmp_path / "unit" / "kernels" / "d_relu_d_batch_norm.py").read_text()
+    assert "d_activated_ptr,  # float32 (n_batches, n_channels, n_pixels)" in text
+    assert "channel by channel." in text and "lane_index" not in text
 
 
 def test_layers_of_a_sequential_are_counted_and_a_dropout_is_one_word(tmp_path: Path) -> None:
