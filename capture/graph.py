@@ -30,6 +30,7 @@ from longhand.capture.data_sizes import READS as READS
 from longhand.capture.data_sizes import DataSize as DataSize
 from longhand.capture.data_sizes import node_depends_on_data as node_depends_on_data
 from longhand.capture.nan_equality import nan_equals_itself as nan_equals_itself
+from longhand.capture.roles import Role as Role
 from longhand.capture.tensor_leaves import tensors_in as tensors_in
 from longhand.capture.torch_private import registered_by as registered_by
 
@@ -55,17 +56,16 @@ class Provenance:
         file: The absolute path of its file.
         line: The line on which the statement begins, from 1.
         local: The name that the statement assigns this node's value to (``scores``), if this node is that value
-            (the last op of the statement), otherwise None. Of a value that a function returns without having named
-            it (``return t.transpose(1, 2)``) the name that the caller's statement assigns it to.
+            (its last op), otherwise None. Of a value that a function returns without having named it
+            (``return t.transpose(1, 2)``) the name that the caller's statement assigns it to.
         module: The path of the innermost user-visible nn.Module: ``blocks.0.attn``; empty for the root.
         module_class: That module's class name: ``Attention``, ``LayerNorm``; empty for a plain function.
         around: (path, class name) of the modules that it stands in, outermost first.
         differentiates: In a backward pass: the node of the forward whose derivative the node is part of.
-        differentiated: The op of that node: ``gelu``; empty for ops that only move data and where gradients are
-            added up.
+        differentiated: The op of that node: ``gelu``; empty for ops that only move data and for sums of gradients.
         gradient_of: In a backward pass: the node of the forward that the node is the gradient of.
         part: How much of that gradient it is.
-        role: What the node is in a derivative that longhand has a rule for: ``normalized``.
+        role: What the node is in a derivative that longhand has a rule for.
         remark: Of a node that longhand added: why, in one sentence.
         checkpoint: The number of the checkpointed region that it stands in, whose values are computed again; or 0.
     """
@@ -81,7 +81,7 @@ class Provenance:
     differentiated: str = ""
     gradient_of: str = ""
     part: GradientPart = GradientPart.WHOLE
-    role: str = ""
+    role: Role | None = None
     remark: str = ""
     checkpoint: int = 0
     around: tuple[tuple[str, str], ...] = ()

@@ -24,7 +24,7 @@ from typing import TypeAlias
 import sympy
 import torch
 
-from longhand.capture.graph import nan_equals_itself
+from longhand.capture.graph import Role, nan_equals_itself
 from longhand.lower.ops import PointwiseOp, ReduceOp
 
 Size: TypeAlias = int | sympy.Expr
@@ -51,9 +51,8 @@ class Index:
 # Of a window that is walked by loops that are unrolled: its places are loads that are on their way at the same time.
 MOST_PLACES = 25
 
-# Words for scalars that say where a piece of a joined or padded dimension ends.
-BOUNDARY = "boundary"
-BOUNDARIES = frozenset({"half", BOUNDARY})
+# Scalars that say where a piece of a joined or padded dimension ends.
+BOUNDARIES = frozenset({Role.HALF, Role.BOUNDARY})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +168,7 @@ class Store:
     adds: bool = False
 
 
-# `name` of a value is a word for it or None: the user's local, or its role in a lowering ("row_max", "mean", "rstd").
+# `name` of a value is a word for it or None: the user's local, a text, or its `Role` in a lowering.
 # `origin` is the node of the captured graph that it comes from.
 Value = Load | Constant | Scalar | Position | Extent | Pointwise | Reduce | Store
 

@@ -27,7 +27,6 @@ import torch
 from longhand.capture.graph import CapturedGraph, Literal
 from longhand.lower.body import (
     BOUNDARIES,
-    BOUNDARY,
     MOST_PLACES,
     Constant,
     Extent,
@@ -49,7 +48,6 @@ from longhand.lower.sizes import contiguous_strides, same
 
 __all__ = [
     "BOUNDARIES",
-    "BOUNDARY",
     "MOST_PLACES",
     "PRIMITIVES",
     "REDUCTIONS",

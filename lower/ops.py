@@ -35,7 +35,6 @@ class PointwiseOp(enum.Enum):
     TRUNC_DIV = "trunc_div"  # rounds to zero
     REMAINDER = "remainder"  # sign of the divisor, as in Python
     FMOD = "fmod"  # sign of the dividend, as in C
-    FMA = "fma"
     NEG = "neg"
     ABS = "abs"
     SIGN = "sign"
@@ -220,13 +219,6 @@ PRIMITIVES: Mapping[PointwiseOp, Primitive] = {
     ),
     Op.REMAINDER: Primitive(torch.remainder, n_arguments=2, noun="remainder", cost=Cost.HEAVY),
     Op.FMOD: Primitive(torch.fmod, n_arguments=2, cost=Cost.HEAVY),
-    Op.FMA: Primitive(
-        lambda a, b, c: a * b + c,
-        n_arguments=3,
-        noun="total",
-        keeps_nan=True,
-        on_numbers=lambda a, b, c: a * b + c,
-    ),
     Op.NEG: Primitive(torch.neg, noun="negated", folds=True, keeps_nan=True, on_numbers=operator.neg),
     Op.ABS: Primitive(torch.abs, noun="magnitude", folds=True, keeps_nan=True, on_numbers=abs),
     Op.SIGN: Primitive(torch.sign, folds=True),

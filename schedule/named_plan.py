@@ -44,18 +44,14 @@ from longhand.schedule.modules.held import (
 )
 from longhand.schedule.modules.sizes_alike import held_sizes, module_signature
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward
+from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward, own_origins
+from longhand.schedule.names.dimensions.compound_words import PaddedWord, ProductWord, Words
 from longhand.schedule.names.dimensions.dimension_names import DimWords, symbol_words
-from longhand.schedule.names.dimensions.dimension_propagation import (
-    PaddedWord,
-    ProductWord,
-    Words,
-    grouped,
-    reshaped,
-)
+from longhand.schedule.names.dimensions.dimension_propagation import grouped, reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
 from longhand.schedule.names.naming import launches
+from longhand.schedule.names.number_names import least_of
 from longhand.schedule.names.operation_names import (
     SILENT,
     aten_name,
@@ -79,8 +75,9 @@ from longhand.schedule.names.unit_names import (
     kernels_of,
     pointer_word,
 )
-from longhand.schedule.names.value_rules import counts_from_the_end, is_rstd
+from longhand.schedule.names.value_rules import counts_from_the_end
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
+from longhand.schedule.numerics.plain_loops import in_plain_loops, plan_domains
 from longhand.schedule.unread import unread_buffers
 
 __all__ = [
@@ -145,20 +142,23 @@ __all__ = [
     "grouped_before_last",
     "has_modules_alike",
     "held_sizes",
+    "in_plain_loops",
     "is_nearly_whole_backward",
     "is_plain_variable",
-    "is_rstd",
     "kernels_of",
     "launches",
     "layers_called",
+    "least_of",
     "list_holding",
     "loops_of",
     "module_signature",
     "named_views",
     "noun_of",
     "op_word",
+    "own_origins",
     "parameters_in_order",
     "plain_steps",
+    "plan_domains",
     "pointer_word",
     "provenance_of",
     "purpose_of",

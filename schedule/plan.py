@@ -34,6 +34,7 @@ from longhand.schedule.kernels.kernel_plan import (
 )
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.tensor_shapes import conditions_of, limit_along, tensor_shape
+from longhand.schedule.numerics.accumulator_precision import SumType
 from longhand.schedule.numerics.infinite_rows import shows_in_infinite_rows
 from longhand.schedule.numerics.narrow_positions import is_narrow_position
 from longhand.schedule.targets import TargetFacts, facts_of
@@ -50,7 +51,6 @@ __all__ = [
     "KernelPlan",
     "KernelSchedule",
     "Launch",
-    "Names",
     "OnlineSoftmax",
     "ParameterRef",
     "Partial",
@@ -68,6 +68,7 @@ __all__ = [
     "ScalarRef",
     "SizeOf",
     "Stage",
+    "SumType",
     "TargetFacts",
     "TrainingPlan",
     "Tunable",
@@ -79,9 +80,6 @@ __all__ = [
     "flat_steps",
     "is_narrow_position",
     "limit_along",
-    "renamed_all",
-    "renamed_argument",
-    "renamed_plan_step",
     "scalar_at",
     "shows_in_infinite_rows",
     "tensor_shape",
@@ -140,10 +138,14 @@ class Allocate:
     Attributes:
         buffer: Which.
         is_result: Whether the caller gets it (its memory is then never reused within the call).
+        beside: What the launch that it is made for reads in the buffer's dtype, in the order of its arguments.
+        like: Those of them that have its shape and layout, too: it is made like one of them.
     """
 
     buffer: str
     is_result: bool = False
+    beside: tuple[str, ...] = ()
+    like: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,9 +228,6 @@ PlanStep = Launch | Extern | Allocate | Reuse | Release
 UnitStep = PlanStep | Repeat
 
 
-Names = Mapping[str, str]  # of buffers and nodes; what is not in it keeps its name
-
-
 def touched(step: PlanStep) -> tuple[str, ...]:
     """The buffers that a step names."""
     match step:
@@ -255,61 +254,6 @@ def flat_steps(steps: Iterable[UnitStep]) -> Iterator[PlanStep]:
                 yield from run
         else:
             yield step
-
-
-def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:
-    """The step on other buffers, for other nodes."""
-    match step:
-        case Launch():
-            buffers, origins = renamed_all(step.buffers, names), renamed_all(step.origins, names)
-            others = tuple(Group(renamed_all(group.buffers, names), group.sizes) for group in step.others)
-            return Launch(
-                step.kernel,
-                buffers,
-                step.sizes,
-                step.ints,
-                step.scalars,
-                origins,
-                step.bytes_moved,
-                others,
-            )
-        case Extern():
-            return Extern(
-                step.target,
-                renamed_argument(step.args, names),
-                renamed_argument(step.kwargs, names),
-                renamed_all(step.outputs, names),
-                renamed_all(step.mutates, names),
-                step.reason,
-                names.get(step.origin, step.origin),
-                step.memory_format,
-                renamed_all(step.measured, names),
-            )
-        case Allocate():
-            return Allocate(names.get(step.buffer, step.buffer), step.is_result)
-        case Reuse():
-            return Reuse(names.get(step.buffer, step.buffer), names.get(step.of, step.of), step.in_place)
-        case Release():
-            return Release(renamed_all(step.buffers, names))
-
-
-def renamed_all(values: tuple[str, ...], names: Names) -> tuple[str, ...]:
-    """The names, those that have another replaced."""
-    return tuple(names.get(value, value) for value in values)
-
-
-def renamed_argument(argument: Any, names: Names) -> Any:
-    """An argument of a library call, or a result of the call, on other buffers."""
-    if isinstance(argument, View):
-        calls = tuple(
-            dataclasses.replace(call, origin=names[call.origin]) if call.origin in names else call
-            for call in argument.calls
-        )
-        buffer = names.get(argument.buffer, argument.buffer)
-        return View(buffer, argument.shape, argument.stride, argument.offset, calls)
-    if isinstance(argument, tuple):
-        return tuple(renamed_argument(part, names) for part in argument)
-    return argument
 
 
 class Verdict(enum.Enum):

@@ -4,11 +4,70 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
-from longhand.lower.ir import Load, Store, Value
+from longhand.lower.ir import Extern, Load, Store, Value, View
 from longhand.schedule.kernels.address_terms import Address, ParameterRef, Product
 from longhand.schedule.kernels.kernel_plan import IntParameter, KernelPlan, Pointer
-from longhand.schedule.plan import Names, Repeat, UnitStep, renamed_all, renamed_plan_step
+from longhand.schedule.plan import Allocate, Group, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
+
+Names = Mapping[str, str]  # of buffers and nodes; what is not in it keeps its name
+
+
+def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:
+    """The step on other buffers, for other nodes."""
+    match step:
+        case Launch():
+            buffers, origins = renamed_all(step.buffers, names), renamed_all(step.origins, names)
+            others = tuple(Group(renamed_all(group.buffers, names), group.sizes) for group in step.others)
+            return Launch(
+                step.kernel,
+                buffers,
+                step.sizes,
+                step.ints,
+                step.scalars,
+                origins,
+                step.bytes_moved,
+                others,
+            )
+        case Extern():
+            return Extern(
+                step.target,
+                renamed_argument(step.args, names),
+                renamed_argument(step.kwargs, names),
+                renamed_all(step.outputs, names),
+                renamed_all(step.mutates, names),
+                step.reason,
+                names.get(step.origin, step.origin),
+                step.memory_format,
+                renamed_all(step.measured, names),
+            )
+        case Allocate():
+            beside, like = renamed_all(step.beside, names), renamed_all(step.like, names)
+            return Allocate(names.get(step.buffer, step.buffer), step.is_result, beside, like)
+        case Reuse():
+            return Reuse(names.get(step.buffer, step.buffer), names.get(step.of, step.of), step.in_place)
+        case Release():
+            return Release(renamed_all(step.buffers, names))
+
+
+def renamed_all(values: tuple[str, ...], names: Names) -> tuple[str, ...]:
+    """The names, those that have another replaced."""
+    return tuple(names.get(value, value) for value in values)
+
+
+def renamed_argument(argument: Any, names: Names) -> Any:
+    """An argument of a library call, or a result of the call, on other buffers."""
+    if isinstance(argument, View):
+        calls = tuple(
+            dataclasses.replace(call, origin=names[call.origin]) if call.origin in names else call
+            for call in argument.calls
+        )
+        buffer = names.get(argument.buffer, argument.buffer)
+        return View(buffer, argument.shape, argument.stride, argument.offset, calls)
+    if isinstance(argument, tuple):
+        return tuple(renamed_argument(part, names) for part in argument)
+    return argument
 
 
 def renamed_step(step: UnitStep, names: Names) -> UnitStep:

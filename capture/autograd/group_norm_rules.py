@@ -20,9 +20,12 @@ from longhand.capture.autograd.norm_rules import NormSteps, Pairs
 from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
+from longhand.capture.roles import Role
 
 aten = torch.ops.aten
-WORDS = ("gradients", "projections")  # sums of d y, and of d y * x_hat
+# Sums of d y, and of d y * x_hat.
+_OF_CHANNELS = (Role.CHANNEL_GRADIENTS, Role.CHANNEL_PROJECTIONS)
+_OF_GROUPS = (Role.GROUP_GRADIENTS, Role.GROUP_PROJECTIONS)
 
 
 @derivative_rule(aten.group_norm.default)
@@ -50,14 +53,14 @@ class _GroupNorm(NormSteps):
         variance, mean = rewriter.call(
             aten.var_mean.correction, (grouped, [2, *self.space]), {"correction": 0, "keepdim": True}
         )
-        self.mean = called("mean", mean)
+        self.mean = called(Role.MEAN, mean)
         shifted = self.call(aten.add.Tensor, (variance, given["eps"]), {})
-        self.rstd = called("rstd", self.call(aten.rsqrt.default, (shifted,), {}))
+        self.rstd = called(Role.RSTD, self.call(aten.rsqrt.default, (shifted,), {}))
         self.grouped = grouped
 
     def _x_hat(self) -> Proxy:
-        centered = called("centered", self.call(aten.sub.Tensor, (self.grouped, self.mean), {}))
-        return called("normalized", self._mul(centered, self.rstd))
+        centered = called(Role.CENTERED, self.call(aten.sub.Tensor, (self.grouped, self.mean), {}))
+        return called(Role.NORMALIZED, self._mul(centered, self.rstd))
 
     def result(self) -> Proxy:
         """What the norm computes."""
@@ -76,21 +79,23 @@ class _GroupNorm(NormSteps):
         x_hat = self._x_hat()
         summands = gradient, self._mul(gradient, x_hat)
         sums = [
-            called(f"channel_{word}", self._sum(value, self.space))
-            for word, value in zip(WORDS, summands, strict=True)
+            called(role, self._sum(value, self.space))
+            for role, value in zip(_OF_CHANNELS, summands, strict=True)
         ]
         scaled, scaled_sums = gradient, sums
         if self.weight is not None:
             weight = self._per_channel(self.weight)
-            scaled = called("d_normalized", self._mul(gradient, weight))
+            scaled = called(Role.D_NORMALIZED, self._mul(gradient, weight))
             scaled_sums = [self._mul(one, weight) for one in sums]
         through = [
-            self._by_size(called(f"group_{word}", self._sum(one, [2])))
-            for word, one in zip(WORDS, scaled_sums, strict=True)
+            self._by_size(called(role, self._sum(one, [2])))
+            for role, one in zip(_OF_GROUPS, scaled_sums, strict=True)
         ]
         # x_hat is taken apart, as in eager: by then nothing of x's size but x itself is read again.
-        slope = called("slope", self._mul(through[1], self.rstd))
-        offset = called("offset", self.call(aten.sub.Tensor, (self._mul(self.mean, slope), through[0]), {}))
+        slope = called(Role.SLOPE, self._mul(through[1], self.rstd))
+        offset = called(
+            Role.OFFSET, self.call(aten.sub.Tensor, (self._mul(self.mean, slope), through[0]), {})
+        )
         d_x = self.call(aten.sub.Tensor, (scaled, self._mul(self.grouped, slope)), {})
         d_x = self._mul(self.call(aten.add.Tensor, (d_x, offset), {}), self.rstd)
         d_x = self._reshape(self._cast(d_x, self.x.fake.dtype), self.x.fake.shape)

@@ -232,7 +232,7 @@ class _Walk:
         main = made.node if isinstance(made, Proxy | Number) else None
         new_nodes = self._new_nodes()
         for new in new_nodes:
-            role = new.meta.get("role", "")
+            role = new.meta.get("role")
             new.meta["provenance"] = dataclasses.replace(origin, local=None, role=role)
         if main is not None and (main in new_nodes or node.target is operator.getitem):
             main.meta["provenance"] = origin
@@ -341,7 +341,7 @@ class _Walk:
                 local=None,
                 differentiates=node.name,
                 differentiated=name if name in NAMED else "",
-                role=new.meta.get("role", ""),
+                role=new.meta.get("role"),
             )
 
     def _final_gradients(self) -> list[tuple[str, fx.Node]]:

@@ -21,6 +21,7 @@ import torch
 from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
+from longhand.capture.roles import Role
 
 aten = torch.ops.aten
 Pairs = list[tuple[Proxy, Proxy | None]]
@@ -88,21 +89,21 @@ class _Norm(NormSteps):
         if d_out is None:
             return []
         x = self._widened(self.x)
-        centered = x if mean is None else called("centered", self._sub(x, mean))
-        x_hat = called("normalized", self._mul(centered, rstd))
+        centered = x if mean is None else called(Role.CENTERED, self._sub(x, mean))
+        x_hat = called(Role.NORMALIZED, self._mul(centered, rstd))
         gradient = scaled = self._widened(d_out)
         if self.weight is not None:
-            scaled = called("d_normalized", self._mul(gradient, self._widened(self.weight)))
-        through_rstd = called("through_rstd", self._mean(self._mul(scaled, x_hat)))
+            scaled = called(Role.D_NORMALIZED, self._mul(gradient, self._widened(self.weight)))
+        through_rstd = called(Role.THROUGH_RSTD, self._mean(self._mul(scaled, x_hat)))
         d_x = self._sub(scaled, self._mul(x_hat, through_rstd))
         if mean is not None:
-            d_x = self._sub(d_x, called("through_mean", self._mean(scaled)))
+            d_x = self._sub(d_x, called(Role.THROUGH_MEAN, self._mean(scaled)))
         found: Pairs = [(self.x, self._narrowed(self._mul(d_x, rstd), self.x))]
         if self.weight is not None:
             # Between the kernels that sum over rows and over columns it travels in the type of x.
             kept = x_hat
             if self.x.fake.dtype != self.wide:
-                kept = self._widened(called("normalized", self._narrowed(x_hat, self.x)))
+                kept = self._widened(called(Role.NORMALIZED, self._narrowed(x_hat, self.x)))
             found.append((self.weight, self._column_sum(self._mul(gradient, kept), self.weight)))
         if self.bias is not None:
             found.append((self.bias, self._column_sum(gradient, self.bias)))
@@ -157,16 +158,16 @@ def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: 
             return []
         gradient = cast(grads[0], wide)
         centered = call(aten.sub.Tensor, (cast(x, wide), per_channel(mean)), {})
-        x_hat = called("normalized", call(aten.mul.Tensor, (centered, per_channel(rstd)), {}))
+        x_hat = called(Role.NORMALIZED, call(aten.mul.Tensor, (centered, per_channel(rstd)), {}))
         product = call(aten.mul.Tensor, (gradient, x_hat), {})
-        through_mean = called("through_mean", over_channel(aten.mean.dim, gradient))
-        through_rstd = called("through_rstd", over_channel(aten.mean.dim, product))
-        less_mean = called("less_mean", call(aten.sub.Tensor, (gradient, through_mean), {}))
+        through_mean = called(Role.THROUGH_MEAN, over_channel(aten.mean.dim, gradient))
+        through_rstd = called(Role.THROUGH_RSTD, over_channel(aten.mean.dim, product))
+        less_mean = called(Role.LESS_MEAN, call(aten.sub.Tensor, (gradient, through_mean), {}))
         along = call(aten.mul.Tensor, (x_hat, through_rstd), {})
         projected = call(aten.sub.Tensor, (less_mean, along), {})
         scale = per_channel(rstd)
         if weight is not None:
-            scale = called("scale", call(aten.mul.Tensor, (scale, per_channel(weight)), {}))
+            scale = called(Role.SCALE, call(aten.mul.Tensor, (scale, per_channel(weight)), {}))
         found: Pairs = [(x, cast(call(aten.mul.Tensor, (projected, scale), {}), x.fake.dtype))]
         if weight is not None:
             found.append((weight, cast(over_channel(aten.sum.dim_IntList, product), weight.fake.dtype)))

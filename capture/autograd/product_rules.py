@@ -17,6 +17,7 @@ from longhand.capture.autograd.marks import Mark, has_mark, set_mark
 from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
+from longhand.capture.roles import Role
 
 aten = torch.ops.aten
 Pairs = list[tuple[Proxy, Proxy | None]]
@@ -107,18 +108,18 @@ def _cross_entropy(
             return found
 
         def n_counted() -> Proxy:
-            counts = called("counts", call(aten.ne.Scalar, (target, ignored), {}))
-            return called("n_counted", call(aten.sum.default, (counts,), {}))
+            counts = called(Role.COUNTS, call(aten.ne.Scalar, (target, ignored), {}))
+            return called(Role.N_COUNTED, call(aten.sum.default, (counts,), {}))
 
         # Compared once more, not kept: who reads this has the targets at hand.
-        is_ignored = per_row(called("is_ignored", call(aten.eq.Scalar, (target, ignored), {})))
-        probability = called("probability", call(aten.softmax.int, (logits, 1), {}))
+        is_ignored = per_row(called(Role.IS_IGNORED, call(aten.eq.Scalar, (target, ignored), {})))
+        probability = called(Role.PROBABILITY, call(aten.softmax.int, (logits, 1), {}))
         classes = call(
             aten.arange.default, (logits.fake.shape[1],), {"device": logits.fake.device, "dtype": torch.int64}
         )
-        is_target = called("is_target", call(aten.eq.Tensor, (classes, per_row(target)), {}))
+        is_target = called(Role.IS_TARGET, call(aten.eq.Tensor, (classes, per_row(target)), {}))
         less_one = call(aten.sub.Tensor, (probability, 1.0), {})
-        excess = called("excess", call(aten.where.self, (is_target, less_one, probability), {}))
+        excess = called(Role.EXCESS, call(aten.where.self, (is_target, less_one, probability), {}))
         if reduction == 0 or logits.fake.dtype not in _WIDE:
             scale = d_loss
             if reduction == 1:

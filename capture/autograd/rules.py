@@ -19,6 +19,7 @@ from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.writes import bound
 from longhand.capture.known.biases import ALIGNMENT
+from longhand.capture.roles import Role
 from longhand.options import Device, Target
 
 aten = torch.ops.aten
@@ -77,7 +78,7 @@ def derivative_rule(
     return register
 
 
-def called(role: str, made: Proxy) -> Proxy:
+def called(role: Role, made: Proxy) -> Proxy:
     """A value that a derivative just computed, with the word that it has in the formula."""
     made.node.meta["role"] = role
     return made

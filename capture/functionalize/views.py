@@ -7,6 +7,7 @@ source; its `put` emits the source with the view's part replaced.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -47,10 +48,16 @@ def _reshaped(rewriter: Rewriter, source: Proxy, sizes: Any, eager: torch.Tensor
     def take(parent: fx.Node) -> fx.Node:
         return rewriter.emit(aten.reshape.default, (parent, list(sizes)), value=eager)
 
+    return rewriter.view(source, eager, take, _shaped_as(rewriter, source))
+
+
+def _shaped_as(rewriter: Rewriter, source: Proxy) -> Callable[[fx.Node, fx.Node], fx.Node]:
+    """What a tensor is that one of the same elements in another shape was written to."""
+
     def put(parent: fx.Node, child: fx.Node) -> fx.Node:
         return rewriter.emit(aten.reshape.default, (child, _size_of(rewriter, source)), value=source.fake)
 
-    return rewriter.view(source, eager, take, put)
+    return put
 
 
 def _size_of(rewriter: Rewriter, source: Proxy) -> list[Any]:
@@ -134,25 +141,22 @@ def _squeeze(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any
     if source.fake.dim() - len({dim % rank for dim in dims}) != eager.dim():
         return NotImplemented
 
-    def put(parent: fx.Node, child: fx.Node) -> fx.Node:
-        return rewriter.emit(aten.reshape.default, (child, _size_of(rewriter, source)), value=source.fake)
-
     return rewriter.view(
-        source, eager, lambda parent: rewriter.emit(aten.squeeze.dims, (parent, dims), value=eager), put
+        source,
+        eager,
+        lambda parent: rewriter.emit(aten.squeeze.dims, (parent, dims), value=eager),
+        _shaped_as(rewriter, source),
     )
 
 
 def _unsqueeze(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     source: Proxy = args[0]
 
-    def put(parent: fx.Node, child: fx.Node) -> fx.Node:
-        return rewriter.emit(aten.reshape.default, (child, _size_of(rewriter, source)), value=source.fake)
-
     return rewriter.view(
         source,
         eager,
         lambda parent: rewriter.emit(aten.unsqueeze.default, (parent, args[1]), value=eager),
-        put,
+        _shaped_as(rewriter, source),
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 from collections import Counter
 from collections.abc import Mapping
 
@@ -21,31 +19,16 @@ from longhand.lower.ir import (
     Pointwise,
     PointwiseOp,
     Position,
-    Reduce,
     Scalar,
     Store,
     Value,
     arguments,
 )
-from longhand.schedule.named_plan import KernelNames, is_rstd, noun_of
-from longhand.schedule.names.words import element_words, first_free, further_words
+from longhand.schedule.named_plan import KernelNames, plan_domains
 from longhand.schedule.plan import Address, KernelPlan, Pointer, scalar_at
 
 Known = Mapping[int, Text]
 AT = "at"  # the variable of an index that several statements use
-
-
-def plan_domains(plan: KernelPlan) -> tuple[frozenset[str], ...]:
-    """For each value of the body, the plan's axes that it varies over."""
-    found: list[frozenset[str]] = []
-    for position, value in enumerate(plan.body):
-        axes = frozenset[str]().union(*(found[argument] for argument in arguments(value)))
-        if position in plan.addresses:
-            axes |= {axis for axis, _ in plan.addresses[position].axes}
-        if isinstance(value, Reduce):
-            axes -= frozenset(value.axes)
-        found.append(axes)
-    return tuple(found)
 
 
 class BodyPrinter:
@@ -72,7 +55,7 @@ class BodyPrinter:
         self.base_axes = self.row_axes | frozenset(batch)
         self.loop_axes = self.row_axes if plan.schedule.is_down_columns else self.col_axes
         self.pointers: dict[str, Pointer] = {pointer.name: pointer for pointer in plan.pointers}
-        self.names = dataclasses.replace(names, values=_with_needed_lines(self, names))
+        self.names = names
         self.inverted_sums = plan.numerics.inverted_sums
         self._operators = operator_table(plan.body, self.inverted_sums)
         tunables = frozenset({tunable.name for tunable in plan.tunables} | {"GRAIN"})
@@ -264,43 +247,6 @@ def inline_closure(position: int, printer: BodyPrinter, through: int) -> frozens
     return frozenset(found)
 
 
-def _with_needed_lines(printer: BodyPrinter, names: KernelNames) -> dict[int, str]:
-    """The named values, plus those that need a line to be right or fast:
-
-    * the argument of a MAX, MIN or ARG reduction, which the loop mentions more than once;
-    * a load or a calculation that varies over rows only and is used inside the column loop, so that it is not read or
-      calculated again for every element.
-    """
-    body = printer.plan.body
-    values = dict(names.values)
-    taken = set(values.values()) | set(names.pointers.values()) | set(names.scalars.values())
-
-    def give(position: int, word: str) -> None:
-        if position not in values:
-            source = body[position]
-            further = (
-                element_words(word, is_only=not (source.index.axes or source.index.values))
-                if isinstance(source, Load)
-                else itertools.chain([word], further_words(word))
-            )
-            values[position] = first_free(further, taken)
-            taken.add(values[position])
-
-    for value in body:
-        if isinstance(value, Reduce) and value.op.value in ("max", "min", "argmax", "argmin"):
-            give(value.arg, _word_for(body[value.arg], names))
-    for position, value in enumerate(body):
-        if not printer.domains[position] & printer.col_axes:
-            continue
-        for argument in arguments(value):
-            source = body[argument]
-            is_fixed = not printer.domains[argument] & printer.col_axes
-            costs = isinstance(source, Load) or (isinstance(source, Pointwise) and source.op in _COSTLY)
-            if is_fixed and costs and not isinstance(value, Reduce):
-                give(argument, "rstd" if is_rstd(source, body) else _word_for(source, names))
-    return values
-
-
 def _wide_numbers(body: tuple[Value, ...]) -> frozenset[int]:
     """Numbers of int64 of which one is chosen: bare, C++ would go on in int, and wrap in 32 bits."""
     chosen = [
@@ -309,24 +255,3 @@ def _wide_numbers(body: tuple[Value, ...]) -> frozenset[int]:
         if isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE and value.dtype is torch.int64
     ]
     return frozenset(one for one, other in chosen if {type(body[one]), type(body[other])} == {Constant})
-
-
-# What should not stand in a loop when it does not vary there, and a word for it.
-_COSTLY = {
-    PointwiseOp.DIV: "row_ratio",
-    PointwiseOp.RECIPROCAL: "inverse",
-    PointwiseOp.SQRT: "root",
-    PointwiseOp.RSQRT: "inverse_root",
-    PointwiseOp.EXP: "row_exp",
-    PointwiseOp.LOG: "row_log",
-}
-
-
-def _word_for(value: Value, names: KernelNames) -> str:
-    if isinstance(value, Load):
-        return names.pointers[value.buffer]
-    if value.name is not None:
-        return value.name
-    if isinstance(value, Pointwise) and value.op in _COSTLY:
-        return _COSTLY[value.op]
-    return "element" if not isinstance(value, Pointwise) else noun_of(value)

@@ -22,7 +22,6 @@ from longhand.emit.cpp.loops import (
 )
 from longhand.emit.cpp.reductions import ReductionVariable, accumulators, is_position, value_reduction
 from longhand.emit.cpp.splits import PartialText, number_of_splits, takes_over
-from longhand.emit.cpp.types import SumType, sum_type
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Reduce, Store, arguments
 
@@ -233,10 +232,8 @@ class ColumnsPrinter:
 
         Chunks of the rows accumulate in float: they are short, and are combined in double.
         """
-        reduce, plan = self._reduce(position), self.plan
-        of_elements = frozenset(range(len(plan.body))) - frozenset(self.levels)
-        kind = sum_type(position, plan, of_elements, self.printer.names.values)
-        if kind is SumType.DOUBLE and not self.is_split:
+        reduce = self._reduce(position)
+        if position in self.plan.numerics.sum_types:
             reduce = dataclasses.replace(reduce, dtype=torch.float64)
         name, dtype = self._value_name(position), self._dtype(reduce.arg)
         found = accumulators(value_reduction(reduce), name, dtype)[0]

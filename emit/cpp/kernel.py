@@ -24,7 +24,7 @@ from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
 from longhand.emit.text.kernel_head import head_lines, shape_comment
 from longhand.emit.text.quoting import cpp_comment
-from longhand.schedule.named_plan import KernelNames, as_printed
+from longhand.schedule.named_plan import KernelNames, in_plain_loops
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
 _ENVIRONMENT = jinja2.Environment(
@@ -105,7 +105,7 @@ def print_cpp_kernel(plan: KernelPlan, names: KernelNames) -> CppSource:
         plan: What to print; of the schedules for the CPU.
         names: The words to use.
     """
-    printer = BodyPrinter(*as_printed(plan, names))
+    printer = BodyPrinter(*in_plain_loops(plan, names))
     function = render_template("function.cpp.jinja", kernel=_kernel_text(plan, names, printer))
     needs = frozenset(printer.needs)
     text = render_template(

@@ -164,9 +164,6 @@ def _integer_operator(op: PointwiseOp, dtype: torch.dtype) -> Operator:
         return SAME
     if op in (P.ISNAN, P.ISINF):
         return Operator("false")
-    if op is P.FMA:
-        operands = (Precedence.PRODUCT, Precedence.UNARY, Precedence.PRODUCT)
-        return Operator("{0} * {1} + {2}", Precedence.SUM, operands)
 
     raise KeyError(f"{op} on {dtype} has no C++ spelling")
 

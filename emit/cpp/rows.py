@@ -24,11 +24,10 @@ from longhand.emit.cpp.loops import (
     stores_as_statements,
 )
 from longhand.emit.cpp.reductions import ReductionVariable, accumulators, is_position, value_reduction
-from longhand.emit.cpp.types import SumType, sum_type
 from longhand.emit.text.expression import Text
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, Store, Value, arguments
 from longhand.schedule.names.words import first_free, further_words
-from longhand.schedule.plan import OnlineSoftmax, Pass, Stage
+from longhand.schedule.plan import OnlineSoftmax, Pass, Stage, SumType
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +142,7 @@ class PassPrinter:
         if is_position(reduce.op):
             name = self._extreme_name(position)
         drops_nan = position in self.printer.plan.numerics.drops_nan
-        kind = self._sum_type(position)
+        kind = self.printer.plan.numerics.sum_types.get(position, SumType.FLOAT)
         if kind is not SumType.FLOAT:
             reduce = dataclasses.replace(reduce, dtype=torch.float64)
         found = accumulators(value_reduction(reduce), name, self._dtype(reduce.arg), drops_nan)
@@ -163,14 +162,6 @@ class PassPrinter:
         (found,) = accumulators(reduce, self.accumulator_names[position], self._dtype(reduce.arg))
         self.printer.needs |= found.needs
         return found
-
-    def _sum_type(self, position: int) -> SumType:
-        """What a reduction accumulates in. Chunks of a row are combined in double, whatever they accumulate in."""
-        plan = self.printer.plan
-        of_elements = frozenset(range(len(plan.body))) - frozenset(self.levels)
-        kind = sum_type(position, plan, of_elements, self.printer.names.values)
-        is_rounded_late = kind is SumType.DOUBLE_THEN_FLOAT and plan.partials
-        return SumType.FLOAT if is_rounded_late else kind
 
     def _unused_name(self, word: str) -> str:
         names = self.printer.names

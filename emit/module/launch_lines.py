@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
-from longhand.emit.module.offset_texts import before_pieces, blocks_before, step_over_parts
+from longhand.emit.module.offset_texts import before_pieces, blocks_before, over_others, step_over_parts
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_text
 from longhand.emit.module.view_calls import argument
@@ -65,12 +65,12 @@ class AllocationWriter:
         value = filled_with(fill, self.plan.buffers[step.buffer])
         if isinstance(fill, Extern) and value is not None:
             return self.write_filled(step, value), fill
-        return self.write(step, _next_launch(later, step.buffer)), None
+        return self.write(step), None
 
-    def write(self, step: Allocate, launch: Launch | None) -> PythonLine:
-        """``residual = torch.empty_like(x)``; `launch` is the one that the tensor is made for."""
+    def write(self, step: Allocate) -> PythonLine:
+        """``residual = torch.empty_like(x)``"""
         buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
-        twin = self._twin(buffer, launch)
+        twin = self._like(step)
         on_cpu = self.plan.options.target.device is Device.CPU
         order = memory_order(buffer)
         is_plain = not _reordered(order)
@@ -79,11 +79,11 @@ class AllocationWriter:
         if twin is not None and is_plain:
             pooled = f"empty({twin}.shape, {buffer.dtype})"
             return PythonLine.assignment(variable, pooled, LineKind.POOLED)
-        dims = self._dims(buffer, launch)
+        dims = self._dims(step)
         if order == _CHANNELS_LAST and not on_cpu:
             rest = f"dtype={buffer.dtype}, device={self.device}, memory_format=torch.channels_last"
             return PythonLine.assignment(variable, f"torch.empty({', '.join(dims)}, {rest})")
-        made = self._made(buffer, [dims[dim] for dim in order], self._sibling(buffer, launch))
+        made = self._made(buffer, [dims[dim] for dim in order], self._sibling(step))
         kind = LineKind.POOLED if on_cpu else LineKind.PLAIN
         return PythonLine.assignment(variable, f"{made}{_reordered(order)}", kind)
 
@@ -92,21 +92,22 @@ class AllocationWriter:
         buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
         is_zero, is_plain = value == 0, not _reordered(memory_order(buffer))
         if self.plan.options.target.device is Device.CPU or not is_plain:
-            made = self.write(step, None)
+            made = self.write(Allocate(step.buffer, step.is_result))
             filled = f"{made.value}.zero_()" if is_zero else f"{made.value}.fill_({number(value)})"
             return PythonLine.assignment(variable, filled, made.kind)
-        dims = ", ".join(self._dims(buffer, None)) or "()"
+        dims = ", ".join(self._dims(Allocate(step.buffer))) or "()"
         rest = f"dtype={buffer.dtype}, device={self.device}"
         if value in (0, 1):
             return PythonLine.assignment(variable, f"torch.{'zeros' if is_zero else 'ones'}({dims}, {rest})")
         shape = dims if not buffer.shape else f"({dims}{',' * (len(buffer.shape) == 1)})"
         return PythonLine.assignment(variable, f"torch.full({shape}, {number(value)}, {rest})")
 
-    def _dims(self, buffer: Buffer, launch: Launch | None) -> list[str]:
+    def _dims(self, step: Allocate) -> list[str]:
         """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
+        buffer = self.plan.buffers[step.buffer]
         if not self.sizes.reads_shapes:
             return self.sizes.dims(buffer)
-        siblings = [one for one in self._read_siblings(buffer, launch) if len(one.shape) == len(buffer.shape)]
+        siblings = [one for one in self._at_hand(step.beside) if len(one.shape) == len(buffer.shape)]
         told = []
         for place, size in enumerate(buffer.shape):
             alike = (one for one in siblings if size != 1 and str(one.shape[place]) == str(size))
@@ -138,50 +139,26 @@ class AllocationWriter:
             made.append(f"{self._made(buffer, [dims[dim] for dim in order])}{_reordered(order)}")
         return f"{one.name} = [{', '.join(made)}]"
 
-    def _twin(self, buffer: Buffer, launch: Launch | None) -> str | None:
-        """A tensor at hand with the same shape, dtype and layout: something that the launch reads."""
-        for other in self._read_siblings(buffer, launch):
-            if (
-                same_sizes(other.shape, buffer.shape)
-                and same_sizes(other.stride, buffer.stride)
-                and other.layout_is_known
-                and not self._differs_in_words(buffer, other)
-            ):
-                return self.variables[other.name]
-        return None
+    def _like(self, step: Allocate) -> str | None:
+        """The word of the tensor that a new one is made like."""
+        buffer = self.plan.buffers[step.buffer]
+        alike = (other for other in self._at_hand(step.like) if not self._differs_in_words(buffer, other))
+        return next((self.variables[other.name] for other in alike), None)
 
-    def _sibling(self, buffer: Buffer, launch: Launch | None) -> str | None:
+    def _sibling(self, step: Allocate) -> str | None:
         """A tensor at hand with the same dtype, on the same device: a number may be on another."""
-        siblings = self._read_siblings(buffer, launch)
-        return next((self.variables[other.name] for other in siblings if other.shape), None)
+        return next((self.variables[one.name] for one in self._at_hand(step.beside) if one.shape), None)
 
-    def _read_siblings(self, buffer: Buffer, launch: Launch | None) -> Iterator[Buffer]:
-        """What the launch reads of the same dtype, in a plain variable."""
-        if launch is None:
-            return
-        for name in launch.buffers:
-            other, variable = self.plan.buffers[name], self.variables[name]
-            if (
-                name != buffer.name
-                and other.dtype == buffer.dtype
-                and is_plain_variable(variable)
-                and self._reads(launch, name)
-            ):
-                yield other
+    def _at_hand(self, names: Iterable[str]) -> Iterator[Buffer]:
+        """Those buffers that have a plain variable here."""
+        for name in names:
+            if is_plain_variable(self.variables.get(name, "")):
+                yield self.plan.buffers[name]
 
     def _differs_in_words(self, buffer: Buffer, other: Buffer) -> bool:
         """Whether two shapes are the same by chance: of a square matrix and its transpose."""
         words = zip(self.sizes.words_of(buffer), self.sizes.words_of(other), strict=True)
         return any(one and two and one != two for one, two in words)
-
-    def _reads(self, launch: Launch, name: str) -> bool:
-        kernel = self.plan.kernels[launch.kernel]
-        passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
-        return any(
-            pointer.access is not Access.WRITE
-            for pointer, given in zip(passed, launch.buffers, strict=True)
-            if given == name
-        )
 
 
 def _reordered(order: Sequence[int]) -> str:
@@ -207,13 +184,6 @@ def number_words(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
     sizes = [names.axes[axis.name].size for axis in plan.axes] if not plan.schedule.is_over_lists else []
     ints = [names.ints[parameter.name] for parameter in plan.ints] if not plan.schedule.is_over_lists else []
     return (*sizes, *ints, *(names.scalars[scalar.position] for scalar in plan.scalars))
-
-
-def _next_launch(later: Sequence[ModelStep], buffer: str) -> Launch | None:
-    """The launch that a buffer is made for; None if a library call fills it."""
-    writers = (step for step in later if isinstance(step, Launch | Extern))
-    first = next((step for step in writers if isinstance(step, Launch) or buffer in step.mutates), None)
-    return first if isinstance(first, Launch) else None
 
 
 class LaunchWriter:
@@ -295,9 +265,9 @@ class LaunchWriter:
                 continue
             is_offset, name = parameter.axis is None, buffers[parameter.pointer]
             text = self._int(value, name, is_offset)
-            blocks = blocks_before(kernel, parameter.pointer, value, sizes, texts) if is_offset else None
+            blocks = blocks_before(kernel, parameter.pointer, value, sizes, texts, is_offset)
             found.append(blocks if blocks is not None and is_bare(text) else text)
-        return found
+        return over_others(kernel, step, found, texts) if found else found
 
     def _int(self, value: Size, name: str, is_offset: bool) -> str:
         buffer = self.plan.buffers[name]

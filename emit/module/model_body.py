@@ -45,6 +45,7 @@ from longhand.schedule.named_plan import (
     UnitNames,
     Words,
     named_views,
+    own_origins,
     plain_steps,
     unread_buffers,
     view_key,
@@ -219,7 +220,7 @@ class BodyWriter:
 
     def _stated(self, step: Launch | Extern) -> list[Provenance]:
         """Where its operations came from: those of which the user's statement is known."""
-        origins = step.origins if isinstance(step, Launch) else (step.origin,)
+        origins = own_origins(step.origins, self.words.nodes) if isinstance(step, Launch) else (step.origin,)
         return [where for where in map(self.words.provenance, origins) if where.statement]
 
     def _quotes_of_choice(self, choice: Choice) -> tuple[Quote, ...]:
@@ -294,7 +295,7 @@ class BodyWriter:
 
     def _remarks(self, step: Launch | Extern) -> list[str]:
         """Why longhand added an operation that the user did not write, or changed one, as comments."""
-        origins = step.origins if isinstance(step, Launch) else (step.origin,)
+        origins = own_origins(step.origins, self.words.nodes) if isinstance(step, Launch) else (step.origin,)
         why = dict.fromkeys(self.words.provenance(origin).remark for origin in origins if origin)
         new = [text for text in why if text and text not in self.told]
         self.told.update(new)

@@ -15,9 +15,14 @@ _SUMS = frozenset("+-/%")  # in what is no factor without parentheses
 
 
 def blocks_before(
-    kernel: KernelPlan, pointer: str, offset: Size, sizes: Mapping[str, Size], texts: Mapping[str, str]
+    kernel: KernelPlan,
+    pointer: str,
+    offset: Size,
+    sizes: Mapping[str, Size],
+    texts: Mapping[str, str],
+    is_offset: bool,
 ) -> str | None:
-    """The offset as so many times the sizes of the innermost axes of an access; None where it is none.
+    """The offset, or a stride, as so many times the sizes of the innermost axes of an access; None where it is none.
 
     Args:
         kernel: Whose parameter it is.
@@ -25,14 +30,46 @@ def blocks_before(
         offset: Its value in one launch.
         sizes: Of that launch's axes, by name.
         texts: How they are written there.
+        is_offset: Whether it is where an access begins: a stride over many blocks is one over something else.
     """
     if not isinstance(offset, int) or offset <= 0:
         return None
     found: str | None = None
     for block, text in _blocks(kernel, pointer, sizes, texts):
         n_blocks, rest = divmod(offset, block)
-        if rest == 0 and n_blocks:
+        if rest == 0 and n_blocks and (is_offset or _is_digit(n_blocks)):
             found = f"{n_blocks} * {text}" if n_blocks > 1 else text
+    return found
+
+
+def _is_digit(number: int) -> bool:
+    """Whether a number is so small that one reads it as so many of something."""
+    return len(str(number)) == 1
+
+
+def over_others(kernel: KernelPlan, step: Launch, ints: Sequence[str], texts: Mapping[str, str]) -> list[str]:
+    """Ints of a launch, where a stride goes over all steps of another by the words of both: ``seq * fused_qkv_dim``."""
+    sizes = [
+        (size, texts[axis.name])
+        for axis, size in zip(kernel.axes, step.sizes, strict=True)
+        if isinstance(size, int) and not is_bare(texts[axis.name]) and _SUMS.isdisjoint(texts[axis.name])
+    ]
+    found = list(ints)
+    for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
+        if parameter.axis is None or not isinstance(value, int) or not is_bare(ints[place]):
+            continue
+        others = [
+            (stride, text)
+            for one, stride, text in zip(kernel.ints, step.ints, ints, strict=True)
+            if one.pointer == parameter.pointer and one.axis is not None and not is_bare(text)
+        ]
+        told = (
+            f"{count} * {text}"
+            for stride, text in others
+            for size, count in sizes
+            if isinstance(stride, int) and size * stride == value
+        )
+        found[place] = next(told, ints[place])
     return found
 
 

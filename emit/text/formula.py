@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import PADDED_FOR_SPEED
+from longhand.capture.graph import PADDED_FOR_SPEED, Role
 from longhand.emit.text.equations import equations_of
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_ops import find_joins
@@ -52,7 +52,7 @@ _UNSAID_TEXT = """
     lift_fresh_copy lift_fresh flatten unflatten
 """
 # What a value inside a derivative is made by.
-_VERBS = {"normalized": "normalize"}
+_VERBS: dict[Role | None, str] = {Role.NORMALIZED: "normalize"}
 _UNSAID = frozenset(_UNSAID_TEXT.split())
 
 

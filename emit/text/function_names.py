@@ -71,7 +71,6 @@ FUNCTIONS: Mapping[PointwiseOp, Function] = {
     Op.ABS: Function(triton="tl.abs", cpp="std::abs"),
     Op.COPYSIGN: Function(triton="libdevice.copysign", cpp="std::copysign"),
     Op.NEXTAFTER: Function(triton="libdevice.nextafter", cpp="std::nextafter"),
-    Op.FMA: Function(triton="tl.fma", cpp="std::fma"),
 }
 
 

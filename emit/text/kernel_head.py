@@ -10,17 +10,25 @@ import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
+from longhand.capture.graph import Role
 from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text
 from longhand.emit.text.formula import title_of
 from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Reduce, Size, Store, Value
-from longhand.schedule.named_plan import BufferWords, KernelNames, NamedPlan, fills_padding, launches
+from longhand.schedule.named_plan import (
+    BufferWords,
+    KernelNames,
+    NamedPlan,
+    fills_padding,
+    launches,
+    least_of,
+)
 from longhand.schedule.names.words import further_words, identifier, listed
 from longhand.schedule.plan import KernelPlan, Launch, Pointer, Region, UnitPlan, tensor_shape
 
 _LARGEST_BARE = 9
-# By the name of the value that compares with them.
-_CONSTANTS_OF = {"counts": "IGNORE_INDEX", "is_ignored": "IGNORE_INDEX"}
+# By the role of the value that compares with them.
+_CONSTANTS_OF: dict[str | None, str] = {Role.COUNTS: "IGNORE_INDEX", Role.IS_IGNORED: "IGNORE_INDEX"}
 _ROLES = {
     PointwiseOp.EQ: "SPECIAL_VALUE",
     PointwiseOp.NE: "SPECIAL_VALUE",
@@ -99,6 +107,8 @@ def _wants_name(value: Constant) -> bool:
 def _remark(value: Constant) -> str:
     if not value.dtype.is_floating_point or value.name:
         return ""
+    if (kind := least_of(value)) is not None:
+        return f"of {str(kind).removeprefix('torch.')}"
     logged = log_of(value.value)
     return f"log({logged})" if logged else root_text(value.value) or ""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import fx
 
+from longhand.capture.graph import Role
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH
 from longhand.lower.ir import (
@@ -202,7 +203,7 @@ def _norm(
     rest = [p for p in values.tensors if p not in given]
     if len(rest) != 1:
         return None
-    eps = [p for p in values.numbers if getattr(body[p], "name", None) == "eps"]
+    eps = [p for p in values.numbers if getattr(body[p], "name", None) is Role.EPS]
     if len(eps) != 1:
         eps = [p for p in values.numbers if isinstance(body[p], Scalar)]
     if len(eps) != 1:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.emit.text.expression import Operator, Precedence, Text, infix
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, arguments, domains
 from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
@@ -50,9 +51,6 @@ _OPERATORS: dict[PointwiseOp, Operator] = {
     PointwiseOp.TRUNC_DIV: _function("div", 2, ', rounding_mode="trunc"'),
     PointwiseOp.REMAINDER: _function("remainder", 2),
     PointwiseOp.FMOD: _function("fmod", 2),
-    PointwiseOp.FMA: Operator(
-        "{0} * {1} + {2}", Precedence.SUM, (Precedence.PRODUCT, Precedence.UNARY, Precedence.PRODUCT)
-    ),
     PointwiseOp.NEG: Operator("-{0}", Precedence.UNARY, (Precedence.UNARY,)),
     PointwiseOp.COPYSIGN: _function("copysign", 2),
     PointwiseOp.NEXTAFTER: _function("nextafter", 2),
@@ -331,7 +329,8 @@ def _fills_each_half(plan: KernelPlan, buffer: str, join: Join) -> bool:
     """Whether both halves alone read a tensor, and the same elements of it: a table of angles, as wide as one."""
     limit = join.ranges[0].end
     scalar = plan.body[limit] if limit is not None else None
-    if len(join.pieces) != 2 or limit is None or not isinstance(scalar, Scalar) or scalar.name != "half":
+    is_halved = len(join.pieces) == 2 and isinstance(scalar, Scalar) and scalar.name is Role.HALF
+    if limit is None or not is_halved:
         return False
     begins: list[tuple[Product, ...]] = [(), ((-1, ScalarRef(limit)),)]
     fitting = {
@@ -388,7 +387,7 @@ def _slice(
         return None
     limit = where.end if where.start is None else where.start
     scalar = plan.body[limit] if limit is not None else None
-    if limit is None or not isinstance(scalar, Scalar) or scalar.name != "half":
+    if limit is None or not isinstance(scalar, Scalar) or scalar.name is not Role.HALF:
         return None
     word = names.scalars[limit]
     if address.offset == ():

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from longhand.capture.graph import Role
 from longhand.lower.ir import Pointwise, PointwiseOp, Position, Reduce, Scalar, Size
 from longhand.schedule.named_plan import Words
 from longhand.schedule.plan import KernelPlan, Launch
@@ -82,7 +83,7 @@ def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str,
         sizes: By axis: the text of its size.
     """
     scalar = plan.body[position]
-    if not isinstance(scalar, Scalar) or scalar.name != "half":
+    if not isinstance(scalar, Scalar) or scalar.name is not Role.HALF:
         return None
     number, length = _given(plan, launch, position)
     for value in plan.body:
@@ -110,7 +111,7 @@ def averaged_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[
         sizes: By axis: the text of its size.
     """
     scalar = plan.body[position]
-    if not isinstance(scalar, Scalar) or scalar.name != "n_averaged":
+    if not isinstance(scalar, Scalar) or scalar.name is not Role.N_AVERAGED:
         return None
     wanted, length = _given(plan, launch, position)
     for value in plan.body:

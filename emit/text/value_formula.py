@@ -48,7 +48,7 @@ from longhand.schedule.plan import (
 )
 
 LONGEST_FORMULA = 88  # of a result's formula
-_REMAINDER, _PRODUCT = infix("%", Precedence.PRODUCT), infix("*", Precedence.PRODUCT)
+_REMAINDER = infix("%", Precedence.PRODUCT)
 
 
 class _Sum(Operator):
@@ -182,8 +182,6 @@ class Formula:
             return Operator("{0}**{1}", Precedence.UNARY, (Precedence.ATOM, Precedence.ATOM)).apply(texts)
         if value.op is PointwiseOp.ADD:
             return _SUM.apply(texts)
-        if value.op is PointwiseOp.FMA:
-            return _SUM.apply([_PRODUCT.apply(texts[:2]), texts[2]])
         operator = operator_of(value.op, len(texts))
         return (operator.as_math if isinstance(operator, TorchFunction) else operator).apply(texts)
 

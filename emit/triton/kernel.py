@@ -38,7 +38,7 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.operators import DEVICE_FUNCTIONS, calls_libdevice
 from longhand.emit.triton.scope import FileScope, dtype_word, is_narrow
 from longhand.lower.ir import Constant, Pointwise, Reduce, Store
-from longhand.schedule.named_plan import KernelNames, as_printed, pointer_word
+from longhand.schedule.named_plan import KernelNames, as_printed, least_of, pointer_word
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
 _WIDTH = 110
@@ -184,13 +184,16 @@ def _runtime_names(needs: frozenset[str]) -> tuple[str, ...]:
 
 
 def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
-    """Whole numbers of the math, under names."""
+    """Whole numbers of the math, under names, and fractions that nobody would write out."""
     values = {constant.name: plan.body[position] for position, constant in scope.constants.items()}
-    return tuple(
-        f"{name} = tl.constexpr({literal_text(value.value) if value.dtype.is_floating_point else int(value.value)})"
-        for name, value in values.items()
-        if isinstance(value, Constant)
-    )
+    lines: list[str] = []
+    for name, value in values.items():
+        if isinstance(value, Constant):
+            number = literal_text(value.value) if value.dtype.is_floating_point else int(value.value)
+            least = least_of(value)
+            remark = f"  # of {str(least).removeprefix('torch.')}" if least is not None else ""
+            lines.append(f"{name} = tl.constexpr({number}){remark}")
+    return tuple(lines)
 
 
 def _head(names: KernelNames) -> tuple[str, ...]:

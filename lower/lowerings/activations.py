@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
 from longhand.lower.lowerings.arithmetic import scaled
@@ -34,14 +35,14 @@ def _gelu(ctx: Context, x: TensorView, approximate: str) -> TensorView:
 
 def gelu(x: Handle) -> Handle:
     """x times the normal distribution's cumulative function, exactly (erf)."""
-    sqrt_half = x.body.constant(math.sqrt(0.5), x.dtype, "sqrt_half")
+    sqrt_half = x.body.constant(math.sqrt(0.5), x.dtype, Role.SQRT_HALF)
     return x * 0.5 * (apply(Op.ERF, x * sqrt_half) + 1.0)
 
 
 def gelu_tanh(x: Handle) -> Handle:
     """The same, approximated by tanh, in the form that takes one exponential: (1 + tanh(u)) / 2 = sigmoid(2u)."""
-    cubic = (x + x * x * x * 0.044715).named("cubic")
-    factor = x.body.constant(2.0 * math.sqrt(2.0 / math.pi), x.dtype, "two_sqrt_2_over_pi")
+    cubic = (x + x * x * x * 0.044715).named(Role.CUBIC)
+    factor = x.body.constant(2.0 * math.sqrt(2.0 / math.pi), x.dtype, Role.TWO_SQRT_2_OVER_PI)
     return x * apply(Op.SIGMOID, cubic * factor)
 
 
@@ -52,19 +53,19 @@ def _gelu_backward(ctx: Context, gradient: TensorView, x: TensorView, approximat
 
 def d_gelu(gradient: Handle, x: Handle) -> Handle:
     """Through the normal distribution's cumulative function and its density."""
-    sqrt_half = x.body.constant(math.sqrt(0.5), x.dtype, "sqrt_half")
-    cumulative = (0.5 * (apply(Op.ERF, x * sqrt_half) + 1.0)).named("cumulative")
-    one_over_sqrt_two_pi = x.body.constant(1.0 / math.sqrt(2.0 * math.pi), x.dtype, "one_over_sqrt_two_pi")
-    density = (apply(Op.EXP, x * x * -0.5) * one_over_sqrt_two_pi).named("density")
+    sqrt_half = x.body.constant(math.sqrt(0.5), x.dtype, Role.SQRT_HALF)
+    cumulative = (0.5 * (apply(Op.ERF, x * sqrt_half) + 1.0)).named(Role.CUMULATIVE)
+    one_over_sqrt_two_pi = x.body.constant(1.0 / math.sqrt(2.0 * math.pi), x.dtype, Role.ONE_OVER_SQRT_TWO_PI)
+    density = (apply(Op.EXP, x * x * -0.5) * one_over_sqrt_two_pi).named(Role.DENSITY)
     return gradient * (cumulative + x * density)
 
 
 def d_gelu_tanh(gradient: Handle, x: Handle) -> Handle:
     """Of x * sigmoid(2u), as `gelu_tanh` has it: sigmoid + x * sigmoid * (1 - sigmoid) * d(2u)."""
-    cubic = (x + x * x * x * 0.044715).named("cubic")
-    factor = x.body.constant(2.0 * math.sqrt(2.0 / math.pi), x.dtype, "two_sqrt_2_over_pi")
-    sigmoid = apply(Op.SIGMOID, cubic * factor).named("sigmoid")
-    d_cubic = (x * x * 0.134145 + 1.0).named("d_cubic")
+    cubic = (x + x * x * x * 0.044715).named(Role.CUBIC)
+    factor = x.body.constant(2.0 * math.sqrt(2.0 / math.pi), x.dtype, Role.TWO_SQRT_2_OVER_PI)
+    sigmoid = apply(Op.SIGMOID, cubic * factor).named(Role.SIGMOID)
+    d_cubic = (x * x * 0.134145 + 1.0).named(Role.D_CUBIC)
     return gradient * (sigmoid + x * sigmoid * (1.0 - sigmoid) * (d_cubic * factor))
 
 

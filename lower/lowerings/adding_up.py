@@ -34,6 +34,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.body import Size, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
@@ -269,7 +270,7 @@ def _places(
         is_there = is_there & one
     coordinates: dict[int, Coordinate] = {dim: nest.coordinate(place) for dim, place in others.items()}
     for dim, lookup in lookups.items():
-        at = nest.body.where(is_there, lookup.position, 0).named("place")
+        at = nest.body.where(is_there, lookup.position, 0).named(Role.PLACE)
         coordinates[dim] = Coordinate(values=((at.position, 1),))
     return is_there, [coordinates[dim] for dim in sorted(coordinates)]
 

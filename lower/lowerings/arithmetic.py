@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import Provenance
+from longhand.capture.graph import Provenance, Role
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
 from longhand.lower.lowerings.pointwise import apply
@@ -30,7 +30,7 @@ _AWAY_FROM_ZERO = frozenset(
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def _add(ctx: Context, x: Operand, y: Operand, alpha: Number) -> TensorView:
     if alpha == 1 and isinstance(y, float) and _keeps_from_zero(ctx.node, y):
-        return ctx.pointwise([x], lambda x: x + x.body.scalar(y, x.dtype, "eps"))
+        return ctx.pointwise([x], lambda x: x + x.body.scalar(y, x.dtype, Role.EPS))
     return ctx.pointwise([x, y], lambda x, y: apply(Op.ADD, x, scaled(y, alpha)))
 
 
@@ -70,7 +70,7 @@ def scaled(x: Handle, alpha: Number) -> Handle:
 def _div(ctx: Context, x: Operand, y: Operand) -> TensorView:
     if isinstance(y, int) and y > _FEW and ctx.result().dtype.is_floating_point and _is_of_a_derivative(ctx):
         # Of how many a mean is taken follows from sizes: no kernel is tied to it.
-        return ctx.pointwise([x], lambda x: x / x.body.scalar(y, x.dtype, "n_averaged"))
+        return ctx.pointwise([x], lambda x: x / x.body.scalar(y, x.dtype, Role.N_AVERAGED))
     return ctx.pointwise([x, y], lambda x, y: x / y)
 
 

@@ -7,6 +7,7 @@ combined (`piecewise`). The images are read twice: for the statistics, and where
 
 from __future__ import annotations
 
+from longhand.capture.graph import Role
 from longhand.lower.body import Size, compute_dtype
 from longhand.lower.context import Context
 from longhand.lower.ir import Derivation
@@ -50,8 +51,8 @@ def normalize_by_batch(
         x.shape, [x, *(per_channel(x, view) for view in vectors)]
     )
     value = nest.load(x_view)
-    centered = (value - nest.load(mean_view).to(value.dtype)).named("centered")
-    normalized = (centered * nest.load(rstd_view).to(value.dtype)).named("normalized")
+    centered = (value - nest.load(mean_view).to(value.dtype)).named(Role.CENTERED)
+    normalized = (centered * nest.load(rstd_view).to(value.dtype)).named(Role.NORMALIZED)
     target = ctx.make_result(0, like=[x])
     nest.store(target, affine(nest, normalized, weight, bias, others).named(ctx.local))
     ctx.finish(nest)
@@ -73,9 +74,9 @@ def _pieces(ctx: Context, x: TensorView) -> tuple[TensorView, TensorView, Size]:
     assert pieces is not None
     nest, (piece_view,) = ctx.nest(shape, [pieces])
     value, axes = nest.load(piece_view), nest.axes([3])
-    mean = mean_of(nest, value, axes, "mean")
-    centered = (value - mean).named("centered")
-    squares = nest.body.reduce(ReduceOp.SUM, centered * centered, axes, "squares")
+    mean = mean_of(nest, value, axes, Role.MEAN)
+    centered = (value - mean).named(Role.CENTERED)
+    squares = nest.body.reduce(ReduceOp.SUM, centered * centered, axes, Role.SQUARES)
     found = []
     for how, statistic in ((Derivation.PIECE_MEANS, mean), (Derivation.PIECE_SQUARES, squares)):
         kept = ctx.derive(how, ctx.result_name(0), compute_dtype(x.dtype), (channels, batch, n_pieces))
@@ -108,11 +109,11 @@ def _combined(
     )
     axes, mean, total = nest.axes([1, 2]), nest.load(means_view), nest.load(squares_view)
     dtype = mean.dtype
-    count = nest.body.scalar(size, dtype, "piece_size")
+    count = nest.body.scalar(size, dtype, Role.PIECE_SIZE)
     mean, total, count = combined(nest, mean, total, axes, count)
-    variance = (total / count).named("variance")
-    rstd = apply(PointwiseOp.RSQRT, variance + nest.body.scalar(eps, dtype, "eps"), name="rstd")
-    share = nest.body.scalar(momentum, dtype, "momentum")
+    variance = (total / count).named(Role.VARIANCE)
+    rstd = apply(PointwiseOp.RSQRT, variance + nest.body.scalar(eps, dtype, Role.EPS), name=Role.RSTD)
+    share = nest.body.scalar(momentum, dtype, Role.MOMENTUM)
     updated = [
         nest.load(view).to(dtype) * (1.0 - share) + new * share
         for view, new in zip(old_views, (mean, total / (count - 1.0)), strict=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
@@ -61,8 +62,8 @@ def _folded(ctx: Context, x: TensorView, pad: Sequence[Size], fold: Fold) -> Ten
 
 
 def _fold(nest: NestBuilder, x: TensorView, dim: int, before: Size, fold: Fold) -> Coordinate:
-    position = nest.position(dim) - nest.body.scalar(before, torch.int64, "padding")
-    last = nest.body.scalar(add(x.size(dim), -1), torch.int64, "last")
+    position = nest.position(dim) - nest.body.scalar(before, torch.int64, Role.PADDING)
+    last = nest.body.scalar(add(x.size(dim), -1), torch.int64, Role.LAST)
     return Coordinate(values=((fold(position, last).position, 1),))
 
 
@@ -86,8 +87,8 @@ def _unroll(nest: NestBuilder, x: TensorView, dim: int, shift: Size) -> Coordina
         raise Decline("roll by a symbolic size is left to ATen.")
     if shift % size == 0:
         return nest.coordinate(dim)
-    by = nest.body.scalar(shift % size, torch.int64, "shift")
-    length = nest.body.scalar(size, torch.int64, "length")
+    by = nest.body.scalar(shift % size, torch.int64, Role.SHIFT)
+    length = nest.body.scalar(size, torch.int64, Role.LENGTH)
     position = nest.position(dim) - by
     source = nest.body.where(position < 0, position + length, position)
     return Coordinate(values=((source.position, 1),))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.body import Size, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
@@ -90,9 +91,9 @@ class Row:
             label,
             given.n_classes,
             wraps=False,
-            size_word="n_classes",
+            size_word=Role.N_CLASSES,
             along=along,
-            mask_word="is_class",
+            mask_word=Role.IS_CLASS,
         )
 
     def picked(self, dims: Sequence[int], word: str) -> Handle:
@@ -106,7 +107,7 @@ class Row:
         """How much the row's class counts. Only with weights."""
         assert self._given.weight is not None
         found = load_looked_up(self._nest, self._given.weight, [self._lookup.coordinate], [self._lookup])
-        return found.named("label_weight")
+        return found.named(Role.LABEL_WEIGHT)
 
     def counted(self, value: Handle) -> Handle:
         """The value where the row counts, else 0."""
@@ -116,7 +117,7 @@ class Row:
 def counts_of(label: Handle, ignore_index: int) -> Handle:
     """Whether a row takes part in the loss."""
     label = label.to(torch.int64)
-    return label.differs(label.body.constant(ignore_index, torch.int64, "ignore_index")).named("counts")
+    return label.differs(label.body.constant(ignore_index, torch.int64, Role.IGNORE_INDEX)).named(Role.COUNTS)
 
 
 # --- cross entropy ---
@@ -152,28 +153,28 @@ def store_cross_entropy(
     nest, (x_view, label_view, *weight_view) = ctx.nest(given.x.shape, views)
     axes = nest.axes([given.dim])
     logit = nest.load(x_view)
-    row = Row(nest, given, nest.load(label_view).named("label"), along=axes)
-    picked = row.picked(given.kept, "target_logit")
+    row = Row(nest, given, nest.load(label_view).named(Role.LABEL), along=axes)
+    picked = row.picked(given.kept, Role.TARGET_LOGIT)
     row_max, log_denominator = log_softmax_of(nest, logit, axes)
     # As in eager the largest logit is taken away first: behind large ones the digits of a small loss would be lost.
     value = log_denominator - (picked - row_max)
     if given.weight is not None:
         value = value * row.weight()
     if smoothing:
-        class_weight = nest.load(weight_view[0], name="class_weight") if weight_view else None
-        shifted = (logit - row_max).named("shifted")
+        class_weight = nest.load(weight_view[0], name=Role.CLASS_WEIGHT) if weight_view else None
+        shifted = (logit - row_max).named(Role.SHIFTED)
         value = value * (1.0 - smoothing) + smoothing * _mean_loss(
             nest, axes, shifted, log_denominator, class_weight
         )
-    nest.store(of_rows(losses, given), row.counted(value.named("loss")), given.kept)
+    nest.store(of_rows(losses, given), row.counted(value.named(Role.LOSS)), given.kept)
     ctx.finish(nest)
 
 
 def log_softmax_of(nest: NestBuilder, logit: Handle, axes: Sequence[str]) -> tuple[Handle, Handle]:
     """What the log_softmax of a row takes off its logits, one after the other: max, log(sum(exp(logit - max)))."""
-    row_max = nest.body.reduce(ReduceOp.MAX, logit, axes, "row_max")
-    denominator = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, logit - row_max), axes, "denominator")
-    return row_max, apply(Op.LOG, denominator, name="log_denominator")
+    row_max = nest.body.reduce(ReduceOp.MAX, logit, axes, Role.ROW_MAX)
+    denominator = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, logit - row_max), axes, Role.DENOMINATOR)
+    return row_max, apply(Op.LOG, denominator, name=Role.LOG_DENOMINATOR)
 
 
 def _mean_loss(
@@ -182,9 +183,9 @@ def _mean_loss(
     """The loss of a row whose label could be any class, from its logits less the largest of them."""
     count = nest.body.extent(axes, shifted.dtype) if axes else nest.body.constant(1, shifted.dtype)
     if weight is None:
-        return log_denominator - nest.body.reduce(ReduceOp.SUM, shifted, axes, "shifted_sum") / count
-    total = nest.body.reduce(ReduceOp.SUM, weight, axes, "weight_sum")
-    weighted = nest.body.reduce(ReduceOp.SUM, weight * shifted, axes, "weighted_sum")
+        return log_denominator - nest.body.reduce(ReduceOp.SUM, shifted, axes, Role.SHIFTED_SUM) / count
+    total = nest.body.reduce(ReduceOp.SUM, weight, axes, Role.WEIGHT_SUM)
+    weighted = nest.body.reduce(ReduceOp.SUM, weight * shifted, axes, Role.WEIGHTED_SUM)
     return (log_denominator * total - weighted) / count
 
 
@@ -216,16 +217,16 @@ def _soft_cross_entropy(
     if smoothing:
         count = nest.body.extent(axes, logit.dtype) if axes else nest.body.constant(1, logit.dtype)
         expected = expected * (1.0 - smoothing) + smoothing / count
-    row_max = nest.body.reduce(ReduceOp.MAX, logit, axes, "row_max")
-    shifted = (logit - row_max).named("shifted")
-    denominator = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, shifted), axes, "denominator")
-    log_prob = (shifted - apply(Op.LOG, denominator, name="log_denominator")).named("log_prob")
+    row_max = nest.body.reduce(ReduceOp.MAX, logit, axes, Role.ROW_MAX)
+    shifted = (logit - row_max).named(Role.SHIFTED)
+    denominator = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, shifted), axes, Role.DENOMINATOR)
+    log_prob = (shifted - apply(Op.LOG, denominator, name=Role.LOG_DENOMINATOR)).named(Role.LOG_PROB)
     product = expected * log_prob
     if weight_view:
-        product = product * nest.load(weight_view[0], name="class_weight")
+        product = product * nest.load(weight_view[0], name=Role.CLASS_WEIGHT)
     losses = row_losses(ctx, given, reduction)
-    value = -nest.body.reduce(ReduceOp.SUM, product, axes, "expected_log_prob")
-    nest.store(losses, value.named("loss"), given.kept)
+    value = -nest.body.reduce(ReduceOp.SUM, product, axes, Role.EXPECTED_LOG_PROB)
+    nest.store(losses, value.named(Role.LOSS), given.kept)
     ctx.finish(nest)
     return losses if reduction == LossReduction.NONE else _reduce_all(ctx, losses, reduction)
 
@@ -257,15 +258,15 @@ def summed(
 ) -> tuple[TensorView, ...]:
     """The reduced loss, and if `places` names two results, the total weight."""
     nest, (losses_view, label_view) = ctx.nest(losses.shape, [losses, given.labels])
-    total = nest.body.reduce(ReduceOp.SUM, nest.load(losses_view), nest.axes(), "total")
+    total = nest.body.reduce(ReduceOp.SUM, nest.load(losses_view), nest.axes(), Role.TOTAL)
     made = []
     if reduction == LossReduction.MEAN or len(places) > 1:
         label = nest.load(label_view)
         if given.weight is None:
-            part, word = counts_of(label, given.ignore_index).to(total.dtype), "n_counted"
+            part, word = counts_of(label, given.ignore_index).to(total.dtype), Role.N_COUNTED
         else:
             row = Row(nest, given, label)
-            part, word = row.counted(row.weight().to(total.dtype)), "total_weight"
+            part, word = row.counted(row.weight().to(total.dtype)), Role.TOTAL_WEIGHT
         counted = nest.body.reduce(ReduceOp.SUM, part, nest.axes(), word)
         made.append(counted)
         if reduction == LossReduction.MEAN:
@@ -282,7 +283,7 @@ def summed(
 def _reduce_all(ctx: Context, losses: TensorView, reduction: int) -> TensorView:
     """The sum or the mean over all rows."""
     nest, (view,) = ctx.nest(losses.shape, [losses])
-    total = nest.body.reduce(ReduceOp.SUM, nest.load(view), nest.axes(), "total")
+    total = nest.body.reduce(ReduceOp.SUM, nest.load(view), nest.axes(), Role.TOTAL)
     if reduction == LossReduction.MEAN and nest.axes():
         total = total / nest.body.extent(nest.axes(), total.dtype)
     result = ctx.make_result()

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.body import compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
@@ -68,8 +69,8 @@ def _statistics(ctx: Context, pieces: RowPieces, n_within: int, eps: float) -> l
     """Mean and 1 / deviation of each group, broadcastable to what is grouped."""
     nest = pieces.nest(ctx)
     mean, squares, count = pieces.statistics(nest)
-    variance = (squares / count).named("variance")
-    rstd = apply(PointwiseOp.RSQRT, variance + nest.body.scalar(eps, mean.dtype, "eps"), name="rstd")
+    variance = (squares / count).named(Role.VARIANCE)
+    rstd = apply(PointwiseOp.RSQRT, variance + nest.body.scalar(eps, mean.dtype, Role.EPS), name=Role.RSTD)
     found = []
     for how, statistic in ((Derivation.MEAN, mean), (Derivation.RSTD, rstd)):
         rows = range(nest.rank - 1)
@@ -83,5 +84,5 @@ def _statistics(ctx: Context, pieces: RowPieces, n_within: int, eps: float) -> l
 
 
 def _normalized(nest: NestBuilder, value: Handle, mean: TensorView, rstd: TensorView) -> Handle:
-    centered = (value - nest.load(mean).to(value.dtype)).named("centered")
-    return (centered * nest.load(rstd).to(value.dtype)).named("normalized")
+    centered = (value - nest.load(mean).to(value.dtype)).named(Role.CENTERED)
+    return (centered * nest.load(rstd).to(value.dtype)).named(Role.NORMALIZED)

@@ -15,6 +15,7 @@ from typing import Any
 import sympy
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
@@ -61,9 +62,9 @@ class Lookup:
         size: Size,
         *,
         wraps: bool,
-        size_word: str = "table_size",
+        size_word: str = Role.TABLE_SIZE,
         along: Sequence[str] = (),
-        mask_word: str = "in_table",
+        mask_word: str = Role.IN_TABLE,
     ) -> None:
         limit = (
             nest.body.extent(along, torch.int64) if along else nest.body.scalar(size, torch.int64, size_word)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import fx
 
+from longhand.capture.graph import Role
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number, converted
 from longhand.lower.context import Context
@@ -87,9 +88,9 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
     remaining = iter(fitted)
     at = nest.position(dim)
     is_halved = len(pieces) == 2 and same(shape[dim], multiply(pieces[0].end, 2))
-    word = "half" if is_halved else "boundary"
+    word = Role.HALF if is_halved else Role.BOUNDARY
     limits = [nest.body.scalar(piece.end, torch.int64, word) for piece in pieces[:-1]]
-    before = [(at < limit).named("in_first_half" if is_halved else None) for limit in limits]
+    before = [(at < limit).named(Role.IN_FIRST_HALF if is_halved else None) for limit in limits]
     values: list[Handle] = []
     for i, (piece, views) in enumerate(zip(pieces, groups, strict=True)):
         mask = _within(before, i)
@@ -105,14 +106,14 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
     return target
 
 
-def _side(pieces: Sequence[Piece], place: int) -> str | None:
+def _side(pieces: Sequence[Piece], place: int) -> Role | None:
     """What a half is read from, where both are halves of one tensor: ``cat([-second, first])``."""
     if not pieces[1 - place].views:
         return None  # a fill
     mine, other = pieces[place].views[0], pieces[1 - place].views[0]
     if mine.buffer != other.buffer or not isinstance(mine.offset, int) or not isinstance(other.offset, int):
-        return ("left", "right")[place]
-    return "second_half" if mine.offset > other.offset else "first_half"
+        return (Role.LEFT, Role.RIGHT)[place]
+    return Role.SECOND_HALF if mine.offset > other.offset else Role.FIRST_HALF
 
 
 def _within(before: Sequence[Handle], piece: int) -> Handle:
@@ -203,8 +204,8 @@ def _twice(ctx: Context, parts: Sequence[TensorView], piece: Piece, dim: int) ->
     target = ctx.make_result(like=views)
     nest, _ = ctx.nest(target.shape)
     at = nest.position(dim)
-    half = nest.body.scalar(piece.end, torch.int64, "half")
-    in_half = nest.body.where((at < half).named("in_first_half"), at, at - half).named("in_half")
+    half = nest.body.scalar(piece.end, torch.int64, Role.HALF)
+    in_half = nest.body.where((at < half).named(Role.IN_FIRST_HALF), at, at - half).named(Role.IN_HALF)
     last = Coordinate(values=((in_half.position, 1),))
     coordinates = [*(nest.coordinate(before) for before in range(dim)), last]
     loaded = [nest.load_at(view, coordinates) for view in views]
@@ -340,7 +341,7 @@ def _padded(
         for condition in _bounds(nest, at, start, end, target.size(dim)):
             inside = condition if inside is None else inside & condition
     if inside is not None:
-        inside.named("is_filled")
+        inside.named(Role.IS_FILLED)
     nest.store(target, nest.load(fitted, inside, converted(value, x.dtype)).named(ctx.local))
     ctx.finish(nest)
     return target
@@ -348,12 +349,9 @@ def _padded(
 
 def _bounds(nest: NestBuilder, at: Handle, start: Size, end: Size, size: Size) -> list[Handle]:
     """The conditions for start <= at < end, without those that always hold."""
-    found = []
-    if start != 0:
-        found.append(at >= nest.body.scalar(start, torch.int64, "filled_start"))
-    if not same(end, size):
-        found.append(at < nest.body.scalar(end, torch.int64, "n_filled" if start == 0 else "filled_end"))
-    return found
+    begin = [at >= nest.body.scalar(start, torch.int64, Role.FILLED_START)] if start != 0 else []
+    role = Role.N_FILLED if start == 0 else Role.FILLED_END
+    return [*begin, *([] if same(end, size) else [at < nest.body.scalar(end, torch.int64, role)])]
 
 
 # --- writing a part ---

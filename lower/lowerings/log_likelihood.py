@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
+from longhand.capture.graph import Role
 from longhand.lower.body import compute_dtype
 from longhand.lower.context import Context
 from longhand.lower.lowerings.activations import where
@@ -59,11 +60,11 @@ def _nll(
 def _store_nll(ctx: Context, given: ClassLossArguments, losses: TensorView) -> None:
     """The nest that stores each row's loss, from log probabilities: it reads one of them for each row."""
     nest, (label_view,) = ctx.nest(given.labels.shape, [given.labels])
-    row = Row(nest, given, nest.load(label_view).named("label"))
-    value = -row.picked(range(nest.rank), "target_log_prob")
+    row = Row(nest, given, nest.load(label_view).named(Role.LABEL))
+    value = -row.picked(range(nest.rank), Role.TARGET_LOG_PROB)
     if given.weight is not None:
         value = value * row.weight()
-    nest.store(of_rows(losses, given), row.counted(value.named("loss")))
+    nest.store(of_rows(losses, given), row.counted(value.named(Role.LOSS)))
     ctx.finish(nest)
 
 
@@ -103,11 +104,11 @@ def _nll_backward(
     if weight is not None:
         views.append(along_classes(weight, given))
     nest, (label_view, gradient_view, total_view, *weight_view) = ctx.nest(given.x.shape, views)
-    label = nest.load(label_view).named("label")
+    label = nest.load(label_view).named(Role.LABEL)
     is_label = nest.position(given.dim).equals(label.to(torch.int64))
     value = -nest.load(gradient_view)
     if weight_view:
-        value = value * nest.load(weight_view[0], name="class_weight")
+        value = value * nest.load(weight_view[0], name=Role.CLASS_WEIGHT)
     if reduction == LossReduction.MEAN:
         value = value / nest.load(total_view)
     takes_part = is_label & counts_of(label, ignore_index)
@@ -134,9 +135,11 @@ def _gather(ctx: Context, x: TensorView, dim: int, index: TensorView, *_: object
     nest, (x_view, index_view) = ctx.nest(logits.shape, [logits, index])
     axes = nest.axes([dim])
     logit = nest.load(x_view)
-    lookup = Lookup(nest, nest.load(index_view), x.size(dim), wraps=False, along=axes, mask_word="is_class")
+    lookup = Lookup(
+        nest, nest.load(index_view), x.size(dim), wraps=False, along=axes, mask_word=Role.IS_CLASS
+    )
     coordinates = [lookup.coordinate if i == dim else nest.coordinate(i) for i in range(x.rank)]
-    picked = load_looked_up(nest, logits, coordinates, [lookup]).named("picked")
+    picked = load_looked_up(nest, logits, coordinates, [lookup]).named(Role.PICKED)
     target = ctx.make_result()
     kept = [i for i in range(x.rank) if i != dim]
     row_max, log_denominator = log_softmax_of(nest, logit, axes)

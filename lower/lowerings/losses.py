@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context, Operand
 from longhand.lower.lowerings.activations import clamp, where
@@ -42,7 +43,7 @@ def _elementwise(
         raise Decline("A loss of nothing, or between tensors of different shapes, is left to ATen.")
     nest, views = ctx.nest(shape, tensors)
     values = [nest.load(view).to(dtype) for view in views]
-    total = nest.body.reduce(ReduceOp.SUM, loss(*values), nest.axes(), "total")
+    total = nest.body.reduce(ReduceOp.SUM, loss(*values), nest.axes(), Role.TOTAL)
     if reduction == LossReduction.MEAN:
         count = (
             nest.body.extent(nest.axes(), total.dtype) if nest.axes() else nest.body.constant(1, total.dtype)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
@@ -31,9 +32,9 @@ def _softmax(ctx: Context, x: TensorView, dim: int, *_: Any) -> TensorView:
     safe = ctx.node.target is aten._safe_softmax.default
 
     def value(nest: NestBuilder, x: Handle, axes: Sequence[str]) -> Handle:
-        row_max = nest.body.reduce(ReduceOp.MAX, x, axes, "row_max")
-        numerator = apply(Op.EXP, x - row_max, name="numerator")
-        denominator = nest.body.reduce(ReduceOp.SUM, numerator, axes, "denominator")
+        row_max = nest.body.reduce(ReduceOp.MAX, x, axes, Role.ROW_MAX)
+        numerator = apply(Op.EXP, x - row_max, name=Role.NUMERATOR)
+        denominator = nest.body.reduce(ReduceOp.SUM, numerator, axes, Role.DENOMINATOR)
         quotient = numerator / denominator
         if safe:
             # A row that is masked out entirely gives zeros, not NaN.
@@ -46,10 +47,10 @@ def _softmax(ctx: Context, x: TensorView, dim: int, *_: Any) -> TensorView:
 @lowers(aten.log_softmax.int, aten._log_softmax.default, aten.special_log_softmax.default)
 def _log_softmax(ctx: Context, x: TensorView, dim: int, *_: Any) -> TensorView:
     def value(nest: NestBuilder, x: Handle, axes: Sequence[str]) -> Handle:
-        row_max = nest.body.reduce(ReduceOp.MAX, x, axes, "row_max")
-        shifted = (x - row_max).named("shifted")
-        denominator = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, shifted), axes, "denominator")
-        return shifted - apply(Op.LOG, denominator, name="log_denominator")
+        row_max = nest.body.reduce(ReduceOp.MAX, x, axes, Role.ROW_MAX)
+        shifted = (x - row_max).named(Role.SHIFTED)
+        denominator = nest.body.reduce(ReduceOp.SUM, apply(Op.EXP, shifted), axes, Role.DENOMINATOR)
+        return shifted - apply(Op.LOG, denominator, name=Role.LOG_DENOMINATOR)
 
     return _over_rows(ctx, x, dim, value)
 
@@ -147,11 +148,11 @@ def normalize(
     nest: NestBuilder, value: Handle, axes: Sequence[str], eps: float
 ) -> tuple[Handle, Handle, Handle]:
     """(value - mean) * rstd over axes, with mean and rstd."""
-    mean = mean_of(nest, value, axes, "mean")
-    centered = (value - mean).named("centered")
-    variance = mean_of(nest, centered * centered, axes, "variance")
-    rstd = apply(Op.RSQRT, variance + nest.body.scalar(eps, value.dtype, "eps"), name="rstd")
-    return (centered * rstd).named("normalized"), mean, rstd
+    mean = mean_of(nest, value, axes, Role.MEAN)
+    centered = (value - mean).named(Role.CENTERED)
+    variance = mean_of(nest, centered * centered, axes, Role.VARIANCE)
+    rstd = apply(Op.RSQRT, variance + nest.body.scalar(eps, value.dtype, Role.EPS), name=Role.RSTD)
+    return (centered * rstd).named(Role.NORMALIZED), mean, rstd
 
 
 def affine(
@@ -216,9 +217,9 @@ def _rms_norms(
 
 def rms_normalize(nest: NestBuilder, value: Handle, axes: Sequence[str], eps: float) -> tuple[Handle, Handle]:
     """value * rstd over axes, with rstd."""
-    mean_square = mean_of(nest, value * value, axes, "mean_square")
-    rstd = apply(Op.RSQRT, mean_square + nest.body.scalar(eps, value.dtype, "eps"), name="rstd")
-    return (value * rstd).named("normalized"), rstd
+    mean_square = mean_of(nest, value * value, axes, Role.MEAN_SQUARE)
+    rstd = apply(Op.RSQRT, mean_square + nest.body.scalar(eps, value.dtype, Role.EPS), name=Role.RSTD)
+    return (value * rstd).named(Role.NORMALIZED), rstd
 
 
 # --- batch norm ---
@@ -280,10 +281,10 @@ def _normalize_by_running(
     require_loop_dtypes(*(view.dtype for view in views))
     nest, (x_view, mean_view, var_view, *others) = ctx.nest(x.shape, views)
     value = nest.load(x_view)
-    mean = nest.load(mean_view, name="running_mean").to(value.dtype)
-    variance = nest.load(var_view, name="running_var").to(value.dtype)
-    rstd = apply(Op.RSQRT, variance + nest.body.scalar(eps, value.dtype, "eps"), name="rstd")
-    normalized = ((value - mean) * rstd).named("normalized")
+    mean = nest.load(mean_view, name=Role.RUNNING_MEAN).to(value.dtype)
+    variance = nest.load(var_view, name=Role.RUNNING_VAR).to(value.dtype)
+    rstd = apply(Op.RSQRT, variance + nest.body.scalar(eps, value.dtype, Role.EPS), name=Role.RSTD)
+    normalized = ((value - mean) * rstd).named(Role.NORMALIZED)
     result = affine(nest, normalized, weight, bias, others)
     target = ctx.make_result(position, like=[x])
     nest.store(target, result.named(ctx.local))

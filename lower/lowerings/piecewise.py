@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from longhand.capture.graph import Role
 from longhand.lower.body import compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
@@ -53,7 +54,7 @@ class RowPieces:
     def statistics(self, nest: NestBuilder) -> tuple[Handle, Handle, Handle]:
         """(mean, squares around it, number of elements) of a row."""
         axes = nest.axes([nest.rank - 1])
-        size = nest.body.scalar(self.size, self.means.dtype, "piece_size")
+        size = nest.body.scalar(self.size, self.means.dtype, Role.PIECE_SIZE)
         return combined(nest, nest.load(self.means), nest.load(self.squares), axes, size)
 
 
@@ -85,9 +86,9 @@ def row_pieces(ctx: Context, x: TensorView, dims: Sequence[int], name: str) -> R
     inside = [dim + 1, *(one + (one > dim) for one in dims if one != dim)]
     outside = [one for one in range(nest.rank) if one not in inside]
     value, axes = nest.load(view), nest.axes(sorted(inside))
-    mean = mean_of(nest, value, axes, "mean")
-    centered = (value - mean).named("centered")
-    squares = nest.body.reduce(ReduceOp.SUM, centered * centered, axes, "squares")
+    mean = mean_of(nest, value, axes, Role.MEAN)
+    centered = (value - mean).named(Role.CENTERED)
+    squares = nest.body.reduce(ReduceOp.SUM, centered * centered, axes, Role.SQUARES)
     order = [*(one for one in outside if one != dim), dim]
     kept = []
     for how, statistic in ((Derivation.PIECE_MEANS, mean), (Derivation.PIECE_SQUARES, squares)):
@@ -112,8 +113,8 @@ def combined(
     """
     if not axes:  # one piece
         return mean_of_piece, squares, size
-    mean = mean_of(nest, mean_of_piece, axes, "mean")
-    apart = (mean_of_piece - mean).named("apart")
-    around = (squares + apart * apart * size).named("squares_around")
-    total = nest.body.reduce(ReduceOp.SUM, around, axes, "total_squares")
-    return mean, total, (nest.body.extent(axes, mean.dtype) * size).named("count")
+    mean = mean_of(nest, mean_of_piece, axes, Role.MEAN)
+    apart = (mean_of_piece - mean).named(Role.APART)
+    around = (squares + apart * apart * size).named(Role.SQUARES_AROUND)
+    total = nest.body.reduce(ReduceOp.SUM, around, axes, Role.TOTAL_SQUARES)
+    return mean, total, (nest.body.extent(axes, mean.dtype) * size).named(Role.COUNT)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.body import MOST_PLACES, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
@@ -27,7 +28,9 @@ from longhand.lower.views import TensorView, overlaps
 aten = torch.ops.aten
 Op = PointwiseOp
 
-_SIDES, _PLACES = ("depth", "height", "width"), ("slices_inside", "lines_inside", "columns_inside")
+_SIDES = (Role.DEPTH, Role.HEIGHT, Role.WIDTH)
+_PADDED_SIDES = (Role.PADDED_DEPTH, Role.PADDED_HEIGHT, Role.PADDED_WIDTH)
+_PLACES = (Role.N_SLICES_INSIDE, Role.N_LINES_INSIDE, Role.N_COLUMNS_INSIDE)
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -96,9 +99,9 @@ class _PoolingNest:
         return not isinstance(last, int) or not isinstance(size, int) or last >= size + margin
 
     def _end(self, dim: int, margin: int) -> Handle:
-        word = _SIDES[dim - len(self.places)]
+        roles = _PADDED_SIDES if margin else _SIDES
         size = add(self.x.size(self.first + dim), margin)
-        return self.nest.body.scalar(size, torch.int64, f"padded_{word}" if margin else word)
+        return self.nest.body.scalar(size, torch.int64, roles[dim - len(self.places)])
 
     def is_inside(self) -> Handle | None:
         """Whether a place lies in the tensor; None where all do."""
@@ -109,7 +112,7 @@ class _PoolingNest:
             conditions += [at < self._end(dim, 0)] if self._passes_end(dim, 0) else []
             for condition in conditions:
                 found = condition if found is None else found & condition
-        return found if found is None else found.named("is_inside")
+        return found if found is None else found.named(Role.IS_INSIDE)
 
     def count(self, counts_padding: bool, dtype: torch.dtype) -> Handle:
         """How many places of a window a mean is of: of those in the tensor, or in the padding, too."""
@@ -125,7 +128,7 @@ class _PoolingNest:
             begin, end = (self.nest.position_of(result.plus(at - padding)) for at in (0, size))
             begin = apply(Op.MAXIMUM, begin, 0) if padding > margin else begin
             end = apply(Op.MINIMUM, end, self._end(dim, margin)) if is_cut else end
-            length = (end - begin).named(f"n_{_PLACES[dim - len(self.places)]}")
+            length = (end - begin).named(_PLACES[dim - len(self.places)])
             count = count * length.to(dtype)
         return count
 
@@ -166,7 +169,7 @@ def _max_pool(
     pooling = _begin(ctx, x, window)
     element = pooling.element(-math.inf)
     largest = pooling.nest.body.reduce(ReduceOp.MAX, element, pooling.axes)
-    return pooling.store(largest.named(ctx.local or "window_max"))
+    return pooling.store(largest.named(ctx.local or Role.WINDOW_MAX))
 
 
 @lowers(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default)
@@ -184,11 +187,11 @@ def _avg_pool(
     pooling = _begin(ctx, x, window)
     body = pooling.nest.body
     element = pooling.element(0.0)
-    total = body.reduce(ReduceOp.SUM, element, pooling.axes, "window_sum")
+    total = body.reduce(ReduceOp.SUM, element, pooling.axes, Role.WINDOW_SUM)
     if divisor is not None:
-        return pooling.store(total / body.scalar(float(divisor), element.dtype, "divisor"))
+        return pooling.store(total / body.scalar(float(divisor), element.dtype, Role.DIVISOR))
     count = pooling.count(counts_padding, element.dtype)
-    return pooling.store(total / count.named("count"))
+    return pooling.store(total / count.named(Role.COUNT))
 
 
 @lowers(aten.avg_pool2d_backward.default, aten.avg_pool3d_backward.default)

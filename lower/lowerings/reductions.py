@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context
 from longhand.lower.lowerings.arithmetic import power
@@ -73,7 +74,7 @@ class ReductionNest:
         return (self.sum(value) / self.count(value.dtype)).named(name)
 
     def variance(
-        self, value: Handle, correction: Number, mean: Handle, name: str | None = "variance"
+        self, value: Handle, correction: Number, mean: Handle, name: str | None = Role.VARIANCE
     ) -> Handle:
         """The mean squared deviation from `mean`, over the count less `correction`."""
         deviation = value - mean
@@ -207,7 +208,7 @@ def _var(ctx: Context, x: TensorView, *rest: Any) -> TensorView:
 
     def finish(reduction: ReductionNest) -> Handle:
         value = reduction.load(x.dtype)
-        variance = reduction.variance(value, correction, reduction.mean(value, "mean"))
+        variance = reduction.variance(value, correction, reduction.mean(value, Role.MEAN))
         return apply(Op.SQRT, variance) if is_std else variance
 
     return reduced(ctx, x, dims, finish)
@@ -225,7 +226,7 @@ def _var_mean(ctx: Context, x: TensorView, *rest: Any) -> tuple[TensorView, Tens
         return _var_mean_of_pieces(ctx, pieces, within, correction, is_std)
     reduction = ReductionNest(ctx, x, dims)
     value = reduction.load(x.dtype)
-    mean = reduction.mean(value, "mean")
+    mean = reduction.mean(value, Role.MEAN)
     spread = reduction.variance(value, correction, mean)
     if is_std:
         spread = apply(Op.SQRT, spread)
@@ -239,7 +240,7 @@ def _var_mean_of_pieces(
 ) -> tuple[TensorView, TensorView]:
     nest = pieces.nest(ctx)
     mean, squares, count = pieces.statistics(nest)
-    spread = (squares / (count - float(correction) if correction else count)).named("variance")
+    spread = (squares / (count - float(correction) if correction else count)).named(Role.VARIANCE)
     found = []
     for place, statistic in enumerate((apply(Op.SQRT, spread) if is_std else spread, mean)):
         target = ctx.make_result(place)
@@ -280,7 +281,7 @@ def _norm(ctx: Context, x: TensorView, order: Number, dims: Any) -> TensorView:
         if order == 1 or not reduction.axes:  # a power of one element may leave the range of its type
             return reduction.sum(size)
         if order == 2:
-            return apply(Op.SQRT, reduction.sum(value * value, "sum_of_squares"))
+            return apply(Op.SQRT, reduction.sum(value * value, Role.SUM_OF_SQUARES))
         return power(reduction.sum(power(size, order)), 1.0 / float(order))
 
     return reduced(ctx, x, chosen, finish)
@@ -292,10 +293,10 @@ def _logsumexp(ctx: Context, x: TensorView, dims: Sequence[int], keepdim: bool) 
 
     def finish(reduction: ReductionNest) -> Handle:
         value = reduction.load(dtype)
-        row_max = reduction.reduce(ReduceOp.MAX, value, "row_max")
+        row_max = reduction.reduce(ReduceOp.MAX, value, Role.ROW_MAX)
         # A row of infinities: infinity less infinity is NaN, so the shift is 0 there.
-        shift = row_max.body.where(apply(Op.ABS, row_max).equals(math.inf), 0.0, row_max).named("shift")
-        total = reduction.sum(apply(Op.EXP, value - shift), "denominator")
+        shift = row_max.body.where(apply(Op.ABS, row_max).equals(math.inf), 0.0, row_max).named(Role.SHIFT)
+        total = reduction.sum(apply(Op.EXP, value - shift), Role.DENOMINATOR)
         return apply(Op.LOG, total) + shift
 
     return reduced(ctx, x, dims, finish)

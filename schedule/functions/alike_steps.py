@@ -247,7 +247,7 @@ class _StepsInStep:
         require(len({type(step) for step in steps}) == 1)
         match steps[0]:
             case Allocate():
-                self._bind(tuple(step.buffer for step in steps if isinstance(step, Allocate)))
+                return self._allocations([step for step in steps if isinstance(step, Allocate)])
             case Reuse():
                 reuses = [step for step in steps if isinstance(step, Reuse)]
                 require(len({step.in_place for step in reuses}) == 1)
@@ -265,6 +265,23 @@ class _StepsInStep:
             case Extern():
                 return self._externs([step for step in steps if isinstance(step, Extern)], is_inside)
         return steps
+
+    def _allocations(self, steps: Sequence[Allocate]) -> list[Allocate]:
+        """New tensors, each made like what those of all modules are made like."""
+        self._bind(tuple(step.buffer for step in steps))
+        named = self._buffers([step.beside for step in steps])
+        columns = list(zip(*(step.beside for step in steps), strict=True))
+        is_like = [
+            all(name in step.like for name, step in zip(column, steps, strict=True)) for column in columns
+        ]
+        return [
+            dataclasses.replace(
+                step,
+                beside=names,
+                like=tuple(name for name, is_one in zip(names, is_like, strict=True) if is_one),
+            )
+            for step, names in zip(steps, named, strict=True)
+        ]
 
     def _buffers(self, each: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
         require(len({len(names) for names in each}) == 1)

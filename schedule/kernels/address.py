@@ -42,6 +42,7 @@ def find_addresses(
     axes: tuple[Axis, ...],
     hints: Hints,
     strided: Collection[tuple[str, str]] = (),
+    begun: Collection[str] = (),
 ) -> Addresses:
     """Address every load, store and position of a body over merged `axes` (rows first).
 
@@ -50,13 +51,14 @@ def find_addresses(
         axes: Its rows and cols.
         hints: Values of symbolic sizes.
         strided: (pointer, axis) of coefficients that are arguments though sizes give them: see `kernels.twins`.
+        begun: The pointers that are given an offset even where that is 0.
     """
     limits = {
         position: value.value
         for position, value in enumerate(body)
         if isinstance(value, Scalar) and value.name in BOUNDARIES
     }
-    finder = _ProductFinder(axes, hints, limits, strided)
+    finder = _ProductFinder(axes, hints, limits, strided, begun)
     indexed = {
         position: value for position, value in enumerate(body) if isinstance(value, Load | Store | Position)
     }
@@ -83,11 +85,13 @@ class _ProductFinder:
         hints: Hints,
         limits: Mapping[int, Size],
         strided: Collection[tuple[str, str]],
+        begun: Collection[str],
     ) -> None:
         self.limits = limits  # where one piece of a joined tensor ends: the next one is read that far back
         self.sizes = {axis.name: axis.size for axis in axes}
         self.hints = hints
         self.strided = strided
+        self.begun = begun
         self.ints: list[IntParameter] = []
         self.values: list[Size] = []
         # What the accesses of a pointer have shown: (pointer, axis or None for gathers, coefficient, product).
@@ -176,6 +180,8 @@ class _ProductFinder:
 
     def _offset(self, pointer: str | None, index: Index) -> tuple[Product, ...]:
         """The constant part: where a piece of a joined tensor ends, else an argument."""
+        if pointer in self.begun:
+            return (self._argument(pointer, None, index.offset, "offset", remember=False),)
         if same(index.offset, 0):
             return ()
         for position, limit in self.limits.items():

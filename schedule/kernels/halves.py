@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from longhand.capture.graph import Role
 from longhand.lower.ir import (
     Axis,
     Constant,
@@ -79,7 +80,7 @@ def find_halves(
 
 
 def _is_half(value: Scalar, size: Size) -> bool:
-    is_joint = value.name == "half" and not isinstance(value.value, float)
+    is_joint = value.name is Role.HALF and not isinstance(value.value, float)
     return is_joint and same(times(value.value, 2), size)
 
 

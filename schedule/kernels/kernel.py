@@ -88,7 +88,8 @@ def plan_kernel(
     space = dataclasses.replace(space, body=given.with_factors(space.body))
     pointers, axes = list(accesses(space.body)), space.axes
     strided = {(pointers[pointer], axes[axis].name) for pointer, axis in given.strides}
-    addresses = find_addresses(space.body, axes, hints, strided)
+    begun = {pointers[place] for place in given.offsets}
+    addresses = find_addresses(space.body, axes, hints, strided, begun)
     candidate = Candidate(space, buffers, target, hints)
     entry, loops = choose_schedule(candidate, (products,) if products is not None else SCHEDULES)
     schedule = entry.schedule

@@ -21,7 +21,8 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from longhand.lower.ir import BOUNDARIES, BOUNDARY, Size, Store, Value
+from longhand.capture.graph import Role
+from longhand.lower.ir import BOUNDARIES, Size, Store, Value
 from longhand.schedule.kernels.address_terms import Address
 from longhand.schedule.kernels.halves import Halves
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
@@ -358,7 +359,7 @@ def _shared_name(one: Value, other: Value) -> Value:
     if isinstance(one, Store) or isinstance(other, Store) or one.name == other.name:
         return one
     both = {one.name, other.name}
-    return dataclasses.replace(one, name=BOUNDARY if both <= BOUNDARIES else None)
+    return dataclasses.replace(one, name=Role.BOUNDARY if both <= BOUNDARIES else None)
 
 
 def scalar_at(plan: KernelPlan, position: int) -> int:

@@ -1,9 +1,10 @@
-"""Kernels of one unit that differ in strides or factors alone: given these, they are one kernel.
+"""Kernels of one unit that differ in strides, offsets or factors alone: given these, they are one kernel.
 
 A slice of a wider tensor is walked by a stride that is an argument, a whole tensor by the size of its rows. Where the
 same math is done to both, the whole one is given its stride, too: its rows begin where they began, and nothing is
-computed more. So is a factor that is another number in each of them (`schedule.differing_numbers` knows that of nests
-of equal sizes, and of any number).
+computed more. What begins where its tensor does is given an offset of 0, if another begins elsewhere: q, k and v of one
+product are copied by one kernel. So is a factor that is another number in each of them (`schedule.differing_numbers`
+knows that of nests of equal sizes, and of any number).
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ class Given:
 
     Attributes:
         strides: (place of the pointer, place of the axis) of strides.
+        offsets: The places of pointers that are walked from an offset on.
         factors: The positions in the body of numbers.
     """
 
     strides: frozenset[tuple[int, int]] = frozenset()
+    offsets: frozenset[int] = frozenset()
     factors: frozenset[int] = frozenset()
 
     def with_factors(self, body: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -58,13 +61,13 @@ def find_twins(kernels: Mapping[str, KernelPlan]) -> Iterator[tuple[tuple[str, .
     for keys in alike.values():
         if len(keys) > 1:
             plans = [kernels[key] for key in keys]
-            given = Given(frozenset(_strides(plans)), frozenset(_factors(plans)))
+            given = Given(frozenset(_strides(plans)), frozenset(_offsets(plans)), frozenset(_factors(plans)))
             if all(_are_apart(given.with_factors(plan.body)) for plan in plans):
                 yield tuple(keys), given
 
 
 class _BodySignature(CanonicalPlan):
-    """What a plan has in common with others that differ in strides and factors alone."""
+    """What a plan has in common with others that differ in strides, offsets and factors alone."""
 
     def everything(self) -> tuple[Any, ...]:
         dims = tuple(
@@ -94,7 +97,8 @@ class _BodySignature(CanonicalPlan):
             (self.axis[axis], _ANY if _is_stride(product) else self.product(product))
             for axis, product in address.axes
         )
-        return (along, *super().address(position)[1:])
+        _, by_value, offset = super().address(position)
+        return (along, by_value, _ANY if _may_begin_anywhere(self.plan, position) else offset)
 
     def product(self, factors: Product) -> tuple[Any, ...]:
         named = super().product(factors)
@@ -106,6 +110,18 @@ class _BodySignature(CanonicalPlan):
 def _is_stride(product: Product) -> bool:
     """Whether a product of sizes and strides may be an argument: elements side by side are to be seen as such."""
     return bool(product) and not any(isinstance(factor, ScalarRef | int) for factor in product)
+
+
+def _may_begin_anywhere(plan: KernelPlan, position: int) -> bool:
+    """Whether a value is all that a kernel reads or writes of a tensor, and where it begins may be an argument."""
+    value = plan.body[position]
+    if not isinstance(value, Load | Store):
+        return False
+    n_accesses = sum(isinstance(one, Load | Store) and one.buffer == value.buffer for one in plan.body)
+    match plan.addresses[position].offset:
+        case () | ((ParameterRef(),),):
+            return n_accesses == 1
+    return False
 
 
 def _is_factor(body: Sequence[Value], position: int) -> bool:
@@ -140,6 +156,15 @@ def _strides(plans: Sequence[KernelPlan]) -> Iterator[tuple[int, int]]:
                 products = {one.product(one.plan.addresses[position].axes[place][1]) for one in canonical}
                 if len(products) > 1:
                     yield first.pointer[value.buffer], first.axis[axis]
+
+
+def _offsets(plans: Sequence[KernelPlan]) -> Iterator[int]:
+    """The places of pointers that not all of the plans walk from an offset on."""
+    first = CanonicalPlan(plans[0])
+    for position, value in enumerate(plans[0].body):
+        begins = {bool(plan.addresses[position].offset) for plan in plans if position in plan.addresses}
+        if isinstance(value, Load | Store) and _may_begin_anywhere(plans[0], position) and len(begins) > 1:
+            yield first.pointer[value.buffer]
 
 
 def _are_apart(body: Sequence[Value]) -> bool:

@@ -19,9 +19,9 @@ from longhand.schedule.plan import (
     UnitPlan,
     buffers_made,
     buffers_read,
-    renamed_plan_step,
     touched,
 )
+from longhand.schedule.renaming import renamed_plan_step
 
 MOST_THAT_DIFFERS = 3  # one call in so many
 

@@ -17,17 +17,20 @@ from longhand.schedule.kernels.kernel_plan import KernelPlan
 from longhand.schedule.layers.outside import made_inside, references
 from longhand.schedule.plan import (
     Launch,
-    Names,
     PlanStep,
     Repeat,
     UnitStep,
     flat_steps,
-    renamed_all,
-    renamed_argument,
-    renamed_plan_step,
     touched,
 )
-from longhand.schedule.renaming import renamed_kernel, renamed_step
+from longhand.schedule.renaming import (
+    Names,
+    renamed_all,
+    renamed_argument,
+    renamed_kernel,
+    renamed_plan_step,
+    renamed_step,
+)
 
 _Run: TypeAlias = tuple[
     tuple[PlanStep, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]

@@ -90,13 +90,35 @@ def place_buffers(
                     step, plan, pointer.name, number, buffers, name, lifetimes, kept | taken, target_facts
                 )
                 if source is None:
-                    placed.append(Allocate(name, is_result=name in kept))
+                    beside = _read_beside(step, plan, buffers, name)
+                    like = tuple(other for other in beside if _lie_alike(buffers[other], buffers[name]))
+                    placed.append(Allocate(name, name in kept, beside, like))
                     continue
                 taken.add(source[1])
                 placed.append(Reuse(name, source[1], in_place=True))
                 aliases.setdefault(step.kernel, set()).add((source[0], pointer.name))
         placed.append(step)
     return placed, {key: _with_aliases(plan, aliases.get(key, set())) for key, plan in kernels.items()}
+
+
+def _read_beside(
+    launch: Launch, plan: KernelPlan, buffers: Mapping[str, Buffer], name: str
+) -> tuple[str, ...]:
+    """What a launch reads of a buffer's dtype."""
+    passed = [pointer for pointer in plan.pointers if not pointer.scratch]
+    read = {
+        given
+        for pointer, given in zip(passed, launch.buffers, strict=True)
+        if pointer.access is not Access.WRITE
+    }
+    others = dict.fromkeys(other for other in launch.buffers if other in read and other != name)
+    return tuple(other for other in others if buffers[other].dtype == buffers[name].dtype)
+
+
+def _lie_alike(one: Buffer, other: Buffer) -> bool:
+    """Whether a tensor made like the first has the second's shape and layout, symbols included."""
+    lies = [(tuple(map(str, buffer.shape)), tuple(map(str, buffer.stride))) for buffer in (one, other)]
+    return one.layout_is_known and lies[0] == lies[1]
 
 
 def find_lifetimes(steps: Sequence[Launch | Extern]) -> Lifetimes:

@@ -27,8 +27,8 @@ from longhand.schedule.layers.loops import record_of
 from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimensions.compound_words import Words, product_word
 from longhand.schedule.names.dimensions.dimension_names import DimWords
-from longhand.schedule.names.dimensions.dimension_propagation import Words, product_word
 from longhand.schedule.names.forward_words import ForwardWords
 from longhand.schedule.names.layer_names import name_block
 from longhand.schedule.names.naming import callers_in, name_kernels, name_unit

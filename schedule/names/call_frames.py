@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import Provenance
-from longhand.schedule.names.operation_names import aten_name, op_word, provenance_of
+from longhand.schedule.names.operation_names import SILENT, aten_name, op_word, provenance_of
 from longhand.schedule.names.value_origins import without_positions
 from longhand.schedule.names.words import without_counter
 
@@ -39,6 +39,30 @@ def frame_of_backward(nodes: Sequence[fx.Node]) -> CallFrame | None:
     frame = max(frames, key=lambda one: frames[one], default=("", ""))
     is_model = is_forward(frame) and not frame[1]
     return None if is_model or not frame[0] else frame
+
+
+def own_origins(origins: Sequence[str], nodes: Mapping[str, fx.Node]) -> tuple[str, ...]:
+    """What a kernel does of the user's work: without the counting of positions that something else is for, too."""
+    inside = frozenset(origins)
+    own = tuple(
+        name
+        for name in origins
+        if (node := nodes.get(name)) is None
+        or aten_name(node) != "arange"
+        or all(user.name in inside for user in _read_by(node))
+    )
+    return own or tuple(origins)
+
+
+def _read_by(node: fx.Node) -> list[fx.Node]:
+    """What computes with a value, or with a view of it."""
+    waiting, found = list(node.users), list[fx.Node]()
+    for user in waiting:  # grows
+        if aten_name(user) in SILENT:
+            waiting += user.users
+        else:
+            found.append(user)
+    return found
 
 
 def is_forward(frame: CallFrame) -> bool:

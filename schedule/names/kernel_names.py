@@ -76,6 +76,8 @@ def _candidates(plan: KernelPlan, callers: Callers, named: Mapping[str, KernelPl
     names = names if len(names) == 1 else {_without_people(plan, caller) for caller in callers.told_apart}
     # Of several formulas for one kernel the shortest; what is moved from where to where says more than that it is.
     base = min(names, key=lambda name: (name == "copy", len(name), name))
+    is_copy = base == "cat" or (base == "transpose" and "copy" in names)
+    base = "copy" if is_copy and _keeps_rows(plan) else base
     if plan.schedule.is_over_lists:
         yield _of_update([callers.first.words.provenance(node.name) for node in nodes])
     yield base
@@ -94,6 +96,15 @@ def _candidates(plan: KernelPlan, callers: Callers, named: Mapping[str, KernelPl
                 yield _joined(base, first, second)
     yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
     yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _keeps_rows(plan: KernelPlan) -> bool:
+    """Whether a kernel copies, and all that lies side by side in one tensor does in the other: rows change places."""
+    if [type(value) for value in plan.body] != [Load, Store]:
+        return False
+    last = plan.cols[-1].name if plan.cols else None
+    accesses = [plan.addresses[at] for at, value in enumerate(plan.body) if isinstance(value, Load | Store)]
+    return all(dict(address.axes).get(last or "") == () for address in accesses)
 
 
 def _told(plan: KernelPlan, caller: Caller) -> str:

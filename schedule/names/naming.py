@@ -13,6 +13,7 @@ from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store, arguments
 from longhand.schedule.layers.loops import arrange
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.call_frames import own_origins
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
 from longhand.schedule.names.number_names import constant_words
@@ -162,7 +163,7 @@ def externs(plan: UnitPlan) -> Iterator[Extern]:
 def quotes_of(origins: tuple[str, ...], words: BufferWords) -> tuple[Quote, ...]:
     """The user's statements behind these nodes, each once, in order."""
     found: dict[Quote, None] = {}
-    for origin in origins:
+    for origin in own_origins(origins, words.nodes):
         where: Provenance = words.provenance(origin)
         if where.statement:
             found[Quote(where.qualname, where.statement)] = None

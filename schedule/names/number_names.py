@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import torch
+
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp
 from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.words import is_macro
@@ -24,6 +26,9 @@ def constant_words(plan: KernelPlan, callers: Callers) -> dict[int, str]:
         if not isinstance(value, Constant) or value.name:
             continue
         users = [user for user in plan.body if isinstance(user, Pointwise) and position in user.args]
+        if least_of(value) is not None:
+            found[position] = LEAST
+            continue
         if not value.dtype.is_floating_point:
             compared = _compared(users, callers)
             found |= {position: compared} if compared else {}
@@ -34,6 +39,16 @@ def constant_words(plan: KernelPlan, callers: Callers) -> dict[int, str]:
             if word is not None:
                 found.setdefault(position, word)
     return found
+
+
+LEAST = "LEAST_FLOAT"  # of its type: what hides a score from a softmax
+
+
+def least_of(number: Constant) -> torch.dtype | None:
+    """The type that a number is the least of; None if it is none's."""
+    kinds = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    is_float = number.dtype.is_floating_point
+    return next((kind for kind in kinds if is_float and number.value == torch.finfo(kind).min), None)
 
 
 _COMPARISONS = frozenset(

@@ -240,19 +240,10 @@ def _has_number(node: fx.Node) -> bool:
 
 def _adds_bias(node: fx.Node) -> bool:
     """Whether one side is a vector held by the module: a bias."""
-
-    def is_vector(argument: Any) -> bool:
-        value = argument.meta.get("val") if isinstance(argument, fx.Node) else None
-        return (
-            isinstance(argument, fx.Node) and argument.op == "placeholder" and getattr(value, "ndim", 0) == 1
-        )
-
-    def has_axes(argument: Any) -> bool:
-        value = argument.meta.get("val") if isinstance(argument, fx.Node) else None
-        return getattr(value, "ndim", 0) > 1
-
-    sides = node.args[:2]
-    return any(is_vector(side) for side in sides) and any(has_axes(side) for side in sides)
+    sides = [side for side in node.args[:2] if isinstance(side, fx.Node)]
+    n_dims = [getattr(side.meta.get("val"), "ndim", 0) for side in sides]
+    has_vector = any(side.op == "placeholder" and n == 1 for side, n in zip(sides, n_dims, strict=True))
+    return has_vector and max(n_dims) > 1
 
 
 def name_of_ops(nodes: list[fx.Node]) -> str:
@@ -366,11 +357,8 @@ def _match_patterns(words: list[str]) -> list[str]:
 
 def _derivatives_once(words: list[str]) -> list[str]:
     """A derivative in several parts, with other work between them, is named once: where it ends."""
-    return [
-        word
-        for i, word in enumerate(words)
-        if not (isinstance(word, GradientWord) and word in words[i + 1 :])
-    ]
+    last = {word: place for place, word in enumerate(words)}
+    return [word for i, word in enumerate(words) if not isinstance(word, GradientWord) or last[word] == i]
 
 
 def _collapse(words: list[str]) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import fx
 
-from longhand.capture.graph import GradientPart, Provenance
+from longhand.capture.graph import GradientPart, Provenance, Role
 from longhand.schedule.names.operation_names import aten_name, op_word, provenance_of
 from longhand.schedule.names.value_origins import ValueOrigins, last_word, without_positions
 from longhand.schedule.names.words import GradientWord, identifier, reworded, without_counter
@@ -57,7 +57,7 @@ def words_of_result(origins: ValueOrigins, call: fx.Node, place: object) -> Iter
         yield f"{last_word(path)}_{word}" if path else word
 
 
-_GRADIENTS: Mapping[str, GradientWord] = {word: word for word in (GradientWord("normalized"),)}  # among roles
+_GRADIENTS = {Role.D_NORMALIZED: GradientWord(Role.NORMALIZED)}
 
 
 def words_of_role(origin: Provenance) -> Iterator[str]:

@@ -28,7 +28,8 @@ from longhand.lower.ir import (
     arguments,
     memory_order,
 )
-from longhand.schedule.names.dimensions.dimension_propagation import grouped, parts_of
+from longhand.schedule.names.dimensions.compound_words import parts_of
+from longhand.schedule.names.dimensions.dimension_propagation import grouped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.operation_names import noun_of
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedWords

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.ir import (
     PRIMITIVES,
     Constant,
@@ -137,6 +138,12 @@ class Nameless:
             return self.names[position]
         return one_of(self.pointers[value.buffer]) if isinstance(value, Load) else None
 
+    @property
+    def place(self) -> str:
+        """The word of the module that it belongs to: ``input_layernorm``; empty where there is none."""
+        parts = self.words.provenance(getattr(self.value, "origin", "")).module.split(".")
+        return next((part for part in reversed(parts) if part and not part.isdigit()), "")
+
     def once_more(self, word: str) -> Iterator[str]:
         """Words for what would have one that stands for something else: one element of it in C++, else a new one."""
         yield from [f"new_{word}"] if self.loads_have_lines else itertools.islice(element_words(word), 5)
@@ -149,6 +156,8 @@ def _sum_of_squares(one: Nameless) -> Iterator[str]:
     value = one.value
     if isinstance(value, Reduce) and value.op is ReduceOp.SUM and _is_square(one.plan, value.arg):
         yield "sum_of_squares"
+        if one.place:
+            yield f"{one.place}_sum_of_squares"
 
 
 def _one_of_several_reductions(one: Nameless) -> Iterator[str]:
@@ -217,9 +226,22 @@ def _in_a_piece(one: Nameless) -> Iterator[str]:
     value = one.value
     if isinstance(value, Pointwise) and value.op is PointwiseOp.LT:
         limits = [one.plan.body[argument] for argument in value.args]
-        if any(isinstance(limit, Scalar) and limit.name == "boundary" for limit in limits):
+        if any(isinstance(limit, Scalar) and limit.name is Role.BOUNDARY for limit in limits):
             yield "in_first"
             yield "in_first_two"
+
+
+_ORDERS = frozenset({PointwiseOp.LE, PointwiseOp.LT, PointwiseOp.GE, PointwiseOp.GT})
+
+
+def _order_of_places(one: Nameless) -> Iterator[str]:
+    """``col <= row``: what a causal mask keeps, or any part of a square on one side of its diagonal."""
+    value, body = one.value, one.plan.body
+    if not isinstance(value, Pointwise) or value.op not in _ORDERS:
+        return
+    if all(isinstance(body[argument], Position) for argument in value.args):
+        is_of_softmax = any(isinstance(other, Reduce) and other.op is ReduceOp.MAX for other in body)
+        yield "is_causal" if is_of_softmax else "in_triangle"
 
 
 def _negated(one: Nameless) -> Iterator[str]:
@@ -279,6 +301,7 @@ RULES: tuple[NamingRule, ...] = (
     _shifted,
     _squared,
     _in_a_piece,
+    _order_of_places,
     _negated,
     _inverse_deviation,
     _sum_of_the_users,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from longhand.lower.ir import Value
-from longhand.schedule.numerics.accumulator_precision import wide_sums
+from longhand.schedule.numerics.accumulator_precision import SumType, wide_sums
 from longhand.schedule.numerics.copies import copied_values
 from longhand.schedule.numerics.nan_analysis import nan_droppers
 from longhand.schedule.numerics.reciprocals import inverted_sums
@@ -22,6 +22,8 @@ class Numerics:
         copied: Loads that are only stored, and choices among such: they stay in the dtype of their memory.
         drops_nan: Maxima that may ignore NaN, since it shows all the same.
         wide_sums: CPU: sums of float32 that are accumulated in double.
+        sum_types: Of a kernel whose values have their words: what each of `wide_sums` is accumulated in; of others
+            float.
         inverted_sums: CPU, ROWS_LOOPED: sums whose inverse a row is multiplied by, instead of divided by the sum.
     """
 
@@ -29,6 +31,7 @@ class Numerics:
     drops_nan: frozenset[int] = frozenset()
     wide_sums: frozenset[int] = frozenset()
     inverted_sums: frozenset[int] = frozenset()
+    sum_types: Mapping[int, SumType] = dataclasses.field(default_factory=dict)
 
 
 def find_numerics(

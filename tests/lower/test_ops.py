@@ -41,7 +41,6 @@ EAGER: dict[PointwiseOp, Callable[..., torch.Tensor]] = {
     P.DIV: lambda a, b: a / b,
     P.FLOOR_DIV: torch.floor_divide,
     P.TRUNC_DIV: lambda a, b: torch.div(a, b, rounding_mode="trunc"),
-    P.FMA: lambda a, b, c: a * b + c,  # addcmul rounds once or twice, by where in the vector an element is
     P.SHIFT_LEFT: lambda a, b: a << b,
     P.SHIFT_RIGHT: lambda a, b: a >> b,
     P.CAST: lambda a: a.clone(),

@@ -144,6 +144,20 @@ def test_kernels_and_memory() -> None:
     assert alike(site(*launch("gelu", "x", "a", 8), result="y"), site(*taken, result="y")) is None
 
 
+def test_new_tensors_are_made_like_what_all_modules_read() -> None:
+    def made(x: str, like: tuple[str, ...]) -> SiteSteps:
+        steps = Allocate("y", False, (x,), like), Launch("gelu", (x, "y"), (8,))
+        return site(*steps, given=(x,), result="y")
+
+    first = one(made("x", ("x",)), made("h", ("h",))).sites
+    assert [of.steps[0] for of in first] == [
+        Allocate("y", False, ("x",), ("x",)),
+        Allocate("y", False, ("h",), ("h",)),
+    ]
+    # Here the second's argument has the result's shape by chance, or the first's has.
+    assert [of.steps[0].like for of in one(made("x", ("x",)), made("h", ())).sites] == [(), ()]  # type: ignore[union-attr]
+
+
 def test_when_memory_is_dropped_is_no_difference() -> None:
     steps = [linear("x", "a.q.weight", "q"), linear("q", "a.k.weight", "r"), linear("r", "a.v.weight", "y")]
     early = site(*steps[:2], Release(("q",)), steps[2])

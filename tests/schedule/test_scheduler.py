@@ -320,3 +320,14 @@ def test_kernels_between_convolutions_that_are_channels_last():
     plan = planned(block, torch.randn(2, 8, 6, 5), w1, w2, torch.randn(72, 1, 1), target="cuda")
     assert sum(isinstance(step, Extern) for step in plan.steps) == 2
     assert sum(isinstance(step, Launch) for step in plan.steps) == 3
+
+
+def test_a_new_tensor_is_made_like_what_its_launch_reads():
+    def model(x, mask, row):
+        return torch.tanh(x + row).exp() * mask, (x > row).sum(1)
+
+    plan = planned(model, torch.randn(6, 5), torch.rand(6, 5) > 0.5, torch.randn(5))
+    made = {step.buffer: step for step in plan.steps if isinstance(step, Allocate)}
+    by_shape = {tuple(plan.buffers[name].shape): step for name, step in made.items()}
+    assert by_shape[6, 5].beside == ("arg0_1", "arg2_1") and by_shape[6, 5].like == ("arg0_1",)
+    assert by_shape[(6,)].like == ()  # whole numbers

@@ -1,4 +1,4 @@
-"""Kernels that differ in strides or factors alone are one kernel, which is given them."""
+"""Kernels that differ in strides, offsets or factors alone are one kernel, which is given them."""
 
 from __future__ import annotations
 
@@ -39,6 +39,20 @@ class TwoSizes(nn.Module):
         return self._of(self.one(x), 0.3), self._of(self.two(x), self.second)
 
 
+class ThreeOfOne(nn.Module):
+    """q, k and v, copied out of one product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fused = nn.Linear(24, 72)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        batch, seq, _ = x.shape
+        fused = self.fused(x).view(batch, seq, 4, 3, 6)
+        q, k, v = (fused[..., which, :].transpose(1, 2).reshape(batch * 4, seq, 6) for which in range(3))
+        return q, k, v
+
+
 def _unit(model: nn.Module, x: torch.Tensor, out: Path) -> list[str]:
     """Generates it for the CPU, compares it with eager, and returns the names of its kernels."""
     longhand.generate(model, (x,), out=out)
@@ -62,6 +76,13 @@ def test_a_slice_and_a_whole_tensor_are_one_kernel(second: float, tmp_path: Path
     text = _model_text(out)
     assert text.count(" x_stride=") == 2
     assert ("scale=0.25" in text) == (second == 0.25)
+
+
+def test_parts_that_begin_elsewhere_are_copied_by_one_kernel(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    out = tmp_path / "unit"
+    assert len(_unit(ThreeOfOne().eval(), torch.randn(2, 5, 24), out)) == 1
+    assert _model_text(out).count("_offset=") == 3
 
 
 def test_a_factor_is_an_argument_whatever_the_sizes(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from longhand.capture.bytecode.calls.rules import Rules
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import ClassDefinition, Const, Func, Value
+from longhand.capture.bytecode.versions.opcodes import CLASS_BODY, Opcode
 
 __all__ = ["RULES"]
 
@@ -24,14 +25,6 @@ RULES = Rules()
 
 _DECORATORS = ("staticmethod", "classmethod", "property")
 _KINDS = (type, type(torch.autograd.Function))
-_STEPS = frozenset(
-    [
-        *("RESUME", "NOP", "CACHE", "EXTENDED_ARG", "PUSH_NULL", "PRECALL", "CALL", "MAKE_CELL"),
-        *("COPY_FREE_VARS", "LOAD_NAME", "STORE_NAME", "LOAD_CONST", "LOAD_SMALL_INT", "LOAD_CLOSURE"),
-        *("LOAD_FAST", "BUILD_TUPLE", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE", "RETURN_VALUE"),
-        *("RETURN_CONST", "POP_TOP", "LOAD_LOCALS", "STORE_DEREF", "COPY"),
-    ]
-)
 
 
 @RULES.of(builtins.__build_class__)
@@ -50,9 +43,9 @@ def _build_class(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> V
 
 def _only_defines(body: Func) -> bool:
     """Whether nothing can tell when the body runs."""
-    read = {step.argval for step in dis.get_instructions(body.code) if step.opname == "LOAD_NAME"}
+    read = {step.argval for step in dis.get_instructions(body.code) if step.opname == Opcode.LOAD_NAME}
     return (
-        all(step.opname in _STEPS for step in dis.get_instructions(body.code))
+        all(step.opname in CLASS_BODY for step in dis.get_instructions(body.code))
         and read <= {"__name__", *_DECORATORS}
         and not any(name in body.globals for name in _DECORATORS)
     )

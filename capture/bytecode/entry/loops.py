@@ -17,6 +17,7 @@ from bytecode.instr import InstrLocation
 from longhand.capture.bytecode.entry import resume
 from longhand.capture.bytecode.entry.resume import ResumePoint, live_locals, original_position
 from longhand.capture.bytecode.frames.frame import decode
+from longhand.capture.bytecode.versions.opcodes import Opcode
 from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = ["UserLoop", "loop_around", "loop_code"]
@@ -67,7 +68,7 @@ def loop_around(position: ResumePoint, running: CodeType, depths: Mapping[int, i
         end = target + len(VERSION.loop_end)
         before, after = live_locals(code, position.index), live_locals(code, end)
         missing = (after & before) - set(position.locals) - set(code.co_cellvars)
-        deleted = {step.argval for step in steps[head:last] if step.name == "DELETE_FAST"}
+        deleted = {step.argval for step in steps[head:last] if step.name == Opcode.DELETE_FAST}
         if missing or deleted & after or any(position.nulls[: depth - 1]):
             return None
         return UserLoop(end, depth - 1, after - before)
@@ -85,7 +86,7 @@ def loop_code(position: ResumePoint, loop: UserLoop) -> CodeType:
     known = dataclasses.replace(position, locals=tuple(sorted({*position.locals, *loop.made})))
     # Outside of all try blocks: what the continuation raises is none of this function's business.
     body.extend([ends, *resume.continue_with(known, loop.end, loop.depth, at)])
-    body.insert(places[loop.end], bc.Instr("JUMP_FORWARD", ends, location=at))
+    body.insert(places[loop.end], bc.Instr(Opcode.JUMP_FORWARD, ends, location=at))
     body.insert(places[position.index], begins)  # lies before it
     resume.start(body, position, begins, line)
     return resume.assemble(body, code, "loop")

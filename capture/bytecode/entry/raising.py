@@ -19,6 +19,7 @@ from longhand.capture.bytecode.entry.written_inputs import can_be_kept
 from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import BoundMethod, New, Obj
+from longhand.capture.bytecode.versions.opcodes import HANDLER_ENDS, Opcode
 
 __all__ = ["check_order", "may_be_caught", "refuse_order"]
 
@@ -53,11 +54,9 @@ def _handles(frame: Frame) -> bool:
     """Whether an exception at a frame's instruction meets code of the user's own."""
     rows, at = frame.decoded.instructions, frame.start
     while (row := frame.decoded.handler_of(at)) is not None:
-        if (
-            rows[row.target].name != "PUSH_EXC_INFO"
-        ):  # CPython's own: of a generator, of an inlined comprehension
-            return False
-        if rows[row.target + 1].name != "WITH_EXCEPT_START":
+        if rows[row.target].name != Opcode.PUSH_EXC_INFO:
+            return False  # CPython's own: of a generator, of an inlined comprehension
+        if rows[row.target + 1].name != Opcode.WITH_EXCEPT_START:
             return True
         if not _is_of_torch(frame, row.depth):
             return True
@@ -101,19 +100,16 @@ def may_be_caught(frame: Frame) -> bool:
     while (row := frame.decoded.handler_of(at)) is not None and row.target not in seen:
         seen.add(row.target)
         at = row.target
-        if rows[at].name != "PUSH_EXC_INFO":  # CPython's own
+        if rows[at].name != Opcode.PUSH_EXC_INFO:  # CPython's own
             continue
-        if rows[at + 1].name == "WITH_EXCEPT_START":
+        if rows[at + 1].name == Opcode.WITH_EXCEPT_START:
             if not _is_of_torch(frame, row.depth):
                 return True
             continue
-        ends = (rows[index].name for index in range(at + 1, len(rows)) if rows[index].name in _ENDS)
-        if next(ends, "") != "RERAISE":
+        ends = (rows[index].name for index in range(at + 1, len(rows)) if rows[index].name in HANDLER_ENDS)
+        if next(ends, "") != Opcode.RERAISE:
             return True
     return False
-
-
-_ENDS = ("CHECK_EXC_MATCH", "CHECK_EG_MATCH", "POP_EXCEPT", "RERAISE")
 
 
 def _is_of_torch(frame: Frame, depth: int) -> bool:

@@ -20,7 +20,16 @@ import bytecode as bc
 from bytecode.instr import InstrLocation
 
 from longhand.capture.bytecode.entry.breaks import SkipFrame
-from longhand.capture.bytecode.frames.frame import decode
+from longhand.capture.bytecode.frames.frame import Instruction, decode
+from longhand.capture.bytecode.versions.opcodes import (
+    CALL_PARTS,
+    JUMPS_AWAY,
+    LOCAL_CHANGES,
+    LOCAL_READS,
+    NO_BREAKS,
+    Opcode,
+    popped_by_call,
+)
 from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = [
@@ -34,11 +43,6 @@ __all__ = [
     "start",
     "step_code",
 ]
-
-_NO_FALLTHROUGH = frozenset(
-    ["RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
-     "JUMP_BACKWARD_NO_INTERRUPT"]
-)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +88,9 @@ def asks_for_locals(code: CodeType) -> bool:
     """Whether it may look at its own frame: a continuation has other locals."""
     steps = decode(code).instructions
     for step, *after in zip(steps, steps[1:], steps[2:], strict=False):
-        if step.name not in ("LOAD_GLOBAL", "LOAD_NAME"):
+        if step.name not in (Opcode.LOAD_GLOBAL, Opcode.LOAD_NAME):
             continue
-        is_empty_call = any(other.name == "CALL" and other.arg == 0 for other in after)
+        is_empty_call = any(other.name == Opcode.CALL and other.arg == 0 for other in after)
         if step.argval in ("locals", "eval", "exec") or (step.argval in ("vars", "dir") and is_empty_call):
             return True
     return False
@@ -112,15 +116,15 @@ def _live(code: CodeType) -> tuple[frozenset[str], ...]:
         for index in range(count - 1, -1, -1):
             step = decoded.instructions[index]
             after: set[str] = set()
-            if step.name not in _NO_FALLTHROUGH:
+            if step.name not in JUMPS_AWAY:
                 after |= live[index + 1]
             if step.target is not None:
                 after |= live[min(step.target, count)]
-                if step.name == "FOR_ITER":
+                if step.name == Opcode.FOR_ITER:
                     after |= live[min(step.target + 1, count)]
-            if step.name == "STORE_FAST":
+            if step.name == Opcode.STORE_FAST:
                 after.discard(step.argval)
-            elif step.name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"):
+            elif step.name in LOCAL_READS:
                 after.add(step.argval)
             row = decoded.handler_of(index)
             if row is not None:
@@ -154,8 +158,8 @@ def body_of(code: CodeType) -> tuple[bc.Bytecode, list[int]]:
             continue
         places.append(place)
         # The MAKE_CELLs at the start stay, though nothing reaches them: locals() asks which cells were made.
-        if row.name in ("COPY_FREE_VARS", "RETURN_GENERATOR"):
-            body[place] = bc.Instr("NOP", location=row.location)
+        if row.name in (Opcode.COPY_FREE_VARS, Opcode.RETURN_GENERATOR):
+            body[place] = bc.Instr(Opcode.NOP, location=row.location)
     if len(places) != len(decode(code).instructions):
         raise SkipFrame("its instructions cannot be rebuilt")
     return body, places
@@ -163,7 +167,7 @@ def body_of(code: CodeType) -> tuple[bc.Bytecode, list[int]]:
 
 def _taken(name: str, at: InstrLocation) -> list[Any]:
     """Moves a local to the stack: what a frame holds longer than the user's would, lives longer than in eager."""
-    return [bc.Instr("LOAD_FAST", name, location=at), bc.Instr("DELETE_FAST", name, location=at)]
+    return [bc.Instr(Opcode.LOAD_FAST, name, location=at), bc.Instr(Opcode.DELETE_FAST, name, location=at)]
 
 
 def start(body: bc.Bytecode, position: ResumePoint, label: bc.Label, line: int) -> int:
@@ -171,14 +175,14 @@ def start(body: bc.Bytecode, position: ResumePoint, label: bc.Label, line: int) 
     rows: list[Any] = []
     at = InstrLocation(line, None, None, None)
     if body.freevars:
-        rows.append(bc.Instr("COPY_FREE_VARS", len(body.freevars), location=at))
-    rows.append(bc.Instr("RESUME", 0, location=at))
+        rows.append(bc.Instr(Opcode.COPY_FREE_VARS, len(body.freevars), location=at))
+    rows.append(bc.Instr(Opcode.RESUME, 0, location=at))
     for depth, is_null in enumerate(position.nulls):
         if is_null:
-            rows.append(bc.Instr("PUSH_NULL", location=at))
+            rows.append(bc.Instr(Opcode.PUSH_NULL, location=at))
         else:
             rows += _taken(f"stack{depth}_", at)
-    rows.append(bc.Instr("JUMP_FORWARD", label, location=at))
+    rows.append(bc.Instr(Opcode.JUMP_FORWARD, label, location=at))
     body[0:0] = rows
     body.argnames = list(parameters(position))
     body.argcount = len(body.argnames)
@@ -222,7 +226,7 @@ def step_code(position: ResumePoint) -> CodeType:
     body, places = body_of(code)
     decoded = decode(code)
     first = last = position.index
-    while decoded.instructions[last].name in ("KW_NAMES", "PRECALL"):
+    while decoded.instructions[last].name in CALL_PARTS:
         last += 1
     step = decoded.instructions[last]
     nulls = list(position.nulls)
@@ -235,15 +239,15 @@ def step_code(position: ResumePoint) -> CodeType:
     at = InstrLocation(line, None, None, None)
     extra: list[Any] = []
     depth = len(nulls)
-    if step.name in ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL", "LOAD_SUPER_ATTR") and _pushes_null(step):
+    if VERSION.pushes_null(step.name, step.arg):
         raise SkipFrame(f"a break at {step.name} of a method")
-    if step.name in ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
+    if step.name in LOCAL_CHANGES:
         raise SkipFrame(f"a break at {step.name}")  # the continuation would not know which locals there are
     if step.target is not None:
         extra = _jump_part(row, step, position, depth, at)
     after: list[Any] = []
-    if step.name not in _NO_FALLTHROUGH:
-        effect = _effect(step)
+    if step.name not in JUMPS_AWAY:
+        effect = _effect(row, step)
         after = continue_with(position, last + 1, depth + effect, at)
     label = bc.Label()
     if opened is not None:
@@ -254,18 +258,12 @@ def step_code(position: ResumePoint) -> CodeType:
     return assemble(body, code, "step")
 
 
-def _effect(step: Any) -> int:
+def _effect(row: bc.Instr, step: Instruction) -> int:
     """How the stack's depth changes when the instruction does not jump."""
-    if step.name == "CALL":
+    if step.name == Opcode.CALL:
         return -(step.arg + 1)
-    opcode = dis.opmap[step.name]
-    return dis.stack_effect(opcode, step.arg if opcode >= dis.HAVE_ARGUMENT else None, jump=False)
-
-
-def _pushes_null(step: Any) -> bool:
-    return step.name == "LOAD_METHOD" or bool(
-        step.arg & 1 and (VERSION.has_method_bit or step.name != "LOAD_ATTR")
-    )
+    has_argument = row.opcode >= dis.HAVE_ARGUMENT
+    return dis.stack_effect(row.opcode, step.arg if has_argument else None, jump=False)
 
 
 def _open_try(body: bc.Bytecode, place: int) -> Any:
@@ -280,14 +278,14 @@ def _open_try(body: bc.Bytecode, place: int) -> Any:
 
 def _jump_part(row: Any, step: Any, position: ResumePoint, depth: int, at: Any) -> list[Any]:
     """Sends the jump of the instruction to a continuation of its own."""
-    if step.name in ("JUMP_FORWARD", "JUMP_BACKWARD", "SEND", "JUMP_BACKWARD_NO_INTERRUPT"):
+    if step.name in NO_BREAKS:
         raise SkipFrame(f"a break at {step.name}")
     label = bc.Label()
-    row.set(row.name.replace("BACKWARD", "FORWARD"), label)  # what continues a loop stands behind it here
+    row.set(VERSION.forward.get(row.name, row.name), label)  # what continues a loop stands behind it here
     target = step.target
-    effect = dis.stack_effect(dis.opmap[step.name], step.arg, jump=True)
+    effect = dis.stack_effect(row.opcode, step.arg, jump=True)
     rows: list[Any] = [label]
-    if step.name == "FOR_ITER":
+    if step.name == Opcode.FOR_ITER:
         rows += [bc.Instr(name, location=at) for name in VERSION.loop_end]
         target += len(VERSION.loop_end)
         effect = -1
@@ -304,7 +302,7 @@ def continue_with(position: ResumePoint, index: int, depth: int, at: Any) -> lis
         raise SkipFrame("a break changes the stack in a way that is not known")
     nulls = tuple(flag and place < kept for place, flag in enumerate(nulls))
     step = decode(code).instructions[position.index]
-    if nulls and step.name not in ("FOR_ITER",):
+    if nulls and step.name not in (Opcode.FOR_ITER,):
         nulls = _after(position, nulls)
     live = live_locals(code, index)
     names = tuple(name for name in position.locals if name in live or name == first_name(code))
@@ -313,17 +311,17 @@ def continue_with(position: ResumePoint, index: int, depth: int, at: Any) -> lis
     cells = code.co_freevars
     constant: Any = made
     rows: list[Any] = [
-        bc.Instr("STORE_FAST", f"stack{place}_", location=at) for place in range(depth - 1, -1, -1)
+        bc.Instr(Opcode.STORE_FAST, f"stack{place}_", location=at) for place in range(depth - 1, -1, -1)
     ]
     function: list[Any] = [bc.Instr(VERSION.closure, bc.FreeVar(name), location=at) for name in cells]
     if cells:
-        function.append(bc.Instr("BUILD_TUPLE", len(cells), location=at))
-    function.append(bc.Instr("LOAD_CONST", constant, location=at))
+        function.append(bc.Instr(Opcode.BUILD_TUPLE, len(cells), location=at))
+    function.append(bc.Instr(Opcode.LOAD_CONST, constant, location=at))
     function += VERSION.function_made(bool(cells), at)
     given = parameters(after)
     arguments = [row for name in given for row in _taken(name, at)]
     rows += VERSION.called(function, arguments, len(given), at)
-    rows.append(bc.Instr("RETURN_VALUE", location=at))
+    rows.append(bc.Instr(Opcode.RETURN_VALUE, location=at))
     return rows
 
 
@@ -331,12 +329,10 @@ def _after(position: ResumePoint, nulls: tuple[bool, ...]) -> tuple[bool, ...]:
     """What an instruction pushed is no NULL: the result of a call stands where the call's NULL was."""
     instructions = decode(position.code).instructions
     last = position.index
-    while instructions[last].name in ("KW_NAMES", "PRECALL"):
+    while instructions[last].name in CALL_PARTS:
         last += 1
     step = instructions[last]
-    popped = {"CALL": step.arg + 2, "CALL_KW": step.arg + 3, "CALL_FUNCTION_EX": 3 + (step.arg & 1)}.get(
-        step.name
-    )
+    popped = popped_by_call(step.name, step.arg)
     if popped is None:
         return nulls
     below = len(position.nulls) - popped

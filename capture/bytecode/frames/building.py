@@ -21,30 +21,31 @@ from longhand.capture.bytecode.values.tracked import (
     Slice,
     Value,
 )
+from longhand.capture.bytecode.versions.opcodes import Opcode
 
 __all__ = ["STEPS"]
 
 STEPS = Steps()
 
 
-@STEPS.of("BUILD_TUPLE", "BUILD_LIST")
+@STEPS.of(Opcode.BUILD_TUPLE, Opcode.BUILD_LIST)
 def _build(trace: Trace, frame: Frame, step: Instruction) -> None:
-    frame.push(Seq(tuple if step.name == "BUILD_TUPLE" else list, frame.popn(step.arg)))
+    frame.push(Seq(tuple if step.name == Opcode.BUILD_TUPLE else list, frame.popn(step.arg)))
 
 
-@STEPS.of("LIST_TO_TUPLE")
+@STEPS.of(Opcode.LIST_TO_TUPLE)
 def _list_to_tuple(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = frame.pop()
     assert isinstance(value, Seq)
     frame.push(Seq(tuple, list(value.items)))
 
 
-@STEPS.of("BUILD_SET")
+@STEPS.of(Opcode.BUILD_SET)
 def _build_set(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(sets.made_of(trace, set, frame.popn(step.arg)))
 
 
-@STEPS.of("BUILD_MAP")
+@STEPS.of(Opcode.BUILD_MAP)
 def _build_map(trace: Trace, frame: Frame, step: Instruction) -> None:
     flat = frame.popn(2 * step.arg)
     made = Dict(dict, {})
@@ -53,20 +54,20 @@ def _build_map(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(made)
 
 
-@STEPS.of("BUILD_CONST_KEY_MAP")
+@STEPS.of(Opcode.BUILD_CONST_KEY_MAP)
 def _build_const_key_map(trace: Trace, frame: Frame, step: Instruction) -> None:
     keys = frame.pop()
     names = as_python(trace, keys)
     frame.push(Dict(dict, dict(zip(names, frame.popn(step.arg), strict=True))))
 
 
-@STEPS.of("BUILD_SLICE")
+@STEPS.of(Opcode.BUILD_SLICE)
 def _build_slice(trace: Trace, frame: Frame, step: Instruction) -> None:
     parts = frame.popn(step.arg)
     frame.push(Slice((parts[0], parts[1], parts[2] if step.arg == 3 else Const(None))))
 
 
-@STEPS.of("LIST_APPEND")
+@STEPS.of(Opcode.LIST_APPEND)
 def _list_append(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = frame.pop()
     owner = frame.stack[-step.arg]
@@ -75,7 +76,7 @@ def _list_append(trace: Trace, frame: Frame, step: Instruction) -> None:
     owner.items.append(value)
 
 
-@STEPS.of("SET_ADD")
+@STEPS.of(Opcode.SET_ADD)
 def _set_add(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = frame.pop()
     owner = frame.stack[-step.arg]
@@ -83,7 +84,7 @@ def _set_add(trace: Trace, frame: Frame, step: Instruction) -> None:
     sets.add(trace, owner, as_key(trace, value))
 
 
-@STEPS.of("MAP_ADD")
+@STEPS.of(Opcode.MAP_ADD)
 def _map_add(trace: Trace, frame: Frame, step: Instruction) -> None:
     key, value = frame.popn(2)
     owner = frame.stack[-step.arg]
@@ -92,7 +93,7 @@ def _map_add(trace: Trace, frame: Frame, step: Instruction) -> None:
     store(trace, owner, key, value)
 
 
-@STEPS.of("LIST_EXTEND")
+@STEPS.of(Opcode.LIST_EXTEND)
 def _list_extend(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = frame.pop()
     owner = frame.stack[-step.arg]
@@ -101,7 +102,7 @@ def _list_extend(trace: Trace, frame: Frame, step: Instruction) -> None:
     owner.items.extend(calls.all_items(trace, value))
 
 
-@STEPS.of("SET_UPDATE")
+@STEPS.of(Opcode.SET_UPDATE)
 def _set_update(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = frame.pop()
     owner = frame.stack[-step.arg]
@@ -109,19 +110,19 @@ def _set_update(trace: Trace, frame: Frame, step: Instruction) -> None:
     sets.update(trace, owner, value)
 
 
-@STEPS.of("DICT_MERGE", "DICT_UPDATE")
+@STEPS.of(Opcode.DICT_MERGE, Opcode.DICT_UPDATE)
 def _dict_update(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = as_mapping(trace, frame.pop())
     owner = frame.stack[-step.arg]
     assert isinstance(owner, Dict)
     trace.changing(owner)
-    if step.name == "DICT_MERGE" and set(owner.items) & set(value.items):
+    if step.name == Opcode.DICT_MERGE and set(owner.items) & set(value.items):
         raise Unsupported("a keyword argument is given twice")
     trace.guard_keys(value)
     owner.merge(value)
 
 
-@STEPS.of("UNPACK_SEQUENCE")
+@STEPS.of(Opcode.UNPACK_SEQUENCE)
 def _unpack(trace: Trace, frame: Frame, step: Instruction) -> None:
     items = calls.all_items(trace, frame.pop())
     if len(items) != step.arg:
@@ -129,7 +130,7 @@ def _unpack(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.stack.extend(reversed(items))
 
 
-@STEPS.of("UNPACK_EX")
+@STEPS.of(Opcode.UNPACK_EX)
 def _unpack_ex(trace: Trace, frame: Frame, step: Instruction) -> None:
     before, after = step.arg & 0xFF, step.arg >> 8
     items = calls.all_items(trace, frame.pop())
@@ -140,7 +141,7 @@ def _unpack_ex(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.stack.extend(reversed(unpacked))
 
 
-@STEPS.of("MATCH_SEQUENCE")
+@STEPS.of(Opcode.MATCH_SEQUENCE)
 def _match_sequence(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = trace.force(frame.stack[-1])
     if not isinstance(value, Seq | Const | Dict | IntRange):
@@ -148,7 +149,7 @@ def _match_sequence(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Const(isinstance(value, Seq | IntRange)))
 
 
-@STEPS.of("MATCH_MAPPING")
+@STEPS.of(Opcode.MATCH_MAPPING)
 def _match_mapping(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = trace.force(frame.stack[-1])
     if not isinstance(value, Seq | Const | Dict):
@@ -156,7 +157,7 @@ def _match_mapping(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Const(isinstance(value, Dict)))
 
 
-@STEPS.of("MATCH_KEYS")
+@STEPS.of(Opcode.MATCH_KEYS)
 def _match_keys(trace: Trace, frame: Frame, step: Instruction) -> None:
     keys = [as_key(trace, key) for key in calls.all_items(trace, frame.stack[-1])]
     owner = frame.stack[-2]
@@ -167,7 +168,7 @@ def _match_keys(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Seq(tuple, [trace.force(owner.items[key]) for key in keys]) if found else Const(None))
 
 
-@STEPS.of("MATCH_CLASS")
+@STEPS.of(Opcode.MATCH_CLASS)
 def _match_class(trace: Trace, frame: Frame, step: Instruction) -> None:
     names = as_python(trace, frame.pop())
     kind = as_python(trace, frame.pop())
@@ -190,6 +191,6 @@ def _match_class(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Seq(tuple, parts))
 
 
-@STEPS.of("GET_LEN")
+@STEPS.of(Opcode.GET_LEN)
 def _get_len(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Const(len(calls.all_items(trace, frame.stack[-1]))))

@@ -25,6 +25,7 @@ from longhand.capture.bytecode.values.tracked import (
     Seq,
     Value,
 )
+from longhand.capture.bytecode.versions.opcodes import Opcode
 
 __all__ = ["STEPS"]
 
@@ -34,18 +35,18 @@ STEPS = Steps()
 # Calls
 
 
-@STEPS.of("KW_NAMES")
+@STEPS.of(Opcode.KW_NAMES)
 def _kw_names(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.keyword_names = step.argval if isinstance(step.argval, tuple) else frame.code.co_consts[step.arg]
 
 
-@STEPS.of("CALL")
+@STEPS.of(Opcode.CALL)
 def _call(trace: Trace, frame: Frame, step: Instruction) -> None:
     names, frame.keyword_names = frame.keyword_names, ()
     _call_with(trace, frame, step.arg, names)
 
 
-@STEPS.of("CALL_KW")
+@STEPS.of(Opcode.CALL_KW)
 def _call_kw(trace: Trace, frame: Frame, step: Instruction) -> None:
     names = as_python(trace, frame.pop())
     _call_with(trace, frame, step.arg, names)
@@ -61,7 +62,7 @@ def _call_with(trace: Trace, frame: Frame, count: int, names: tuple[str, ...]) -
     frame.push(calls.call(trace, frame, function, args[: len(args) - len(names)], kwargs))
 
 
-@STEPS.of("CALL_FUNCTION_EX")
+@STEPS.of(Opcode.CALL_FUNCTION_EX)
 def _call_function_ex(trace: Trace, frame: Frame, step: Instruction) -> None:
     kwargs: dict[str, Value] = {}
     if step.arg & 1:
@@ -75,7 +76,7 @@ def _call_function_ex(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(calls.call(trace, frame, function, args, kwargs))
 
 
-@STEPS.of("MAKE_FUNCTION")
+@STEPS.of(Opcode.MAKE_FUNCTION)
 def _make_function(trace: Trace, frame: Frame, step: Instruction) -> None:
     code_value = frame.pop()
     assert isinstance(code_value, Const) and isinstance(code_value.value, CodeType)
@@ -87,7 +88,7 @@ def _make_function(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(made)
 
 
-@STEPS.of("SET_FUNCTION_ATTRIBUTE")
+@STEPS.of(Opcode.SET_FUNCTION_ATTRIBUTE)
 def _set_function_attribute(trace: Trace, frame: Frame, step: Instruction) -> None:
     value, function = frame.popn(2)
     assert isinstance(function, Func)
@@ -111,20 +112,20 @@ def _equip(trace: Trace, function: Func, what: int, value: Value) -> None:
         function.special["__annotations__"] = Dict(dict, dict(zip(words, value.items[1::2], strict=True)))
 
 
-@STEPS.of("CALL_INTRINSIC_1")
+@STEPS.of(Opcode.CALL_INTRINSIC_1)
 def _call_intrinsic(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = frame.pop()
     if step.arg == 3:  # StopIteration inside a generator
         raise Raised(value)
     if step.arg == 5:
-        frame.push(operators.unary(trace, "UNARY_POSITIVE", value))
+        frame.push(operators.unary(trace, Opcode.UNARY_POSITIVE, value))
     elif step.arg == 6:
         frame.push(Seq(tuple, calls.all_items(trace, value)))
     else:
         raise Unsupported(f"{step.name} {step.arg}")
 
 
-@STEPS.of("IMPORT_NAME")
+@STEPS.of(Opcode.IMPORT_NAME)
 def _import_name(trace: Trace, frame: Frame, step: Instruction) -> None:
     wanted, level = as_python(trace, frame.pop()), as_python(trace, frame.pop())
     name = step.argval
@@ -143,7 +144,7 @@ def _import_name(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Const(known if wanted or level else sys.modules[name.split(".")[0]]))
 
 
-@STEPS.of("IMPORT_FROM")
+@STEPS.of(Opcode.IMPORT_FROM)
 def _import_from(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(attributes.get(trace, frame.stack[-1], step.argval))
 
@@ -151,7 +152,7 @@ def _import_from(trace: Trace, frame: Frame, step: Instruction) -> None:
 # Exceptions and with blocks
 
 
-@STEPS.of("RAISE_VARARGS")
+@STEPS.of(Opcode.RAISE_VARARGS)
 def _raise(trace: Trace, frame: Frame, step: Instruction) -> None:
     if step.arg == 0:
         if isinstance(frame.current_error, Error):
@@ -167,17 +168,17 @@ def _raise(trace: Trace, frame: Frame, step: Instruction) -> None:
     raise Raised(value)
 
 
-@STEPS.of("RERAISE")
+@STEPS.of(Opcode.RERAISE)
 def _reraise(trace: Trace, frame: Frame, step: Instruction) -> None:
     raise Raised(frame.pop())
 
 
-@STEPS.of("LOAD_ASSERTION_ERROR")
+@STEPS.of(Opcode.LOAD_ASSERTION_ERROR)
 def _load_assertion_error(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Const(AssertionError))
 
 
-@STEPS.of("PUSH_EXC_INFO")
+@STEPS.of(Opcode.PUSH_EXC_INFO)
 def _push_exc_info(trace: Trace, frame: Frame, step: Instruction) -> None:
     error = frame.pop()
     frame.push(frame.current_error)
@@ -185,12 +186,12 @@ def _push_exc_info(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.current_error = error
 
 
-@STEPS.of("POP_EXCEPT")
+@STEPS.of(Opcode.POP_EXCEPT)
 def _pop_except(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.current_error = frame.pop()
 
 
-@STEPS.of("CHECK_EXC_MATCH")
+@STEPS.of(Opcode.CHECK_EXC_MATCH)
 def _check_exc_match(trace: Trace, frame: Frame, step: Instruction) -> None:
     kinds = as_python(trace, frame.pop())
     error = frame.stack[-1]
@@ -199,7 +200,7 @@ def _check_exc_match(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Const(issubclass(error.kind, kinds)))
 
 
-@STEPS.of("BEFORE_WITH")
+@STEPS.of(Opcode.BEFORE_WITH)
 def _before_with(trace: Trace, frame: Frame, step: Instruction) -> None:
     manager = frame.pop()
     manager = trace.force(manager)
@@ -208,7 +209,7 @@ def _before_with(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(calls.call(trace, frame, enter, [], {}))
 
 
-@STEPS.of("WITH_EXCEPT_START")
+@STEPS.of(Opcode.WITH_EXCEPT_START)
 def _with_except_start(trace: Trace, frame: Frame, step: Instruction) -> None:
     error = frame.stack[-1]
     if not isinstance(error, Error):
@@ -217,6 +218,6 @@ def _with_except_start(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(calls.call(trace, frame, frame.stack[-4], given, {}))
 
 
-@STEPS.of("LOAD_BUILD_CLASS")
+@STEPS.of(Opcode.LOAD_BUILD_CLASS)
 def _load_build_class(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Const(builtins.__build_class__))

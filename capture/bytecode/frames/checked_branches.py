@@ -9,11 +9,11 @@ from longhand.capture.bytecode.entry.assumed import assume, may_assume
 from longhand.capture.bytecode.frames.frame import Frame, Instruction
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import Tensor, Value
+from longhand.capture.bytecode.versions.opcodes import LEAVES, Opcode
 
 __all__ = ["is_jump_taken"]
 
 _MOST_STEPS = 80
-_LEAVES = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "FOR_ITER", "SEND", "RERAISE")
 
 
 def is_jump_taken(trace: Trace, frame: Frame, step: Instruction, value: Value, wanted: bool) -> bool | None:
@@ -36,8 +36,8 @@ def is_jump_taken(trace: Trace, frame: Frame, step: Instruction, value: Value, w
 def _only_raises(frame: Frame, index: int) -> bool:
     """Whether the instructions from here on run straight to a raise."""
     for row in frame.decoded.instructions[index : index + _MOST_STEPS]:
-        if row.name == "RAISE_VARARGS":
+        if row.name == Opcode.RAISE_VARARGS:
             return True
-        if row.target is not None or row.name in _LEAVES:
+        if row.target is not None or row.name in LEAVES:
             return False
     return False

@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any
 
 from longhand.capture.bytecode.values.tracked import NULL, Cell, Const, Value
+from longhand.capture.bytecode.versions.opcodes import CELL_MAKERS, LOCATIONS_ONLY, Opcode
 from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = ["Decoded", "ExceptionHandler", "Frame", "Instruction", "decode"]
@@ -48,8 +49,7 @@ class Decoded:
     @functools.cached_property
     def n_first(self) -> int:
         """How many instructions at the start make cells."""
-        names = ("MAKE_CELL", "COPY_FREE_VARS")
-        return next(i for i, step in enumerate(self.instructions) if step.name not in names)
+        return next(i for i, step in enumerate(self.instructions) if step.name not in CELL_MAKERS)
 
     def handler_of(self, index: int) -> ExceptionHandler | None:
         return next((h for h in self.handlers if h.start <= index < h.end), None)
@@ -64,7 +64,7 @@ def decode(code: CodeType) -> Decoded:
     end = 0
     for found in listed:  # an EXTENDED_ARG stands for the instruction that it extends
         index_of[found.offset] = end
-        if found.opname not in ("EXTENDED_ARG", "CACHE"):
+        if found.opname not in LOCATIONS_ONLY:
             parts.append((found, VERSION.split(found.opname, found.arg or 0, found.argval)))
             end += len(parts[-1][1])
     jumps = set(dis.hasjrel) | set(dis.hasjabs)
@@ -150,22 +150,24 @@ class Frame:
         rows, at = self.decoded.instructions, self.index - 1
         while (row := self.decoded.handler_of(at)) is not None:
             step = row.target
-            if rows[step].name == "CALL_INTRINSIC_1":  # CPython 3.12 wraps generators, for StopIteration
+            if rows[step].name == Opcode.CALL_INTRINSIC_1:  # CPython 3.12 wraps generators, for StopIteration
                 return False
-            if rows[step].name == "CLEANUP_THROW":  # of `yield from`, since 3.12: what is raised goes on
+            if rows[step].name == Opcode.CLEANUP_THROW:  # of `yield from`, since 3.12: what is raised goes on
                 at = step
                 continue
-            if rows[step].name == "COPY" and rows[step + 2].name == "RERAISE":  # the end of a handler
+            if (
+                rows[step].name == Opcode.COPY and rows[step + 2].name == Opcode.RERAISE
+            ):  # the end of a handler
                 at = step + 2
                 continue
-            if rows[step].name != "PUSH_EXC_INFO":
+            if rows[step].name != Opcode.PUSH_EXC_INFO:
                 return True
             step += 1
             while self._is_test_of_exception(step):
                 target = rows[step + 2].target
                 assert target is not None
                 step = target
-            if rows[step].name != "RERAISE":
+            if rows[step].name != Opcode.RERAISE:
                 return True
             at = step
         return False
@@ -173,10 +175,10 @@ class Frame:
     def _is_test_of_exception(self, step: int) -> bool:
         """Whether ``except NAME:`` stands there, of a built-in Exception, which GeneratorExit is not."""
         name, *others = self.decoded.instructions[step : step + 3]
-        if name.name != "LOAD_GLOBAL" or len(others) < 2 or name.argval in self.globals:
+        if name.name != Opcode.LOAD_GLOBAL or len(others) < 2 or name.argval in self.globals:
             return False
         kind = self.builtins.get(name.argval)
-        is_test = others[0].name == "CHECK_EXC_MATCH" and others[1].name.endswith("IF_FALSE")
+        is_test = others[0].name == Opcode.CHECK_EXC_MATCH and others[1].name == Opcode.POP_JUMP_IF_FALSE
         return is_test and isinstance(kind, type) and issubclass(kind, Exception)
 
     def place(self) -> tuple[str, int, str]:

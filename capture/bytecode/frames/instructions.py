@@ -27,6 +27,7 @@ from longhand.capture.bytecode.values.tracked import (
     Slice,
     Value,
 )
+from longhand.capture.bytecode.versions.opcodes import Opcode
 from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = ["STEPS"]
@@ -37,53 +38,55 @@ STEPS = Steps()
 # Stack, locals, cells, globals
 
 
-@STEPS.of("NOP", "RESUME", "PRECALL", "CACHE", "COPY_FREE_VARS", "SETUP_ANNOTATIONS")
+@STEPS.of(
+    Opcode.NOP, Opcode.RESUME, Opcode.PRECALL, Opcode.CACHE, Opcode.COPY_FREE_VARS, Opcode.SETUP_ANNOTATIONS
+)
 def _nothing(trace: Trace, frame: Frame, step: Instruction) -> None:
     return None
 
 
-@STEPS.of("POP_TOP", "END_FOR_ONE")
+@STEPS.of(Opcode.POP_TOP, Opcode.END_FOR_ONE)
 def _pop_top(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.pop()
 
 
-@STEPS.of("END_FOR")
+@STEPS.of(Opcode.END_FOR)
 def _end_for(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.popn(2)
 
 
-@STEPS.of("END_SEND")
+@STEPS.of(Opcode.END_SEND)
 def _end_send(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = frame.pop()
     frame.pop()
     frame.push(value)
 
 
-@STEPS.of("PUSH_NULL")
+@STEPS.of(Opcode.PUSH_NULL)
 def _push_null(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(NULL)
 
 
-@STEPS.of("COPY")
+@STEPS.of(Opcode.COPY)
 def _copy(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(frame.stack[-step.arg])
 
 
-@STEPS.of("SWAP")
+@STEPS.of(Opcode.SWAP)
 def _swap(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.stack[-1], frame.stack[-step.arg] = frame.stack[-step.arg], frame.stack[-1]
 
 
-@STEPS.of("LOAD_CONST", "RETURN_CONST")
+@STEPS.of(Opcode.LOAD_CONST, Opcode.RETURN_CONST)
 def _load_const(trace: Trace, frame: Frame, step: Instruction) -> Signal | None:
     value = from_python(step.argval)
-    if step.name == "RETURN_CONST":
+    if step.name == Opcode.RETURN_CONST:
         return Signal(value, is_return=True)
     frame.push(value)
     return None
 
 
-@STEPS.of("LOAD_FAST", "LOAD_FAST_CHECK")
+@STEPS.of(Opcode.LOAD_FAST, Opcode.LOAD_FAST_CHECK)
 def _load_fast(trace: Trace, frame: Frame, step: Instruction) -> None:
     name = step.argval
     if name not in frame.locals:
@@ -101,7 +104,7 @@ def _unbound(name: str) -> Raised:
     return Raised(Error(UnboundLocalError, [Const(text)], is_exact=True))
 
 
-@STEPS.of("STORE_FAST")
+@STEPS.of(Opcode.STORE_FAST)
 def _store_fast(trace: Trace, frame: Frame, step: Instruction) -> None:
     _put_local(frame, step.argval, frame.pop())
 
@@ -117,7 +120,7 @@ def _put_local(frame: Frame, name: str, value: Value) -> None:
         frame.locals[name] = value
 
 
-@STEPS.of("LOAD_FAST_AND_CLEAR")
+@STEPS.of(Opcode.LOAD_FAST_AND_CLEAR)
 def _load_fast_and_clear(trace: Trace, frame: Frame, step: Instruction) -> None:
     name = step.argval
     if name in frame.code.co_cellvars and name in frame.cells:
@@ -126,26 +129,26 @@ def _load_fast_and_clear(trace: Trace, frame: Frame, step: Instruction) -> None:
         frame.push(frame.locals.pop(name, NULL))
 
 
-@STEPS.of("MAKE_CELL")
+@STEPS.of(Opcode.MAKE_CELL)
 def _make_cell(trace: Trace, frame: Frame, step: Instruction) -> None:
     """The cells of the function itself are there from the start: this one is a comprehension's."""
     if frame.start >= frame.decoded.n_first:
         frame.cells[step.argval] = Cell(frame.locals.pop(step.argval, None), step.argval)
 
 
-@STEPS.of("DELETE_FAST")
+@STEPS.of(Opcode.DELETE_FAST)
 def _delete_fast(trace: Trace, frame: Frame, step: Instruction) -> None:
     if step.argval not in frame.locals:
         raise _unbound(step.argval)
     del frame.locals[step.argval]
 
 
-@STEPS.of("LOAD_CLOSURE")
+@STEPS.of(Opcode.LOAD_CLOSURE)
 def _load_closure(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(frame.cells[step.argval])
 
 
-@STEPS.of("LOAD_DEREF")
+@STEPS.of(Opcode.LOAD_DEREF)
 def _load_deref(trace: Trace, frame: Frame, step: Instruction) -> None:
     cell = frame.cells[step.argval]
     if cell.content is None:
@@ -163,7 +166,7 @@ def _unbound_cell(frame: Frame, name: str) -> Raised:
     return Raised(Error(NameError, [Const(text)], is_exact=True))
 
 
-@STEPS.of("DELETE_DEREF")
+@STEPS.of(Opcode.DELETE_DEREF)
 def _delete_deref(trace: Trace, frame: Frame, step: Instruction) -> None:
     cell = frame.cells[step.argval]
     if cell.content is None:
@@ -172,7 +175,7 @@ def _delete_deref(trace: Trace, frame: Frame, step: Instruction) -> None:
     cell.content = None
 
 
-@STEPS.of("STORE_DEREF")
+@STEPS.of(Opcode.STORE_DEREF)
 def _store_deref(trace: Trace, frame: Frame, step: Instruction) -> None:
     cell = frame.cells[step.argval]
     if cell.source is not None:
@@ -180,7 +183,7 @@ def _store_deref(trace: Trace, frame: Frame, step: Instruction) -> None:
     cell.content = frame.pop()
 
 
-@STEPS.of("LOAD_GLOBAL")
+@STEPS.of(Opcode.LOAD_GLOBAL)
 def _load_global(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push_callable(_global(trace, frame, step.argval), with_null=bool(step.arg & 1))
 
@@ -202,7 +205,7 @@ def _global(trace: Trace, frame: Frame, name: str) -> Value:
     raise Raised(Error(NameError, [Const(f"name '{name}' is not defined")], is_exact=True))
 
 
-@STEPS.of("STORE_GLOBAL")
+@STEPS.of(Opcode.STORE_GLOBAL)
 def _store_global(trace: Trace, frame: Frame, step: Instruction) -> None:
     trace.globals_written.setdefault(id(frame.globals), (frame.globals, {}))[1][step.argval] = frame.pop()
 
@@ -210,19 +213,19 @@ def _store_global(trace: Trace, frame: Frame, step: Instruction) -> None:
 # Attributes, items, operators
 
 
-@STEPS.of("LOAD_ATTR")
+@STEPS.of(Opcode.LOAD_ATTR)
 def _load_attr(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = attributes.get(trace, frame.pop(), step.argval)
     frame.push_callable(value, with_null=VERSION.has_method_bit and bool(step.arg & 1))
 
 
-@STEPS.of("LOAD_METHOD")
+@STEPS.of(Opcode.LOAD_METHOD)
 def _load_method(trace: Trace, frame: Frame, step: Instruction) -> None:
     value = attributes.get(trace, frame.pop(), step.argval)
     frame.push_callable(value, with_null=True)
 
 
-@STEPS.of("LOAD_SUPER_ATTR")
+@STEPS.of(Opcode.LOAD_SUPER_ATTR)
 def _load_super_attr(trace: Trace, frame: Frame, step: Instruction) -> None:
     function, kind, owner = frame.popn(3)
     given = [kind, owner] if step.arg & 2 else []
@@ -230,78 +233,78 @@ def _load_super_attr(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push_callable(value, with_null=bool(step.arg & 1))
 
 
-@STEPS.of("STORE_ATTR")
+@STEPS.of(Opcode.STORE_ATTR)
 def _store_attr(trace: Trace, frame: Frame, step: Instruction) -> None:
     owner = frame.pop()
     put(trace, owner, step.argval, frame.pop())
 
 
-@STEPS.of("DELETE_ATTR")
+@STEPS.of(Opcode.DELETE_ATTR)
 def _delete_attr(trace: Trace, frame: Frame, step: Instruction) -> None:
     put(trace, frame.pop(), step.argval, DELETED)
 
 
-@STEPS.of("BINARY_SUBSCR")
+@STEPS.of(Opcode.BINARY_SUBSCR)
 def _binary_subscr(trace: Trace, frame: Frame, step: Instruction) -> None:
     owner, key = frame.popn(2)
     if not updates_masked(trace, frame, owner, key):
         frame.push(get_item(trace, owner, key))
 
 
-@STEPS.of("BINARY_SLICE")
+@STEPS.of(Opcode.BINARY_SLICE)
 def _binary_slice(trace: Trace, frame: Frame, step: Instruction) -> None:
     owner, start, stop = frame.popn(3)
     frame.push(get_item(trace, owner, Slice((start, stop, Const(None)))))
 
 
-@STEPS.of("STORE_SLICE")
+@STEPS.of(Opcode.STORE_SLICE)
 def _store_slice(trace: Trace, frame: Frame, step: Instruction) -> None:
     value, owner, start, stop = frame.popn(4)
     set_item(trace, owner, Slice((start, stop, Const(None))), value)
 
 
-@STEPS.of("STORE_SUBSCR")
+@STEPS.of(Opcode.STORE_SUBSCR)
 def _store_subscr(trace: Trace, frame: Frame, step: Instruction) -> None:
     value, owner, key = frame.popn(3)
     set_item(trace, owner, key, value)
 
 
-@STEPS.of("DELETE_SUBSCR")
+@STEPS.of(Opcode.DELETE_SUBSCR)
 def _delete_subscr(trace: Trace, frame: Frame, step: Instruction) -> None:
     owner, key = frame.popn(2)
     delete_item(trace, owner, key)
 
 
-@STEPS.of("TO_BOOL")
+@STEPS.of(Opcode.TO_BOOL)
 def _to_bool(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Const(operators.truth(trace, frame.pop())))
 
 
-@STEPS.of("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE", "UNARY_NOT")
+@STEPS.of(Opcode.UNARY_NEGATIVE, Opcode.UNARY_INVERT, Opcode.UNARY_POSITIVE, Opcode.UNARY_NOT)
 def _unary(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(operators.unary(trace, step.name, frame.pop()))
 
 
-@STEPS.of("BINARY_OP")
+@STEPS.of(Opcode.BINARY_OP)
 def _binary_op(trace: Trace, frame: Frame, step: Instruction) -> None:
     left, right = frame.popn(2)
     symbol = operators.BINARY_NAMES[step.arg]
     frame.push(operators.binary(trace, symbol, left, right))
 
 
-@STEPS.of("COMPARE_OP")
+@STEPS.of(Opcode.COMPARE_OP)
 def _compare(trace: Trace, frame: Frame, step: Instruction) -> None:
     left, right = frame.popn(2)
     frame.push(operators.compare(trace, step.argval, left, right))
 
 
-@STEPS.of("IS_OP")
+@STEPS.of(Opcode.IS_OP)
 def _is(trace: Trace, frame: Frame, step: Instruction) -> None:
     left, right = frame.popn(2)
     frame.push(Const(operators.is_same(trace, left, right) != bool(step.arg)))
 
 
-@STEPS.of("CONTAINS_OP")
+@STEPS.of(Opcode.CONTAINS_OP)
 def _contains(trace: Trace, frame: Frame, step: Instruction) -> None:
     key, owner = frame.popn(2)
     frame.push(Const(operators.contains(trace, owner, key) != bool(step.arg)))
@@ -310,7 +313,7 @@ def _contains(trace: Trace, frame: Frame, step: Instruction) -> None:
 # Jumps and loops
 
 
-@STEPS.of("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
+@STEPS.of(Opcode.JUMP_FORWARD, Opcode.JUMP_BACKWARD, Opcode.JUMP_BACKWARD_NO_INTERRUPT)
 def _jump(trace: Trace, frame: Frame, step: Instruction) -> None:
     assert step.target is not None
     frame.index = step.target
@@ -331,21 +334,20 @@ def _jump_when(test: Callable[[Trace, Value], bool], wanted: bool, keeps: bool) 
     return step_
 
 
-for _way in ("", "FORWARD_", "BACKWARD_"):
-    STEPS[f"POP_JUMP_{_way}IF_FALSE"] = _jump_when(operators.truth, False, False)
-    STEPS[f"POP_JUMP_{_way}IF_TRUE"] = _jump_when(operators.truth, True, False)
-    STEPS[f"POP_JUMP_{_way}IF_NONE"] = _jump_when(operators.is_none, True, False)
-    STEPS[f"POP_JUMP_{_way}IF_NOT_NONE"] = _jump_when(operators.is_none, False, False)
-STEPS["JUMP_IF_FALSE_OR_POP"] = _jump_when(operators.truth, False, True)
-STEPS["JUMP_IF_TRUE_OR_POP"] = _jump_when(operators.truth, True, True)
+STEPS[Opcode.POP_JUMP_IF_FALSE] = _jump_when(operators.truth, False, False)
+STEPS[Opcode.POP_JUMP_IF_TRUE] = _jump_when(operators.truth, True, False)
+STEPS[Opcode.POP_JUMP_IF_NONE] = _jump_when(operators.is_none, True, False)
+STEPS[Opcode.POP_JUMP_IF_NOT_NONE] = _jump_when(operators.is_none, False, False)
+STEPS[Opcode.JUMP_IF_FALSE_OR_POP] = _jump_when(operators.truth, False, True)
+STEPS[Opcode.JUMP_IF_TRUE_OR_POP] = _jump_when(operators.truth, True, True)
 
 
-@STEPS.of("GET_ITER", "GET_YIELD_FROM_ITER")
+@STEPS.of(Opcode.GET_ITER, Opcode.GET_YIELD_FROM_ITER)
 def _get_iter(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(calls.iterate(trace, frame.pop()))
 
 
-@STEPS.of("FOR_ITER")
+@STEPS.of(Opcode.FOR_ITER)
 def _for_iter(trace: Trace, frame: Frame, step: Instruction) -> None:
     iterator = frame.stack[-1]
     assert step.target is not None
@@ -358,7 +360,7 @@ def _for_iter(trace: Trace, frame: Frame, step: Instruction) -> None:
         frame.push(value)
 
 
-@STEPS.of("SEND")
+@STEPS.of(Opcode.SEND)
 def _send(trace: Trace, frame: Frame, step: Instruction) -> None:
     assert step.target is not None
     frame.pop()
@@ -374,16 +376,16 @@ def _send(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.index = step.target
 
 
-@STEPS.of("RETURN_VALUE")
+@STEPS.of(Opcode.RETURN_VALUE)
 def _return_value(trace: Trace, frame: Frame, step: Instruction) -> Signal:
     return Signal(frame.pop(), is_return=True)
 
 
-@STEPS.of("RETURN_GENERATOR")
+@STEPS.of(Opcode.RETURN_GENERATOR)
 def _return_generator(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Const(None))
 
 
-@STEPS.of("YIELD_VALUE")
+@STEPS.of(Opcode.YIELD_VALUE)
 def _yield_value(trace: Trace, frame: Frame, step: Instruction) -> Signal:
     return Signal(frame.pop(), is_return=False)

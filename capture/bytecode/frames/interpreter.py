@@ -12,6 +12,7 @@ from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.attribute_writes import put
 from longhand.capture.bytecode.values.tracked import Const, Value
+from longhand.capture.bytecode.versions.opcodes import Opcode
 
 __all__ = ["BreakHere", "Interpreter"]
 
@@ -118,4 +119,4 @@ class Interpreter:
     def _is_raised_again(frame: Frame) -> bool:
         """Whether the exception leaves a handler of another one, or goes on after a finally block."""
         is_handling = not (isinstance(frame.current_error, Const) and frame.current_error.value is None)
-        return is_handling or frame.decoded.instructions[frame.start].name == "RERAISE"
+        return is_handling or frame.decoded.instructions[frame.start].name == Opcode.RERAISE

@@ -16,10 +16,11 @@ from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import operators
 from longhand.capture.bytecode.values.constants import from_python
 from longhand.capture.bytecode.values.tracked import Const, Tensor, Value
+from longhand.capture.bytecode.versions.opcodes import Opcode
 
 __all__ = ["updates_masked"]
 
-_AFTER = ("BINARY_OP", "SWAP", "SWAP", "STORE_SUBSCR")
+_AFTER = (Opcode.BINARY_OP, Opcode.SWAP, Opcode.SWAP, Opcode.STORE_SUBSCR)
 _SYMBOLS = frozenset(["+=", "-=", "*=", "/=", "//=", "%=", "&=", "|=", "^=", "<<=", ">>="])
 _DIVIDE = frozenset(["/=", "//=", "%="])
 
@@ -72,9 +73,9 @@ def _is_mask(mask: torch.Tensor, owner: torch.Tensor) -> bool:
 
 def _number(trace: Trace, frame: Frame, load: Instruction) -> int | float | None:
     """What is loaded next, if it is a plain number."""
-    if load.name == "LOAD_CONST":
+    if load.name == Opcode.LOAD_CONST:
         value: Value = from_python(load.argval)
-    elif load.name in ("LOAD_FAST", "LOAD_FAST_CHECK") and load.argval in frame.locals:
+    elif load.name in (Opcode.LOAD_FAST, Opcode.LOAD_FAST_CHECK) and load.argval in frame.locals:
         value = trace.force(frame.locals[load.argval])
     else:
         return None

@@ -14,6 +14,7 @@ from longhand.capture.bytecode.frames.frame import Frame, Instruction
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.constants import as_python
 from longhand.capture.bytecode.values.tracked import Const, Tensor, TextPart, UnreadText, Value
+from longhand.capture.bytecode.versions.opcodes import Opcode
 
 __all__ = ["STEPS"]
 
@@ -21,7 +22,7 @@ STEPS = Steps()
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {1: str, 2: repr, 3: ascii}
 
 
-@STEPS.of("BUILD_STRING")
+@STEPS.of(Opcode.BUILD_STRING)
 def _build_string(trace: Trace, frame: Frame, step: Instruction) -> None:
     values = [trace.force(value) for value in frame.popn(step.arg)]
     if any(isinstance(value, UnreadText) for value in values):
@@ -33,20 +34,20 @@ def _build_string(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(Const("".join(as_python(trace, value) for value in values)))
 
 
-@STEPS.of("FORMAT_VALUE")
+@STEPS.of(Opcode.FORMAT_VALUE)
 def _format_value(trace: Trace, frame: Frame, step: Instruction) -> None:
     spec = as_python(trace, frame.pop()) if step.arg & 4 else ""
     frame.push(_formatted(trace, _converted(trace, frame.pop(), step.arg & 3), spec))
 
 
-@STEPS.of("CONVERT_VALUE")
+@STEPS.of(Opcode.CONVERT_VALUE)
 def _convert_value(trace: Trace, frame: Frame, step: Instruction) -> None:
     frame.push(_converted(trace, frame.pop(), step.arg))
 
 
-@STEPS.of("FORMAT_SIMPLE", "FORMAT_WITH_SPEC")
+@STEPS.of(Opcode.FORMAT_SIMPLE, Opcode.FORMAT_WITH_SPEC)
 def _format(trace: Trace, frame: Frame, step: Instruction) -> None:
-    spec = as_python(trace, frame.pop()) if step.name == "FORMAT_WITH_SPEC" else ""
+    spec = as_python(trace, frame.pop()) if step.name == Opcode.FORMAT_WITH_SPEC else ""
     frame.push(_formatted(trace, frame.pop(), spec))
 
 

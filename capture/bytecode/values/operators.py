@@ -38,6 +38,7 @@ from longhand.capture.bytecode.values.tracked import (
     Tensor,
     Value,
 )
+from longhand.capture.bytecode.versions.opcodes import Opcode
 
 __all__ = [
     "BINARY_NAMES",
@@ -96,10 +97,10 @@ _COMPARE: dict[str, Callable[..., Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_UNARY: dict[str, Callable[..., Any]] = {
-    "UNARY_NEGATIVE": operator.neg,
-    "UNARY_INVERT": operator.invert,
-    "UNARY_POSITIVE": operator.pos,
+_UNARY: dict[str, tuple[Callable[..., Any], str]] = {
+    Opcode.UNARY_NEGATIVE: (operator.neg, "__neg__"),
+    Opcode.UNARY_INVERT: (operator.invert, "__invert__"),
+    Opcode.UNARY_POSITIVE: (operator.pos, "__pos__"),
 }
 
 
@@ -231,14 +232,14 @@ def is_found(trace: Trace, part: Value, key: Value) -> bool:
 
 def unary(trace: Trace, name: str, value: Value) -> Value:
     value = trace.force(value)
-    if name == "UNARY_NOT":
+    if name == Opcode.UNARY_NOT:
         return Const(not truth(trace, value))
+    function, method = _UNARY[name]
     if isinstance(value, Tensor | Sym):
-        return operate(trace, _UNARY[name], [value])
+        return operate(trace, function, [value])
     if isinstance(value, New | Obj):
-        word = {"UNARY_NEGATIVE": "__neg__", "UNARY_INVERT": "__invert__", "UNARY_POSITIVE": "__pos__"}[name]
-        return trace.call_value(trace.get_special(value, word), [], {})
-    return fold(_UNARY[name], as_python(trace, value))
+        return trace.call_value(trace.get_special(value, method), [], {})
+    return fold(function, as_python(trace, value))
 
 
 def binary(trace: Trace, symbol: str, left: Value, right: Value) -> Value:

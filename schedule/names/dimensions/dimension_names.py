@@ -17,9 +17,15 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimensions.compound_words import ProductWord, Words, parts_of
+from longhand.schedule.names.dimensions.customary_words import (
+    words_apart_from_heads,
+    words_of_sliced_tables,
+    words_of_tables,
+    words_of_tokens,
+)
 from longhand.schedule.names.dimensions.dimension_propagation import (
     RESHAPES,
-    Words,
     carried_words,
     filled,
     is_depthwise,
@@ -72,8 +78,9 @@ class DimWords:
         chains: Sequence[Layers] = (),
     ) -> None:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
-        tables = {**_words_of_sliced_tables(graph), **_table_words(graph)}
+        tables = {**words_of_sliced_tables(graph), **words_of_tables(graph)}
         self._words: dict[str, Words] = {**tables, **self.arguments}
+        self._sizes = _sizes_of(graph, self.arguments) if given is None else None
         self._twins: Mapping[str, str] = {}
         self._are_met = False  # words that only say which layer made a dimension come after what it meets
         self._n_heads: dict[str, Size] = {}  # by the attention's path
@@ -93,6 +100,7 @@ class DimWords:
         self._are_met = True
         self._carry(graph, twins, known or {}, layers)
         self._with_one_word_each(graph)
+        self._words |= words_apart_from_heads(graph.graph, self._words)
         if given is None:
             vectors = {name for name, words in self.arguments.items() if words == (None,)}
             for node in graph.graph.nodes if vectors else ():
@@ -115,9 +123,10 @@ class DimWords:
             if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
                 continue
             carried = self._heads_told_apart(node, carried_words(node, self._words))
+            carried = self._agreeing(node, carried)
             old = self._words.get(node.name, ())
             carried = learned(old, carried) if len(old) == len(carried) else carried
-            if layers is not None and aten_name(node) == "linear" and self._are_met:
+            if layers is not None and self._are_met and _makes_features(node) and carried:
                 carried = (*carried[:-1], carried[-1] or f"{next(layers.variables(node.name))}_dim")
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
@@ -130,6 +139,20 @@ class DimWords:
             own = known.get(node.name, ())
             self._words[node.name] = filled(own, carried) if len(own) == len(carried) else carried
 
+    def _agreeing(self, node: fx.Node, words: Words) -> Words:
+        """The words but for those that stood for another size before: a module's own ``batch_size``, its ``self.nf``.
+
+        What a dimension meets tells first what it is; where nothing does, the module's word comes in the end.
+        """
+        if self._are_met:
+            return words_of_tokens(node, words, self._words)
+        if self._sizes is None or len(words) != len(shape_of(node)):
+            return words
+        sizes = zip(words, map(str, shape_of(node)), strict=True)
+        return tuple(
+            word if word and self._sizes.setdefault(word, size) == size else None for word, size in sizes
+        )
+
     def _with_one_word_each(self, graph: CapturedGraph) -> None:
         """What the arguments' dimensions are called stands for other words of that meaning, where they are as long."""
         sizes: dict[str | None, str] = {}
@@ -139,11 +162,11 @@ class DimWords:
                 sizes |= dict(zip(words, map(str, shape_of(node)), strict=True))
                 continue
             words, shape = self._words.get(node.name, ()), shape_of(node)
-            if len(words) == len(shape) and any(word in _SYNONYMS for word in words):
-                meant = (_SYNONYMS.get(word) for word in words)
+            if len(words) == len(shape) and any(
+                part in _SYNONYMS for word in words for part in parts_of(word)
+            ):
                 self._words[node.name] = tuple(
-                    plain if plain not in words and sizes.get(plain) == str(size) else word
-                    for word, plain, size in zip(words, meant, shape, strict=True)
+                    _plain(word, words, size, sizes) for word, size in zip(words, shape, strict=True)
                 )
 
     def _meet(self, graph: CapturedGraph) -> None:
@@ -223,39 +246,36 @@ class DimWords:
                 self.arguments[argument.name] = self._words[argument.name] = met
 
 
+def _makes_features(node: fx.Node) -> bool:
+    """Whether a value's last dimension is its own: what a linear layer makes, or one of the parts of that."""
+    source = node.args[0] if aten_name(node) == "getitem" else None
+    is_part = (
+        isinstance(source, fx.Node) and aten_name(source).startswith("split") and len(shape_of(node)) > 1
+    )
+    return is_part or aten_name(node) in ("linear", "addmm")
+
+
+def _plain(word: str | None, words: Words, size: Size, sizes: Mapping[str | None, str]) -> str | None:
+    """The customary word of that meaning, if the call's arguments have it for the same number; else the word."""
+    if isinstance(word, ProductWord):
+        told = dict(zip(word.of, word.sizes, strict=False))
+        parts = [_plain(part, word.of, told.get(part, 0), sizes) or part for part in word.of]
+        return ProductWord(parts, word.sizes)
+    plain = _SYNONYMS.get(word)
+    return plain if plain not in words and sizes.get(plain) == str(size) else word
+
+
+def _sizes_of(graph: CapturedGraph, arguments: Mapping[str, Words]) -> dict[str, str]:
+    """How large each word of the call's arguments says that a dimension is."""
+    shapes = {node.name: shape_of(node) for node in graph.graph.nodes if node.name in arguments}
+    pairs = (zip(words, shapes.get(name, ()), strict=False) for name, words in arguments.items())
+    return {word: str(size) for one in pairs for word, size in one if word is not None}
+
+
 def _unchanged(node: fx.Node, words: Words) -> Words:
     """The words of dimensions that a convolution leaves as large as they were."""
     sizes = zip(words, shape_of(node.all_input_nodes[0]), shape_of(node), strict=True)
     return tuple(word if str(old) == str(new) else None for word, old, new in sizes)
-
-
-def _table_words(graph: CapturedGraph) -> dict[str, Words]:
-    """Words for the tables of embeddings; one that the call's own tokens are looked up in has a vocabulary."""
-    arguments = {entry.node for entry in graph.inputs if entry.kind is InputKind.ARGUMENT}
-    found: dict[str, Words] = {}
-    for node in graph.graph.nodes:
-        if node.op != "call_function" or aten_name(node) != "embedding":
-            continue
-        table, positions = node.args[:2]
-        if isinstance(table, fx.Node) and table.op == "placeholder" and table.name not in arguments:
-            rows = "vocab_size" if getattr(positions, "name", "") in arguments else None
-            found.setdefault(table.name, (rows, "dim"))
-    return found
-
-
-def _words_of_sliced_tables(graph: CapturedGraph) -> dict[str, Words]:
-    """Words for the tables of positions that a call reads from the start: they have rows for longer ones, too."""
-    owners = {entry.node: entry.target.rpartition(".")[0] for entry in graph.inputs}
-    found: dict[str, Words] = {}
-    for node in graph.graph.nodes:
-        table = node.args[0] if node.op == "call_function" and aten_name(node) == "slice" else None
-        owner = owners.get(table.name) if isinstance(table, fx.Node) and table.op == "placeholder" else None
-        origin: Provenance = Provenance.of(node)
-        is_longer = isinstance(table, fx.Node) and str(shape_of(table)[:1]) != str(shape_of(node)[:1])
-        if owner and owner == origin.module and "pos" in owner.rpartition(".")[2] and is_longer:
-            assert isinstance(table, fx.Node)
-            found[table.name] = ("max_positions", "dim")
-    return found
 
 
 def _argument_words(graph: CapturedGraph) -> dict[str, Words]:

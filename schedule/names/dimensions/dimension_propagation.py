@@ -9,47 +9,21 @@ import torch
 from torch import fx
 
 from longhand.lower.ir import Size
-from longhand.schedule.names.dimensions.stated_sizes import word_of_count, word_of_split, words_of_reshape
+from longhand.schedule.names.dimensions.compound_words import (
+    PaddedWord,
+    ProductWord,
+    Words,
+    parts_of,
+    product_word,
+)
+from longhand.schedule.names.dimensions.stated_sizes import (
+    word_of_count,
+    word_of_end,
+    word_of_split,
+    words_of_reshape,
+)
 from longhand.schedule.names.operation_names import aten_name, provenance_of
 from longhand.schedule.sizes import as_size
-
-Words = tuple[str | None, ...]
-
-
-class ProductWord(str):
-    """The word of dimensions that have become one: ``batch * seq``.
-
-    Attributes:
-        of: The word of each.
-        sizes: How long each is, where that is known.
-    """
-
-    __slots__ = ("of", "sizes")
-    of: tuple[str, ...]
-    sizes: tuple[Size, ...]
-
-    def __new__(cls, of: Sequence[str], sizes: Sequence[Size] = ()) -> ProductWord:
-        made = super().__new__(cls, " * ".join(of))
-        made.of = tuple(of)
-        made.sizes = tuple(sizes)
-        return made
-
-
-class PaddedWord(str):
-    """The word of a dimension that was padded: ``padded_vocab``.
-
-    Attributes:
-        of: The word of what was padded: ``vocab``.
-    """
-
-    __slots__ = ("of",)
-    of: str
-
-    def __new__(cls, of: str) -> PaddedWord:
-        made = super().__new__(cls, f"padded_{of}")
-        made.of = of
-        return made
-
 
 _LINES = ("samples", "length", "n_frames")  # what a convolution or a pool over a line goes along
 _GROUPS = 6  # which argument of conv2d they are; of convolution two more come before them
@@ -59,7 +33,7 @@ _REDUCTION_OPS = """
 _REDUCTIONS = frozenset(_REDUCTION_OPS.split())
 _POOLS = ("conv", "max_pool", "avg_pool")
 RESHAPES = frozenset({"view", "_unsafe_view", "reshape", "flatten", "unflatten"})
-_MATMULS = frozenset({"mm", "bmm", "matmul"})
+_MATMULS = frozenset({"mm", "bmm", "matmul", "baddbmm"})
 
 
 def shape_of(node: Any) -> tuple[Size, ...]:
@@ -85,8 +59,8 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
             )
             for word, old, new in zip(first, shape_of(given[0]), shape, strict=True)
         )
-    if name in _MATMULS and len(given) == 2:
-        second = words.get(given[1].name, (None,) * len(shape_of(given[1])))
+    if name in _MATMULS and len(given) > 1:
+        first, second = (words.get(one.name, (None,) * len(shape_of(one))) for one in given[-2:])
         if len(first) == len(shape) == len(second):
             return (*first[:-1], second[-1])
     if name == "addmm" and len(given) == 3:
@@ -136,7 +110,9 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
         found = _of_piece(given[0], words, shape)
         if name == "slice" and isinstance(dim, int) and start == 0 and found[dim] is None:
             word = words.get(given[0].name, (None,) * len(shape))[dim]
-            return _put(found, dim % len(shape), word.of if isinstance(word, PaddedWord) else None)
+            end = word_of_end(provenance_of(node).statement, dim % len(shape), len(shape))
+            end = end if end not in found and not provenance_of(node).differentiates else None
+            return _put(found, dim % len(shape), word.of if isinstance(word, PaddedWord) else end)
         return found
     if name in ("_grouped_mm", "grouped_mm_fallback") and len(first) == len(shape) == 2:
         return (first[0], None)
@@ -206,24 +182,6 @@ def _padded_word(word: str, node: fx.Node, words: Mapping[str, Words]) -> str | 
     padded = PaddedWord(word)
     is_padded = not provenance_of(node).gradient_of or any(padded in known for known in words.values())
     return padded if is_padded else None
-
-
-def product_word(words: Words, sizes: Sequence[Size] = ()) -> str:
-    """The word of dimensions, of which each has one, that become one dimension."""
-    parts = [part for word in words for part in parts_of(word)]
-    if len(parts) == 1:
-        return parts[0]
-    known: list[Size] = []
-    for word, size in zip(words, sizes, strict=False):
-        known += word.sizes if isinstance(word, ProductWord) else [size]
-    return ProductWord(parts, known if len(known) == len(parts) else ())
-
-
-def parts_of(word: str | None) -> tuple[str, ...]:
-    """The words of the dimensions that a word stands for: more than one where these have become one."""
-    if word is None:
-        return ()
-    return word.of if isinstance(word, ProductWord) else (word,)
 
 
 def _put(words: Words, place: int, word: str | None) -> Words:
@@ -304,7 +262,11 @@ def reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Word
     made = _reshaped([old[i] for i in kept], [known[i] for i in kept], [new[i] for i in places])
     found = dict(zip(places, made, strict=True))
     plain = _reshaped(list(old), list(known), list(new))
-    return filled(tuple(plain), tuple(found.get(place) for place in range(len(new))))
+    extra = tuple(found.get(place) for place in range(len(new)))
+    return tuple(
+        word if word is not None else other if other not in plain or known.count(other) > 1 else None
+        for word, other in zip(plain, extra, strict=True)
+    )
 
 
 def _reshaped(old: Sequence[Size], words: Sequence[str | None], new: Sequence[Size]) -> list[str | None]:
@@ -335,6 +297,14 @@ def _joined(pieces: list[fx.Node], words: Mapping[str, Words], shape: tuple[Size
         if len(carried) == len(shape):
             sizes = zip(carried, shape_of(piece), shape, strict=True)
             found = filled(found, tuple(word if str(old) == str(new) else None for word, old, new in sizes))
+    for piece in pieces:  # of a value that is put together again: a part of it was rotated
+        whole = piece.args[0] if aten_name(piece) == "slice" else None
+        if (
+            isinstance(whole, fx.Node)
+            and shape_of(whole) == shape
+            and len(words.get(whole.name, ())) == len(shape)
+        ):
+            found = filled(found, words[whole.name])
     return found
 
 

@@ -12,9 +12,9 @@ import torch
 from torch import fx
 
 from longhand.lower.ir import Size
+from longhand.schedule.names.dimensions.compound_words import Words
 from longhand.schedule.names.dimensions.dimension_propagation import (
     RESHAPES,
-    Words,
     moved_back,
     reshaped,
     shape_of,
@@ -49,7 +49,10 @@ def words_met(node: fx.Node, words: Mapping[str, Words]) -> Iterator[tuple[str, 
         found = moved_back(name, node.args, own, len(shape_of(first)))
         if found is not None and len(found) == len(shape_of(first)):
             yield first.name, found
-    elif name in ("linear", "mm", "bmm", "matmul"):
+    elif name in ("linear", "mm", "bmm", "matmul", "baddbmm"):
+        if name == "baddbmm":  # what is added to the product
+            yield first.name, _met(shape, own, shape_of(first))
+            first, given = given[1], given[1:]
         if len(shape_of(first)) == len(shape):
             yield first.name, (*own[:-1], None)
         if name != "linear" and len(given) > 1 and len(shape_of(given[1])) == len(shape):

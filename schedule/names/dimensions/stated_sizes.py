@@ -43,6 +43,8 @@ def words_of_reshape(origin: Provenance, sizes: Sequence[Size]) -> tuple[str | N
 def _arguments(call: ast.Call, origin: Provenance, n_dims: int) -> list[ast.expr]:
     """The sizes that a reshape is given; what is said of how heads are laid out is complete then."""
     given = list(call.args)
+    if len(given) == 1 and isinstance(given[0], ast.Starred) and isinstance(given[0].value, ast.Name):
+        given = [given[0].value]  # ``x.view(*new_shape)``
     if len(given) == 1 and isinstance(given[0], ast.Name):
         given = [shape_called(origin.file, origin.qualname, given[0].id) or given[0]]
     if len(given) == 1 and isinstance(given[0], ast.Tuple | ast.List):
@@ -75,6 +77,27 @@ def word_of_split(statement: str, piece: int = 0) -> str | None:
                 words.add(_word(each[piece]) if piece < len(each) else None)
             case [size]:
                 words.add(_word(size))
+    return words.pop() if len(words) == 1 else None
+
+
+def word_of_end(statement: str, dim: int, n_dims: int) -> str | None:
+    """The word for how many are taken from the start of a dimension: ``hidden_states[:, :seq_length, :]``.
+
+    Those behind an ellipsis are counted from the last one: ``q[..., :rotary_dim]``.
+    """
+    try:
+        tree = ast.parse(statement)
+    except SyntaxError:
+        return None
+    words: set[str | None] = set()
+    for node in ast.walk(tree):
+        places = node.slice if isinstance(node, ast.Subscript) else None
+        each = places.elts if isinstance(places, ast.Tuple) else [places]
+        if each and isinstance(each[0], ast.Constant) and each[0].value is ...:
+            each = [None] * (n_dims - len(each) + 1) + each[1:]
+        match each[dim : dim + 1]:
+            case [ast.Slice(lower=None, upper=ast.expr() as end, step=None)]:
+                words.add(_word(end))
     return words.pop() if len(words) == 1 else None
 
 
@@ -131,8 +154,12 @@ def shape_called(file: str, function: str, name: str) -> ast.Tuple | ast.List | 
         if isinstance(node, ast.Assign)
         and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
     ]
-    only = found[0] if len(found) == 1 else None
-    return only if isinstance(only, ast.Tuple | ast.List) else None
+    match found:
+        case [ast.Tuple() | ast.List() as only]:
+            return only
+        case [ast.BinOp(left, ast.Add(), ast.Tuple(elts=rest))]:  # ``x.size()[:-1] + (n_head, head_dim)``
+            return ast.Tuple([ast.Starred(left), *rest])
+    return None
 
 
 @functools.lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Store, Value, arguments
 from longhand.schedule.names.operation_names import noun_of
 from longhand.schedule.plan import Access, KernelPlan, Pointer
@@ -18,7 +19,6 @@ from longhand.schedule.plan import Access, KernelPlan, Pointer
 _READ = ("x", "y", "z", "u", "v")
 _D_READ = ("d_out", "d_other_out")
 _VECTORS = {PointwiseOp.MUL: "factor", PointwiseOp.ADD: "shift", PointwiseOp.SUB: "shift"}
-_NORMALIZED = "normalized"  # the role of what a norm scales and shifts
 _NORMED = "normed"  # then
 
 
@@ -50,7 +50,7 @@ def plain_words(
         yield "mask"
     elif is_gradient:
         yield from (
-            f"d_{_NORMED}" for position, _ in loads if _makes(kernel.body, position, f"d_{_NORMALIZED}")
+            f"d_{_NORMED}" for position, _ in loads if _makes(kernel.body, position, Role.D_NORMALIZED)
         )
         yield from _D_READ
     else:
@@ -86,13 +86,9 @@ def _made(kernel: KernelPlan, store: Store) -> Iterator[str]:
 def _is_normed(kernel: KernelPlan, position: int) -> bool:
     """Whether a value is normalized, and then at most scaled and shifted by vectors."""
     value = kernel.body[position]
-    if getattr(value, "name", None) == _NORMALIZED:
+    if getattr(value, "name", None) is Role.NORMALIZED:
         return True
-    if not isinstance(value, Pointwise) or value.op not in (
-        PointwiseOp.MUL,
-        PointwiseOp.ADD,
-        PointwiseOp.FMA,
-    ):
+    if not isinstance(value, Pointwise) or value.op not in (PointwiseOp.MUL, PointwiseOp.ADD):
         return False
     of_norm = [place for place in value.args if _is_normed(kernel, place)]
     return len(of_norm) == 1 and all(_is_vector(kernel, place) for place in value.args if place != of_norm[0])

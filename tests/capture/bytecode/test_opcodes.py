@@ -1,18 +1,24 @@
 """Each opcode of the Python that runs: a program that has it gives what CPython gives, captured or after a break; what
 no function can have is named, with the reason."""
 
+import ast
 import dis
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
 from longhand.capture.bytecode.frames import interpreter
 from longhand.capture.bytecode.frames.frame import decode
+from longhand.capture.bytecode.versions import opcodes
+from longhand.capture.bytecode.versions.opcodes import Opcode
 from longhand.capture.bytecode.versions.running import KNOWN, VERSION
 from tests.capture.bytecode.opcode_programs import ENTERED, PROGRAMS, WHOLE, X, loops
 from tests.capture.bytecode.running import check
 
+CAPTURE = Path(__file__).resolve().parents[3] / "capture"
+BY_KIND = opcodes.LOCATIONS_ONLY | opcodes.CLASS_BODY | opcodes.HANDLER_ENDS
 # What CPython's compiler puts into no function of a user's.
 ELSEWHERE = {
     "CACHE": "room beside an instruction",
@@ -100,3 +106,27 @@ def test_a_jump_goes_to_its_target_after_splitting():
 
 def test_the_running_python_is_known():
     assert KNOWN[sys.version_info[:2]] is VERSION
+
+
+def test_names_of_instructions_stand_in_versions_alone():
+    """All else asks for a member of Opcode, or for a kind."""
+    names = {*Opcode, *NAMES}
+    found = {
+        str(path.relative_to(CAPTURE)): node.value
+        for path in sorted(CAPTURE.rglob("*.py"))
+        if path.parent.name != "versions"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert not found
+
+
+def test_each_member_is_a_step_or_is_asked_for_by_another_module():
+    asked = {
+        node.attr
+        for path in sorted(CAPTURE.rglob("*.py"))
+        if path.name != "opcodes.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Opcode"
+    }
+    assert {*Opcode} - interpreter._STEPS.keys() - {Opcode[name] for name in asked} <= BY_KIND
