@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import operator
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -122,6 +123,7 @@ def as_attributes(path: str) -> str:
     return re.sub(r"\.__dict__\[['\"](\w+)['\"]\]", r".\1", path)
 
 
+@functools.lru_cache(maxsize=4096)  # of a model's few hundred modules, each node names all that it stands in
 def dotted_path(path: str) -> str:
     """``blocks.0.attn`` of ``L['self']._modules['blocks'][0].attn`` and the like."""
     path = re.sub(r"^[LG]\[['\"]\w+['\"]\]", "", as_attributes(path))
@@ -138,7 +140,7 @@ def _locals(nodes: list[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]])
         stack = frames[node]
         if node in done or not stack:
             continue
-        run = _run(nodes[start:], frames, stack)
+        run = _run(nodes, start, frames, stack)
         own = [member for member in run if len(frames[member]) == len(stack)]
         done.update(own)
         if stack[-1].function != "<lambda>":
@@ -184,7 +186,7 @@ def _run_around(
     first = place
     while first > 0 and frames[nodes[first - 1]][: len(stack)] == stack:
         first -= 1
-    run = _run(nodes[first:], frames, stack)
+    run = _run(nodes, first, frames, stack)
     for depth, (path, _) in enumerate(_modules(nodes[place])):
         turns = {node: [inside for inside, _ in _modules(node)[depth : depth + 1]] for node in run}
         if all(turn == [path] for turn in turns.values()):
@@ -202,11 +204,15 @@ def _are_listed(one: str, other: str) -> bool:
 
 
 def _run(
-    nodes: Iterable[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]], stack: tuple[StackLevel, ...]
+    nodes: Sequence[fx.Node],
+    first: int,
+    frames: dict[fx.Node, tuple[StackLevel, ...]],
+    stack: tuple[StackLevel, ...],
 ) -> list[fx.Node]:
     """The nodes from the first on that run under the same execution of the innermost statement of `stack`."""
     members = []
-    for node in nodes:
+    for place in range(first, len(nodes)):
+        node = nodes[place]
         if frames[node][: len(stack)] != stack:
             if not frames[node]:
                 continue

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from longhand.capture.graph import CapturedGraph
-from longhand.compiled.parts import Parts, write_parts
 from longhand.emit.unit.threeway import ConflictStyle
 from longhand.errors import GraphBreakError
 from longhand.factory import Call
@@ -22,6 +22,9 @@ from longhand.targets import options_for, refuse_exported, tensors_of
 from longhand.telling.clock import Clock
 from longhand.telling.summary import Summary
 from longhand.torch_versions import check_versions
+
+if TYPE_CHECKING:
+    from longhand.compiled.parts import Parts
 
 
 def generate(
@@ -131,6 +134,8 @@ def generate(
         "mode": mode,
         "train": train,
     }
-    return write_parts(
+    # Imported here: it brings the frame hook's capture and Dynamo, which a call of one graph does without.
+    parts: Parts = importlib.import_module("longhand.compiled.parts").write_parts(
         model, args, kwargs or {}, Path(out), mode=mode, train=train, made_of=made_of if factory else None
     )
+    return parts

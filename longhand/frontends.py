@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from longhand.capture import torch_transforms
-from longhand.capture.frontends.bytecode import capture_bytecode
 from longhand.capture.frontends.call import told_apart
 from longhand.capture.frontends.export import capture_export
 from longhand.capture.frontends.fixed_sizes import refuse_fixed_sizes
@@ -16,8 +16,6 @@ from longhand.capture.graph import CapturedGraph
 from longhand.errors import CaptureError, OptionError
 from longhand.options import Frontend, Options
 from longhand.targets import tensors_of
-
-_CAPTURES = {Frontend.EXPORT: capture_export, Frontend.BYTECODE: capture_bytecode}
 
 
 def capture_call(
@@ -34,12 +32,7 @@ def capture_call(
         CaptureError: The call is no sound graph, or a size that was to vary is fixed in it; with the
             bytecode frontend GraphBreakError lists every break.
     """
-    capture = _CAPTURES.get(options.frontend)
-    if capture is None:
-        raise OptionError(
-            f"frontend={options.frontend.value!r} hands over graphs while code runs; it writes no unit from a call.",
-            hint="Use bytecode or export here, or longhand.compile(frontend='dynamo', options={'out': FOLDER}).",
-        )
+    capture = _capture_of(options.frontend)
     if any(isinstance(leaf, torch.Tensor) and leaf.is_neg() for leaf in tensors_of(model, args, kwargs)):
         raise CaptureError(
             "The memory of a tensor that is given holds its elements with the opposite sign (z.conj().imag).",
@@ -52,3 +45,19 @@ def capture_call(
         )
     refuse_fixed_sizes(graph, model, args, keywords, dynamic_shapes)
     return graph
+
+
+def _capture_of(frontend: Frontend) -> Callable[..., CapturedGraph]:
+    match frontend:
+        case Frontend.EXPORT:
+            return capture_export
+        case Frontend.BYTECODE:
+            # Imported here: a hundred modules that know CPython's instructions, which torch.export does without.
+            own: Callable[..., CapturedGraph] = importlib.import_module(
+                "longhand.capture.frontends.bytecode"
+            ).capture_bytecode
+            return own
+    raise OptionError(
+        f"frontend={frontend.value!r} hands over graphs while code runs; it writes no unit from a call.",
+        hint="Use bytecode or export here, or longhand.compile(frontend='dynamo', options={'out': FOLDER}).",
+    )

@@ -161,7 +161,7 @@ def write_backward(
     text = writer.text()
     text = dataclasses.replace(text, name=snake_case(text.name))
     function = _Function(training, forward, writer, gradients.places).text()
-    imports = {*writer.imports, "import torch"}
+    imports = {*writer.imports, "import torch", "from .runtime import own_types"}
     if function.records:
         imports.add("from typing import NamedTuple")
     if not function.is_module:

@@ -50,6 +50,7 @@ _PARTS = (
     "ties",
     "frozen",
     "modes",
+    "autocast",
     "images",
     "constants",
     "pool",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import longhand
 from longhand.compiled.backend import longhand_backend
 from longhand.verify.comparison import compare
 
@@ -94,3 +99,28 @@ def test_dropout_under_autocast_is_in_kernels_and_draws_as_eager(records: bool) 
     assert [report.reason for report in reports] == [None]
     assert torch.equal(found == 0, theirs == 0)
     torch.testing.assert_close(found, theirs, rtol=2**-6, atol=2**-6)
+
+
+def test_a_backward_pass_turns_autocast_off_where_it_is_on_and_pays_nothing_where_it_is_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.randn(3, 4)
+    longhand.generate(nn.Linear(4, 2), (x,), out=tmp_path / "unit", train=True, run=False)
+    unit = longhand.load(tmp_path / "unit")()
+    package = type(unit).__module__.rpartition(".")[0]
+    runtime, backward = sys.modules[f"{package}.runtime"], sys.modules[f"{package}.backward"]
+    assert isinstance(runtime.own_types("cpu"), contextlib.nullcontext)
+    seen = []
+    real = backward.linear_backward
+
+    def watched(*args: Any) -> Any:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return real(*args)
+
+    monkeypatch.setattr(backward, "linear_backward", watched)
+    for is_on in (False, True):
+        loss = unit(x).sum()
+        with torch.autocast("cpu", enabled=is_on):
+            loss.backward()
+            assert torch.is_autocast_enabled("cpu") is is_on
+    assert seen == [False, False]

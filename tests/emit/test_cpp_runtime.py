@@ -301,6 +301,8 @@ def test_memory_comes_back_when_the_last_view_dies(pool: ModuleType) -> None:
 
 def test_small_and_empty_results_are_ordinary(pool: ModuleType) -> None:
     assert pool.empty((3, 0), torch.float32).shape == (3, 0)
+    assert pool.empty((), torch.float64).shape == ()
+    assert pool.empty(torch.ones(2, 3).shape, torch.int8).stride() == (3, 1)
     assert pool.empty((7,), torch.bool).resize_(9).shape == (9,)
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 from collections.abc import Collection, Sequence
+from typing import Any
 
-import networkx as nx
 import torch
 from torch import fx
 
@@ -202,6 +203,7 @@ class _Sides:
 
     def _cheapest(self, region: Sequence[fx.Node], once: Collection[fx.Node]) -> Partition:
         """The minimum cut that computes nothing in `once` again."""
+        nx: Any = importlib.import_module("networkx")  # three hundred modules, which inference does without
         graph = nx.DiGraph()
         for node in region:
             graph.add_edge(f"{node.name} in", f"{node.name} out", capacity=self._price(node))

@@ -10,6 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from longhand.capture import torch_private
+from longhand.capture.autograd.kept.checkpoints import enter_checkpoint, leave_checkpoint
 from longhand.capture.bytecode.calls.rules import Rule, Rules
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.trace import Trace
@@ -18,7 +19,6 @@ from longhand.capture.bytecode.values.constants import as_python, fold_call
 from longhand.capture.bytecode.values.operators import kind_of
 from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import Const, New, Obj, Seq, Tensor, Value
-from longhand.capture.checkpoints import enter_checkpoint, leave_checkpoint
 
 __all__ = ["RULES"]
 
