@@ -19,8 +19,8 @@ import torch
 from torch import fx
 
 __all__ = [
-    "Differentiability",
     "GivenDerivative",
+    "SecondDerivative",
     "derivative_named",
     "derivative_of",
     "given_op",
@@ -34,7 +34,7 @@ _NAMESPACE = "longhand_own_derivative"
 Traced = Callable[[fx.GraphModule, list[Any]], fx.GraphModule]
 
 
-class Differentiability(enum.Enum):
+class SecondDerivative(enum.Enum):
     """Whether a user's backward is differentiated in turn, where eager runs it (create_graph=True)."""
 
     YES = "yes"
@@ -58,7 +58,7 @@ class GivenDerivative:
     module: fx.GraphModule
     fakes: tuple[torch.Tensor, ...]
     takes_none: bool = False
-    again: Differentiability = Differentiability.YES
+    again: SecondDerivative = SecondDerivative.YES
 
 
 class _Applied(torch.autograd.Function):
@@ -75,12 +75,12 @@ class _Applied(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         again = ctx.derivative.again
-        if torch.is_grad_enabled() and again is Differentiability.UNKNOWN:
+        if torch.is_grad_enabled() and again is SecondDerivative.UNKNOWN:
             raise RuntimeError(
                 f"the backward of {ctx.derivative.name} is differentiated, which asks whether gradients are recorded "
                 "or applies another Function: captured, it has no derivative"
             )
-        return (_once if again is Differentiability.ONCE else _gradients)(ctx, *gradients)
+        return (_once if again is SecondDerivative.ONCE else _gradients)(ctx, *gradients)
 
 
 def _gradients(ctx: Any, *gradients: Any) -> Any:

@@ -257,6 +257,7 @@ def test_hooks_of_all_modules_are_seen():
     for one in register:
         handle = one(lambda *_: None)
         assert torch_private.has_global_module_hooks(), one
+        assert sum(map(len, torch_private.global_module_hooks())) == 1
         handle.remove()
     assert not torch_private.has_global_module_hooks()
 

@@ -35,8 +35,8 @@ from longhand.capture.bytecode.values.tracked import (
 )
 from longhand.capture.functionalize.gradient_tracking import can_carry
 from longhand.capture.own_derivatives import (
-    Differentiability,
     GivenDerivative,
+    SecondDerivative,
     derivative_of,
     is_once_differentiable,
     with_derivative,
@@ -393,7 +393,7 @@ def _cut(
         trace.graph.erase_node(node)
     fakes = tuple(tensor.fake.detach() for tensor in (*kept, *tangents))
     kind = as_python(trace, applied.kind)
-    again = Differentiability.UNKNOWN if trace.asks_for_gradients else Differentiability.YES
-    again = Differentiability.ONCE if is_once_differentiable(kind.backward) else again
+    again = SecondDerivative.UNKNOWN if trace.asks_for_gradients else SecondDerivative.YES
+    again = SecondDerivative.ONCE if is_once_differentiable(kind.backward) else again
     module = fx.GraphModule(torch.nn.Module(), graph)
     return GivenDerivative(applied.name, module, fakes, takes_none, again), kept
