@@ -8,6 +8,7 @@ is in it. Where the joint graph is made the op is nothing, and its derivative is
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import operator
 import re
@@ -18,10 +19,12 @@ import torch
 from torch import fx
 
 __all__ = [
+    "Again",
     "GivenDerivative",
     "derivative_named",
     "derivative_of",
     "given_op",
+    "is_once_differentiable",
     "op_call",
     "result_word",
     "with_derivative",
@@ -29,6 +32,14 @@ __all__ = [
 
 _NAMESPACE = "longhand_own_derivative"
 Traced = Callable[[fx.GraphModule, list[Any]], fx.GraphModule]
+
+
+class Again(enum.Enum):
+    """Whether a user's backward is differentiated in turn, where eager runs it (create_graph=True)."""
+
+    YES = "yes"
+    ONCE = "once"  # once_differentiable
+    UNKNOWN = "unknown"  # it asks whether gradients are recorded, and was captured while they were not
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,12 +51,14 @@ class GivenDerivative:
         module: From the tensors that it reads, then a gradient for each result, to one for each argument (or None).
         fakes: Fake values of its placeholders.
         takes_none: Whether it is called with None, not with zeros, where there is no gradient.
+        again: Whether it has a derivative itself, where eager runs it.
     """
 
     name: str
     module: fx.GraphModule
     fakes: tuple[torch.Tensor, ...]
     takes_none: bool = False
+    again: Again = Again.YES
 
 
 class _Applied(torch.autograd.Function):
@@ -54,21 +67,41 @@ class _Applied(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, derivative: GivenDerivative, n_results: int, n_arguments: int, *given: Any) -> Any:
         ctx.derivative, ctx.n_results, ctx.n_arguments = derivative, n_results, n_arguments
-        ctx.save_for_backward(*given[n_results + n_arguments :])
-        return tuple(result.clone() for result in given[:n_results])
+        results = {id(result): result.clone() for result in given[:n_results]}
+        # Of a result that backward reads, the one that is derived is kept: it has a second derivative.
+        ctx.save_for_backward(*(results.get(id(one), one) for one in given[n_results + n_arguments :]))
+        return tuple(results[id(result)] for result in given[:n_results])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
-        found = ctx.derivative.module(*ctx.saved_tensors, *gradients)
-        return (
-            None,
-            None,
-            None,
-            *(None for _ in range(ctx.n_results)),
-            *found,
-            *(None for _ in ctx.saved_tensors),
-        )
+        again = ctx.derivative.again
+        if torch.is_grad_enabled() and again is Again.UNKNOWN:
+            raise RuntimeError(
+                f"the backward of {ctx.derivative.name} is differentiated, which asks whether gradients are recorded "
+                "or applies another Function: captured, it has no derivative"
+            )
+        return (_once if again is Again.ONCE else _gradients)(ctx, *gradients)
+
+
+def _gradients(ctx: Any, *gradients: Any) -> Any:
+    """Those of what `_Applied` was called with."""
+    found = ctx.derivative.module(*ctx.saved_tensors, *gradients)
+    return (
+        None,
+        None,
+        None,
+        *(None for _ in range(ctx.n_results)),
+        *found,
+        *(None for _ in ctx.saved_tensors),
+    )
+
+
+_once = torch.autograd.function.once_differentiable(_gradients)
+
+
+def is_once_differentiable(backward: Any) -> bool:
+    """Whether a function is what torch's decorator makes."""
+    return getattr(backward, "__code__", None) is _once.__code__
 
 
 def with_derivative(derivative: GivenDerivative) -> Callable[..., Any]:

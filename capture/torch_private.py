@@ -313,15 +313,15 @@ def symbolic_sizes(static: tuple[bool, ...]) -> StatelessSymbolicContext:
     )
 
 
+def global_module_hooks() -> tuple[dict[int, Any], ...]:
+    """The hooks that every module's call runs."""
+    names = ("forward_pre", "forward", "backward_pre", "backward")
+    return tuple(getattr(torch.nn.modules.module, f"_global_{name}_hooks") for name in names)
+
+
 def has_global_module_hooks() -> bool:
-    """Whether hooks are registered that every module's call runs."""
-    hooks = torch.nn.modules.module
-    return bool(
-        hooks._global_forward_hooks
-        or hooks._global_forward_pre_hooks
-        or hooks._global_backward_hooks
-        or hooks._global_backward_pre_hooks
-    )
+    """Whether there are such hooks."""
+    return any(global_module_hooks())
 
 
 def is_cast_by_torch(module: torch.nn.Module) -> bool:

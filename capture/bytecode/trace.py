@@ -105,6 +105,7 @@ class Trace(Wrapping):
         self.data_views = DataViews()
         self._watched: list[tuple[torch.Tensor, int, str]] = []
         self._deferred: tuple[str, str] | None = None
+        self.asks_for_gradients = False  # code that eager runs later asks whether they are recorded
 
     def call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """A node with the user's place."""
@@ -198,6 +199,7 @@ class Trace(Wrapping):
             hint: What to do instead.
         """
         self._deferred, assumes, self.assumes = (who, hint), self.assumes, False
+        self.asks_for_gradients = False
         try:
             yield
         finally:

@@ -16,7 +16,7 @@ from torch import fx
 from torch.utils.checkpoint import checkpoint
 
 from longhand.capture import torch_private, torch_transforms
-from longhand.capture.checkpoints import enter_checkpoint, leave_checkpoint
+from longhand.capture.autograd.kept.checkpoints import enter_checkpoint, leave_checkpoint
 from longhand.capture.frontends.data_attributes import is_data
 from longhand.capture.functionalize.foreach import for_each
 from longhand.capture.functionalize.gradient_tracking import can_carry

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from longhand.capture import torch_private
 from longhand.compiled.function_state import Facts, is_library
 
 # What nn.Module keeps for itself; weights and layers among it are looked at on their own.
@@ -84,6 +85,8 @@ class ModuleState:
                 facts.contents.append((attributes[name], tuple(_flat(attributes[name]))))
             if not is_library(type(module).__module__):
                 facts.add_function(type(module).forward, type(module).__mro__)
+        for hooks in torch_private.global_module_hooks():
+            facts.contents.append((hooks, tuple(_flat(hooks))))
         return ModuleState(tuple(weights), tuple(layers), tuple(classes), facts, is_module)
 
     def standing(self) -> Standing:

@@ -231,17 +231,26 @@ def _in_a_piece(one: Nameless) -> Iterator[str]:
             yield "in_first_two"
 
 
-_ORDERS = frozenset({PointwiseOp.LE, PointwiseOp.LT, PointwiseOp.GE, PointwiseOp.GT})
+_UPWARDS = frozenset({PointwiseOp.LE, PointwiseOp.LT})
+_ORDERS = _UPWARDS | {PointwiseOp.GE, PointwiseOp.GT}
 
 
 def _order_of_places(one: Nameless) -> Iterator[str]:
-    """``col <= row``: what a causal mask keeps, or any part of a square on one side of its diagonal."""
+    """``col <= row``: what a causal mask keeps; ``col > row``: what it hides; else a part beside a diagonal."""
     value, body = one.value, one.plan.body
     if not isinstance(value, Pointwise) or value.op not in _ORDERS:
         return
-    if all(isinstance(body[argument], Position) for argument in value.args):
-        is_of_softmax = any(isinstance(other, Reduce) and other.op is ReduceOp.MAX for other in body)
-        yield "is_causal" if is_of_softmax else "in_triangle"
+    places = [body[argument] for argument in value.args]
+    along = [[axis for axis, _ in place.index.axes] for place in places if isinstance(place, Position)]
+    if len(along) < len(places):
+        return
+    is_of_softmax = any(isinstance(other, Reduce) and other.op is ReduceOp.MAX for other in body)
+    if not is_of_softmax or any(len(axes) != 1 for axes in along):
+        yield "in_triangle"
+        return
+    order = [axis.name for axis in one.plan.axes]
+    smaller, larger = along if value.op in _UPWARDS else reversed(along)
+    yield "is_causal" if order.index(smaller[0]) > order.index(larger[0]) else "is_future"
 
 
 def _negated(one: Nameless) -> Iterator[str]:

@@ -208,6 +208,16 @@ def change_type(model):
     model.double()
 
 
+GLOBAL_HOOKS = []
+
+
+def add_global_hook(model):
+    double = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, given, result: result * 2 if module is model.norm else None
+    )
+    GLOBAL_HOOKS.append(double)
+
+
 @pytest.fixture
 def restored():
     """What the changes do to this module, undone."""
@@ -216,13 +226,15 @@ def restored():
     global SHIFT
     SHIFT, Settings.power = 1.0, 2
     Layers.forward, Layers.finished, Layers.slope, shifted.__code__ = kept
+    while GLOBAL_HOOKS:
+        GLOBAL_HOOKS.pop().remove()
 
 
 OF_WEIGHTS = (move_weights, replace_weight, write_weights)
 OF_CODE = (
     swap_layer, swap_class, set_number, set_probability, set_eps, set_function, write_list, write_tensor,
     set_class_attribute, set_forward, set_forward_of_class, set_helper, set_global, set_object_in_globals,
-    rewrite_code, add_hook, change_type,
+    rewrite_code, add_hook, add_global_hook, change_type,
 )  # fmt: skip
 
 

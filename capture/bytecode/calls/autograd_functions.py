@@ -34,7 +34,13 @@ from longhand.capture.bytecode.values.tracked import (
     kind_word,
 )
 from longhand.capture.functionalize.gradient_tracking import can_carry
-from longhand.capture.own_derivatives import GivenDerivative, derivative_of, with_derivative
+from longhand.capture.own_derivatives import (
+    Again,
+    GivenDerivative,
+    derivative_of,
+    is_once_differentiable,
+    with_derivative,
+)
 
 __all__ = ["call_autograd_function"]
 
@@ -70,10 +76,13 @@ def call_autograd_function(trace: Trace, args: list[Value], kwargs: dict[str, Va
     kind = as_python(trace, args[0])
     if kwargs:
         raise Unsupported(f"{kind.__qualname__}.apply is called with keywords")
+    if torch_transforms.is_inside_transform() and not kind.generate_vmap_rule:
+        raise Unsupported(f"{kind.__qualname__}.apply, whose vmap is its own, is called inside a transform")
     context = New(ForwardContext)
     applied = _FunctionCall(kind.__qualname__, args[0], context, [trace.force(value) for value in args[1:]])
     needs = [Const(applied.wants_gradient(value)) for value in applied.args]
     context.attributes["needs_input_grad"] = Seq(tuple, list(needs))
+    trace.asks_for_gradients = True
     if not torch.is_grad_enabled() or not any(map(applied.wants_gradient, applied.args)):
         return _forward(trace, applied, kind)
     _refuse_surroundings(applied)
@@ -383,4 +392,8 @@ def _cut(
     for node in reversed(nodes):
         trace.graph.erase_node(node)
     fakes = tuple(tensor.fake.detach() for tensor in (*kept, *tangents))
-    return GivenDerivative(applied.name, fx.GraphModule(torch.nn.Module(), graph), fakes, takes_none), kept
+    kind = as_python(trace, applied.kind)
+    again = Again.UNKNOWN if trace.asks_for_gradients else Again.YES
+    again = Again.ONCE if is_once_differentiable(kind.backward) else again
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    return GivenDerivative(applied.name, module, fakes, takes_none, again), kept

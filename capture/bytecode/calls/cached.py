@@ -33,12 +33,14 @@ def call_cached(trace: Trace, function: Obj, args: list[Value], kwargs: dict[str
     except NotConstant:  # a symbolic size: what it computes from it is the same, kept or not
         return _interpreted(trace, attributes.get(trace, function, "__wrapped__"), args, kwargs)
     result = function.value(*given, **named)
-    if isinstance(result, _PLAIN):
-        return Const(result)
     parts = [trace.guards.constant(part) for part in given]
     parts += [f"{key}={trace.guards.constant(part)}" for key, part in named.items()]
     text = f"{trace.guards.constant(function.value)}({', '.join(parts)})"
-    return trace.wrap(result, root(text, f"{function.source.name}(...)"))
+    source = root(text, f"{function.source.name}(...)")
+    if isinstance(result, _PLAIN):  # asked again in each call: its cache may have been cleared
+        trace.guards.equal(source, result)
+        return Const(result)
+    return trace.wrap(result, source)
 
 
 def _given(trace: Trace, value: Value) -> Any:

@@ -195,6 +195,8 @@ def _call_module(trace: Trace, module: Obj, args: list[Value], kwargs: dict[str,
     state = vars(module.value)
     if any(state[name] for name in _HOOKS[2:]) or torch_private.has_global_module_hooks():
         raise Unsupported(f"a {type(module.value).__name__} with backward or global hooks is called")
+    if state["_forward_hooks_always_called"]:  # torch's own code leaves them out where it is compiled
+        raise Unsupported("a module with hooks that are called whatever is raised is called")
     if state.get("_compiled_call_impl") is not None:
         raise Unsupported("a compiled module is called")
     asked = trace.guards.constant(torch_private.has_global_module_hooks)

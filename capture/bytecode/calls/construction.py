@@ -15,7 +15,7 @@ import torch
 from longhand.capture.bytecode.calls.tensors import operate
 from longhand.capture.bytecode.containers import sets
 from longhand.capture.bytecode.containers.items import store
-from longhand.capture.bytecode.entry.breaks import Unsupported
+from longhand.capture.bytecode.entry.breaks import SkipFrame, Unsupported
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.constants import as_mapping, as_python, describe, fold_call, from_python
@@ -228,6 +228,8 @@ def empty_instance(kind: type) -> New:
     """
     if inspect.isabstract(kind):
         raise Unsupported(f"{kind.__qualname__}, which is abstract, is made")
+    if hasattr(kind, "__del__"):  # when it goes is seen, and what is only tracked never does
+        raise SkipFrame(f"a {kind.__qualname__} is made, which has a __del__")
     storage: Value | None = None
     for base in kind.__mro__:
         if base in (*_MAPPINGS, list, collections.deque):

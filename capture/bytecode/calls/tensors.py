@@ -98,6 +98,8 @@ _REFUSED = frozenset(
         "swap_tensors",
     ]
 )
+# What is no result of a graph and differs between tensors that the same guards let through.
+_UNGUARDED = frozenset(["storage_offset", "is_set_to", "_is_view", "is_pinned"])
 # What fake tensors raise then.
 _ASKS_FOR_DATA = frozenset(
     ["GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException"]
@@ -296,6 +298,8 @@ def _record(
         torch_private.forget_fresh_sizes(trace.environment)
         raise NeedsData(f"the size of what {name} gives depends on data")
     if not _has_graph_value(fake) and fake is not None:
+        if name in _UNGUARDED:
+            raise Unsupported(f"Tensor.{name} is asked for, which no guard holds")
         return trace.result(None, fake)  # type: ignore[arg-type]
     node = trace.call(
         op, target, tuple(pair[0] for pair in pairs), {key: pair[0] for key, pair in keyword_pairs.items()}

@@ -10,6 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from longhand.capture import torch_private
+from longhand.capture.autograd.kept.checkpoints import enter_checkpoint, leave_checkpoint
 from longhand.capture.bytecode.calls.rules import Rule, Rules
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.trace import Trace
@@ -18,7 +19,6 @@ from longhand.capture.bytecode.values.constants import as_python, fold_call
 from longhand.capture.bytecode.values.operators import kind_of
 from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import Const, New, Obj, Seq, Tensor, Value
-from longhand.capture.checkpoints import enter_checkpoint, leave_checkpoint
 
 __all__ = ["RULES"]
 
@@ -46,12 +46,14 @@ RULES[torch.is_complex] = _fact(torch.is_complex)
 
 @RULES.of(torch.is_grad_enabled)
 def _is_grad_enabled(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    trace.asks_for_gradients = True
     return Const(torch.is_grad_enabled())
 
 
 @RULES.of(torch_private.set_grad_enabled)
 def _set_grad_enabled(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
     mode = as_python(trace, args[0])
+    trace.asks_for_gradients = True
     if mode != torch.is_grad_enabled():
         trace.call("call_function", torch_private.set_grad_enabled, (mode,), {})
         torch_private.set_grad_enabled(mode)

@@ -109,12 +109,14 @@ class Ways:
         break_at: The number of the step that is left to CPython; None at first.
         takes_loops: Whether that step is all that is left of the loop in which it lies.
         may_delay: Whether a text that names a tensor's values, and a class, is made where something reads it.
+        keeps_empty: Whether a call that does nothing with tensors has an entry: others of the code may do something.
     """
 
     sizes: DynamicSizes
     break_at: int | None = None
     takes_loops: bool = False
     may_delay: bool = True
+    keeps_empty: bool = False
 
 
 class Attempt:
@@ -264,7 +266,7 @@ class Attempt:
     ) -> Captured:
         trace = self.trace
         n_ops = self._n_ops()
-        if not n_ops and not records:
+        if not n_ops and not records and not self.ways.keeps_empty:
             return Captured(None)
         namespace: dict[str, Any] = {}
         lines: list[str] = []

@@ -49,6 +49,8 @@ def capture_frame(
     miss: Miss,
     failed: Miss | None = None,
     owner: Any = None,
+    *,
+    keeps_empty: bool = False,
 ) -> Captured:
     """Captures one call.
 
@@ -62,11 +64,12 @@ def capture_frame(
         miss: What runs where the guards do not hold.
         failed: What runs where the graph raised.
         owner: The hook's callback: entries are for calls under this one only.
+        keeps_empty: Whether there is an entry for a call that does nothing with tensors.
     """
     records: list[BreakRecord] = []
     grad_enabled = torch.is_grad_enabled()
     autocast = autocast_settings(), autocast_nesting()
-    ways = Ways(sizes)
+    ways = Ways(sizes, keeps_empty=keeps_empty)
     where = f"{code.co_filename}:{code.co_firstlineno}"
     try:
         while True:

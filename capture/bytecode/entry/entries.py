@@ -191,7 +191,16 @@ class CodeEntries:
         names = flat_parameters(self.code)
         older = self.entries[-1] if self.entries else self.miss
         captured = capture_frame(
-            function, self.code, names, args, self.sizes, owner.backend, older, self.failed, owner.asked
+            function,
+            self.code,
+            names,
+            args,
+            self.sizes,
+            owner.backend,
+            older,
+            self.failed,
+            owner.asked,
+            keeps_empty=owner.begins_with(self),
         )
         for record in captured.breaks:
             owner.tell_break(record)
