@@ -19,8 +19,11 @@ def write_gradients(groups: Sequence[GradientGroup], texts: Sequence[str]) -> li
 
 def _written(group: GradientGroup, texts: Sequence[str]) -> str:
     match group:
-        case GradientsOfLoop(word, first, last):
-            layers = f"range(len({word}))" if first == 0 else f"range({first}, {last + 1})"
+        case GradientsOfLoop(word, first, last, step):
+            steps = f", {step}" if step > 1 else ""
+            layers = (
+                f"range(len({word}))" if first == 0 and step == 1 else f"range({first}, {last + 1}{steps})"
+            )
             return f"*(gradient for layer in {layers} for gradient in {word}[layer])"
         case GradientsAlike(first, n_layers):
             layers = f"range({first}, {first + n_layers})" if first else f"range({n_layers})"

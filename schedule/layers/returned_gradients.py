@@ -18,17 +18,19 @@ Entry = tuple[str, int, int]  # the dictionary, how much later in it, and the pl
 
 @dataclasses.dataclass(frozen=True)
 class GradientsOfLoop:
-    """All gradients of consecutive layers, in order.
+    """All gradients of layers whose numbers are evenly spaced, in order.
 
     Attributes:
         word: The dictionary that holds them, by layer.
         first: The first layer.
         last: The last one.
+        step: From one to the next: 2, where a list holds a linear layer and an activation in turn.
     """
 
     word: str
     first: int
     last: int
+    step: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,18 +254,19 @@ def _numbers_of_gradients(entries: Sequence[Entry | None]) -> dict[tuple[str, in
 def _all_of_loop(
     found: Sequence[Entry | None], n_each: Mapping[tuple[str, int], int]
 ) -> tuple[int, GradientsOfLoop] | None:
-    """How many of the first gradients are all those of consecutive layers, in order."""
+    """How many of the first gradients are all those of layers with evenly spaced numbers, in order."""
     if found[0] is None:
         return None
     word, first, _ = found[0]
     entries = [(layer, place) for of, layer, place in filter(None, found) if of == word]
-    last = max(layer for layer, _ in entries)
-    expected = [
-        (layer, place) for layer in range(first, last + 1) for place in range(n_each.get((word, layer), 0))
-    ]
+    layers = sorted({layer for layer, _ in entries})  # the dictionary has no others
+    last, step = layers[-1], layers[1] - layers[0] if len(layers) > 1 else 1
+    if layers != list(range(first, last + 1, step)):
+        return None
+    expected = [(layer, place) for layer in layers for place in range(n_each[word, layer])]
     if entries != expected or any(one is None or one[0] != word for one in found[: len(expected)]):
         return None
-    return len(expected), GradientsOfLoop(word, first, last)
+    return len(expected), GradientsOfLoop(word, first, last, step)
 
 
 def _of_layer(variable: str) -> Entry | None:

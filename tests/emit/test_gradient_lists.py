@@ -37,6 +37,43 @@ def test_two_layers_and_layers_that_differ_are_told_one_by_one() -> None:
     assert returned_gradients(texts, paths) == texts
 
 
+def test_layers_that_are_every_second_of_a_list_are_counted_in_twos() -> None:
+    """Between two linear layers of a Sequential is an activation, which has a number and no gradients."""
+    texts = [Reached("d_l", layer, place) for layer in (2, 4, 6) for place in (0, 1)]
+    paths = [f"l.{layer}.{name}" for layer in (2, 4, 6) for name in ("weight", "bias")]
+    assert returned_gradients(texts, paths) == [
+        "*(gradient for layer in range(2, 7, 2) for gradient in d_l[layer])"
+    ]
+    unevenly = [Reached("d_l", layer, 0) for layer in (0, 2, 3)]
+    assert returned_gradients(unevenly, [f"l.{layer}.weight" for layer in (0, 2, 3)]) == [
+        unevenly[0],
+        "*(gradient for layer in range(2, 4) for gradient in d_l[layer])",
+    ]
+
+
+class Activated(nn.Module):
+    """Linear layers and activations in turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*[part for _ in range(5) for part in (nn.Linear(8, 8), nn.ReLU())])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def test_a_list_of_linear_layers_and_activations_has_eagers_gradients(tmp_path: Path) -> None:
+    model, x = Activated(), torch.randn(3, 8)
+    longhand.generate(model, (x,), out=tmp_path / "unit", train=True, run=False)
+    assert "range(2, 9, 2)" in (tmp_path / "unit" / "backward.py").read_text()
+    unit = longhand.load(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    unit(x).sum().backward()
+    model(x).sum().backward()
+    for parameter, other in zip(model.parameters(), unit.parameters(), strict=True):
+        torch.testing.assert_close(other.grad, parameter.grad)
+
+
 class Cross(nn.Module):
     """A layer that reads what all layers read, twice."""
 
