@@ -60,7 +60,7 @@ def run_program(
                     buffers[value.buffer] = _allocate(program.buffers[value.buffer], sizes, precision)
             run_nest(step, buffers, sizes=sizes, precision=precision)
         else:
-            _run_extern(step, program.buffers, buffers, sizes)
+            _run_extern(step, buffers, sizes)
             sizes |= _sizes_made(program, step.outputs, buffers)
     for name, buffer in program.buffers.items():
         if name not in buffers and buffer.kind is BufferKind.INTERMEDIATE:
@@ -251,27 +251,25 @@ def _argument(value: Any, buffers: Mapping[str, torch.Tensor], sizes: Sizes) -> 
     return number_of(value, sizes) if isinstance(value, sympy.Expr) else value
 
 
-def _run_extern(
-    step: Extern, planned: Mapping[str, Buffer], buffers: dict[str, torch.Tensor], sizes: Sizes
-) -> None:
+def _run_extern(step: Extern, buffers: dict[str, torch.Tensor], sizes: Sizes) -> None:
     args = _argument(step.args, buffers, sizes)
     kwargs = {name: _argument(value, buffers, sizes) for name, value in step.kwargs}
     made = step.target(*args, **kwargs)
     if step.memory_format is not None:
         made = made.contiguous(memory_format=step.memory_format)
-    is_laid_out = step.target is torch.ops.aten.convolution_backward.default  # by runtime.py's own function
+    if step.target is torch.ops.aten.convolution_backward.default:
+        made = (_lying_as(made[0], args[1]), _lying_as(made[1], args[2]), made[2])
     several = isinstance(made, list | tuple)
     for name, tensor in zip(step.outputs, made if several else [made], strict=bool(step.outputs)):
         if name:
-            buffers[name] = _laid_out(tensor, planned[name], sizes) if is_laid_out else tensor
+            buffers[name] = tensor
 
 
-def _laid_out(tensor: torch.Tensor, buffer: Buffer, sizes: Sizes) -> torch.Tensor:
-    """A tensor as the program says that it lies."""
-    stride = tuple(int(number_of(size, sizes)) for size in buffer.stride)
-    if not buffer.layout_is_known or tensor.stride() == stride:
-        return tensor
-    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype).copy_(tensor)
+def _lying_as(gradient: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
+    """As runtime.py's convolution_backward hands it out."""
+    if gradient is None or gradient.stride() == x.stride():
+        return gradient
+    return torch.empty_like(x).copy_(gradient)
 
 
 def _allocate(buffer: Buffer, sizes: Sizes, precision: torch.dtype | None) -> torch.Tensor:
