@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from . import kernels
-from .runtime import cudnn_attention_backward
+from .runtime import cudnn_attention_backward, own_types
 
 
 class BlockSaved(NamedTuple):
@@ -59,7 +59,7 @@ class LanguageModelFunction(torch.autograd.Function):
             )
         saved = list(ctx.saved_tensors)
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
-        with torch.autocast("cuda", enabled=False):  # the kernels have types of their own
+        with own_types("cuda"):
             return None, None, None, *language_model_backward(saved, d_loss.contiguous())
 
 

@@ -1,5 +1,6 @@
 """What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -208,6 +209,16 @@ def tie(holder, name, tensor):
     register = holder.register_parameter if isinstance(tensor, torch.nn.Parameter) else holder.register_buffer
     register(name, tensor)
     holder.__dict__[EXPECTED][name] = (tensor.dtype, tensor.shape, steps_of(tensor))
+
+
+# ---- Autocast: the kernels have types of their own ----
+
+
+def own_types(device):
+    """Turns autocast off inside; where it is off already, a backward pass does not pay for that."""
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return contextlib.nullcontext()
 
 
 # ---- Shapes: the comment on a kernel's tensor says what the tensor must be, and calls are held to it ----

@@ -226,6 +226,16 @@ def tie(holder, name, tensor):
     holder.__dict__[EXPECTED][name] = (tensor.dtype, tensor.shape, steps_of(tensor))
 
 
+# ---- Autocast: the kernels have types of their own ----
+
+
+def own_types(device):
+    """Turns autocast off inside; where it is off already, a backward pass does not pay for that."""
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return contextlib.nullcontext()
+
+
 # ---- Large results on the CPU: memory from a pool, since fresh pages cost more than most kernels ----
 
 POOLED_BYTES = 1 << 20  # smaller results come from torch.empty
@@ -265,7 +275,8 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     n_elements = math.prod(shape)
     n_bytes = n_elements * dtype.itemsize
     if n_bytes < POOLED_BYTES:
-        return torch.empty(shape, dtype=dtype)
+        # Sizes one by one: a torch.Size costs PyTorch twice the time.
+        return torch.empty(*shape, dtype=dtype) if shape else torch.empty((), dtype=dtype)
     size = -(-n_bytes // HUGE_PAGE) * HUGE_PAGE
     try:
         block = _free[size].pop()

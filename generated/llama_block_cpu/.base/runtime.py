@@ -268,7 +268,8 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     n_elements = math.prod(shape)
     n_bytes = n_elements * dtype.itemsize
     if n_bytes < POOLED_BYTES:
-        return torch.empty(shape, dtype=dtype)
+        # Sizes one by one: a torch.Size costs PyTorch twice the time.
+        return torch.empty(*shape, dtype=dtype) if shape else torch.empty((), dtype=dtype)
     size = -(-n_bytes // HUGE_PAGE) * HUGE_PAGE
     try:
         block = _free[size].pop()

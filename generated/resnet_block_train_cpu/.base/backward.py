@@ -7,7 +7,7 @@ keep it. Gradients have the word of what they belong to: d_x is the gradient of 
 import torch
 
 from . import kernels
-from .runtime import convolution_backward, empty
+from .runtime import convolution_backward, empty, own_types
 
 
 class ResNetBlockFunction(torch.autograd.Function):
@@ -58,7 +58,7 @@ class ResNetBlockFunction(torch.autograd.Function):
             )
         saved = list(ctx.saved_tensors)
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
-        with torch.autocast("cpu", enabled=False):  # the kernels have types of their own
+        with own_types("cpu"):
             return None, *resnet_block_backward(saved, d_activated.contiguous())
 
 

@@ -1,5 +1,6 @@
 """What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -213,6 +214,16 @@ def check_mode(module, *, training):
             f"in this mode the model computes otherwise than these kernels: call {call}, "
             f"or longhand generate it {other}"
         )
+
+
+# ---- Autocast: the kernels have types of their own ----
+
+
+def own_types(device):
+    """Turns autocast off inside; where it is off already, a backward pass does not pay for that."""
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return contextlib.nullcontext()
 
 
 # ---- Images channels last: (batch, channels, height, width) with the channels innermost in memory ----
