@@ -84,7 +84,7 @@ class _Fusion:
         self.bytes = {name: whole(b, hint) * b.dtype.itemsize for name, b in buffers.items()}
         self.layers = layers
         self.read: dict[int, tuple[Nest, dict[str, int]]] = {}
-        self.queue: list[tuple[int, bool, int, int]] = []
+        self.queue: list[tuple[bool, int, bool, int, int]] = []
         self.queued: set[tuple[int, int]] = set()
 
     def run(self) -> None:
@@ -121,11 +121,18 @@ class _Fusion:
             if pair not in self.queued:
                 self.queued.add(pair)
                 is_of_two = self._layers(first) != self._layers(second)
-                heapq.heappush(self.queue, (-self._score(first, second), is_of_two, *pair))
+                # What adds up at positions that are data reduces nothing besides. So it comes last: a norm's gradient
+                # would be torn from its sums, if the lookup behind it took its tail.
+                adds = any(self._adds(number) for number in pair)
+                heapq.heappush(self.queue, (adds, -self._score(first, second), is_of_two, *pair))
 
     def _layers(self, number: int) -> set[str]:
         step = self.graph.steps[number]
         return {self.layers.get(node, "") for node in origins(step.body)} if isinstance(step, Nest) else set()
+
+    def _adds(self, number: int) -> bool:
+        step = self.graph.steps[number]
+        return isinstance(step, Nest) and any(store.adds for _, store in stores(step))
 
     def _partners(self, number: int) -> Iterator[tuple[int, int]]:
         """Nests that share a buffer with this one, each pair in order of place."""

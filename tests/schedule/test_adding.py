@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
+from benchmarks.readability.units import text_of
 from longhand.lower.ir import (
     Axis,
     Buffer,
@@ -133,3 +135,24 @@ def test_it_reduces_nothing() -> None:
     )
     assert adding_problem(Nest((ROW, COL), body)) is not None
     assert refusal(Nest((ROW, COL), body)) is not None
+
+
+class Embedded(nn.Module):
+    """A lookup and a norm, whose gradient is made of sums along rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 16)
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.table(ids))
+
+
+def test_a_norms_gradient_is_whole_before_it_is_added_up() -> None:
+    files = text_of((Embedded(), (torch.randint(50, (3, 7)),), {}), "cuda", train=True)
+    adding = next(
+        text for path, text in files.items() if path.startswith("kernels/") and "tl.atomic_add" in text
+    )
+    kernel = adding.partition("def reference")[0]
+    assert kernel.count("tl.load(") == 2, "where to, and what"
