@@ -140,25 +140,17 @@ class DimWords:
             self._words[node.name] = filled(own, carried) if len(own) == len(carried) else carried
 
     def _agreeing(self, node: fx.Node, words: Words) -> Words:
-        """The words but for those that stood for another size before: a module's own ``batch_size``, its ``self.nf``.
+        """The words but for those that the call's arguments have for another size: a module's own ``batch_size``.
 
-        What a dimension meets tells first what it is; where nothing does, the module's word comes in the end. A word
-        that an argument has for that size is the argument's: layers of several sizes have their own.
+        What a dimension meets tells first what it is; where nothing does, the module's word comes in the end. Words
+        that no argument has are their layers' own: those of several sizes say ``height`` of several heights.
         """
         if self._are_met:
             return words_of_tokens(node, words, self._words)
         if self._sizes is None or len(words) != len(shape_of(node)):
             return words
-        handed = {
-            (word, str(size))
-            for source in node.all_input_nodes
-            for word, size in zip(self._words.get(source.name, ()), shape_of(source), strict=False)
-        }
-        told = list(zip(words, map(str, shape_of(node)), strict=True))
-        return tuple(
-            word if word and ((word, size) in handed or self._sizes.setdefault(word, size) == size) else None
-            for word, size in told
-        )
+        sizes = zip(words, map(str, shape_of(node)), strict=True)
+        return tuple(word if word and self._sizes.get(word, size) == size else None for word, size in sizes)
 
     def _with_one_word_each(self, graph: CapturedGraph) -> None:
         """What the arguments' dimensions are called stands for other words of that meaning, where they are as long."""
