@@ -11,6 +11,7 @@ from longhand.lower.ir import Buffer, Load, Size, Store
 from longhand.schedule.named_plan import ProductWord
 from longhand.schedule.plan import KernelPlan, Launch, Product, SizeOf
 
+_MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
 _SUMS = frozenset("+-/%")  # in what is no factor without parentheses
 
 
@@ -37,14 +38,9 @@ def blocks_before(
     found: str | None = None
     for block, text in _blocks(kernel, pointer, sizes, texts):
         n_blocks, rest = divmod(offset, block)
-        if rest == 0 and n_blocks and (is_offset or _is_digit(n_blocks)):
+        if rest == 0 and n_blocks and (is_offset or n_blocks <= _MOST_BLOCKS):
             found = f"{n_blocks} * {text}" if n_blocks > 1 else text
     return found
-
-
-def _is_digit(number: int) -> bool:
-    """Whether a number is so small that one reads it as so many of something."""
-    return len(str(number)) == 1
 
 
 def over_others(kernel: KernelPlan, step: Launch, ints: Sequence[str], texts: Mapping[str, str]) -> list[str]:

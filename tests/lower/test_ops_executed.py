@@ -24,6 +24,7 @@ from longhand.options import Options
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.plan import KernelPlan, Launch
 from tests.emit.cpp_kernels import arguments_of, plain_names, runtime_in, write_kernels
+from tests.emit.test_cpp_operators import EXACT
 from tests.emit.triton_units import Job, interpret, printed, write_unit
 from tests.lower.test_ops import CASES, FLOATS, IN_TRITON, INTEGERS, Case, eager, odd_values
 from tests.schedule.nests import CPU, CUDA, NestMaker
@@ -33,33 +34,7 @@ Op = PointwiseOp | ReduceOp
 Memory = dict[str, torch.Tensor]
 # Within so many units in the last place of what is exact: libmvec promises 4. All others give eager's own values.
 MOST_ULPS = 6
-NOT_ROUNDED = {
-    *(
-        P.NEG,
-        P.ABS,
-        P.SIGN,
-        P.FLOOR,
-        P.CEIL,
-        P.TRUNC,
-        P.ROUND,
-        P.MAXIMUM,
-        P.MINIMUM,
-        P.FMAX,
-        P.FMIN,
-        P.COPYSIGN,
-    ),
-    *(
-        P.NEXTAFTER,
-        P.FMOD,
-        P.FLOOR_DIV,
-        P.TRUNC_DIV,
-        P.REMAINDER,
-        P.WHERE,
-        P.CAST,
-        ReduceOp.MAX,
-        ReduceOp.MIN,
-    ),
-}
+NOT_ROUNDED = EXACT | {P.WHERE, P.CAST, ReduceOp.MAX, ReduceOp.MIN}
 EITHER_ZERO = {P.FMAX, P.FMIN}  # of 0 and -0, as in C
 
 
