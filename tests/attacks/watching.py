@@ -2,7 +2,8 @@
 
 A clock on the wall cannot: with sixteen processes on two cores a run of ten seconds takes minutes. Who hangs does not
 want the processor. The system counts, for each thread, how long it ran and how long it waited in a queue to run:
-together, how long it wanted to.
+together, how long it wanted to. It adds a wait only once it is over, so a thread that is in the queue at a look has
+wanted to run since the look before.
 """
 
 from __future__ import annotations
@@ -101,17 +102,21 @@ class _Wanted:
         self._ancestor = ancestor
         self._seen: dict[str, tuple[int, int]] = {}  # nanoseconds that a thread ran, and waited to
         self._total = 0
+        self._looked = time.monotonic_ns()
         self.ran = 0.0
 
     def seconds(self) -> float:
         """Until now."""
+        since, self._looked = self._looked, time.monotonic_ns()
         for pid in _family(self._ancestor):
             with contextlib.suppress(OSError):
                 for thread in Path(f"/proc/{pid}/task").iterdir():
-                    self._look_at(thread)
+                    self._look_at(thread, self._looked - since)
         return self._total / 1e9
 
-    def _look_at(self, thread: Path) -> None:
+    def _look_at(self, thread: Path, pause: int) -> None:
+        if (thread / "stat").read_text().rpartition(")")[2].split()[0] == "R":
+            self._total += pause
         ran, waited, _ = map(int, (thread / "schedstat").read_text().split())
         before = self._seen.get(thread.name, (0, 0))
         if ran < before[0]:
