@@ -18,7 +18,7 @@ from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, Site
 from longhand.schedule.functions.function_words import kernel_words, variables_of, words_for_module
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.words import OWN_WORDS, first_free, further_words, snake_case
+from longhand.schedule.names.words import OWN_WORDS, first_free, further_words, own_name, snake_case
 
 MOST_PARAMETERS = 8
 MOST_OF_PART = 5  # parameters of a function that is called once
@@ -242,7 +242,7 @@ class FunctionSharing:
 
     def _name(self, alike: CallsAlike, site: SiteSteps, used: set[str]) -> str:
         """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""
-        plain = snake_case(alike.class_name)
+        plain = own_name(snake_case(alike.class_name))
         words = kernel_words(site, self._names_of_kernels)
         known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
         own = (f"{plain}_{word}" for word in words if word not in known)
