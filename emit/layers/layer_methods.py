@@ -188,7 +188,7 @@ def _return(paragraphs: list[Paragraph], results: Sequence[Code]) -> None:
     targets = [one.name for one in results if isinstance(one, NameCode)]
     is_bound = len(targets) == len(results)
     value = returned_value(paragraphs[-1].lines[-1], targets) if paragraphs and is_bound else None
-    said = PythonLine.of(PythonStatement(value=value or SeveralCode(tuple(results), ""), word="return"))
+    said = PythonLine.worded("return", value or SeveralCode(tuple(results), ""))
     if value is not None:
         paragraphs[-1].lines[-1] = said
     elif paragraphs:

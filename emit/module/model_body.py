@@ -34,6 +34,7 @@ from longhand.emit.text.python_code import (
     MethodCode,
     NameCode,
     PythonStatement,
+    SeveralCode,
     names,
     whole_number,
 )
@@ -245,17 +246,11 @@ class BodyWriter:
             inner = self._plain_lines(steps)
             if not inner and len(choice.cases) == 1:
                 test = is_one_of(self.position, positions, is_so=False)
-                head = PythonLine.of(PythonStatement(value=test, word="if"))
-                return [head, *indented(self._plain_lines(choice.otherwise))]
-            test = is_one_of(self.position, positions)
-            head = PythonLine.of(PythonStatement(value=test, word="elif" if lines else "if"))
-            lines += [head, *indented(inner or [PythonLine.of(PythonStatement(word="pass"))])]
+                return [PythonLine.worded("if", test), *indented(self._plain_lines(choice.otherwise))]
+            head = PythonLine.worded("elif" if lines else "if", is_one_of(self.position, positions))
+            lines += [head, *indented(inner or [PythonLine.worded("pass")])]
         otherwise = self._plain_lines(choice.otherwise)
-        return (
-            [*lines, PythonLine.of(PythonStatement(word="else")), *indented(otherwise)]
-            if otherwise
-            else lines
-        )
+        return [*lines, PythonLine.worded("else"), *indented(otherwise)] if otherwise else lines
 
     def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
         """The lines of steps that only some layers do, without the user's statements."""
@@ -303,7 +298,7 @@ class BodyWriter:
             lines = paragraphs[-1].lines
             if not self._is_on_cpu and root(self.allocations.device) in dropped and allocates(steps[place:]):
                 lines += self._keep_device()
-            lines.append(PythonLine.dropping(dropped))
+            lines.append(PythonLine.worded("del", SeveralCode(names(dropped), ""), LineKind.RELEASE))
 
     def _keep_device(self) -> list[str]:
         """The line that keeps the device when the tensor that tells it is dropped."""

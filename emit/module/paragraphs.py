@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Self
 
-from longhand.emit.text.python_code import CallCode, Code, PythonStatement, SeveralCode, names
+from longhand.emit.text.python_code import CallCode, Code, PythonStatement
 from longhand.emit.text.quoting import python_comment
 from longhand.schedule.named_plan import CallOfMany, Quote
 
@@ -58,9 +58,9 @@ class PythonLine(str):
         return cls.of(PythonStatement(tuple(targets), value), kind)
 
     @classmethod
-    def dropping(cls, words: Sequence[str]) -> Self:
-        """``del q, k``"""
-        return cls.of(PythonStatement(value=SeveralCode(names(words), ""), word="del"), LineKind.RELEASE)
+    def worded(cls, word: str, value: Code | None = None, kind: LineKind = LineKind.PLAIN) -> Self:
+        """``del q, k``, ``if self.layer == 3:``, ``return x``"""
+        return cls.of(PythonStatement(value=value, word=word), kind)
 
     def indented(self) -> Self:
         """The same further in: part of another statement."""
