@@ -98,8 +98,8 @@ class LibraryWriter:
             return CallOfLibrary(_only_item(step, CallCode(f"torch.{name}", self._arguments(step))))
         if (which := differentiated(step.target)) is not None:
             return self._by_autograd(step, which)
-        call = CallCode(f"torch.ops.{_qualified(step.target)}", self._raw_arguments(step))
-        return CallOfLibrary(_only_item(step, call), module=registered_by(step.target) or "")
+        of_ops = CallCode(f"torch.ops.{_qualified(step.target)}", self._raw_arguments(step))
+        return CallOfLibrary(_only_item(step, of_ops), module=registered_by(step.target) or "")
 
     def _by_autograd(self, step: Extern, which: Differentiated) -> CallOfLibrary:
         """The gradients of an op that only autograd can differentiate."""

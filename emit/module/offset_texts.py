@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 
 from torch import fx
 
-from longhand.emit.text.python_code import Code, PrefixCode, ProductCode, SizeText, product, whole_number
+from longhand.emit.text.python_code import (
+    Code,
+    GroupedCode,
+    PrefixCode,
+    ProductCode,
+    SizeText,
+    product,
+    whole_number,
+)
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import is_bare, is_product
 from longhand.lower.ir import Buffer, Load, Size, Store
@@ -93,7 +101,7 @@ def before_pieces(
     ends = [
         (value, text)
         for value, text in zip(step.scalars, scalars, strict=True)
-        if isinstance(value, int) and value > 1 and not is_bare(text) and is_product(text)
+        if isinstance(value, int) and value > 1 and not is_bare(text)
     ]
     found = list(ints)
     for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
@@ -111,7 +119,7 @@ def before_pieces(
         ]
         steps = [*strides, *_blocks(kernel, parameter.pointer or "", sizes, texts)]
         told = (
-            PrefixCode("-", ProductCode((end, by)))
+            PrefixCode("-", ProductCode((end if is_product(end) else GroupedCode(end), by)))
             for before, end in ends
             for size, by in steps
             if before * size == -value
