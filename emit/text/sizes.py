@@ -387,3 +387,8 @@ def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) 
         is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
         found += parts if is_known else [(size, word)]
     return [size for size, _ in found], tuple(word for _, word in found)
+
+
+def same_sizes(one: Iterable[Size], other: Iterable[Size]) -> bool:
+    """Whether two shapes (or strides) are equal, symbols included."""
+    return [str(size) for size in one] == [str(size) for size in other]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from longhand.capture.graph import Role
 from longhand.emit.text.python_code import (
@@ -41,11 +41,6 @@ def known_product(
     if not is_known:
         return SizeText(whole_number(size), is_number=True)
     return SizeText(ProductCode(tuple(map(NameCode, word.of))), frozenset(word.of))
-
-
-def same_sizes(one: Iterable[Size], other: Iterable[Size]) -> bool:
-    """Whether two shapes (or strides) are equal, symbols included."""
-    return [str(size) for size in one] == [str(size) for size in other]
 
 
 def is_bare(size: Code) -> bool:
