@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import sympy
 import torch
 
-from longhand.capture.roles import SIDES
+from longhand.capture.graph import SIDES
 from longhand.errors import LoweringError
 from longhand.lower.body import (
     Constant,

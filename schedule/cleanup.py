@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from longhand.capture.roles import SIDES
+from longhand.capture.graph import SIDES
 from longhand.lower.ir import (
     PRIMITIVES,
     Constant,

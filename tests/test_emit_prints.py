@@ -60,7 +60,7 @@ NUMBERS = {
     "emit/layers/model_loops.py": {"_WIDEST"},
     "emit/layers/stage_classes.py": {"_MOST_LISTED"},
     "emit/layers/deferred_residuals.py": {"_WIDEST_REMARK"},
-    "emit/module/offset_texts.py": {"_MOST_BLOCKS"},
+    "emit/module/offset_texts.py": {"_MOST_BLOCKS", "_MOST_STEPS"},
     "emit/module/backward_py.py": {"_MANY_NONE"},
     "emit/module/backward_writer.py": {"_MOST_BEFORE_A_STAR"},
     "emit/module/call_checks.py": {"_MOST_SHAPES"},
