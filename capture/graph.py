@@ -30,7 +30,6 @@ from longhand.capture.data_sizes import READS as READS
 from longhand.capture.data_sizes import DataSize as DataSize
 from longhand.capture.data_sizes import node_depends_on_data as node_depends_on_data
 from longhand.capture.nan_equality import nan_equals_itself as nan_equals_itself
-from longhand.capture.roles import SIDES as SIDES
 from longhand.capture.roles import Role as Role
 from longhand.capture.tensor_leaves import tensors_in as tensors_in
 from longhand.capture.torch_private import registered_by as registered_by

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["SIDES", "Role"]
+__all__ = ["Role"]
 
 
 class Role(enum.StrEnum):
@@ -124,15 +124,12 @@ class Role(enum.StrEnum):
     def __repr__(self) -> str:
         return repr(self.value)
 
+    @property
+    def is_side(self) -> bool:
+        """Whether it says how long a side of an image is: equal ones stay apart, the image may be none of a square."""
+        return self in _SIDES
 
-# Numbers that say how long one side of an image is: equal ones stay apart, the image may be none of a square.
-SIDES = frozenset(
-    {
-        Role.DEPTH,
-        Role.HEIGHT,
-        Role.WIDTH,
-        Role.PADDED_DEPTH,
-        Role.PADDED_HEIGHT,
-        Role.PADDED_WIDTH,
-    }
+
+_SIDES = frozenset(
+    {Role.DEPTH, Role.HEIGHT, Role.WIDTH, Role.PADDED_DEPTH, Role.PADDED_HEIGHT, Role.PADDED_WIDTH}
 )

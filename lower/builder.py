@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import sympy
 import torch
 
-from longhand.capture.graph import SIDES
+from longhand.capture.graph import Role
 from longhand.errors import LoweringError
 from longhand.lower.body import (
     Constant,
@@ -312,7 +312,8 @@ class BodyBuilder:
         number = (
             value.value if isinstance(value, Constant) else value.other if isinstance(value, Load) else None
         )
-        key = (value, repr(number), name if isinstance(value, Scalar) and name in SIDES else None)
+        side = name if isinstance(name, Role) and name.is_side and isinstance(value, Scalar) else None
+        key = (value, repr(number), side)
         position = self._known.get(key)
         if position is None:
             position = len(self.values)

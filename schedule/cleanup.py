@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from longhand.capture.graph import SIDES
+from longhand.capture.graph import Role
 from longhand.lower.ir import (
     PRIMITIVES,
     Constant,
@@ -96,7 +96,7 @@ def value_key(value: Value) -> tuple[object, ...]:
         return (plain, type(value.value).__name__, math.copysign(1.0, value.value), str(value.value))
     if isinstance(value, Load):
         return (plain, type(value.other).__name__, math.copysign(1.0, value.other), str(value.other))
-    return (plain, value.name if value.name in SIDES else None)
+    return (plain, value.name if isinstance(value.name, Role) and value.name.is_side else None)
 
 
 def _visit(root: int, body: list[Value], order: list[int], seen: set[int]) -> None:
