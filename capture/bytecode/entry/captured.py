@@ -24,6 +24,7 @@ from longhand.capture.bytecode.entry.breaks import (
 from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
 from longhand.capture.bytecode.entry.held_numbers import guard_values
 from longhand.capture.bytecode.entry.held_paths import same_objects
+from longhand.capture.bytecode.entry.kept_by_hooks import KeptByHooks
 from longhand.capture.bytecode.entry.leftovers import may_have_tensor
 from longhand.capture.bytecode.entry.loops import loop_around, loop_code
 from longhand.capture.bytecode.entry.outcome import OutcomeWriter, is_null
@@ -110,6 +111,7 @@ class Ways:
         takes_loops: Whether that step is all that is left of the loop in which it lies.
         may_delay: Whether a text that names a tensor's values, and a class, is made where something reads it.
         keeps_empty: Whether a call that does nothing with tensors has an entry: others of the code may do something.
+        hooks_apart: The forward hooks at whose modules the graph ends.
     """
 
     sizes: DynamicSizes
@@ -117,6 +119,7 @@ class Ways:
     takes_loops: bool = False
     may_delay: bool = True
     keeps_empty: bool = False
+    hooks_apart: frozenset[CodeType] = frozenset()
 
 
 class Attempt:
@@ -135,7 +138,7 @@ class Attempt:
         self.state = torch_private.global_state()
         self.function, self.code, self.names, self.args = function, code, names, args
         self.trace = Trace(ways.sizes)
-        self.trace.may_delay = ways.may_delay
+        self.trace.may_delay, self.trace.hooks = ways.may_delay, KeptByHooks(ways.hooks_apart)
         self.trace.called, self.trace.is_guarded = next(iter(args), None), True
         self.interpreter = Interpreter(self.trace, ways.break_at)
         self.frame = self._frame()
@@ -194,6 +197,7 @@ class Attempt:
             raise SkipFrame("a generator is left inside a try or with block")
         self._require_balance()
         write_side_effects(outcome)
+        self.trace.hooks.require_apart(outcome.outputs)
         if torch.is_grad_enabled() != grad_enabled:
             outcome.effects.append(f"set_grad_enabled({torch.is_grad_enabled()})")
             self.trace.call("call_function", torch_private.set_grad_enabled, (grad_enabled,), {})

@@ -21,6 +21,7 @@ from longhand.capture.bytecode.entry.breaks import (
     release,
 )
 from longhand.capture.bytecode.entry.captured import Attempt, Captured, Miss, Ways
+from longhand.capture.bytecode.entry.kept_by_hooks import KeptInGraph
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.trace_isolation import untold_saves
 from longhand.errors import LonghandError
@@ -77,7 +78,7 @@ def capture_frame(
             try:
                 with untold_saves(), torch_transforms.keeping_transforms():
                     return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
-            except (NeedsFixedSizes, SkipFrame, Unsupported) as error:
+            except (KeptInGraph, NeedsFixedSizes, SkipFrame, Unsupported) as error:
                 release(error)
                 ways, record = _next(attempt, error, where)
                 records = [*records, record] if record else []
@@ -112,6 +113,8 @@ def _next(attempt: Attempt, error: Exception, where: str) -> tuple[Ways, BreakRe
     ways = attempt.ways
     if isinstance(error, NeedsFixedSizes):
         return dataclasses.replace(ways, sizes=ways.sizes.fixed(), break_at=None), None
+    if isinstance(error, KeptInGraph):
+        return dataclasses.replace(ways, hooks_apart=ways.hooks_apart | error.codes, break_at=None), None
     if isinstance(error, Unsupported) and ways.break_at is None:
         record = BreakRecord(error.reason, error.where or where, error.hint)
         takes_loops = isinstance(error, NeedsData)
