@@ -16,6 +16,7 @@ from torch import fx
 
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.values.tracked import Cell, Dict, Func, New, Seq, Tensor, Value
+from longhand.capture.leading_values import leading_to_others
 
 __all__ = ["KeptByHooks", "KeptInGraph"]
 
@@ -74,9 +75,7 @@ class KeptByHooks:
         Raises:
             KeptInGraph: A hook keeps some of it that leads to other parts.
         """
-        carrying = [node for node in outputs if _carries(node)]
-        found = (node for node in carrying if node in self._kept and _leads_to_others(node, carrying))
-        if codes := frozenset(self._kept[node] for node in found):
+        if codes := frozenset(self._kept[node] for node in leading_to_others(outputs) if node in self._kept):
             raise KeptInGraph(codes)
 
 
@@ -114,19 +113,3 @@ def _code_of(hook: Any) -> CodeType | None:
     if code is None:
         code = getattr(vars(type(hook)).get("__call__"), "__code__", None)
     return code if isinstance(code, CodeType) else None
-
-
-def _carries(node: fx.Node) -> bool:
-    value = node.meta.get("example_value")
-    return node.op != "placeholder" and isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def _leads_to_others(node: fx.Node, others: Sequence[fx.Node]) -> bool:
-    wanted, seen, waiting = set(others) - {node}, {node}, [node]
-    while waiting:
-        users = [user for user in waiting.pop().users if user not in seen]
-        if not wanted.isdisjoint(users):
-            return True
-        seen.update(users)
-        waiting += users
-    return False
