@@ -85,7 +85,7 @@ def before_pieces(
     ends = [
         (value, text)
         for value, text in zip(step.scalars, scalars, strict=True)
-        if isinstance(value, int) and value > 1 and not is_bare(text) and _SUMS.isdisjoint(text)
+        if isinstance(value, int) and value > 1 and not is_bare(text)
     ]
     found = list(ints)
     for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
@@ -102,7 +102,12 @@ def before_pieces(
             if one.pointer == parameter.pointer and one.axis is not None and not is_bare(text)
         ]
         steps = [*strides, *_blocks(kernel, parameter.pointer or "", sizes, texts)]
-        told = (f"-{end} * {by}" for before, end in ends for size, by in steps if before * size == -value)
+        told = (
+            f"-{end if _SUMS.isdisjoint(end) else f'({end})'} * {by}"
+            for before, end in ends
+            for size, by in steps
+            if before * size == -value
+        )
         found[place] = next(told, ints[place])
     return found
 
