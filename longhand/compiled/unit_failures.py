@@ -68,7 +68,9 @@ class UnitHealth:
         """The unit cannot do what is asked of it: warns, once."""
         if self.failure is None:
             self.failure = reason
-            warnings.warn(f"longhand: {reason}. Its graph runs in eager from now on.", EagerWarning, stacklevel=3)
+            warnings.warn(
+                f"longhand: {reason}. Its graph runs in eager from now on.", EagerWarning, stacklevel=3
+            )
 
     def fail(self, error: BaseException) -> None:
         """Warns, once."""

@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 from torch.autograd.function import FunctionCtx
 
-from longhand.capture.leading_values import leading_to_others
+from longhand.capture.autograd.leading_values import leading_to_others
 
 __all__ = ["ASKED", "GradientOfPartError", "leading_places", "refuse_asked", "watching"]
 

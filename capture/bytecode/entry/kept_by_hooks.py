@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.autograd.leading_values import leading_to_others
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.values.tracked import Cell, Dict, Func, New, Seq, Tensor, Value
-from longhand.capture.leading_values import leading_to_others
 
 __all__ = ["KeptByHooks", "KeptInGraph"]
 
