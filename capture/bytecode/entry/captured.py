@@ -14,6 +14,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autocast_state import autocast_nesting, autocast_settings, set_autocast
+from longhand.capture.bytecode.entry.backward_hooks import guard_hooks_on_its_last_op
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
     NothingLeft,
@@ -168,6 +169,8 @@ class Attempt:
                     cells[name] = trace.cell(cell, place, name)
                 else:  # a comprehension uses the cell's place for a plain value
                     given[name] = tracked
+        for name, value in zip(self.names[:1], self.args, strict=False):
+            guard_hooks_on_its_last_op(trace, value, root(parameter_name(name), f"L[{name!r}]"))
         trace.guards.same_object(root("f.__globals__", "globals"), function.__globals__)
         globals_name = trace.guards.constant(function.__globals__)
         return Frame(code, function.__globals__, vars(builtins), given, cells, globals_name)

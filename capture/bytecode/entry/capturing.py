@@ -11,6 +11,7 @@ import torch
 
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.autocast_state import autocast_nesting, autocast_settings, set_autocast
+from longhand.capture.bytecode.entry.backward_hooks import has_hooks_on_its_last_op
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
     NeedsData,
@@ -29,14 +30,20 @@ from longhand.errors import LonghandError
 __all__ = ["capture_frame", "reason_to_wait"]
 
 
-def reason_to_wait() -> str:
-    """Why no call is captured now, though others of the same function may be; empty if there is none."""
+def reason_to_wait(args: tuple[Any, ...] = ()) -> str:
+    """Why no call is captured now, though others of the same function may be; empty if there is none.
+
+    Args:
+        args: What the function is called with, flattened.
+    """
     if torch_private.n_torch_functions_active():
         return "a torch function mode (as of torch.set_default_device) is active"
     if torch_private.n_dispatch_modes():  # generated kernels are no calls that it sees
         return "a torch dispatch mode (as of a flop counter) is active"
     if torch_transforms.is_inside_transform():
         return "a transform of torch.func is running"
+    if torch.is_grad_enabled() and args and has_hooks_on_its_last_op(args[0]):
+        return "a module has a hook of register_backward_hook, which is given the gradients of its last op's arguments"
     return "torch.jit.trace is recording" if torch_private.get_tracing_state() is not None else ""
 
 

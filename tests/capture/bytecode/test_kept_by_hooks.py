@@ -1,6 +1,7 @@
-"""What forward hooks keep: an intermediate result of autograd's, as in eager, though a graph is one call of it."""
+"""What hooks see: a value on the way is an intermediate result of autograd, as in eager, and no result of one call."""
 
 import functools
+import warnings
 
 import pytest
 import torch
@@ -126,3 +127,33 @@ def test_without_gradients_what_is_kept_is_a_result_like_any_other():
         result = captured(model, breaks)(X)
     torch.testing.assert_close(result, model[2](model[1](keeping.kept["value"])))
     assert not breaks
+
+
+def parts_of(gradients):
+    return [None if one is None else one.clone() for one in gradients]
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_the_old_backward_hooks_see_the_last_op_of_eager(has_run):
+    found = []
+    for run_of in (lambda model: model, functools.partial(captured, breaks=[])):
+        model, log = network(), []
+        run = run_of(model)
+        if has_run:
+            run(X).sum().backward()
+        handles = [
+            part.register_backward_hook(
+                lambda _, given, made: log.extend([*parts_of(given), *parts_of(made)])
+            )
+            for part in (model[2][0], model)
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run(X).sum().backward()
+            for handle in handles:
+                handle.remove()
+            run(X).sum().backward()
+        found.append([*log, *(weight.grad for weight in model.parameters())])
+    assert len(found[0]) == len(found[1])
+    for expected, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, expected)
