@@ -7,7 +7,8 @@ vary), every load is a gather from the flat buffer. `precision` replaces float32
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import sympy
@@ -39,6 +40,7 @@ def run_program(
     inputs: Mapping[str, torch.Tensor | int],
     *,
     precision: torch.dtype | None = None,
+    own: Mapping[torch._ops.OpOverload, Callable[..., Any]] = MappingProxyType({}),
 ) -> dict[str, torch.Tensor]:
     """Runs every step of a program. Of a contraction its call runs: its loops would take a space of three dimensions.
 
@@ -47,6 +49,7 @@ def run_program(
         inputs: By placeholder name; lifted constants may be left out. Mutated inputs are written in place.
         precision: What bodies compute in instead of float32; None: float32. Buffers keep their dtypes unless this is
             float64: then float32 and 16-bit intermediates are float64, too.
+        own: What a unit calls in an operator's place: a function of its runtime.py.
 
     Returns:
         Every buffer by name, results included: see `results_of`.
@@ -60,7 +63,7 @@ def run_program(
                     buffers[value.buffer] = _allocate(program.buffers[value.buffer], sizes, precision)
             run_nest(step, buffers, sizes=sizes, precision=precision)
         else:
-            _run_extern(step, buffers, sizes)
+            _run_extern(step, own.get(step.target, step.target), buffers, sizes)
             sizes |= _sizes_made(program, step.outputs, buffers)
     for name, buffer in program.buffers.items():
         if name not in buffers and buffer.kind is BufferKind.INTERMEDIATE:
@@ -251,25 +254,18 @@ def _argument(value: Any, buffers: Mapping[str, torch.Tensor], sizes: Sizes) -> 
     return number_of(value, sizes) if isinstance(value, sympy.Expr) else value
 
 
-def _run_extern(step: Extern, buffers: dict[str, torch.Tensor], sizes: Sizes) -> None:
+def _run_extern(
+    step: Extern, called: Callable[..., Any], buffers: dict[str, torch.Tensor], sizes: Sizes
+) -> None:
     args = _argument(step.args, buffers, sizes)
     kwargs = {name: _argument(value, buffers, sizes) for name, value in step.kwargs}
-    made = step.target(*args, **kwargs)
+    made = called(*args, **kwargs)
     if step.memory_format is not None:
         made = made.contiguous(memory_format=step.memory_format)
-    if step.target is torch.ops.aten.convolution_backward.default:
-        made = (_lying_as(made[0], args[1]), _lying_as(made[1], args[2]), made[2])
     several = isinstance(made, list | tuple)
     for name, tensor in zip(step.outputs, made if several else [made], strict=bool(step.outputs)):
         if name:
             buffers[name] = tensor
-
-
-def _lying_as(gradient: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
-    """As runtime.py's convolution_backward hands it out."""
-    if gradient is None or gradient.stride() == x.stride():
-        return gradient
-    return torch.empty_like(x).copy_(gradient)
 
 
 def _allocate(buffer: Buffer, sizes: Sizes, precision: torch.dtype | None) -> torch.Tensor:

@@ -63,7 +63,7 @@ from longhand.schedule.names.operation_names import (
 )
 from longhand.schedule.names.parameter_names import children, parameters_in_order
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
-from longhand.schedule.names.schedule_words import words_of
+from longhand.schedule.names.schedule_words import in_plain_loops, words_of
 from longhand.schedule.names.unit_names import (
     KernelNames,
     Ledger,
@@ -77,7 +77,7 @@ from longhand.schedule.names.unit_names import (
 )
 from longhand.schedule.names.value_rules import counts_from_the_end
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
-from longhand.schedule.numerics.plain_loops import in_plain_loops, plan_domains
+from longhand.schedule.numerics.plain_loops import plan_domains
 from longhand.schedule.unread import unread_buffers
 
 __all__ = [

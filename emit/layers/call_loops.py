@@ -9,6 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from longhand.emit.module.paragraphs import Paragraph, PythonLine
+from longhand.emit.text.python_code import (
+    CallCode,
+    Code,
+    KeywordCode,
+    LiteralCode,
+    NameCode,
+    PythonStatement,
+    SeveralCode,
+    dimension,
+    names,
+    whole_number,
+)
 from longhand.schedule.named_plan import CallLoop, CallOfMany, Number, find_call_loops
 
 
@@ -17,7 +29,7 @@ def as_loops(
     reach: Callable[[str], str],
     n_held: Callable[[str], int],
     variables: Sequence[str],
-    written: Callable[[Number], str],
+    written: Callable[[Number], Code],
 ) -> list[Paragraph]:
     """The paragraphs, with calls one after the other as loops.
 
@@ -42,34 +54,37 @@ def as_loops(
     return found
 
 
-def _lines(loop: CallLoop, owner: str, written: Callable[[Number], str]) -> list[str]:
+def _lines(loop: CallLoop, owner: str, written: Callable[[Number], Code]) -> list[str]:
     first, second, last = loop.calls[0], loop.calls[1], loop.calls[-1]
     lines: list[str] = [
-        PythonLine.assignment(word, given)
+        PythonLine.binding([word], NameCode(given))
         for word, given in zip(second.tensors, first.tensors, strict=True)
         if word != given
     ]
-    target, source = ("block", owner) if loop.is_whole else ("layer", _places(loop.calls))
-    heads = [target, *loop.differing]
-    lists = [source, *(f"({', '.join(map(written, values))})" for values in loop.differing.values())]
-    over = f"zip({', '.join(lists)}, strict=True)" if loop.differing else source
+    source = NameCode(owner) if loop.is_whole else _places(loop.calls)
+    heads = ("block" if loop.is_whole else "layer", *loop.differing)
+    lists = [source, *(SeveralCode(tuple(map(written, values))) for values in loop.differing.values())]
+    strict = KeywordCode("strict", LiteralCode("True"))
+    over = CallCode("zip", (*lists, strict)) if loop.differing else source
     module = "block" if loop.is_whole else f"{owner}[layer]"
     numbers = [
-        f"{word}={word if word in loop.differing else written(value)}"
+        KeywordCode(word, NameCode(word) if word in loop.differing else written(value))
         for word, value in first.numbers
         if word not in first.channels
     ]
-    numbers += [f"{word}={second.tensors[place]}.shape[1]" for word, place in first.channels.items()]
-    value = f"{first.function}({', '.join([module, *second.tensors, *numbers])})"
-    body = PythonLine.assignment(", ".join(first.targets), value).indented()
+    numbers += [
+        KeywordCode(word, dimension(second.tensors[place], 1)) for word, place in first.channels.items()
+    ]
+    value = CallCode(first.function, (*names([module, *second.tensors]), *numbers))
+    body = PythonLine.binding(first.targets, value).indented()
     renamed = [
-        PythonLine.assignment(word, made)
+        PythonLine.binding([word], NameCode(made))
         for word, made in zip(last.targets, first.targets, strict=True)
         if word != made
     ]
-    return [*lines, f"for {', '.join(heads)} in {over}:", body, *renamed]
+    return [*lines, PythonLine.of(PythonStatement(heads, over, word="for")), body, *renamed]
 
 
-def _places(calls: Sequence[CallOfMany]) -> str:
+def _places(calls: Sequence[CallOfMany]) -> Code:
     begin, end = calls[0].position, calls[-1].position + 1
-    return f"range({begin}, {end})" if begin else f"range({end})"
+    return CallCode("range", tuple(map(whole_number, (begin, end) if begin else (end,))))

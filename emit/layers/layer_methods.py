@@ -9,13 +9,13 @@ from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.paragraphs import (
-    LineKind,
     Paragraph,
     PythonLine,
-    kind_of,
     quote_lines,
     returned_value,
+    statements_of,
 )
+from longhand.emit.text.python_code import Code, NameCode, PythonStatement, SeveralCode
 from longhand.emit.text.sizes import BoundSizes, SizeWriter
 from longhand.schedule.named_plan import SAVED, ModelStep, plain_steps
 from longhand.schedule.plan import Release, buffers_made
@@ -24,8 +24,23 @@ _WIDEST = 98
 
 
 @dataclasses.dataclass(frozen=True)
+class MethodStatements:
+    """What a function does, whatever it is called and whatever its words for sizes stand for."""
+
+    parameters: tuple[str, ...]
+    told: tuple[PythonStatement, ...]
+    stated: tuple[str, ...]
+    padding: tuple[PythonStatement, ...]
+    needed: tuple[str, ...]
+    statements: tuple[PythonStatement, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Method:
     """A function of a block's class.
+
+    Two do the same where they are given the same and bind the same words to what shapes tell, and their statements are
+    the same: what words for sizes stand for, names, quotes and remarks may be others.
 
     Attributes:
         name: ``forward``; of what the run before the loop shares, ``after_ln_1``.
@@ -33,6 +48,7 @@ class Method:
         parameters: Its parameters.
         bound: The words for sizes.
         paragraphs: (quotes, lines).
+        statements: Those lines, before they were printed.
         needed: Symbols of sizes that none of its tensors tells: their words are its last parameters.
     """
 
@@ -41,6 +57,7 @@ class Method:
     parameters: tuple[str, ...]
     bound: BoundSizes
     paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    statements: tuple[PythonStatement, ...]
     needed: tuple[str, ...] = ()
 
     @property
@@ -54,24 +71,16 @@ class Method:
         return self.bound.stated
 
     def does_what(self, other: Method) -> bool:
-        """Whether its text is the other's but for its name, quotes, remarks, and what words for sizes stand for."""
-        same = [
-            (
-                one.parameters,
-                one.bound.told,
-                tuple(one.bound.stated),
-                one.bound.padding,
-                [
-                    line
-                    for _, lines in one.paragraphs
-                    for line in lines
-                    if kind_of(line) is not LineKind.COMMENT
-                ],
-                one.needed,
-            )
-            for one in (self, other)
-        ]
-        return same[0] == same[1]
+        """Whether it does what the other does."""
+        return self.done == other.done
+
+    @property
+    def done(self) -> MethodStatements:
+        """What it does."""
+        bound = self.bound
+        return MethodStatements(
+            self.parameters, bound.told, tuple(bound.stated), bound.padding, self.needed, self.statements
+        )
 
 
 def write_method(
@@ -79,12 +88,12 @@ def write_method(
     remark: str,
     inputs: Sequence[str],
     steps: Sequence[ModelStep],
-    results: list[str],
+    results: Sequence[Code],
     outer: BodyWriter,
     variables: dict[str, str],
     device: str,
     position: str = "",
-    saved: str = "",
+    saved: Code | None = None,
     sizes: SizeWriter | None = None,
     numbers: LayerNumbers = NO_NUMBERS,
     last: PythonLine | None = None,
@@ -97,12 +106,12 @@ def write_method(
         remark: What its docstring says, or empty.
         inputs: The buffers that it takes.
         steps: What it does.
-        results: What it returns, as expressions.
+        results: What it returns.
         outer: The writer of the function around the loop.
         variables: The variable of each buffer.
         device: Of new tensors, as an expression.
         position: The attribute that holds the layer's place, if the steps ask for it.
-        saved: What it returns last for its backward pass, or empty.
+        saved: What it returns last for its backward pass, or nothing.
         sizes: The sizes inside, if some are used already.
         numbers: What it is given of the numbers that layers differ in.
         last: A line after the steps, or none.
@@ -126,15 +135,16 @@ def write_method(
     paragraphs = body.write(steps, {})
     if last is not None:
         paragraphs.append(Paragraph((), [last]))
-    if saved:
-        paragraphs.append(Paragraph((), [PythonLine.assignment(SAVED, saved)]))
-        results = [*results, SAVED]
+    if saved is not None:
+        paragraphs.append(Paragraph((), [PythonLine.binding([SAVED], saved)]))
+        results = [*results, NameCode(SAVED)]
     _return(paragraphs, results)
     outer.needs.merge(body.needs)
     printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
     needed = sizes.needed
     parameters += [*map(sizes.word_of, needed), *numbers.words]
-    return Method(name, remark, tuple(parameters), sizes.bound(), printed, needed)
+    statements = tuple(statement for p in paragraphs for statement in statements_of(p.lines))
+    return Method(name, remark, tuple(parameters), sizes.bound(), printed, statements, needed)
 
 
 def device_inside(buffers: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> str:
@@ -174,10 +184,12 @@ def sizes_inside(
     return outer.sizes.for_tensors(tensors, {*variables.values(), *numbers}, reads_shapes, numbers)
 
 
-def _return(paragraphs: list[Paragraph], results: list[str]) -> None:
-    returned = ", ".join(results)
-    value = returned_value(paragraphs[-1].lines[-1] if paragraphs else "", returned)
+def _return(paragraphs: list[Paragraph], results: Sequence[Code]) -> None:
+    targets = [one.name for one in results if isinstance(one, NameCode)]
+    is_bound = len(targets) == len(results)
+    value = returned_value(paragraphs[-1].lines[-1], targets) if paragraphs and is_bound else None
+    said = PythonLine.worded("return", value or SeveralCode(tuple(results), ""))
     if value is not None:
-        paragraphs[-1].lines[-1] = f"return {value}"
+        paragraphs[-1].lines[-1] = said
     elif paragraphs:
-        paragraphs[-1].lines.append(f"return {returned}")
+        paragraphs[-1].lines.append(said)

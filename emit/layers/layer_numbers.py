@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from longhand.emit.text.expression import number
+from longhand.emit.text.python_code import CallCode, Code, InfixCode, NameCode, SeveralCode, whole_number
 from longhand.schedule.named_plan import UnitNames
 from longhand.schedule.plan import Launch, UnitPlan
 
@@ -71,12 +72,14 @@ def _free(word: str, taken: Collection[str]) -> str:
     return next(one for one in candidates if one not in taken)
 
 
-def is_one_of(word: str, positions: Sequence[int], is_so: bool = True) -> str:
+def is_one_of(word: str, positions: Sequence[int], is_so: bool = True) -> Code:
     """``self.layer == 3``, ``self.layer in (1, 4)``, ``self.layer in range(4, 9)``; or that it is not."""
     first, last = positions[0], positions[-1]
+    layer = NameCode(f"self.{word}")
     if first == last:
-        return f"self.{word} {'==' if is_so else '!='} {first}"
-    within = "in" if is_so else "not in"
+        return InfixCode(layer, "==" if is_so else "!=", whole_number(first))
     if len(positions) > 2 and list(positions) == list(range(first, last + 1)):
-        return f"self.{word} {within} range({first}, {last + 1})"
-    return f"self.{word} {within} ({', '.join(map(str, positions))})"
+        which: Code = CallCode("range", (whole_number(first), whole_number(last + 1)))
+    else:
+        which = SeveralCode(tuple(map(whole_number, positions)))
+    return InfixCode(layer, "in" if is_so else "not in", which)

@@ -14,7 +14,6 @@ from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import expression, member, module_expression
-from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.expression import number
 from longhand.schedule.named_plan import (
     SAVED,
@@ -67,7 +66,7 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
     def write(layer: LayerText) -> tuple[str, ...]:
         weights = [member(weight, f"{owner}[{layer(-1)}]") for weight in previous]
         value = f"{owner}[{layer(0)}]({', '.join([*handed_on, *weights, *given])})"
-        return (PythonLine.assignment(", ".join([*targets, *([SAVED] if record else [])]), value), *kept)
+        return (f"{', '.join([*targets, *([SAVED] if record else [])])} = {value}", *kept)
 
     first = (f"{record.word} = []",) if record is not None and not loop.n_head and not call.number else ()
     says = (owner, *targets, "=", *handed_on, *previous, *given, record.word if record is not None else "")

@@ -26,6 +26,7 @@ from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import PythonLine
+from longhand.emit.text.python_code import CallCode, Code, KeywordCode, NameCode, names
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import with_words_of_others
 from longhand.schedule.named_plan import (
@@ -94,7 +95,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
     first = f"{loop.owner}.{loop.positions[0]}"
     branch = tree.root.at(first)
     variables = layer_variables(loop, outer, tree)
-    saved = ""
+    saved = None
     if loop.record is not None:
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
     deferred = _APART if loop.is_apart else remark_on_deferred_residual(loop, outer.words, variables)
@@ -128,7 +129,7 @@ def _write_parts(
     outer: BodyWriter,
     variables: dict[str, str],
     word: str,
-    saved: str,
+    saved: Code | None,
     numbers: LayerNumbers,
     whose: ModulePlace,
 ) -> list[Method]:
@@ -138,22 +139,21 @@ def _write_parts(
         sizes = sizes_inside(part.inputs, outer, variables)
         device = device_inside((*part.inputs, *loop.own_weights), outer, variables)
         steps = steps_of(loop, part.start, part.stop)
-        returned = [variables[buffer] for buffer in part.outputs]
+        returned: list[Code] = [NameCode(variables[buffer]) for buffer in part.outputs]
         last: PythonLine | None = None
         kept = saved
         if part.following is not None:
             later = [variables[buffer] for buffer in part.following.outputs]
             given = [variables[buffer] for buffer in part.following.inputs]
-            call = (
-                f"self.{part.following.name}({', '.join([*given, *map(sizes.word_of, methods[0].needed)])})"
-            )
-            kept = ""
-            more = [SAVED] if saved else []
-            if later == returned:
+            needed = map(sizes.word_of, methods[0].needed)
+            call = CallCode(f"self.{part.following.name}", names([*given, *needed]))
+            kept = None
+            more = [SAVED] if saved is not None else []
+            if list(names(later)) == returned:
                 returned = [call]
             else:
-                last = PythonLine.assignment(", ".join([*later, *more]), call)
-                returned += more
+                last = PythonLine.binding([*later, *more], call)
+                returned += names(more)
         method = write_method(
             part.name,
             part.remark,
@@ -255,14 +255,15 @@ def write_first_call(
     given = ", ".join([*(outer.variables[buffer] for buffer in call.repeat.inputs[0]), *needed])
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     value = f"{owner}[{call.position}].{block.methods[1].name}({given})"
-    lines: list[str] = [PythonLine.assignment(targets, value)]
+    lines = [f"{targets} = {value}"]
     return [*lines, f"{loop.record.word} = [{SAVED}]"] if loop.record is not None else lines
 
 
-def write_record(record: SavedLayers, values: Sequence[str]) -> str:
+def write_record(record: SavedLayers, values: Sequence[str]) -> Code:
     """``BlockSaved(widen=widen, widen_weight=self.mlp.widen.weight)``"""
-    fields = (f"{field}={value}" for field, value in zip(record.fields, values, strict=True))
-    return f"{record.class_name}({', '.join(fields)})"
+    fields = zip(record.fields, values, strict=True)
+    given = (KeywordCode(field, NameCode(value)) for field, value in fields)
+    return CallCode(record.class_name, tuple(given))
 
 
 def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -> list[str]:

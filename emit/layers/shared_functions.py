@@ -17,6 +17,7 @@ from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.module.paragraphs import LineKind, kind_of
+from longhand.emit.text.python_code import names
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import with_words_of_others
 from longhand.schedule.named_plan import (
@@ -109,7 +110,7 @@ class FunctionPrinter:
             "",
             given,
             of_site.steps,
-            [variables[name] for name in of_site.results],
+            names(variables[name] for name in of_site.results),
             inside,
             variables,
             device_inside([one for one in given if one not in of_site.aliases], inside, variables),

@@ -18,9 +18,9 @@ from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.module.gradient_lists import write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
+from longhand.emit.text.python_code import Code, NameCode
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
@@ -181,7 +181,7 @@ class BackwardWriter(ModelWriter):
         handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
         inputs = (*loop.own[0], *loop.repeat.inputs[0], *loop.shared)
         sizes = sizes_inside(inputs, body, variables)
-        results = [variables[outputs[place]] for place in handed_on]
+        results: list[Code] = [NameCode(variables[outputs[place]]) for place in handed_on]
         results += [self._gradient(loop, place, variables[outputs[place]], sizes) for place in loop.collected]
         name = f"{snake_case(loop.class_name)}_backward"
         if name in taken and taken[name] != loop.owner:
@@ -225,16 +225,18 @@ class BackwardWriter(ModelWriter):
 
         def write(layer: LayerText) -> tuple[str, ...]:
             collected = [f"*{gradients}[{layer(0)}]"] if loop.collected else []
-            return (PythonLine.assignment(", ".join([*targets, *collected]), value),)
+            return (f"{', '.join([*targets, *collected])} = {value}",)
 
         says = (*targets, gradients if loop.collected else "", "=", block.name, *given)
         turn = TurnCall(call.position, says, names_layer=bool(loop.collected))
         return CallText(turn, write, (f"{gradients} = {{}}",) if loop.collected else ())
 
-    def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> str:
+    def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> Code:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""
         view = self._gradients.in_layers.get(loop.repeat.outputs[0][place])
-        return variable if view is None else write_view(view, variable, sizes, self.plan.buffers[view.buffer])
+        if view is None:
+            return NameCode(variable)
+        return write_view(view, variable, sizes, self.plan.buffers[view.buffer])
 
     def _result(self, result: object, sizes: SizeWriter, variable: str | None = None) -> str:
         if isinstance(result, View) and result.buffer in self._gradients.in_layers:

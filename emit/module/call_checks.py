@@ -293,9 +293,9 @@ def _entry(size: Size, word: str | None, said: set[str]) -> str:
 def _sizes_of_view(plan: UnitPlan, view: View, dims: DimWords, sizes: SizeWriter) -> list[str]:
     buffer = plan.buffers[view.buffer]
     if [str(size) for size in view.shape] == [str(size) for size in buffer.shape]:
-        return sizes.dims(buffer)
+        return list(map(str, sizes.dims(buffer)))
     words = dims.of(view.calls[-1].origin, len(view.shape)) if view.calls else (None,) * len(view.shape)
-    return list(map(sizes.text, view.shape, words))
+    return [str(sizes.text(size, word)) for size, word in zip(view.shape, words, strict=True)]
 
 
 def described_list(one: TensorList) -> str:

@@ -7,14 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from torch import fx
+import torch
 
-from longhand.emit.module.offset_texts import before_pieces, blocks_before, over_others, step_over_parts
+from longhand.emit.module.offset_texts import (
+    before_pieces,
+    blocks_before,
+    end_of_pieces,
+    over_others,
+    step_over_parts,
+)
 from longhand.emit.module.paragraphs import LineKind, PythonLine
-from longhand.emit.module.trees import MadeList, TensorList, list_text
+from longhand.emit.module.trees import MadeList, TensorList, list_code
 from longhand.emit.module.view_calls import argument
 from longhand.emit.text.expression import number
 from longhand.emit.text.kernel_head import shape_words
+from longhand.emit.text.python_code import (
+    NO_CODE,
+    CallCode,
+    Code,
+    EachCode,
+    InfixCode,
+    KeywordCode,
+    LiteralCode,
+    MethodCode,
+    NameCode,
+    PythonStatement,
+    SeveralCode,
+    dimension,
+    whole_number,
+)
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
@@ -24,7 +45,6 @@ from longhand.schedule.named_plan import (
     KernelNames,
     ModelStep,
     UnitNames,
-    aten_name,
     filled_with,
     is_plain_variable,
 )
@@ -73,36 +93,50 @@ class AllocationWriter:
         twin = self._like(step)
         on_cpu = self.plan.options.target.device is Device.CPU
         order = memory_order(buffer)
-        is_plain = not _reordered(order)
+        is_plain = not _is_reordered(order)
         if twin is not None and not on_cpu:
-            return PythonLine.assignment(variable, f"torch.empty_like({twin})")
+            return PythonLine.binding([variable], CallCode("torch.empty_like", (NameCode(twin),)))
+        kind = LineKind.POOLED if on_cpu else LineKind.PLAIN
         if twin is not None and is_plain:
-            pooled = f"empty({twin}.shape, {buffer.dtype})"
-            return PythonLine.assignment(variable, pooled, LineKind.POOLED)
+            return PythonLine.binding([variable], self._pooled(dimensions_of(twin), buffer.dtype), kind)
         dims = self._dims(step)
         if order == _CHANNELS_LAST and not on_cpu:
-            rest = f"dtype={buffer.dtype}, device={self.device}, memory_format=torch.channels_last"
-            return PythonLine.assignment(variable, f"torch.empty({', '.join(dims)}, {rest})")
+            layout = KeywordCode("memory_format", NameCode("torch.channels_last"))
+            made: Code = CallCode("torch.empty", (*dims, *self._where(buffer), layout))
+            return PythonLine.binding([variable], made)
         made = self._made(buffer, [dims[dim] for dim in order], self._sibling(step))
-        kind = LineKind.POOLED if on_cpu else LineKind.PLAIN
-        return PythonLine.assignment(variable, f"{made}{_reordered(order)}", kind)
+        return PythonLine.binding([variable], _reordered(made, order), kind)
 
     def write_filled(self, step: Allocate, value: float) -> PythonLine:
         """``zeros = torch.zeros(batch, seq)``: a new tensor of one number, in the pool's memory on the CPU."""
         buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
-        is_zero, is_plain = value == 0, not _reordered(memory_order(buffer))
+        is_zero, is_plain = value == 0, not _is_reordered(memory_order(buffer))
         if self.plan.options.target.device is Device.CPU or not is_plain:
-            made = self.write(Allocate(step.buffer, step.is_result))
-            filled = f"{made.value}.zero_()" if is_zero else f"{made.value}.fill_({number(value)})"
-            return PythonLine.assignment(variable, filled, made.kind)
-        dims = ", ".join(self._dims(Allocate(step.buffer))) or "()"
-        rest = f"dtype={buffer.dtype}, device={self.device}"
+            line = self.write(Allocate(step.buffer, step.is_result))
+            assert line.said is not None and line.said.value is not None
+            name, given = ("zero_", ()) if is_zero else ("fill_", (LiteralCode(number(value)),))
+            return PythonLine.binding([variable], MethodCode(line.said.value, name, given), line.kind)
+        dims = self._dims(Allocate(step.buffer))
         if value in (0, 1):
-            return PythonLine.assignment(variable, f"torch.{'zeros' if is_zero else 'ones'}({dims}, {rest})")
-        shape = dims if not buffer.shape else f"({dims}{',' * (len(buffer.shape) == 1)})"
-        return PythonLine.assignment(variable, f"torch.full({shape}, {number(value)}, {rest})")
+            made = CallCode(
+                "torch.zeros" if is_zero else "torch.ones", (*(dims or [NO_CODE]), *self._where(buffer))
+            )
+        else:
+            shape, filled = SeveralCode(tuple(dims)), LiteralCode(number(value))
+            made = CallCode("torch.full", (shape, filled, *self._where(buffer)))
+        return PythonLine.binding([variable], made)
 
-    def _dims(self, step: Allocate) -> list[str]:
+    def _where(self, buffer: Buffer) -> tuple[Code, ...]:
+        """``dtype=torch.float32, device=x.device``"""
+        dtype, device = NameCode(str(buffer.dtype)), NameCode(self.device)
+        return KeywordCode("dtype", dtype), KeywordCode("device", device)
+
+    @staticmethod
+    def _pooled(shape: Code, dtype: torch.dtype) -> Code:
+        """``empty(x.shape, torch.float32)``"""
+        return CallCode("empty", (shape, NameCode(str(dtype))))
+
+    def _dims(self, step: Allocate) -> list[Code]:
         """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
         buffer = self.plan.buffers[step.buffer]
         if not self.sizes.reads_shapes:
@@ -112,32 +146,34 @@ class AllocationWriter:
         for place, size in enumerate(buffer.shape):
             alike = (one for one in siblings if size != 1 and str(one.shape[place]) == str(size))
             sibling = next(alike, None)
-            told.append(f"{self.variables[sibling.name]}.shape[{place}]" if sibling is not None else None)
+            told.append(dimension(self.variables[sibling.name], place) if sibling is not None else None)
         return self.sizes.dims(buffer, told)
 
-    def _made(self, buffer: Buffer, dims: Sequence[str], sibling: str | None = None) -> str:
+    def _made(self, buffer: Buffer, dims: Sequence[Code], sibling: str | None = None) -> Code:
         """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""
         if self.plan.options.target.device is Device.CPU:
-            return f"empty(({', '.join(dims)}{',' * (len(dims) == 1)}), {buffer.dtype})"
+            return self._pooled(SeveralCode(tuple(dims)), buffer.dtype)
         if sibling is not None and dims:
-            return f"{sibling}.new_empty({', '.join(dims)})"
-        return f"torch.empty({', '.join(dims) or '()'}, dtype={buffer.dtype}, device={self.device})"
+            return MethodCode(NameCode(sibling), "new_empty", tuple(dims))
+        return CallCode("torch.empty", (*(dims or [NO_CODE]), *self._where(buffer)))
 
-    def write_list(self, one: MadeList) -> str:
+    def write_list(self, one: MadeList) -> PythonLine:
         """``denominators = [empty(param.shape, torch.float32) for param in params]``"""
         on_cpu = self.plan.options.target.device is Device.CPU
         dtype = self.plan.buffers[one.nodes[0]].dtype
         if one.like is not None:
-            source = list_text(one.like, self.variables, self.lists)
-            word = singular(source) if source.isidentifier() and singular(source) != source else "tensor"
-            make = f"empty({word}.shape, {dtype})" if on_cpu else f"torch.empty_like({word})"
-            return f"{one.name} = [{make} for {word} in {source}]"
-        made = []
+            source = list_code(one.like, self.variables, self.lists)
+            name = source.name if isinstance(source, NameCode) and source.name.isidentifier() else ""
+            word = singular(name) if name and singular(name) != name else "tensor"
+            like = CallCode("torch.empty_like", (NameCode(word),))
+            make = self._pooled(dimensions_of(word), dtype) if on_cpu else like
+            return PythonLine.binding([one.name], EachCode(make, word, source))
+        made: list[Code] = []
         for name in one.nodes:
             buffer = self.plan.buffers[name]
             order, dims = memory_order(buffer), self.sizes.dims(buffer)
-            made.append(f"{self._made(buffer, [dims[dim] for dim in order])}{_reordered(order)}")
-        return f"{one.name} = [{', '.join(made)}]"
+            made.append(_reordered(self._made(buffer, [dims[dim] for dim in order]), order))
+        return PythonLine.binding([one.name], SeveralCode(tuple(made), "[]"))
 
     def _like(self, step: Allocate) -> str | None:
         """The word of the tensor that a new one is made like."""
@@ -161,19 +197,25 @@ class AllocationWriter:
         return any(one and two and one != two for one, two in words)
 
 
-def _reordered(order: Sequence[int]) -> str:
-    """The call that brings dimensions back from the order in which they lie in memory."""
+def _is_reordered(order: Sequence[int]) -> bool:
+    """Whether dimensions lie in another order in memory."""
+    return list(order) != sorted(order)
+
+
+def _reordered(made: Code, order: Sequence[int]) -> Code:
+    """A new tensor, its dimensions brought back from the order in which they lie in memory."""
     moved = [dim for dim, place in enumerate(order) if dim != place]
     if not moved:
-        return ""
+        return made
     if len(moved) == 2:
-        return f".transpose({moved[0]}, {moved[1]})"
-    return f".permute({', '.join(str(order.index(dim)) for dim in range(len(order)))})"
+        return MethodCode(made, "transpose", tuple(map(whole_number, moved)))
+    back = (order.index(dim) for dim in range(len(order)))
+    return MethodCode(made, "permute", tuple(map(whole_number, back)))
 
 
-def same_sizes(one: Iterable[Size], other: Iterable[Size]) -> bool:
-    """Whether two shapes (or strides) are equal, symbols included."""
-    return [str(size) for size in one] == [str(size) for size in other]
+def dimensions_of(tensor: str) -> Code:
+    """``x.shape``"""
+    return MethodCode(NameCode(tensor), "shape")
 
 
 _MANY = 3  # numbers in a row
@@ -209,7 +251,7 @@ class LaunchWriter:
         lists: Sequence[TensorList | MadeList],
         numbers: Mapping[tuple[Launch, int], str],
     ) -> None:
-        self.numbers = numbers
+        self.numbers = {place: NameCode(word) for place, word in numbers.items()}
         self.plan = plan
         self.names = names
         self.words = words
@@ -229,7 +271,7 @@ class LaunchWriter:
             self.numbers.get((step, place))
             or half_of(kernel, step, scalar.position, by_axis)
             or averaged_of(kernel, step, scalar.position, by_axis)
-            or self._boundary(kernel, scalar.position, value)
+            or end_of_pieces(kernel, scalar.position, value, self.words, self.sizes)
             or self._dimension(step, scalar.position, value)
             or self._scalar(value)
             for place, (scalar, value) in enumerate(zip(kernel.scalars, step.scalars, strict=True))
@@ -237,28 +279,28 @@ class LaunchWriter:
         if any(isinstance(value, int) and value < 0 for value in step.ints):
             ints = before_pieces(kernel, step, ints, scalars, by_axis)
         tensors = [self.variables[name] for name in step.buffers]
-        given = [*tensors, *self._numbers(step, [*sizes, *ints, *scalars])]
-        remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
-        return self._call(step, given, remark)
+        given = [*map(NameCode, tensors), *self._numbers(step, [*sizes, *ints, *scalars])]
+        is_in_place = len(set(tensors)) < len(tensors) and self._is_in_place(step)
+        return self._call(step, given, "in place" if is_in_place else "")
 
-    def _call(self, step: Launch, given: Sequence[str], remark: str = "") -> PythonLine:
-        kernel = self.names.kernels[step.kernel].kernel
-        return PythonLine(f"kernels.{kernel}({', '.join(given)}){remark}", LineKind.LAUNCH)
+    def _call(self, step: Launch, given: Sequence[Code], remark: str = "") -> PythonLine:
+        call = CallCode(f"kernels.{self.names.kernels[step.kernel].kernel}", tuple(given))
+        return PythonLine.of(PythonStatement((), call, remark=remark), LineKind.LAUNCH)
 
-    def _numbers(self, step: Launch, texts: Sequence[str]) -> list[str]:
+    def _numbers(self, step: Launch, texts: Sequence[Code]) -> list[Code]:
         """Sizes, strides and scalars, by keyword where there are many."""
         words = number_words(self.plan.kernels[step.kernel], self.names.kernels[step.kernel])
         if len(texts) < _MANY:
             return list(texts)
-        return [f"{word}={text}" for word, text in zip(words, texts, strict=True)]
+        return [KeywordCode(word, text) for word, text in zip(words, texts, strict=True)]
 
-    def _ints(self, step: Launch, texts: Mapping[str, str]) -> list[str]:
+    def _ints(self, step: Launch, texts: Mapping[str, Code]) -> list[Code]:
         """Strides by the words of the sizes that they are products of; `texts` has the axes' sizes."""
         kernel = self.plan.kernels[step.kernel]
         passed = [pointer.name for pointer in kernel.pointers if not pointer.scratch]
         buffers = dict(zip(passed, step.buffers, strict=True))
         sizes = dict(zip(texts, step.sizes, strict=True))
-        found: list[str] = []
+        found: list[Code] = []
         for parameter, value in zip(kernel.ints, step.ints, strict=True):
             if parameter.pointer not in buffers:
                 found.append(self.sizes.text(value))
@@ -269,51 +311,36 @@ class LaunchWriter:
             found.append(blocks if blocks is not None and is_bare(text) else text)
         return over_others(kernel, step, found, texts) if found else found
 
-    def _int(self, value: Size, name: str, is_offset: bool) -> str:
+    def _int(self, value: Size, name: str, is_offset: bool) -> Code:
         buffer = self.plan.buffers[name]
         text = (self.sizes.before_padding(value, buffer) if is_offset else None) or (
             self.sizes.text(value) if is_offset else self.sizes.stride(value, buffer)
         )
         if not is_bare(text) or not is_path(self.variables[name]):
             return text
-        doubled = [str(int(text) * 2) == str(size) for size in buffer.shape]
         if is_offset:
-            return f"{self.variables[name]}.shape[{doubled.index(True)}] // 2" if any(doubled) else text
+            doubled = [str(value * 2) == str(size) for size in buffer.shape]
+            if not any(doubled):
+                return text
+            return InfixCode(dimension(self.variables[name], doubled.index(True)), "//", whole_number(2))
         if (parts := step_over_parts(value, buffer, self.sizes)) is not None:
             return parts
         steps = [str(stride) for stride in buffer.stride]
-        is_plain = steps.count(text) == 1 and buffer.layout_is_known
-        return f"{self.variables[name]}.stride({steps.index(text)})" if is_plain else text
-
-    def _boundary(self, kernel: KernelPlan, position: int, value: float | Size) -> str | None:
-        """Where one of the pieces of a ``cat`` ends, if the pieces before have one word: ``2 * dim``."""
-        node = self.words.nodes.get(getattr(kernel.body[position], "origin", ""))
-        if node is None or aten_name(node) != "cat" or not isinstance(value, int):
-            return None
-        pieces, dim = node.args[0], node.args[1] if len(node.args) > 1 else 0
-        assert isinstance(pieces, list | tuple) and isinstance(dim, int)
-        end, sizes = 0, []
-        for piece in pieces:
-            assert isinstance(piece, fx.Node)
-            shape = piece.meta["val"].shape
-            if end >= value or not isinstance(shape[dim], int):
-                break
-            end += shape[dim]
-            sizes.append(self.sizes.written(shape[dim], self.sizes.words_at(piece.name, len(shape))[dim]))
-        if end != value or len({size.text for size in sizes}) != 1 or sizes[0].is_number:
-            return None
-        word = self.sizes.use(sizes[0])
-        return word if len(sizes) == 1 else f"{len(sizes)} * {word}"
+        if steps.count(str(value)) != 1 or not buffer.layout_is_known:
+            return text
+        return MethodCode(NameCode(self.variables[name]), "stride", (whole_number(steps.index(str(value))),))
 
     def _launch_of_lists(self, step: Launch) -> PythonLine:
         """``kernels.adamw(params, grads, exp_avgs, exp_avg_sqs, eps)``: lists tell their own sizes."""
         kernel = self.plan.kernels[step.kernel]
-        given = []
+        given: list[Code] = []
         for place, pointer in enumerate(kernel.pointers):
             tensors = [group.buffers[place] for group in step.groups]
             is_list = pointer.many
             given.append(
-                list_text(tensors, self.variables, self.lists) if is_list else self.variables[tensors[0]]
+                list_code(tensors, self.variables, self.lists)
+                if is_list
+                else NameCode(self.variables[tensors[0]])
             )
         scalars = [
             self.numbers.get((step, place)) or self._scalar(value) for place, value in enumerate(step.scalars)
@@ -336,7 +363,7 @@ class LaunchWriter:
             for other in step.buffers
         )
 
-    def _axis_sizes(self, step: Launch) -> list[str]:
+    def _axis_sizes(self, step: Launch) -> list[Code]:
         """The sizes of the kernel's axes, from what the launch writes, else from what it reads."""
         kernel = self.plan.kernels[step.kernel]
         names = [axis.name for axis in kernel.axes]
@@ -349,8 +376,8 @@ class LaunchWriter:
         texts = self.sizes.axes(dict(zip(names, step.sizes, strict=True)), given[::-1])
         return [texts[name] for name in names]
 
-    def _dimension(self, step: Launch, position: int, value: float | Size) -> str | None:
-        """The text for a scalar that is the size of a tensor's dimension: where a table or what is padded ends."""
+    def _dimension(self, step: Launch, position: int, value: float | Size) -> Code | None:
+        """What tells a scalar that is the size of a tensor's dimension: where a table or what is padded ends."""
         kernel, names = self.plan.kernels[step.kernel], self.names.kernels[step.kernel]
         passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
         for pointer, name in zip(passed, step.buffers, strict=True):
@@ -362,9 +389,10 @@ class LaunchWriter:
             size, word = dims[words.index(names.scalars[position])]
             if not isinstance(value, float) and str(size) == str(value):
                 text, shape = self.sizes.text(value, word), [str(size) for size in buffer.shape]
-                is_told = is_bare(text) and is_path(self.variables[name]) and shape.count(text) == 1
-                return f"{self.variables[name]}.shape[{shape.index(text)}]" if is_told else text
+                if is_bare(text) and is_path(self.variables[name]) and shape.count(str(value)) == 1:
+                    return dimension(self.variables[name], shape.index(str(value)))
+                return text
         return None
 
-    def _scalar(self, value: float | Size) -> str:
-        return number(value) if isinstance(value, float) else argument(value, self.sizes)
+    def _scalar(self, value: float | Size) -> Code:
+        return argument(value, self.sizes)

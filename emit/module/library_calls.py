@@ -5,17 +5,31 @@ from __future__ import annotations
 import dataclasses
 import keyword
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy
 import torch
 
-from longhand.capture.graph import DataSize, Differentiated, differentiated, registered_by
+from longhand.capture.graph import Differentiated, differentiated, registered_by
 from longhand.emit.module.attention_calls import attention_call, scale_argument
-from longhand.emit.module.paragraphs import LibraryCallText, functional
+from longhand.emit.module.paragraphs import CallOfLibrary, functional
 from longhand.emit.module.told_arguments import TOLD, told_argument
 from longhand.emit.module.view_calls import argument, write_view
+from longhand.emit.text.python_code import (
+    NO_CODE,
+    CallCode,
+    Code,
+    InfixCode,
+    ItemCode,
+    KeywordCode,
+    LiteralCode,
+    MethodCode,
+    NameCode,
+    SeveralCode,
+    SliceCode,
+    whole_number,
+)
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, View
 
@@ -55,16 +69,17 @@ class LibraryWriter:
         self.sizes = sizes
         self.views: dict[str, str] = {}  # what holds a view that has a line of its own, by node
 
-    def write(self, step: Extern) -> LibraryCallText:
+    def write(self, step: Extern) -> CallOfLibrary:
         """The call of `step`."""
         if step.memory_format is not torch.channels_last:
             return self._plain_call(step)
         if step.target is torch.ops.aten.conv2d.default:  # runtime.py's own
-            return LibraryCallText(f"conv2d({self._arguments(step)})", runtime="conv2d")
+            return CallOfLibrary(CallCode("conv2d", self._arguments(step)), runtime="conv2d")
         call = self._plain_call(step)
-        return LibraryCallText(f"channels_last({call.text})", call.needs_functional, "channels_last")
+        made = CallCode("channels_last", (call.code,))
+        return CallOfLibrary(made, call.needs_functional, "channels_last")
 
-    def _plain_call(self, step: Extern) -> LibraryCallText:
+    def _plain_call(self, step: Extern) -> CallOfLibrary:
         name = str(step.target.overloadpacket.__name__)
         is_aten = step.target.namespace == "aten"
         special = _SPECIAL.get(name) if is_aten else None
@@ -74,32 +89,32 @@ class LibraryWriter:
                 return call
         if is_aten and name.endswith("_") and step.mutates and isinstance(step.args[0], View):
             rest = self._raw_arguments(dataclasses.replace(step, args=step.args[1:]), 1)
-            return LibraryCallText(f"{self.value(step.args[0])}.{name}({rest})")
+            return CallOfLibrary(MethodCode(self.value(step.args[0]), name, rest))
         if is_aten and name in _IN_FUNCTIONAL:
-            return functional(name, [self._arguments(step)])
-        if is_aten and (infix := _INFIX.get(name)) is not None and (text := _operation(self, step, infix)):
-            return LibraryCallText(text, is_atom=False)
-        if is_aten and not step.mutates and _is_public(name):
-            return LibraryCallText(f"torch.{name}({self._arguments(step)}){_only_item(step)}")
-        if is_aten and name in _SAME_IN_TORCH:
-            return LibraryCallText(f"torch.{name}({self._arguments(step)}){_only_item(step)}")
+            return functional(name, self._arguments(step))
+        if is_aten and (infix := _INFIX.get(name)) is not None and (made := _operation(self, step, infix)):
+            return CallOfLibrary(made)
+        if is_aten and (name in _SAME_IN_TORCH or (not step.mutates and _is_public(name))):
+            return CallOfLibrary(_only_item(step, CallCode(f"torch.{name}", self._arguments(step))))
         if (which := differentiated(step.target)) is not None:
             return self._by_autograd(step, which)
-        text = f"torch.ops.{_qualified(step.target)}({self._raw_arguments(step)}){_only_item(step)}"
-        return LibraryCallText(text, module=registered_by(step.target) or "")
+        of_ops = CallCode(f"torch.ops.{_qualified(step.target)}", self._raw_arguments(step))
+        return CallOfLibrary(_only_item(step, of_ops), module=registered_by(step.target) or "")
 
-    def _by_autograd(self, step: Extern, which: Differentiated) -> LibraryCallText:
+    def _by_autograd(self, step: Extern, which: Differentiated) -> CallOfLibrary:
         """The gradients of an op that only autograd can differentiate."""
         n_given = len(which.given)
         arguments, gradients = map(self.value, (step.args[:-n_given], step.args[-n_given:]))
-        wanted = f"wanted={which.wanted}"
-        more = "" if which.given == (0,) else f", results={which.given}"
-        more += f", keywords={which.keywords}" if which.keywords else ""
-        text = f"gradients_of(torch.ops.{_qualified(which.target)}, {arguments}, {gradients}, {wanted}{more})"
-        item = "[0]" if len(which.wanted) == 1 else ""
-        return LibraryCallText(text + item, runtime="gradients_of", module=registered_by(which.target) or "")
+        said: dict[str, object] = {"wanted": which.wanted}
+        said |= {} if which.given == (0,) else {"results": which.given}
+        said |= {"keywords": which.keywords} if which.keywords else {}
+        parts: list[Code] = [NameCode(f"torch.ops.{_qualified(which.target)}"), arguments, gradients]
+        parts += [KeywordCode(word, LiteralCode(str(value))) for word, value in said.items()]
+        made: Code = CallCode("gradients_of", tuple(parts))
+        made = ItemCode(made, (whole_number(0),)) if len(which.wanted) == 1 else made
+        return CallOfLibrary(made, runtime="gradients_of", module=registered_by(which.target) or "")
 
-    def value(self, value: Any) -> str:
+    def value(self, value: Any) -> Code:
         """An argument: a tensor through its views, or anything else."""
         if isinstance(value, View):
             n_before = max(
@@ -110,7 +125,7 @@ class LibraryWriter:
             )
             return write_view(value, variable, self.sizes, self._buffers[value.buffer], n_before)
         if isinstance(value, list | tuple) and any(isinstance(item, View) or item is None for item in value):
-            return f"[{', '.join(self.value(item) for item in value)}]"
+            return SeveralCode(tuple(map(self.value, value)), "[]")
         return argument(value, self.sizes)
 
     def named(self, step: Extern) -> dict[str, Any]:
@@ -126,9 +141,9 @@ class LibraryWriter:
                 found[parameter.name] = parameter.default_value
         return found
 
-    def _arguments(self, step: Extern) -> str:
+    def _arguments(self, step: Extern) -> tuple[Code, ...]:
         """Tensors by position; of the rest what is not the default, by name, and so are flags and fractions."""
-        parts: list[str] = []
+        parts: list[Code] = []
         by_name = False
         given = self.named(step)
         name = str(step.target.overloadpacket.__name__)
@@ -149,37 +164,34 @@ class LibraryWriter:
                 isinstance(value, bool | float) or parameter.has_default_value()
             )
             by_name |= parameter.kwarg_only or (is_setting and not _holds_tensor(value))
-            if by_name:
-                parts.append(f"{_RENAMED.get(parameter.name, parameter.name)}={text}")
-            else:
-                parts.append(text)
-        return ", ".join(parts)
+            word = _RENAMED.get(parameter.name, parameter.name)
+            parts.append(KeywordCode(word, text) if by_name else text)
+        return tuple(parts)
 
-    def _raw_arguments(self, step: Extern, first: int = 0) -> str:
+    def _raw_arguments(self, step: Extern, first: int = 0) -> tuple[Code, ...]:
         """Arguments as they are given; those by position begin with the schema's number `first`."""
         names = [parameter.name for parameter in step.target._schema.arguments[first:]]
         given = dict(zip(names, step.args, strict=False))
         made = self._buffers[step.outputs[0]] if len(step.outputs) == 1 else None
-        parts: list[str] = []
+        parts: list[Code] = []
         by_name = False  # what is no tensor says what it is, and so does all after it
         for name, value in given.items():
             is_word = not keyword.iskeyword(name)  # ``from`` is none
             by_name |= not first and name != "self" and is_word and not _holds_tensor(value)
             told = told_argument(name, given, self.sizes, self.value, made) if name in TOLD else None
             text = told or self.value(value)
-            named = f"{name}={text}" if is_word else f'**{{"{name}": {text}}}'
-            parts.append(named if by_name else text)
+            parts.append(KeywordCode(name, text, not is_word) if by_name else text)
         for name, value in step.kwargs:
             is_attention = name == "scale" and "attention" in str(step.target.overloadpacket.__name__)
-            text = f"{name}={self.value(value)}"
-            parts += scale_argument(self.named(step)) if is_attention else [text]
-        return ", ".join(parts)
+            said = [KeywordCode(name, self.value(value))]
+            parts += scale_argument(self.named(step)) if is_attention else said
+        return tuple(parts)
 
 
-def _only_item(step: Extern) -> str:
-    """What takes the one tensor out of the list that some ops return even of one (unbind, split)."""
+def _only_item(step: Extern, call: Code) -> Code:
+    """The one tensor out of the list that some ops return even of one (unbind, split)."""
     is_list = any(isinstance(result.type, torch.ListType) for result in step.target._schema.returns)
-    return "[0]" if is_list and len(step.outputs) == 1 else ""
+    return ItemCode(call, (whole_number(0),)) if is_list and len(step.outputs) == 1 else call
 
 
 def _qualified(target: torch._ops.OpOverload) -> str:
@@ -200,7 +212,7 @@ def _equal(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
-def _uniform(values: Any, sizes: SizeWriter) -> str:
+def _uniform(values: Any, sizes: SizeWriter) -> Code:
     """``2`` for (2, 2)."""
     items = list(values)
     if items and all(isinstance(item, int | sympy.Symbol) and item == items[0] for item in items):
@@ -217,7 +229,7 @@ def _is_per_dim(name: str, value: Any) -> bool:
     )
 
 
-def _convolution(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
+def _convolution(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
     given = writer.named(step)
     weight = given["weight"]
     n_dims = len(weight.shape) - 2
@@ -231,93 +243,91 @@ def _convolution(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
     return functional(f"conv{'_transpose' * transposed}{n_dims}d", parts)
 
 
-def _steps_and_edges(writer: LibraryWriter, given: Mapping[str, Any]) -> list[str]:
+def _steps_and_edges(writer: LibraryWriter, given: Mapping[str, Any]) -> list[Code]:
     """How a convolution goes over its input, where it does not one by one."""
     defaults = {"stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1}
     if not given["transposed"]:
         defaults.pop("output_padding")
-    parts: list[str] = []
+    parts: list[Code] = []
     for name, default in defaults.items():
         value = given[name]
         is_count = name == "groups"
         told = told_argument(name, given, writer.sizes, writer.value) if is_count else None
         text = told or (argument(value, writer.sizes) if is_count else _uniform(value, writer.sizes))
-        if text != str(default):
-            parts.append(f"{name}={text}")
+        if text != whole_number(default):
+            parts.append(KeywordCode(name, text))
     return parts
 
 
-def _convolution_backward(writer: LibraryWriter, step: Extern) -> LibraryCallText:
+def _convolution_backward(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
     """``convolution_backward(d_out, x, weight, padding=1)``, of runtime.py: ATen's takes eleven arguments."""
     given = writer.named(step)
     parts = [writer.value(given[name]) for name in ("grad_output", "input", "weight")]
     parts += _steps_and_edges(writer, given)
     if given["transposed"]:
-        parts.append("transposed=True")
+        parts.append(KeywordCode("transposed", LiteralCode("True")))
     wanted = tuple(map(bool, given["output_mask"]))
     if wanted != (True, True, False):
-        parts.append(f"wanted={wanted}")
-    return LibraryCallText(f"convolution_backward({', '.join(parts)})", runtime="convolution_backward")
+        parts.append(KeywordCode("wanted", LiteralCode(str(wanted))))
+    return CallOfLibrary(CallCode("convolution_backward", tuple(parts)), runtime="convolution_backward")
 
 
-def _item(writer: LibraryWriter, step: Extern) -> LibraryCallText:
-    return LibraryCallText(f"{writer.value(step.args[0])}.item()")
+def _item(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
+    return CallOfLibrary(MethodCode(writer.value(step.args[0]), "item", ()))
 
 
-def _embedding(writer: LibraryWriter, step: Extern) -> LibraryCallText:
+def _embedding(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
     given = writer.named(step)
     return functional("embedding", [writer.value(given["indices"]), writer.value(given["weight"])])
 
 
-def _attention(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
+def _attention(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
     return attention_call(step.target, writer.named(step), writer.value)
 
 
-def _contiguous(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
+def _contiguous(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
     source = step.args[0]
     formats = {value for _, value in step.kwargs} - {torch.contiguous_format}
     if not isinstance(source, View) or formats - {torch.channels_last}:
         return None
-    layout = "memory_format=torch.channels_last" if formats else ""
-    return LibraryCallText(f"{writer.value(source)}.contiguous({layout})")
+    layout = KeywordCode("memory_format", NameCode("torch.channels_last"))
+    return CallOfLibrary(MethodCode(writer.value(source), "contiguous", (layout,) if formats else ()))
 
 
-def _index_put(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
+def _index_put(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
     given = writer.named(step)
     indices = given["indices"]
     # One number is no index of its own in a subscript: the dimension would be gone.
     if given["accumulate"] or any(isinstance(index, View) and not index.shape for index in indices):
         return None
-    places = ", ".join(":" if index is None else writer.value(index) for index in indices)
-    return LibraryCallText(f"{writer.value(given['self'])}[{places}] = {writer.value(given['values'])}")
+    places = tuple(SliceCode() if index is None else writer.value(index) for index in indices)
+    item = ItemCode(writer.value(given["self"]), places)
+    return CallOfLibrary(InfixCode(item, "=", writer.value(given["values"])))
 
 
-def _new_values(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
+def _new_values(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
     """``inv_perm.index_put((perm,), values)``: a tensor with some of its elements replaced."""
     given = writer.named(step)
     indices = given["indices"]
     if any(index is None for index in indices):  # which the public one does not take
-        return LibraryCallText(f"torch.ops.aten.index_put.default({writer._raw_arguments(step)})")
-    places = ", ".join(writer.value(index) for index in indices)
-    added = ", accumulate=True" if given["accumulate"] else ""
-    of = writer.value(given["self"])
-    values = f"{writer.value(given['values'])}{added}"
-    return LibraryCallText(f"{of}.index_put(({places}{',' * (len(indices) == 1)}), {values})")
+        return CallOfLibrary(CallCode("torch.ops.aten.index_put.default", writer._raw_arguments(step)))
+    places = SeveralCode(tuple(map(writer.value, indices)))
+    added = [KeywordCode("accumulate", LiteralCode("True"))] if given["accumulate"] else []
+    of, values = writer.value(given["self"]), writer.value(given["values"])
+    return CallOfLibrary(MethodCode(of, "index_put", (places, values, *added)))
 
 
-def _unfilled(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
+def _unfilled(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
     given = writer.named(step)
     size, order = given["size"], list(given["physical_layout"])
     if order != sorted(order) or given.get("layout") not in (None, torch.strided):
         return None
-    parts = [*map(writer.value, size)] or ["()"]
-    parts += [
-        f"{name}={writer.value(given[name])}" for name in ("dtype", "device") if given.get(name) is not None
-    ]
-    return LibraryCallText(f"torch.empty({', '.join(parts)})")
+    where = (name for name in ("dtype", "device") if given.get(name) is not None)
+    said = [KeywordCode(name, writer.value(given[name])) for name in where]
+    return CallOfLibrary(CallCode("torch.empty", (*(tuple(map(writer.value, size)) or (NO_CODE,)), *said)))
 
 
-def _resized(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
+def _resized(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
     """``F.interpolate(x, scale_factor=2.0, mode="nearest")``"""
     name, given = str(step.target.overloadpacket.__name__), writer.named(step)
     if step.target._overloadname != "vec":
@@ -326,10 +336,10 @@ def _resized(writer: LibraryWriter, step: Extern) -> LibraryCallText | None:
     wanted = "scale_factor" if given["output_size"] is None else "size"
     values = list(given["scale_factors"] if given["output_size"] is None else given["output_size"])
     is_one = len(values) > 1 and all(value == values[0] for value in values) and wanted == "scale_factor"
-    text = writer.value(values[0] if is_one else tuple(values))
-    corners = ", align_corners=True" if given.get("align_corners") else ""
-    size = f"{wanted}={text}"
-    return functional("interpolate", [writer.value(given["input"]), size, f'mode="{mode}"{corners}'])
+    said = {wanted: values[0] if is_one else tuple(values), "mode": mode}
+    said |= {"align_corners": True} if given.get("align_corners") else {}
+    parts = [KeywordCode(word, writer.value(value)) for word, value in said.items()]
+    return functional("interpolate", [writer.value(given["input"]), *parts])
 
 
 _INFIX = {
@@ -348,7 +358,7 @@ _INFIX = {
 }
 
 
-def _operation(writer: LibraryWriter, step: Extern, infix: str) -> str | None:
+def _operation(writer: LibraryWriter, step: Extern, infix: str) -> Code | None:
     """``gathered * 2``; None where the call says more than its two operands."""
     given = writer.named(step)
     others = {name: value for name, value in given.items() if name not in ("self", "other")}
@@ -356,7 +366,7 @@ def _operation(writer: LibraryWriter, step: Extern, infix: str) -> str | None:
         return None
     if any(value not in (None, 1) for value in others.values()):
         return None
-    return f"{writer.value(given['self'])} {infix} {writer.value(given['other'])}"
+    return InfixCode(writer.value(given["self"]), infix, writer.value(given["other"]))
 
 
 def _is_public(name: str) -> bool:
@@ -368,7 +378,7 @@ _UPSAMPLES = """
     upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
     upsample_bicubic2d upsample_trilinear3d
 """
-_SPECIAL: dict[str, Callable[[LibraryWriter, Extern], LibraryCallText | None]] = {
+_SPECIAL: dict[str, Callable[[LibraryWriter, Extern], CallOfLibrary | None]] = {
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
     "embedding": _embedding,
@@ -382,14 +392,3 @@ _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], LibraryCallText | None]] =
     "empty_permuted": _unfilled,
     **dict.fromkeys(_UPSAMPLES.split(), _resized),
 }
-
-
-def data_size_lines(
-    sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
-) -> list[tuple[str, str]]:
-    """(word, what it is) of the sizes that a call's results are the first to have."""
-    return [
-        (words[str(size.symbol)], f"{variables[size.node]}.shape[{size.dim}]")
-        for size in sizes
-        if size.node in step.outputs and size.node in variables
-    ]

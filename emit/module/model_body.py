@@ -9,8 +9,8 @@ from longhand.emit.layers.call_loops import as_loops
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
 from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
-from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter, same_sizes
-from longhand.emit.module.library_calls import LibraryWriter, data_size_lines
+from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
+from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.paragraphs import (
     WIDEST,
@@ -26,9 +26,20 @@ from longhand.emit.module.paragraphs import (
 )
 from longhand.emit.module.told_arguments import numbers_given
 from longhand.emit.module.trees import MadeList, TensorList
-from longhand.emit.module.view_calls import argument, write_view
-from longhand.emit.text.sizes import SizeWriter
-from longhand.lower.ir import Extern, Size
+from longhand.emit.module.view_calls import argument, data_size_lines, write_split, write_view
+from longhand.emit.text.python_code import (
+    NO_CODE,
+    CallCode,
+    Code,
+    MethodCode,
+    NameCode,
+    PythonStatement,
+    SeveralCode,
+    names,
+    whole_number,
+)
+from longhand.emit.text.sizes import SizeWriter, same_sizes
+from longhand.lower.ir import Extern
 from longhand.options import Device
 from longhand.schedule.named_plan import (
     BufferWords,
@@ -202,13 +213,13 @@ class BodyWriter:
         assert self.whose is not None
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
         numbers = numbers_given(call, self._number, self.variables, self.sizes, self.plan.buffers)
-        value = f"{call.name}({', '.join([self.whose.reach(call.path), *tensors, *numbers])})"
-        line = PythonLine.assignment(", ".join(targets), value)
+        given = (*names([self.whose.reach(call.path), *tensors]), *numbers)
+        line = PythonLine.binding(targets, CallCode(call.name, given))
         paragraphs.append(Paragraph((), [*waiting, line], call=_of_many(call, self.whose, tensors, targets)))
         if call.released:
             self._release(Release(call.released), steps, last, paragraphs)
 
-    def _number(self, number: Number) -> str:
+    def _number(self, number: Number) -> Code:
         """What a function is given for one of its numbers."""
         return argument(number, self.sizes)
 
@@ -234,11 +245,11 @@ class BodyWriter:
             inner = self._plain_lines(steps)
             if not inner and len(choice.cases) == 1:
                 test = is_one_of(self.position, positions, is_so=False)
-                return [f"if {test}:", *indented(self._plain_lines(choice.otherwise))]
-            word = "elif" if lines else "if"
-            lines += [f"{word} {is_one_of(self.position, positions)}:", *indented(inner or ["pass"])]
+                return [PythonLine.worded("if", test), *indented(self._plain_lines(choice.otherwise))]
+            head = PythonLine.worded("elif" if lines else "if", is_one_of(self.position, positions))
+            lines += [head, *indented(inner or [PythonLine.worded("pass")])]
         otherwise = self._plain_lines(choice.otherwise)
-        return [*lines, "else:", *indented(otherwise)] if otherwise else lines
+        return [*lines, PythonLine.worded("else"), *indented(otherwise)] if otherwise else lines
 
     def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
         """The lines of steps that only some layers do, without the user's statements."""
@@ -252,8 +263,10 @@ class BodyWriter:
         new, old = self._bind(step.buffer), self.variables[step.of]
         buffer, other = self.plan.buffers[step.buffer], self.plan.buffers[step.of]
         is_alike = same_sizes(buffer.shape, other.shape) and same_sizes(buffer.stride, other.stride)
-        view = "" if is_alike else f".view({', '.join(self.sizes.dims(buffer)) or '()'})"
-        if new == old and not view:
+        value: Code = NameCode(old)
+        if not is_alike:
+            value = MethodCode(value, "view", tuple(self.sizes.dims(buffer)) or (NO_CODE,))
+        if new == old and is_alike:
             return []
         why = (
             f"in place: nothing reads {old} afterwards"
@@ -262,36 +275,36 @@ class BodyWriter:
         )
         if new == old:
             why = "the same memory"
-        line = PythonLine.assignment(new, f"{old}{view}")
+        line = PythonLine.binding([new], value)
         if len(line) + len(why) <= _WIDEST_REMARK:
-            return [f"{line}  # {why}"]
+            return [PythonLine.of(PythonStatement((new,), value, remark=why))]
         return [PythonLine(f"# {why}", LineKind.COMMENT), line]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
         buffers = [b for b in step.buffers if b not in self._made_in_calls]
-        names = [self.variables[b] for b in buffers if self.variables.get(b, "").isidentifier()]
+        words = [self.variables[b] for b in buffers if self.variables.get(b, "").isidentifier()]
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
-        names = [name for name in names if self.holds.get(name, step.buffers[0]) in step.buffers]
-        names += [variable for b in buffers for variable in self.seen_as.get(b, [])]
-        names += gathered_lists(step.buffers, steps, self.variables)
-        still = rebound_or_alive(self.variables, names, steps, place)
+        words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
+        words += [variable for b in buffers for variable in self.seen_as.get(b, [])]
+        words += gathered_lists(step.buffers, steps, self.variables)
+        still = rebound_or_alive(self.variables, words, steps, place)
         if self._is_in_branch:
             still.add(root(self.allocations.device))  # the other branches do not drop it
-        dropped = [name for name in dict.fromkeys(names) if name not in still]
+        dropped = [name for name in dict.fromkeys(words) if name not in still]
         if dropped and paragraphs:
             lines = paragraphs[-1].lines
             if not self._is_on_cpu and root(self.allocations.device) in dropped and allocates(steps[place:]):
                 lines += self._keep_device()
-            lines.append(PythonLine(f"del {', '.join(dropped)}", LineKind.RELEASE))
+            lines.append(PythonLine.worded("del", SeveralCode(names(dropped), ""), LineKind.RELEASE))
 
     def _keep_device(self) -> list[str]:
         """The line that keeps the device when the tensor that tells it is dropped."""
         taken = {*self.variables.values(), *self.sizes.values}
         word = next(word for word in _DEVICE if word not in taken)
         before, self.allocations.device = self.allocations.device, word
-        return [f"{word} = {before}"]
+        return [PythonLine.binding([word], NameCode(before))]
 
     def _remarks(self, step: Launch | Extern) -> list[str]:
         """Why longhand added an operation that the user did not write, or changed one, as comments."""
@@ -309,11 +322,9 @@ class BodyWriter:
         self.needs.registering |= {call.module} if call.module else set()
         lines += [PythonLine(f"# {step.reason}", LineKind.COMMENT)] if step.reason else []
         named = [name for name in step.outputs if name in self.variables and name not in self._unread]
-        target = ", ".join(self._bind(name) if name in named else "_" for name in step.outputs if named)
-        line = PythonLine.assignment(target, call.text, is_atom=call.is_atom) if target else call.text
+        targets = [self._bind(name) if name in named else "_" for name in step.outputs if named]
         told = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)
-        bound = [PythonLine.assignment(word, text) for word, text in told]
-        return [*lines, line, *bound]
+        return [*lines, PythonLine.binding(targets, call.code), *told]
 
     def _bind(self, buffer: str) -> str:
         """The variable of a buffer that begins; what it held before is gone."""
@@ -336,16 +347,18 @@ class BodyWriter:
             view, buffer = line.view, self.plan.buffers[line.view.buffer]
             source = self.library.views.get(line.source) or self.variables[view.buffer]
             words = self._words_of_heads(line) if line.heads else ()
-            text = write_view(view, source, self.sizes, buffer, line.n_before, words)
+            value = write_view(view, source, self.sizes, buffer, line.n_before, words)
             if line.split is not None:
-                text += self._split(line.keys[0], *line.split)
+                part, (parts, dim) = line.keys[0], line.split
+                word = self.sizes.words_at(part, self.words.nodes[part].meta["val"].ndim)[dim]
+                value = write_split(value, parts, dim, word, self.sizes)
             if line.unbind is not None:
-                text += f".unbind({line.unbind})"
+                value = MethodCode(value, "unbind", (whole_number(line.unbind),))
             for key in line.keys:
                 self.viewed[self._bind(view_key(step, key))] = key, view_key(step, key)
             self.library.views |= dict(zip(line.keys, targets, strict=True))
             self.seen_as.setdefault(view.buffer, []).extend(targets)
-            lines.append(PythonLine.assignment(", ".join(targets), text))
+            lines.append(PythonLine.binding(targets, value))
         return lines
 
     def _still_hold(self, variables: Sequence[str], nodes: Sequence[str]) -> bool:
@@ -361,12 +374,6 @@ class BodyWriter:
         assert line.unbind is not None
         words = self.sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
         return (*words[: line.unbind], None, *words[line.unbind :])
-
-    def _split(self, part_of: str, parts: tuple[Size, ...], dim: int) -> str:
-        word = self.sizes.words_at(part_of, self.words.nodes[part_of].meta["val"].ndim)[dim]
-        texts = [self.sizes.text(part, word) for part in parts]
-        each = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
-        return f".split({each}, dim={dim})"
 
 
 def _of_many(

@@ -283,8 +283,8 @@ class ModelWriter:
         """A result as an expression; `variable` is what holds it, if not what it is called."""
         if isinstance(result, View):
             base = self._as_given(result.buffer) if variable is None else variable
-            return write_view(result, base, sizes, self.plan.buffers[result.buffer])
-        return argument(result.value if isinstance(result, Literal) else result, sizes)
+            return str(write_view(result, base, sizes, self.plan.buffers[result.buffer]))
+        return str(argument(result.value if isinstance(result, Literal) else result, sizes))
 
     # The file.
 

@@ -17,7 +17,7 @@ from longhand.emit.layers.stage_classes import loop_path, share_classes
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, WeightFunctionText, construct_block
 from longhand.emit.module.module_tree import ModuleTree
-from longhand.emit.module.paragraphs import LineKind, Paragraph, PythonLine, kind_of, returned_value
+from longhand.emit.module.paragraphs import LineKind, Paragraph, kind_of, returned_value
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, parameters
 from longhand.emit.module.view_calls import argument
@@ -321,9 +321,9 @@ def end_with(paragraphs: list[Paragraph], returned: str, variable: str = "", res
     if returned == "None" and paragraphs:
         return
     last = paragraphs[-1].lines[-1] if paragraphs and paragraphs[-1].lines else ""
-    value = returned_value(last, variable) if variable and returned == f"{variable}{rest}" else None
+    value = returned_value(last, [variable]) if variable and returned == f"{variable}{rest}" else None
     if value is not None:
-        is_atom = not rest or (isinstance(last, PythonLine) and last.is_atom)
+        is_atom = not rest or value.is_atom
         paragraphs[-1].lines[-1] = f"return {value}{rest}" if is_atom else f"return ({value}){rest}"
         return
     if paragraphs and paragraphs[-1].lines and kind_of(last) is not LineKind.RELEASE:

@@ -6,15 +6,25 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
+from torch import fx
+
+from longhand.emit.text.python_code import (
+    Code,
+    GroupedCode,
+    PrefixCode,
+    ProductCode,
+    SizeText,
+    product,
+    whole_number,
+)
 from longhand.emit.text.sizes import SizeWriter
-from longhand.emit.text.told_sizes import is_bare
+from longhand.emit.text.told_sizes import is_bare, is_product
 from longhand.lower.ir import Buffer, Load, Size, Store
-from longhand.schedule.named_plan import ProductWord
+from longhand.schedule.named_plan import BufferWords, ProductWord, aten_name
 from longhand.schedule.plan import KernelPlan, Launch, Product, SizeOf
 
 _MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
 _MOST_STEPS = 4  # so many lines a window moves by
-_SUMS = frozenset("+-/%")  # in what is no factor without parentheses
 
 
 def blocks_before(
@@ -22,9 +32,9 @@ def blocks_before(
     pointer: str,
     offset: Size,
     sizes: Mapping[str, Size],
-    texts: Mapping[str, str],
+    texts: Mapping[str, Code],
     is_offset: bool,
-) -> str | None:
+) -> Code | None:
     """The offset, or a stride, as so many times the sizes of the innermost axes of an access; None where it is none.
 
     Args:
@@ -32,25 +42,27 @@ def blocks_before(
         pointer: Of which tensor.
         offset: Its value in one launch.
         sizes: Of that launch's axes, by name.
-        texts: How they are written there.
+        texts: What tells them there.
         is_offset: Whether it is where an access begins: a stride over many blocks is one over something else.
     """
     if not isinstance(offset, int) or offset <= 0:
         return None
-    found: str | None = None
+    found: Code | None = None
     for block, text in _blocks(kernel, pointer, sizes, texts):
         n_blocks, rest = divmod(offset, block)
         if rest == 0 and n_blocks and (is_offset or n_blocks <= _MOST_BLOCKS):
-            found = f"{n_blocks} * {text}" if n_blocks > 1 else text
+            found = ProductCode((whole_number(n_blocks), text)) if n_blocks > 1 else text
     return found
 
 
-def over_others(kernel: KernelPlan, step: Launch, ints: Sequence[str], texts: Mapping[str, str]) -> list[str]:
+def over_others(
+    kernel: KernelPlan, step: Launch, ints: Sequence[Code], texts: Mapping[str, Code]
+) -> list[Code]:
     """Ints of a launch, where a stride goes over all steps of another by the words of both: ``seq * fused_qkv_dim``."""
     counts = {
         axis.name: (size, texts[axis.name])
         for axis, size in zip(kernel.axes, step.sizes, strict=True)
-        if isinstance(size, int) and not is_bare(texts[axis.name]) and _SUMS.isdisjoint(texts[axis.name])
+        if isinstance(size, int) and not is_bare(texts[axis.name]) and is_product(texts[axis.name])
     }
     found = list(ints)
     for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
@@ -65,13 +77,13 @@ def over_others(kernel: KernelPlan, step: Launch, ints: Sequence[str], texts: Ma
             and not is_bare(text)
         ]
         over = (
-            f"{counts[axis][1]} * {text}"
+            ProductCode((counts[axis][1], text))
             for axis, stride, text in others
             if axis in counts and counts[axis][0] * stride == value
         )
         # A window moves by several of the lines that it looks at.
         times = (
-            f"{value // stride} * {text}"
+            ProductCode((whole_number(value // stride), text))
             for _, stride, text in others
             if 0 < stride < value <= _MOST_STEPS * stride and value % stride == 0
         )
@@ -80,8 +92,12 @@ def over_others(kernel: KernelPlan, step: Launch, ints: Sequence[str], texts: Ma
 
 
 def before_pieces(
-    kernel: KernelPlan, step: Launch, ints: Sequence[str], scalars: Sequence[str], texts: Mapping[str, str]
-) -> list[str]:
+    kernel: KernelPlan,
+    step: Launch,
+    ints: Sequence[Code],
+    scalars: Sequence[Code],
+    texts: Mapping[str, Code],
+) -> list[Code]:
     """Ints of a launch, where a piece of a ``cat`` begins by the words for what is before it: ``-half * n_cols``.
 
     Args:
@@ -103,7 +119,7 @@ def before_pieces(
             parameter.axis is not None
             or not isinstance(value, int)
             or value >= 0
-            or ints[place] != str(value)
+            or ints[place] != whole_number(value)
         ):
             continue
         strides = [
@@ -113,7 +129,7 @@ def before_pieces(
         ]
         steps = [*strides, *_blocks(kernel, parameter.pointer or "", sizes, texts)]
         told = (
-            f"-{end if _SUMS.isdisjoint(end) else f'({end})'} * {by}"
+            PrefixCode("-", ProductCode((end if is_product(end) else GroupedCode(end), by)))
             for before, end in ends
             for size, by in steps
             if before * size == -value
@@ -122,22 +138,45 @@ def before_pieces(
     return found
 
 
+def end_of_pieces(
+    kernel: KernelPlan, position: int, value: float | Size, graph: BufferWords, sizes: SizeWriter
+) -> Code | None:
+    """Where one of the pieces of a ``cat`` ends, if the pieces before have one word: ``2 * dim``."""
+    node = graph.nodes.get(getattr(kernel.body[position], "origin", ""))
+    if node is None or aten_name(node) != "cat" or not isinstance(value, int):
+        return None
+    pieces, dim = node.args[0], node.args[1] if len(node.args) > 1 else 0
+    assert isinstance(pieces, list | tuple) and isinstance(dim, int)
+    end, told = 0, list[SizeText]()
+    for piece in pieces:
+        assert isinstance(piece, fx.Node)
+        shape = piece.meta["val"].shape
+        if end >= value or not isinstance(shape[dim], int):
+            break
+        end += shape[dim]
+        told.append(sizes.written(shape[dim], sizes.words_at(piece.name, len(shape))[dim]))
+    if end != value or len({size.code for size in told}) != 1 or told[0].is_number:
+        return None
+    word = sizes.use(told[0])
+    return word if len(told) == 1 else ProductCode((whole_number(len(told)), word))
+
+
 def _blocks(
-    kernel: KernelPlan, pointer: str, sizes: Mapping[str, Size], texts: Mapping[str, str]
-) -> list[tuple[int, str]]:
+    kernel: KernelPlan, pointer: str, sizes: Mapping[str, Size], texts: Mapping[str, Code]
+) -> list[tuple[int, Code]]:
     """What one step of each axis of an access goes over, as far as it is walked without a gap."""
-    found: list[tuple[int, str]] = []
-    block, said = 1, list[str]()
+    found: list[tuple[int, Code]] = []
+    block, said = 1, list[Code]()
     for axis in _chain(kernel, pointer):
-        size, text = sizes.get(axis), texts.get(axis, "")
-        if not isinstance(size, int) or not _SUMS.isdisjoint(text) or is_bare(text):
+        size, text = sizes.get(axis), texts.get(axis)
+        if not isinstance(size, int) or text is None or not is_product(text) or is_bare(text):
             break
         block, said = block * size, [text, *said]
-        found.append((block, " * ".join(said)))
+        found.append((block, product(said)))
     return found
 
 
-def step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> str | None:
+def step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> Code | None:
     """The stride of a dimension that has become one with others in the buffer's shape; None where there is none."""
     dims: list[tuple[Size, str | None]] = []
     for size, word in zip(buffer.shape, sizes.words_of(buffer), strict=True):
@@ -157,7 +196,7 @@ def step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> str | No
         None,
     )
     texts = [sizes.text(size, word) for size, word in inside or () if str(size) != "1"]
-    return " * ".join(texts) if texts and not any(map(is_bare, texts)) else None
+    return product(texts) if texts and not any(map(is_bare, texts)) else None
 
 
 def _is_dense(buffer: Buffer) -> bool:

@@ -1,6 +1,6 @@
 """Paragraphs of model.py: what runs, under the user's own statements that it came from.
 
-A line that is asked about later is a `PythonLine`: what it binds, and what kind it is, is told where it is made. Views
+A line that is asked about later is a `PythonLine`: its statement, and what kind it is, is told where it is made. Views
 that the user gave a name to are lines of their own before the library call that reads them.
 """
 
@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Self
 
+from longhand.emit.text.python_code import CallCode, Code, PythonStatement
 from longhand.emit.text.quoting import python_comment
 from longhand.schedule.named_plan import CallOfMany, Quote
 
@@ -28,38 +29,44 @@ class LineKind(enum.Enum):
 
 
 class PythonLine(str):
-    """The text of a line, with what it is made of, so that nobody has to take it apart.
+    """The text of a line, with the statement that it is, so that nobody has to take it apart.
 
     Attributes:
         kind: What it is.
-        target: What it binds: ``q, k, v``; empty where it binds nothing, or a remark stands behind it.
-        value: What that is bound to.
-        is_atom: Whether the value stands before a dot without parentheses.
+        said: The statement; None of a comment, and of what nobody asks about.
     """
 
-    __slots__ = ("is_atom", "kind", "target", "value")
+    __slots__ = ("kind", "said")
     kind: LineKind
-    target: str
-    value: str
-    is_atom: bool
+    said: PythonStatement | None
 
     def __new__(cls, text: str, kind: LineKind = LineKind.PLAIN) -> Self:
         made = super().__new__(cls, text)
-        made.kind, made.target, made.value, made.is_atom = kind, "", "", True
+        made.kind, made.said = kind, None
         return made
 
     @classmethod
-    def assignment(
-        cls, target: str, value: str, kind: LineKind = LineKind.PLAIN, is_atom: bool = True
-    ) -> Self:
-        """``target = value``"""
-        made = cls(f"{target} = {value}", kind)
-        made.target, made.value, made.is_atom = target, value, is_atom
+    def of(cls, said: PythonStatement, kind: LineKind = LineKind.PLAIN) -> Self:
+        """A statement, printed."""
+        made = cls(str(said), kind)
+        made.said = said
         return made
 
+    @classmethod
+    def binding(cls, targets: Sequence[str], value: Code, kind: LineKind = LineKind.PLAIN) -> Self:
+        """``q, k, v = value``"""
+        return cls.of(PythonStatement(tuple(targets), value), kind)
+
+    @classmethod
+    def worded(cls, word: str, value: Code | None = None, kind: LineKind = LineKind.PLAIN) -> Self:
+        """``del q, k``, ``if self.layer == 3:``, ``return x``"""
+        return cls.of(PythonStatement(value=value, word=word), kind)
+
     def indented(self) -> Self:
-        """The same further in: part of another statement, which binds nothing for those around it."""
-        return type(self)(f"    {self}", self.kind)
+        """The same further in: part of another statement."""
+        if self.said is None:
+            return type(self)(f"    {self}", self.kind)
+        return self.of(dataclasses.replace(self.said, depth=self.said.depth + 1), self.kind)
 
 
 def kind_of(line: str) -> LineKind:
@@ -67,15 +74,25 @@ def kind_of(line: str) -> LineKind:
     return line.kind if isinstance(line, PythonLine) else LineKind.PLAIN
 
 
-def bound_by(line: str) -> str:
-    """What a line binds; empty where it binds nothing."""
-    return line.target if isinstance(line, PythonLine) else ""
+def statements_of(lines: Iterable[str]) -> Iterator[PythonStatement]:
+    """What lines are, without comments."""
+    for line in lines:
+        if kind_of(line) is not LineKind.COMMENT:
+            assert isinstance(line, PythonLine) and line.said is not None, line
+            yield line.said
 
 
-def returned_value(line: str, target: str) -> str | None:
-    """What a line binds to a target, where it can be returned instead; None where it cannot, or binds another."""
-    is_bound = isinstance(line, PythonLine) and line.target == target and line.kind is not LineKind.POOLED
-    return line.value if is_bound and isinstance(line, PythonLine) else None
+def bound_by(line: str) -> tuple[str, ...]:
+    """What a line binds in its function; nothing where a remark stands behind it, or it is part of another."""
+    said = line.said if isinstance(line, PythonLine) else None
+    return () if said is None or said.word or said.depth or said.remark else said.targets
+
+
+def returned_value(line: str, targets: Sequence[str]) -> Code | None:
+    """What a line binds to these, where it can be returned instead; None where it cannot, or binds others."""
+    if not isinstance(line, PythonLine) or line.said is None or line.kind is LineKind.POOLED:
+        return None
+    return line.said.value if targets and bound_by(line) == tuple(targets) else None
 
 
 def indented(lines: Sequence[str]) -> list[str]:
@@ -90,27 +107,25 @@ def remark_lines(text: str, width: int) -> list[PythonLine]:
 
 
 @dataclasses.dataclass(frozen=True)
-class LibraryCallText:
-    """A call, printed.
+class CallOfLibrary:
+    """A call, and what it names.
 
     Attributes:
-        text: The right-hand side.
-        is_atom: Whether it stands before a dot without parentheses.
+        code: The right-hand side.
         needs_functional: Whether it names ``F``.
         runtime: The name of runtime.py that it calls; empty if it calls none.
         module: The module whose import registers the operator; empty for torch's own.
     """
 
-    text: str
+    code: Code
     needs_functional: bool = False
     runtime: str = ""
     module: str = ""
-    is_atom: bool = True
 
 
-def functional(name: str, arguments: Sequence[str]) -> LibraryCallText:
+def functional(name: str, arguments: Iterable[Code]) -> CallOfLibrary:
     """``F.linear(x, weight)``"""
-    return LibraryCallText(f"F.{name}({', '.join(arguments)})", needs_functional=True)
+    return CallOfLibrary(CallCode(f"F.{name}", tuple(arguments)), needs_functional=True)
 
 
 WIDEST = 98
@@ -284,6 +299,6 @@ def _break(line: str, width: int) -> int | None:
 
 def drop_unread(paragraphs: Iterable[Paragraph], words: Iterable[str], used: Collection[str]) -> None:
     """Takes the lines that bind a word which nothing uses out of the paragraphs."""
-    unread = {word for word in words if word not in used}
+    unread = {(word,) for word in words if word not in used}
     for paragraph in paragraphs:
         paragraph.lines[:] = [line for line in paragraph.lines if bound_by(line) not in unread]

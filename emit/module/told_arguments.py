@@ -8,6 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from longhand.emit.text.python_code import (
+    Code,
+    ItemCode,
+    KeywordCode,
+    MethodCode,
+    SliceCode,
+    dimension,
+    whole_number,
+)
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, View
 from longhand.schedule.named_plan import Number, SharedCall
@@ -19,23 +28,23 @@ def told_argument(
     name: str,
     given: Mapping[str, Any],
     sizes: SizeWriter,
-    text_of: Callable[[Any], str],
+    code_of: Callable[[Any], Code],
     made: Buffer | None = None,
-) -> str | None:
+) -> Code | None:
     """What to write for an argument; None where no tensor tells it.
 
     Args:
         name: The argument.
         given: All arguments, by name.
         sizes: Writes sizes.
-        text_of: Writes a tensor.
+        code_of: Writes a tensor.
         made: The one tensor that the call makes, if it is one.
     """
     match name:
         case "groups":
-            return _groups(given, sizes, text_of)
+            return _groups(given, sizes, code_of)
         case "bias_sizes":
-            return _n_biases(given, text_of)
+            return _n_biases(given, code_of)
         case "max_q" | "max_k":
             return _length(name, given, sizes)
         case "k" if made is not None and made.shape and "largest" in given:  # of topk
@@ -49,11 +58,11 @@ def told_argument(
 
 def numbers_given(
     call: SharedCall,
-    written: Callable[[Number], str],
+    written: Callable[[Number], Code],
     variables: Mapping[str, str],
     sizes: SizeWriter,
     buffers: Mapping[str, Buffer],
-) -> list[str]:
+) -> list[KeywordCode]:
     """``stride=2, groups=x.shape[1]``: a number that is how many channels a tensor beside it has is told by that.
 
     Args:
@@ -72,12 +81,12 @@ def numbers_given(
         elif channels is not None and isinstance(number, int) and sizes.stands_for(channels, number):
             text = sizes.text(number, channels)
         else:
-            text = f"{variables[image.name]}.shape[1]"
-        found.append(f"{word}={text}")
+            text = dimension(variables[image.name], 1)
+        found.append(KeywordCode(word, text))
     return found
 
 
-def _groups(given: Mapping[str, Any], sizes: SizeWriter, text_of: Callable[[Any], str]) -> str | None:
+def _groups(given: Mapping[str, Any], sizes: SizeWriter, code_of: Callable[[Any], Code]) -> Code | None:
     """Of a convolution of each channel by itself: the word for them, or as many as its weight has filters."""
     weight, count = given.get("weight"), given["groups"]
     if not isinstance(weight, View) or not isinstance(count, int) or count == 1:
@@ -89,18 +98,20 @@ def _groups(given: Mapping[str, Any], sizes: SizeWriter, text_of: Callable[[Any]
         word = sizes.words_at(image.buffer, len(image.shape))[-len(weight.shape) + 1]
         if word is not None and sizes.stands_for(word, count):
             return sizes.text(count, word)
-    return f"{text_of(weight)}.shape[0]"
+    return ItemCode(MethodCode(code_of(weight), "shape"), (whole_number(0),))
 
 
-def _n_biases(given: Mapping[str, Any], text_of: Callable[[Any], str]) -> str | None:
+def _n_biases(given: Mapping[str, Any], code_of: Callable[[Any], Code]) -> Code | None:
     """One for each filter: a transposed convolution's weight has its channels the other way round."""
     weight, count = given.get("weight"), given["bias_sizes"]
     if not isinstance(weight, View) or given.get("transposed") or count is None:
         return None
-    return f"{text_of(weight)}.shape[:1]" if list(count) == [weight.shape[0]] else None
+    if list(count) != [weight.shape[0]]:
+        return None
+    return ItemCode(MethodCode(code_of(weight), "shape"), (SliceCode(None, whole_number(1)),))
 
 
-def _length(name: str, given: Mapping[str, Any], sizes: SizeWriter) -> str | None:
+def _length(name: str, given: Mapping[str, Any], sizes: SizeWriter) -> Code | None:
     """The word for attention's ``max_q`` and ``max_k``: how many positions the queries and the keys have."""
     view = given.get({"max_q": "query", "max_k": "key"}[name])
     if not isinstance(view, View) or not view.calls or len(view.shape) != 4:

@@ -62,7 +62,7 @@ def trained_lines(
     texts: list[str] = []
     for place, (result, output) in enumerate(leaves[: graph.n_results]):
         if not isinstance(result, View):
-            texts.append(argument(result.value if isinstance(result, Literal) else result, sizes))
+            texts.append(str(argument(result.value if isinstance(result, Literal) else result, sizes)))
         elif place in made:
             texts.append(made[place])
         else:
@@ -70,6 +70,6 @@ def trained_lines(
             given = paths.get(result.buffer, variables[result.buffer])
             word = made[output.base] if isinstance(output.base, int) else given
             n_before = len(of.calls) if isinstance(of, View) else 0
-            text = write_view(result, word, sizes, plan.buffers[result.buffer], n_before)
-            texts.append(as_object(text, output, word))
+            code = write_view(result, word, sizes, plan.buffers[result.buffer], n_before)
+            texts.append(as_object(str(code), output, word))
     return (f"{', '.join(words)}{',' * (len(words) == 1)} = {call}", f"return {build_leaves(texts)}")

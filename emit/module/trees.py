@@ -16,6 +16,15 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.text.expression import literal_text
+from longhand.emit.text.python_code import (
+    Code,
+    ItemCode,
+    NameCode,
+    SeveralCode,
+    SliceCode,
+    names,
+    whole_number,
+)
 from longhand.errors import CaptureError
 from longhand.lower.ir import memory_order
 from longhand.schedule.named_plan import UnitNames, children, parameters_in_order
@@ -324,18 +333,21 @@ def _are_alike(plan: UnitPlan, made: Sequence[str], read: Sequence[str]) -> bool
     )
 
 
-def list_text(
+def list_code(
     buffers: Sequence[str], variables: Mapping[str, str], lists: Sequence[TensorList | MadeList]
-) -> str:
+) -> Code:
     """The expression for a list of buffers: an argument, a part of one, or its tensors one by one."""
     for one in lists:
         if buffers and buffers[0] in one.nodes:
             start = one.nodes.index(buffers[0])
             end = start + len(buffers)
             if one.nodes[start:end] == tuple(buffers):
-                limits = f"{start or ''}:{'' if end == len(one.nodes) else end}"
-                return one.name if limits == ":" else f"{one.name}[{limits}]"
-    return f"[{', '.join(variables[buffer] for buffer in buffers)}]"
+                first = whole_number(start) if start else None
+                last = whole_number(end) if end < len(one.nodes) else None
+                is_whole = first is None and last is None
+                whole = NameCode(one.name)
+                return whole if is_whole else ItemCode(whole, (SliceCode(first, last),))
+    return SeveralCode(names(variables[buffer] for buffer in buffers), "[]")
 
 
 def shape_lines(lists: Sequence[TensorList]) -> list[str]:

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
 
+from longhand.capture.graph import DataSize
+from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.expression import literal_text
+from longhand.emit.text.python_code import (
+    NO_CODE,
+    CallCode,
+    Code,
+    ItemCode,
+    KeywordCode,
+    LiteralCode,
+    MethodCode,
+    NameCode,
+    SeveralCode,
+    SliceCode,
+    dimension,
+    whole_number,
+)
 from longhand.emit.text.sizes import SizeWriter
-from longhand.lower.ir import Buffer, Size, View, ViewCall
+from longhand.lower.ir import Buffer, Extern, Size, View, ViewCall
 from longhand.schedule.named_plan import PaddedWord, Words, reshaped
 
 _FULL_SLICE_END = 2**62
@@ -35,7 +51,7 @@ def write_view(
     buffer: Buffer | None = None,
     n_before: int = 0,
     words: Words = (),
-) -> str:
+) -> Code:
     """A buffer through its views.
 
     Args:
@@ -46,20 +62,23 @@ def write_view(
         n_before: How many of the calls `variable` has behind it already.
         words: Words for the sizes of a reshape that is no value of the captured graph.
     """
-    text = variable
+    code: Code = NameCode(variable)
     seen = _Seen((), ()) if buffer is None else _Seen(buffer.shape, sizes.words_of(buffer))
     for call in view.calls[:n_before]:
         seen = _after(call, seen)
     calls = _without_detours(view.calls[n_before:], seen.shape)
     while calls:
-        subscript, n_used = _subscript(calls, sizes, seen)
-        for call in calls[:n_used] or calls[:1]:
-            if not n_used:
-                subscript = _call(call, sizes, seen, words)
+        places, n_used = _subscript(calls, sizes, seen)
+        if n_used:
+            code = ItemCode(code, places) if places else code
+        elif _base(calls[0]) in _FUNCTIONS:
+            code = CallCode(f"torch.{_base(calls[0])}", (code,))
+        else:
+            code = _call(code, calls[0], sizes, seen, words)
+        for call in calls[: max(n_used, 1)]:
             seen = _after(call, seen)
-        text = f"torch.{_base(calls[0])}({text})" if _base(calls[0]) in _FUNCTIONS else text + subscript
         calls = calls[max(n_used, 1) :]
-    return text
+    return code
 
 
 def _without_detours(calls: Sequence[ViewCall], shape: tuple[Size, ...]) -> list[ViewCall]:
@@ -155,12 +174,7 @@ def _base(call: ViewCall) -> str:
     return str(call.target.overloadpacket.__name__)
 
 
-def size_list(values: Any, sizes: SizeWriter) -> str:
-    """Sizes, separated by commas; ``()`` where there are none."""
-    return ", ".join(sizes.text(value) for value in values) or "()"
-
-
-def _call(call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words) -> str:
+def _call(of: Code, call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words) -> Code:
     name, args = _base(call), call.args
     if name in _RESHAPES:
         known = (
@@ -172,56 +186,66 @@ def _call(call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words) -> str:
         own = given if is_given else sizes.words_at(call.origin, len(args[0]))
         words = tuple(word or other for word, other in zip(own, known, strict=True))
         texts = [
-            "-1" if str(size) == "-1" else sizes.text(size, word)
+            whole_number(-1) if str(size) == "-1" else sizes.text(size, word)
             for size, word in zip(args[0], words, strict=True)
         ]
-        return f".{_RESHAPES[name]}({', '.join(texts) or '()'})"
+        return MethodCode(of, _RESHAPES[name], tuple(texts) or (NO_CODE,))
     if name in ("alias", "detach", "lift_fresh", "lift_fresh_copy"):
-        return ""
+        return of
     if len(seen.shape) == 2 and (name == "t" or (name == "transpose" and (args[0] - args[1]) % 2)):
-        return ".T"
+        return MethodCode(of, "T")
     writer = _METHODS.get(name)
     if writer is not None:
-        return writer(args, sizes)
+        return writer(of, args, sizes)
     if not callable(getattr(torch.Tensor, name, None) or str):  # real, imag
-        return f".{name}"
-    return f".{name.strip('_')}({', '.join(argument(value, sizes) for value in args)})"
+        return MethodCode(of, name)
+    return MethodCode(of, name.strip("_"), tuple(argument(value, sizes) for value in args))
 
 
-def argument(value: Any, sizes: SizeWriter) -> str:
+def argument(value: Any, sizes: SizeWriter) -> Code:
     """An argument of a call that is no tensor; symbolic sizes by their words."""
     if isinstance(value, list | tuple):
-        return f"({', '.join(argument(item, sizes) for item in value)}{',' * (len(value) == 1)})"
+        return SeveralCode(tuple(argument(item, sizes) for item in value))
     if isinstance(value, sympy.Expr):
         return sizes.text(value)
-    return literal_text(value)
+    return LiteralCode(literal_text(value))
 
 
-def _on_dims(name: str) -> Callable[[tuple[Any, ...], SizeWriter], str]:
-    def write(args: tuple[Any, ...], sizes: SizeWriter) -> str:
+_Method = Callable[[Code, tuple[Any, ...], SizeWriter], Code]
+
+
+def _on_dims(name: str) -> _Method:
+    def write(of: Code, args: tuple[Any, ...], sizes: SizeWriter) -> Code:
         flat = [item for value in args for item in (value if isinstance(value, list | tuple) else [value])]
-        return f".{name}({', '.join(str(item) for item in flat) or '()'})"
+        return MethodCode(of, name, tuple(LiteralCode(str(item)) for item in flat) or (NO_CODE,))
 
     return write
 
 
-def _on_sizes(name: str) -> Callable[[tuple[Any, ...], SizeWriter], str]:
-    return lambda args, sizes: f".{name}({size_list(args[0], sizes)})"
+def _on_sizes(name: str) -> _Method:
+    def write(of: Code, args: tuple[Any, ...], sizes: SizeWriter) -> Code:
+        return MethodCode(of, name, tuple(sizes.text(value) for value in args[0]) or (NO_CODE,))
+
+    return write
 
 
-_METHODS: dict[str, Callable[[tuple[Any, ...], SizeWriter], str]] = {
+def _squeezed(of: Code, args: tuple[Any, ...], sizes: SizeWriter) -> Code:
+    if not args:
+        return MethodCode(of, "squeeze", ())
+    for dim in sorted(_as_tuple(args[0]), reverse=True):
+        of = MethodCode(of, "squeeze", (whole_number(dim),))
+    return of
+
+
+_METHODS: dict[str, _Method] = {
     "expand": _on_sizes("expand"),
     "broadcast_to": _on_sizes("expand"),
     "transpose": _on_dims("transpose"),
     "permute": _on_dims("permute"),
     "unsqueeze": _on_dims("unsqueeze"),
-    "squeeze": lambda args, sizes: (
-        "".join(f".squeeze({dim})" for dim in sorted(_as_tuple(args[0]), reverse=True))
-        if args
-        else ".squeeze()"
-    ),
-    "t": lambda args, sizes: ".t()",
-    "view_dtype": lambda args, sizes: f".view({literal_text(args[0])})",
+    "squeeze": _squeezed,
+    "t": lambda of, args, sizes: MethodCode(of, "t", ()),
+    "view_dtype": lambda of, args, sizes: MethodCode(of, "view", (LiteralCode(literal_text(args[0])),)),
 }
 
 
@@ -229,9 +253,9 @@ def _as_tuple(value: Any) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: _Seen) -> tuple[str, int]:
+def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: _Seen) -> tuple[tuple[Code, ...], int]:
     """A run of slices and selects on rising dimensions as one subscript: ``[:, -1, :2]``; how many calls it took."""
-    entries: list[str] = []
+    entries: list[Code] = []
     taken = 0
     n_selected = 0
     for call in calls:
@@ -241,33 +265,49 @@ def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: _Seen) -> tuple[s
         dim = int(call.args[0]) + n_selected
         if dim < len(entries):
             break
-        entries += [":"] * (dim - len(entries))
+        entries += [SliceCode()] * (dim - len(entries))
         if name == "select":
-            entries.append(
-                sizes.text(call.args[1]) if not isinstance(call.args[1], int) else str(call.args[1])
-            )
+            entries.append(_place(call.args[1], sizes))
             n_selected += 1
         else:
             word = seen.words[dim] if dim < len(seen.words) else None
             entries.append(_slice(call.args, sizes, word, seen.shape[dim] if dim < len(seen.shape) else None))
         taken += 1
-    while entries and entries[-1] == ":":
+    while entries and entries[-1] == SliceCode():
         entries.pop()
-    return (f"[{', '.join(entries)}]" if entries else "", taken)
+    return tuple(entries), taken
 
 
-def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None, size: Size | None) -> str:
+def _place(value: Size, sizes: SizeWriter) -> Code:
+    return whole_number(value) if isinstance(value, int) else sizes.text(value)
+
+
+def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None, size: Size | None) -> SliceCode:
     """``:vocab_size``; `word` and `size` are the dimension's before, ``padded_vocab_size``."""
     start, end, step = (*args[1:], None, None, None)[:3]
     unpadded = word.of if isinstance(word, PaddedWord) else None
-
-    def text(value: Size | None) -> str:
-        return "" if value is None else str(value) if isinstance(value, int) else sizes.text(value)
-
-    begin = "" if start == 0 else text(start)
+    begin = None if start in (0, None) else _place(start, sizes)
     if unpadded is not None and isinstance(end, int) and sizes.stands_for(unpadded, end):
-        stop = sizes.text(end, unpadded)
+        stop: Code | None = sizes.text(end, unpadded)
     else:
-        is_to_end = isinstance(end, int) and (end >= _FULL_SLICE_END or (end == size and begin != ""))
-        stop = "" if is_to_end else text(end)
-    return f"{begin}:{stop}" + (f":{step}" if step not in (None, 1) else "")
+        is_to_end = isinstance(end, int) and (end >= _FULL_SLICE_END or (end == size and begin is not None))
+        stop = None if is_to_end or end is None else _place(end, sizes)
+    return SliceCode(begin, stop, None if step in (None, 1) else LiteralCode(str(step)))
+
+
+def write_split(whole: Code, parts: Sequence[Size], dim: int, word: str | None, sizes: SizeWriter) -> Code:
+    """``qkv.split(dim, dim=-1)``; `word` is that of a part's dimension."""
+    texts = [sizes.text(part, word) for part in parts]
+    each = texts[0] if len(set(texts)) == 1 else SeveralCode(tuple(texts), "[]")
+    return MethodCode(whole, "split", (each, KeywordCode("dim", whole_number(dim))))
+
+
+def data_size_lines(
+    sizes: Iterable[DataSize], step: Extern, variables: Mapping[str, str], words: Mapping[str, str]
+) -> list[PythonLine]:
+    """The lines that bind the sizes that a call's results are the first to have."""
+    return [
+        PythonLine.binding([words[str(size.symbol)]], dimension(variables[size.node], size.dim))
+        for size in sizes
+        if size.node in step.outputs and size.node in variables
+    ]

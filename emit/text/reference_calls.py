@@ -21,7 +21,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.plan import KernelPlan, SizeOf
 
 
@@ -45,7 +45,7 @@ class OperationCall:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Values:
+class OperationValues:
     """The body values of one origin.
 
     Attributes:
@@ -67,24 +67,8 @@ class _Values:
     names: KernelNames
 
 
-def find_groups(plan: KernelPlan, names: KernelNames, words: BufferWords) -> dict[int, OperationCall]:
-    """For the position of each operation's result that is one torch call: that call."""
-    found: dict[int, OperationCall] = {}
-    for origin in dict.fromkeys(getattr(value, "origin", "") for value in plan.body):
-        node = words.nodes.get(origin)
-        if node is None or node.op != "call_function":
-            continue
-        writer = _WRITERS.get(aten_name(node))
-        values = _values_of(plan, node, names) if writer is not None else None
-        if writer is None or values is None:
-            continue
-        group = writer(plan, values)
-        if group is not None:
-            found[values.result] = group
-    return found
-
-
-def _values_of(plan: KernelPlan, node: fx.Node, names: KernelNames) -> _Values | None:
+def values_of(plan: KernelPlan, node: fx.Node, names: KernelNames) -> OperationValues | None:
+    """The values of the kernel that a node of the captured graph has become; None where they are not whole."""
     body = plan.body
     inside = [
         position
@@ -106,7 +90,7 @@ def _values_of(plan: KernelPlan, node: fx.Node, names: KernelNames) -> _Values |
     given = [argument for position in inside for argument in arguments(body[position])]
     outside = list(dict.fromkeys(argument for argument in given if argument not in members))
     is_number = Constant | Scalar | Extent
-    return _Values(
+    return OperationValues(
         node,
         tuple(p for p in outside if not isinstance(body[p], is_number)),
         tuple(dict.fromkeys(p for p in [*inside, *outside] if isinstance(body[p], Constant | Scalar))),
@@ -117,7 +101,7 @@ def _values_of(plan: KernelPlan, node: fx.Node, names: KernelNames) -> _Values |
     )
 
 
-def _reduces_last(plan: KernelPlan, values: _Values) -> bool:
+def _reduces_last(plan: KernelPlan, values: OperationValues) -> bool:
     """Whether its reductions all go over the innermost axis, and only that."""
     last = (plan.axes[-1].name,) if plan.axes else ()
     return bool(values.reduces) and all(
@@ -125,10 +109,12 @@ def _reduces_last(plan: KernelPlan, values: _Values) -> bool:
     )
 
 
-def _unary(function: str, module: str = TORCH) -> Callable[[KernelPlan, _Values], OperationCall | None]:
+def _unary(
+    function: str, module: str = TORCH
+) -> Callable[[KernelPlan, OperationValues], OperationCall | None]:
     """A call of one tensor."""
 
-    def write(plan: KernelPlan, values: _Values) -> OperationCall | None:
+    def write(plan: KernelPlan, values: OperationValues) -> OperationCall | None:
         if len(values.tensors) != 1 or values.reduces:
             return None
         return OperationCall(
@@ -138,17 +124,17 @@ def _unary(function: str, module: str = TORCH) -> Callable[[KernelPlan, _Values]
     return write
 
 
-def _gelu(plan: KernelPlan, values: _Values) -> OperationCall | None:
+def _gelu(plan: KernelPlan, values: OperationValues) -> OperationCall | None:
     if len(values.tensors) != 1:
         return None
     extra = ', approximate="tanh"' if _argument(values.node, 1, "approximate", "none") == "tanh" else ""
     return OperationCall(values.tensors, lambda texts: f"F.gelu({texts[0].text}{extra})", module=FUNCTIONAL)
 
 
-def _over_last(function: str) -> Callable[[KernelPlan, _Values], OperationCall | None]:
+def _over_last(function: str) -> Callable[[KernelPlan, OperationValues], OperationCall | None]:
     """A call of one tensor over the innermost axis."""
 
-    def write(plan: KernelPlan, values: _Values) -> OperationCall | None:
+    def write(plan: KernelPlan, values: OperationValues) -> OperationCall | None:
         if len(values.tensors) != 1 or not _reduces_last(plan, values):
             return None
         return OperationCall(values.tensors, lambda texts: f"torch.{function}({texts[0].text}, -1)")
@@ -156,10 +142,10 @@ def _over_last(function: str) -> Callable[[KernelPlan, _Values], OperationCall |
     return write
 
 
-def _kept(function: str) -> Callable[[KernelPlan, _Values], OperationCall | None]:
+def _kept(function: str) -> Callable[[KernelPlan, OperationValues], OperationCall | None]:
     """A reduction over the innermost axis that keeps it, with size 1."""
 
-    def write(plan: KernelPlan, values: _Values) -> OperationCall | None:
+    def write(plan: KernelPlan, values: OperationValues) -> OperationCall | None:
         if len(values.tensors) != 1 or not _reduces_last(plan, values):
             return None
         return OperationCall(
@@ -169,16 +155,16 @@ def _kept(function: str) -> Callable[[KernelPlan, _Values], OperationCall | None
     return write
 
 
-def _layer_norm(plan: KernelPlan, values: _Values) -> OperationCall | None:
+def _layer_norm(plan: KernelPlan, values: OperationValues) -> OperationCall | None:
     return _norm(plan, values, ("weight", "bias"), "layer_norm", (2, 3))
 
 
-def _rms_norm(plan: KernelPlan, values: _Values) -> OperationCall | None:
+def _rms_norm(plan: KernelPlan, values: OperationValues) -> OperationCall | None:
     return _norm(plan, values, ("weight",), "rms_norm", (2,))
 
 
 def _norm(
-    plan: KernelPlan, values: _Values, affine: tuple[str, ...], function: str, places: tuple[int, ...]
+    plan: KernelPlan, values: OperationValues, affine: tuple[str, ...], function: str, places: tuple[int, ...]
 ) -> OperationCall | None:
     """A norm over the innermost axis: x, then weight and bias where the node has them, then eps."""
     if not _reduces_last(plan, values):
@@ -243,7 +229,7 @@ def _source(node: Any) -> str:
     return node.name if isinstance(node, fx.Node) else ""
 
 
-def _embedding(plan: KernelPlan, values: _Values) -> OperationCall | None:
+def _embedding(plan: KernelPlan, values: OperationValues) -> OperationCall | None:
     """Rows of a table: ``table.view(-1, n_cols)[tokens]``."""
     if len(values.gathers) != 1 or values.reduces or len(plan.cols) != 1:
         return None
@@ -267,7 +253,7 @@ def _embedding(plan: KernelPlan, values: _Values) -> OperationCall | None:
     )
 
 
-def _cross_entropy(plan: KernelPlan, values: _Values) -> OperationCall | None:
+def _cross_entropy(plan: KernelPlan, values: OperationValues) -> OperationCall | None:
     """The loss of each row."""
     node = values.node
     if _argument(node, 2, "weight", None) is not None or _argument(node, 5, "label_smoothing", 0.0):
@@ -291,7 +277,8 @@ def _cross_entropy(plan: KernelPlan, values: _Values) -> OperationCall | None:
     )
 
 
-_WRITERS: dict[str, Callable[[KernelPlan, _Values], OperationCall | None]] = {
+# By operation: the call that its values are, if they are one.
+CALLS: dict[str, Callable[[KernelPlan, OperationValues], OperationCall | None]] = {
     "gelu": _gelu,
     "embedding": _embedding,
     "cross_entropy_loss": _cross_entropy,

@@ -5,12 +5,31 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import sympy
 
-from longhand.emit.text.expression import size_text
-from longhand.emit.text.told_sizes import Shaped, SizeText, derived_from, is_path, read_from
+from longhand.emit.text.python_code import (
+    Code,
+    InfixCode,
+    LiteralCode,
+    MethodCode,
+    NameCode,
+    PythonStatement,
+    SizeText,
+    dimension,
+    formula,
+    multiplied,
+    named_size,
+    whole_number,
+)
+from longhand.emit.text.told_sizes import (
+    Shaped,
+    derived_from,
+    is_path,
+    known_product,
+    read_from,
+)
 from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import (
     DimWords,
@@ -24,21 +43,21 @@ from longhand.schedule.named_plan import (
 
 @dataclasses.dataclass(frozen=True)
 class BoundSizes:
-    """The words that a function binds: lines for what shapes tell, what others stand for, lines for padded ones."""
+    """The words that a function binds: to what shapes tell, what others stand for, and what padded ones do."""
 
-    told: tuple[str, ...]
+    told: tuple[PythonStatement, ...]
     stated: Mapping[str, int | str]
-    padding: tuple[str, ...] = ()
+    padding: tuple[PythonStatement, ...] = ()
 
     def lines(self) -> tuple[str, ...]:
         """``dim, vocab_size = 64, 99``, and the other lines around it."""
-        found, words = list(self.told), list(self.stated)
+        found, words = [str(line) for line in self.told], list(self.stated)
         while words:
             some = (words[:n] for n in range(len(words), 0, -1))
             few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
             found.append(self._line(few))
             words = words[len(few) :]
-        return (*found, *self.padding)
+        return (*found, *map(str, self.padding))
 
     def _line(self, words: Sequence[str]) -> str:
         return f"{', '.join(words)} = {', '.join(str(self.stated[word]) for word in words)}"
@@ -68,7 +87,7 @@ class SizeWriter:
         values: Mapping[str, Size],
         symbols: Mapping[str, str],
         binding: Sequence[tuple[str, Words]] = (),
-        derived: Mapping[str, tuple[str, str]] | None = None,
+        derived: Mapping[str, tuple[str, Code]] | None = None,
         taken: Set[str] | None = None,
         untold: Mapping[str, str] | None = None,
     ) -> None:
@@ -95,8 +114,8 @@ class SizeWriter:
 
     def word_of(self, symbol: str) -> str:
         """The word of a symbol, which is used."""
-        word = self._symbols[symbol]
-        return self.use(SizeText(word, frozenset({word})))
+        self.used.add(self._symbols[symbol])
+        return self._symbols[symbol]
 
     def for_tensors(
         self,
@@ -125,17 +144,20 @@ class SizeWriter:
         for path, words in self._binding:
             wanted = [(dim, word) for dim, word in enumerate(words) if word in self.used]
             if len(wanted) == 1 and len(words) > 1:
-                lines.append(f"{wanted[0][1]} = {path}.shape[{wanted[0][0]}]")
+                lines.append(PythonStatement((str(wanted[0][1]),), dimension(path, wanted[0][0])))
             elif wanted:
-                named = [word if word is not None and word in self.used else "_" for word in words]
-                lines.append(f"{', '.join(named)}{',' * (len(named) == 1)} = {path}.shape")
-        lines += [f"{word} = {text}" for word, (_, text) in self._derived.items() if word in self.used]
+                named = tuple(word if word is not None and word in self.used else "_" for word in words)
+                shape = MethodCode(NameCode(path), "shape")
+                lines.append(PythonStatement(named, shape, unpacks=len(named) == 1))
+        derived = ((word, code) for word, (_, code) in self._derived.items() if word in self.used)
+        lines += [PythonStatement((word,), code) for word, code in derived]
         stated = {word: size for word, size in self._stated.items() if word in self.used}
         known = {*stated, *self._values}
         padded = {word: word.of for word in stated if isinstance(word, PaddedWord) and word.of in known}
         plain = {word: size for word, size in stated.items() if word not in padded}
         of_padding = [
-            f"{word} = {stated[word]}  # {of} and the padding" for word, of in sorted(padded.items())
+            PythonStatement((word,), whole_number(stated[word]), remark=f"{of} and the padding")
+            for word, of in sorted(padded.items())
         ]
         return BoundSizes(tuple(lines), plain, tuple(of_padding))
 
@@ -145,37 +167,38 @@ class SizeWriter:
         binding = {path for path, words in self._binding if any(word in self.used for word in words)}
         return frozenset(binding | {path for word, (path, _) in self._derived.items() if word in self.used})
 
-    def dims(self, buffer: Buffer, told: Sequence[str | None] = ()) -> list[str]:
+    def dims(self, buffer: Buffer, told: Sequence[Code | None] = ()) -> list[Code]:
         """The sizes of a buffer's dimensions; `told` are expressions for some of them, which come before new words."""
         words = self._words.of(buffer.name, len(buffer.shape))
         found = []
         for place, (size, word) in enumerate(zip(buffer.shape, words, strict=True)):
-            self._is_reading = bool(told) and told[place] is not None
+            instead = told[place] if told else None
+            self._is_reading = instead is not None
             text = self.written(size, word)
-            found.append(str(told[place]) if self._is_reading and text.is_number else self.use(text))
+            found.append(instead if instead is not None and text.is_number else self.use(text))
         self._is_reading = False
         return found
 
-    def text(self, size: Size, word: str | None = None) -> str:
+    def text(self, size: Size, word: str | None = None) -> Code:
         """A size; `word` is preferred if it stands for it."""
         return self.use(self.written(size, word))
 
     def written(self, size: Size, word: str | None) -> SizeText:
         """A size that may not be printed in the end: its words are not used by that, but by `use`."""
         if word is not None and word in self._values and str(self._values[word]) == str(size):
-            return SizeText(word, frozenset({word}))
+            return named_size(word)
         if not isinstance(size, int):
             return self._symbolic(size)
         if isinstance(word, ProductWord):
-            return _known_product(word, size, self.written, {**self._stated, **self._values})
+            return known_product(word, size, self.written, {**self._stated, **self._values})
         if (
             word is not None
             and size > 1
             and self._may_state(word)
             and self._stated.setdefault(word, size) == size
         ):
-            return SizeText(word, frozenset({word}))
-        return SizeText(str(size), is_number=True)
+            return named_size(word)
+        return SizeText(whole_number(size), is_number=True)
 
     def stands_for(self, word: str, size: int) -> bool:
         """Whether a word is already bound, and to this size."""
@@ -185,7 +208,7 @@ class SizeWriter:
         is_asked = self._taken is not None and not self._is_reading
         return is_asked and word not in (self._taken or ()) and word not in self._values
 
-    def stride(self, stride: Size, buffer: Buffer) -> str:
+    def stride(self, stride: Size, buffer: Buffer) -> Code:
         """The distance between two positions of one of a buffer's dimensions: the product of the sizes inside it."""
         words = self.words_of(buffer)
         for place in range(1, len(buffer.shape)):
@@ -195,20 +218,20 @@ class SizeWriter:
             texts = [self.written(size, word) for size, word in inner if str(size) != "1"]
             is_product = str(math.prod(size for size, _ in inner)) == str(stride)
             if is_product and not any(text.is_number for text in texts):
-                return self.use(_product(texts))
+                return self.use(multiplied(texts))
         return self.text(stride)
 
     def axes(
         self, sizes: Mapping[str, Size], tensors: Sequence[tuple[str, Buffer, Sequence[str]]]
-    ) -> dict[str, str]:
-        """The text for the size of each of a kernel's axes, from the dimensions of the tensors that it is given.
+    ) -> dict[str, Code]:
+        """What tells the size of each of a kernel's axes, from the dimensions of the tensors that it is given.
 
         Args:
             sizes: The axes' sizes.
             tensors: (expression, buffer, axes that make up its dimensions), the most telling first.
         """
         self._is_reading = self.reads_shapes
-        found: dict[str, str] = {}
+        found: dict[str, Code] = {}
         literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
@@ -228,14 +251,14 @@ class SizeWriter:
                     continue
                 is_whole = len(axes) == 1 and len(texts) > (1 if any(text.is_number for text in texts) else 2)
                 if is_whole and is_path(variable):
-                    found[axis] = f"{variable}.numel()"
+                    found[axis] = MethodCode(NameCode(variable), "numel", ())
                 elif not any(text.is_number for text in texts):
-                    found[axis] = self.use(_product(texts) if len(texts) > 1 else texts[0])
+                    found[axis] = self.use(multiplied(texts) if len(texts) > 1 else texts[0])
                 elif is_plain and is_path(variable):
                     read = read_from(variable, len(order), dims, texts, self.reads_shapes)
-                    literal.setdefault(axis, _product(read))
+                    literal.setdefault(axis, multiplied(read))
                 else:
-                    literal.setdefault(axis, _product(texts))
+                    literal.setdefault(axis, multiplied(texts))
         rest = {
             axis: self.use(literal[axis] if axis in literal else self.written(size, None))
             for axis, size in sizes.items()
@@ -267,32 +290,34 @@ class SizeWriter:
         text = self.written(value, plain)
         if str(size) != str(value):
             whole = self.written(last, known)
-            text = SizeText(f"{whole.text} - {text.text}", whole.words | text.words, is_factor=False)
+            text = SizeText(InfixCode(whole.code, "-", text.code), whole.words | text.words)
         heads = {
-            axis: _product([self.written(size, word) for size, word in group])
+            axis: multiplied([self.written(size, word) for size, word in group])
             for axis, group in zip(axes[:-1], groups, strict=True)
             if group
         }
         return heads | {axes[-1]: text}
 
-    def before_padding(self, size: Size, buffer: Buffer) -> str | None:
+    def before_padding(self, size: Size, buffer: Buffer) -> Code | None:
         """The word for where a buffer's padding begins."""
         for word in self.words_of(buffer):
             if isinstance(word, PaddedWord) and isinstance(size, int) and self.stands_for(word.of, size):
                 return self.text(size, word.of)
         return None
 
-    def use(self, text: SizeText) -> str:
-        """The text of a size that is printed."""
+    def use(self, text: SizeText) -> Code:
+        """What a size is that is printed."""
         self.used |= text.words
-        return text.text
+        return text.code
 
     def _symbolic(self, size: sympy.Expr) -> SizeText:
         symbols = sorted(map(str, size.free_symbols))
         words = frozenset(self._symbols[symbol] for symbol in symbols if symbol in self._symbols)
         is_number = bool(size.is_Integer)
-        is_factor = bool(size.is_Symbol) or (is_number and size >= 0)
-        return SizeText(size_text(size, self._symbols), words, is_factor, is_number)
+        if size.is_Symbol:
+            return SizeText(NameCode(self._symbols.get(str(size), str(size))), words)
+        code = LiteralCode(str(size)) if is_number else formula(size, self._symbols)
+        return SizeText(code, words, is_number)
 
 
 def with_words_of_others(sizes: SizeWriter, twins: Mapping[str, str]) -> SizeWriter:
@@ -300,25 +325,6 @@ def with_words_of_others(sizes: SizeWriter, twins: Mapping[str, str]) -> SizeWri
     made = copy.copy(sizes)
     made._words = sizes._words.seen_as(twins)
     return made
-
-
-def _known_product(
-    word: ProductWord, size: int, written: Callable[[Size, str], SizeText], known: Mapping[str, Size]
-) -> SizeText:
-    """A size that is a product of others, which are known, or as long as the word says."""
-    parts: list[Size | None] = [known.get(one) for one in word.of]
-    if None in parts and word.sizes and math.prod(word.sizes) == size:
-        told = zip(word.of, word.sizes, strict=True)
-        parts = [part if written(part, one).text == one else None for one, part in told]
-    numbers = [part for part in parts if isinstance(part, int)]
-    is_known = len(numbers) == len(parts) and math.prod(numbers) == size
-    return SizeText(word, frozenset(word.of)) if is_known else SizeText(str(size), is_number=True)
-
-
-def _product(texts: Sequence[SizeText]) -> SizeText:
-    """Sizes multiplied."""
-    words = frozenset[str]().union(*(text.words for text in texts))
-    return SizeText(" * ".join(text.text if text.is_factor else f"({text.text})" for text in texts), words)
 
 
 _WIDEST = 90  # of a line that says what words stand for
@@ -352,7 +358,7 @@ def bind_sizes(
         values |= {word: size for word, size in zip(fresh, shape, strict=True) if word is not None}
         binding.append((path, fresh))
     words_of = dict(symbols)
-    derived: dict[str, tuple[str, str]] = {}
+    derived: dict[str, tuple[str, Code]] = {}
     untold: dict[str, str] = {}
     for symbol, word in symbols.items():
         if symbol in given or str(values.get(word)) == symbol:
@@ -381,3 +387,8 @@ def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) 
         is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
         found += parts if is_known else [(size, word)]
     return [size for size, _ in found], tuple(word for _, word in found)
+
+
+def same_sizes(one: Iterable[Size], other: Iterable[Size]) -> bool:
+    """Whether two shapes (or strides) are equal, symbols included."""
+    return [str(size) for size in one] == [str(size) for size in other]

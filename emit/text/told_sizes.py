@@ -2,39 +2,64 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from longhand.capture.graph import Role
+from longhand.emit.text.python_code import (
+    Code,
+    GroupedCode,
+    InfixCode,
+    ItemCode,
+    LiteralCode,
+    MethodCode,
+    NameCode,
+    ProductCode,
+    SizeText,
+    SliceCode,
+    dimension,
+    whole_number,
+)
 from longhand.lower.ir import Pointwise, PointwiseOp, Position, Reduce, Scalar, Size
-from longhand.schedule.named_plan import Words
+from longhand.schedule.named_plan import ProductWord, Words
 from longhand.schedule.plan import KernelPlan, Launch
 
 Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
 _LARGEST_BARE = 9  # of a number that needs no word
 
 
-@dataclasses.dataclass(frozen=True)
-class SizeText:
-    """A size as it is written.
-
-    Attributes:
-        text: By itself.
-        words: Those that it names.
-        is_factor: Whether it stands in a product without parentheses.
-        is_number: Whether it is one.
-    """
-
-    text: str
-    words: frozenset[str] = frozenset()
-    is_factor: bool = True
-    is_number: bool = False
+def known_product(
+    word: ProductWord, size: int, written: Callable[[Size, str], SizeText], known: Mapping[str, Size]
+) -> SizeText:
+    """A size that is a product of others, which are known, or as long as the word says."""
+    parts: list[Size | None] = [known.get(one) for one in word.of]
+    if None in parts and word.sizes and math.prod(word.sizes) == size:
+        told = zip(word.of, word.sizes, strict=True)
+        parts = [part if written(part, one).code == NameCode(one) else None for one, part in told]
+    numbers = [part for part in parts if isinstance(part, int)]
+    is_known = len(numbers) == len(parts) and math.prod(numbers) == size
+    if not is_known:
+        return SizeText(whole_number(size), is_number=True)
+    return SizeText(ProductCode(tuple(map(NameCode, word.of))), frozenset(word.of))
 
 
-def is_bare(text: str) -> bool:
+def is_bare(size: Code) -> bool:
     """Whether a size is a number that a reader would ask about."""
-    return text.isdigit() and int(text) > _LARGEST_BARE
+    return isinstance(size, LiteralCode) and size.literal.isdigit() and int(size.literal) > _LARGEST_BARE
+
+
+def is_name(size: Code) -> bool:
+    """Whether a size is a variable."""
+    return isinstance(size, NameCode) and size.name.isidentifier()
+
+
+def is_product(size: Code) -> bool:
+    """Whether a size is multiplied as it is; one that is read at a shape's end is not."""
+    if isinstance(size, ProductCode):
+        return all(map(is_product, size.factors))
+    if isinstance(size, LiteralCode):
+        return size.literal.isdigit()
+    return size.is_factor and not _is_last_of_shape(size)
 
 
 def is_path(text: str) -> bool:
@@ -53,12 +78,14 @@ def read_from(
     if len(texts) > 1 and all(text.is_number for text in texts):
         first, last = dims[0], dims[-1]
         if list(dims) == list(range(first, last + 1)) and (not first or last + 1 == n_dims):
-            span = f"{first or ''}:{'' if last + 1 == n_dims else last + 1}"
-            return [SizeText(f"{variable}.shape[{span}].numel()")]
+            begin, end = whole_number(first) if first else None, whole_number(last + 1)
+            span = SliceCode(begin, None if last + 1 == n_dims else end)
+            shape = ItemCode(MethodCode(NameCode(variable), "shape"), (span,))
+            return [SizeText(MethodCode(shape, "numel", ()))]
     found = []
     for dim, text in zip(dims, texts, strict=True):
-        if is_bare(text.text) or (every and text.is_number):
-            text = SizeText(f"{variable}.shape[{-1 if dim + 1 == n_dims else dim}]")
+        if is_bare(text.code) or (every and text.is_number):
+            text = SizeText(dimension(variable, -1 if dim + 1 == n_dims else dim))
         found.append(text)
     return found
 
@@ -70,8 +97,8 @@ def _given(plan: KernelPlan, launch: Launch, position: int) -> tuple[float | Siz
     return number, {axis.name: size for axis, size in zip(plan.axes, launch.sizes, strict=True)}
 
 
-def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str, str]) -> str | None:
-    """The text for a scalar that lowering called a half, over the words of the axes; None for any other.
+def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str, Code]) -> Code | None:
+    """What tells a scalar that lowering called a half, over the words of the axes; None for any other.
 
     What else is as large may be the same argument (the first of two rows, and the first of four), so the axis is one
     that the launch makes twice as long.
@@ -80,7 +107,7 @@ def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str,
         plan: The kernel.
         launch: Its call.
         position: The scalar in its body.
-        sizes: By axis: the text of its size.
+        sizes: By axis: what tells its size.
     """
     scalar = plan.body[position]
     if not isinstance(scalar, Scalar) or scalar.name is not Role.HALF:
@@ -96,19 +123,25 @@ def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str,
                 and not isinstance(number, float)
                 and length[address.axes[0][0]] == 2 * number
             ):
-                size = sizes.get(address.axes[0][0], "")
-                return f"{size} // 2" if size.isidentifier() or size.endswith(".shape[-1]") else None
+                size = sizes.get(address.axes[0][0])
+                is_told = size is not None and (is_name(size) or _is_last_of_shape(size))
+                return InfixCode(size, "//", whole_number(2)) if size is not None and is_told else None
     return None
 
 
-def averaged_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str, str]) -> str | None:
-    """The text for how many a mean is taken of, over the words of the axes that the kernel sums; None for any other.
+def _is_last_of_shape(size: Code) -> bool:
+    """``x.shape[-1]``"""
+    return isinstance(size, ItemCode) and size.places == (whole_number(-1),)
+
+
+def averaged_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str, Code]) -> Code | None:
+    """What tells how many a mean is taken of, over the words of the axes that the kernel sums; None for any other.
 
     Args:
         plan: The kernel.
         launch: Its call.
         position: The scalar in its body.
-        sizes: By axis: the text of its size.
+        sizes: By axis: what tells its size.
     """
     scalar = plan.body[position]
     if not isinstance(scalar, Scalar) or scalar.name is not Role.N_AVERAGED:
@@ -117,22 +150,25 @@ def averaged_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[
     for value in plan.body:
         axes = value.axes if isinstance(value, Reduce) else ()
         if axes and str(math.prod(length[axis] for axis in axes)) == str(wanted):
-            words = [sizes[axis] for axis in axes]
-            return " * ".join(words) if len(words) == 1 or all(map(str.isidentifier, words)) else None
+            told = [sizes[axis] for axis in axes]
+            if len(told) == 1:
+                return told[0]
+            return ProductCode(tuple(told)) if all(map(is_name, told)) else None
     return None
 
 
-def derived_from(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, str] | None:
+def derived_from(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, Code] | None:
     """The tensor with a dimension that a symbol's value follows from, and how it does."""
     for path, _, shape in tensors:
         for dim, size in enumerate(shape):
             if isinstance(size, int) or [str(free) for free in size.free_symbols] != [symbol]:
                 continue
-            text = f"{path}.shape[{dim}]"
+            told: Code = dimension(path, dim)
             (free,) = size.free_symbols
             scale = size.coeff(free)
             offset = size - scale * free
             if scale.is_Integer and scale > 0 and offset.is_Integer:
-                text = f"({text} - {offset})" if offset != 0 else text
-                return path, f"{text} // {scale}" if scale != 1 else text
+                if offset != 0:
+                    told = GroupedCode(InfixCode(told, "-", LiteralCode(str(offset))))
+                return path, InfixCode(told, "//", LiteralCode(str(scale))) if scale != 1 else told
     return None

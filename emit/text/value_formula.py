@@ -20,7 +20,7 @@ from longhand.emit.text.expression import (
     literal_text,
     number_operand,
 )
-from longhand.emit.text.reference_calls import OperationCall, find_groups
+from longhand.emit.text.reference_calls import CALLS, OperationCall, values_of
 from longhand.emit.text.reference_ops import TorchFunction, operator_of
 from longhand.lower.ir import (
     PRIMITIVES,
@@ -37,7 +37,7 @@ from longhand.lower.ir import (
     Store,
     Value,
 )
-from longhand.schedule.named_plan import BufferWords, KernelNames, counts_from_the_end, op_word
+from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name, counts_from_the_end, op_word
 from longhand.schedule.plan import (
     Factor,
     KernelPlan,
@@ -320,3 +320,16 @@ def _is_in_table(condition: Value, body: Sequence[Value]) -> bool:
     ops = [side.op if isinstance(side, Pointwise) else None for side in sides]
     indices = {side.args[0] for side in sides if isinstance(side, Pointwise)}
     return ops == [PointwiseOp.GE, PointwiseOp.LT] and len(indices) == 1
+
+
+def find_groups(plan: KernelPlan, names: KernelNames, words: BufferWords) -> dict[int, OperationCall]:
+    """For the position of each operation's result that is one torch call: that call."""
+    found: dict[int, OperationCall] = {}
+    for origin in dict.fromkeys(getattr(value, "origin", "") for value in plan.body):
+        node = words.nodes.get(origin)
+        call = CALLS.get(aten_name(node)) if node is not None and node.op == "call_function" else None
+        values = values_of(plan, node, names) if node is not None and call is not None else None
+        group = call(plan, values) if call is not None and values is not None else None
+        if values is not None and group is not None:
+            found[values.result] = group
+    return found

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from longhand.emit.text.told_sizes import SizeText, read_from
+from longhand.emit.text.python_code import NameCode, SizeText, whole_number
+from longhand.emit.text.told_sizes import read_from
 
 
 def texts(*sizes: int | str, n_dims: int, every: bool = False) -> list[str]:
-    written = [SizeText(str(size), is_number=isinstance(size, int)) for size in sizes]
+    written = [
+        SizeText(whole_number(size), is_number=True) if isinstance(size, int) else SizeText(NameCode(size))
+        for size in sizes
+    ]
     dims = range(n_dims - len(sizes), n_dims)
-    return [text.text for text in read_from("conv", n_dims, dims, written, every)]
+    return [str(size.code) for size in read_from("conv", n_dims, dims, written, every)]
 
 
 def test_large_numbers_are_told_by_the_tensor() -> None:

@@ -23,7 +23,7 @@ WORDS = DimWords(traced(torch.neg, (torch.zeros(2, 3, 4),)), {})
 def written(x: torch.Tensor, calls: list[ViewCall]) -> str:
     view = View("x", tuple(x.shape), tuple(x.stride()), calls=tuple(calls))
     buffer = Buffer("x", BufferKind.INPUT, x.dtype, tuple(x.shape), tuple(x.stride()))
-    return write_view(view, "x", SizeWriter(WORDS, {}, {}), buffer)
+    return str(write_view(view, "x", SizeWriter(WORDS, {}, {}), buffer))
 
 
 def made(x: torch.Tensor, calls: list[ViewCall]) -> torch.Tensor:

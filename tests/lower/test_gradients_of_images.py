@@ -12,6 +12,7 @@ from longhand.lower.layouts import channels_last_strides
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
 from tests.lower.conftest import traced
+from tests.lower.of_runtime import OF_RUNTIME
 from tests.lower.test_layouts import checked, filters
 
 aten = torch.ops.aten
@@ -38,7 +39,7 @@ def test_what_a_convolution_hands_back_lies_as_its_images(is_last: bool) -> None
     graph = traced(gradients, (d_out, x, weight))
     program = lower(graph, CUDA)
     inputs = dict(zip((entry.node for entry in graph.inputs), (d_out, x, weight), strict=True))
-    found = results_of(program, run_program(program, inputs), inputs)
+    found = results_of(program, run_program(program, inputs, own=OF_RUNTIME), inputs)
     for ours, eager in zip(found, gradients(d_out, x, weight), strict=True):
         torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4, check_stride=False)
     assert found[0].stride() == x.stride() and found[1].stride() == weight.stride()

@@ -15,6 +15,7 @@ from longhand.lower.ir import BufferKind, Extern, Nest, Program, View, in_parts
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
 from tests.lower.conftest import traced
+from tests.lower.of_runtime import OF_RUNTIME
 from tests.lower.test_results_and_mutations import inputs_of
 
 CPU, CUDA = Options(Target(Device.CPU)), Options(Target(Device.CUDA, "sm_90"))
@@ -31,7 +32,7 @@ def checked(function: Function, *args: torch.Tensor, options: Options = CUDA) ->
     graph = traced(function, args)
     program = lower(graph, options)
     inputs = dict(zip((entry.node for entry in graph.inputs), args, strict=True))
-    found = results_of(program, run_program(program, inputs), inputs)
+    found = results_of(program, run_program(program, inputs, own=OF_RUNTIME), inputs)
     expected = function(*args)
     for ours, eager in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
         torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4, check_stride=False)

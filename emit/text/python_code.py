@@ -1,0 +1,291 @@
+"""Python before it is printed: expressions and statements as values, which are compared as such and printed last."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import sympy
+
+from longhand.emit.text.expression import size_text
+
+
+class Code:
+    """An expression; its text is what `str` makes of it.
+
+    Attributes:
+        is_factor: Whether it stands in a product without parentheses.
+        is_atom: Whether it stands before a dot without them.
+    """
+
+    is_factor = True
+    is_atom = True
+
+
+@dataclasses.dataclass(frozen=True)
+class NameCode(Code):
+    """What has a name, by that and the steps to it: ``self.blocks[3].attn.weight``; ``:``, a whole dimension."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class LiteralCode(Code):
+    """A constant, as Python writes it."""
+
+    literal: str
+
+    def __str__(self) -> str:
+        return self.literal
+
+
+@dataclasses.dataclass(frozen=True)
+class FormulaCode(Code):
+    """A size that is computed of symbols: ``2 * seq - 1``.
+
+    Attributes:
+        parts: How it is put together, symbols by their words.
+        size: The same with its symbols.
+        words: Of those.
+    """
+
+    parts: tuple[object, ...]
+    size: sympy.Expr = dataclasses.field(compare=False)
+    words: Mapping[str, str] = dataclasses.field(compare=False)
+    is_factor = False
+
+    def __str__(self) -> str:
+        return size_text(self.size, self.words)
+
+
+def formula(size: sympy.Expr, words: Mapping[str, str]) -> FormulaCode:
+    """A size over the words of its symbols."""
+
+    def parts(of: sympy.Basic) -> tuple[object, ...]:
+        if of.is_Symbol:
+            return (words.get(str(of), str(of)),)
+        return (type(of).__name__, *map(parts, of.args)) if of.args else (repr(of),)
+
+    return FormulaCode(parts(size), size, words)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProductCode(Code):
+    """``batch * seq``"""
+
+    factors: tuple[Code, ...]
+
+    def __str__(self) -> str:
+        return " * ".join(str(one) if one.is_factor else f"({one})" for one in self.factors)
+
+
+@dataclasses.dataclass(frozen=True)
+class InfixCode(Code):
+    """``head_dim // 2``"""
+
+    left: Code
+    sign: str
+    right: Code
+    is_factor = False
+    is_atom = False
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.sign} {self.right}"
+
+
+@dataclasses.dataclass(frozen=True)
+class PrefixCode(Code):
+    """``-half``, ``*d_layers``"""
+
+    sign: str
+    of: Code
+
+    def __str__(self) -> str:
+        return f"{self.sign}{self.of}"
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedCode(Code):
+    """``(seq - 1)``"""
+
+    of: Code
+
+    def __str__(self) -> str:
+        return f"({self.of})"
+
+
+@dataclasses.dataclass(frozen=True)
+class SeveralCode(Code):
+    """Several in brackets: a tuple, a list; what a call is given, without any."""
+
+    items: tuple[Code, ...]
+    brackets: str = "()"
+
+    def __str__(self) -> str:
+        comma = "," if len(self.items) == 1 and self.brackets == "()" else ""
+        begin, end = self.brackets[:1], self.brackets[1:]
+        return f"{begin}{', '.join(map(str, self.items))}{comma}{end}"
+
+
+@dataclasses.dataclass(frozen=True)
+class KeywordCode(Code):
+    """``dim=-1``; of a word that is Python's own ``**{"from": 0}``."""
+
+    word: str
+    value: Code
+    is_own: bool = False
+
+    def __str__(self) -> str:
+        return f'**{{"{self.word}": {self.value}}}' if self.is_own else f"{self.word}={self.value}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CallCode(Code):
+    """``torch.cat([q, k], dim=-1)``"""
+
+    function: str
+    given: tuple[Code, ...]
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.given))})"
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodCode(Code):
+    """``q.transpose(1, 2)``; an attribute where it is given nothing that could be called: ``q.T``."""
+
+    of: Code
+    name: str
+    given: tuple[Code, ...] | None = None
+
+    def __str__(self) -> str:
+        called = "" if self.given is None else f"({', '.join(map(str, self.given))})"
+        return f"{self.of}.{self.name}{called}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ItemCode(Code):
+    """``x[:, -1]``"""
+
+    of: Code
+    places: tuple[Code, ...]
+
+    def __str__(self) -> str:
+        return f"{self.of}[{', '.join(map(str, self.places))}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class SliceCode(Code):
+    """``1:seq``"""
+
+    begin: Code | None = None
+    end: Code | None = None
+    step: Code | None = None
+
+    def __str__(self) -> str:
+        parts = ["" if one is None else str(one) for one in (self.begin, self.end)]
+        return ":".join([*parts, str(self.step)] if self.step is not None else parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class EachCode(Code):
+    """``[torch.empty_like(param) for param in params]``"""
+
+    item: Code
+    word: str
+    of: Code
+
+    def __str__(self) -> str:
+        return f"[{self.item} for {self.word} in {self.of}]"
+
+
+NO_CODE = LiteralCode("()")  # what a call is given for a shape of no dimensions
+
+
+def whole_number(value: int) -> LiteralCode:
+    """``64``"""
+    return LiteralCode(str(value))
+
+
+def names(words: Iterable[str]) -> tuple[NameCode, ...]:
+    """What has names."""
+    return tuple(map(NameCode, words))
+
+
+def product(factors: Sequence[Code]) -> Code:
+    """Several multiplied; one as it stands in a product."""
+    if len(factors) > 1:
+        return ProductCode(tuple(factors))
+    return factors[0] if factors[0].is_factor else GroupedCode(factors[0])
+
+
+def dimension(tensor: str, place: int) -> ItemCode:
+    """``conv.shape[1]``"""
+    return ItemCode(MethodCode(NameCode(tensor), "shape"), (whole_number(place),))
+
+
+@dataclasses.dataclass(frozen=True)
+class PythonStatement:
+    """A statement, or the head of one.
+
+    Attributes:
+        targets: What it binds.
+        value: What that is bound to, or what the word is said of.
+        word: ``return``, ``del``, ``if``, ``for``; empty where it binds, or only calls.
+        remark: What stands behind it.
+        unpacks: Whether one target is the only item of the value.
+        depth: How far in it is.
+    """
+
+    targets: tuple[str, ...] = ()
+    value: Code | None = None
+    word: str = ""
+    remark: str = ""
+    unpacks: bool = False
+    depth: int = 0
+
+    def __str__(self) -> str:
+        indent, remark = "    " * self.depth, f"  # {self.remark}" if self.remark else ""
+        return f"{indent}{self._plain()}{remark}"
+
+    def _plain(self) -> str:
+        bound = f"{', '.join(self.targets)}{',' * self.unpacks}"
+        match self.word:
+            case "":
+                return f"{bound} = {self.value}" if bound else str(self.value)
+            case "for":
+                return f"for {bound} in {self.value}:"
+            case "if" | "elif":
+                return f"{self.word} {self.value}:"
+            case "else":
+                return "else:"
+        return self.word if self.value is None else f"{self.word} {self.value}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeText:
+    """A size as it is written.
+
+    Attributes:
+        code: By itself.
+        words: Those that it names.
+        is_number: Whether it is one.
+    """
+
+    code: Code
+    words: frozenset[str] = frozenset()
+    is_number: bool = False
+
+
+def named_size(word: str) -> SizeText:
+    """A size by its word."""
+    return SizeText(NameCode(word), frozenset({word}))
+
+
+def multiplied(texts: Sequence[SizeText]) -> SizeText:
+    """Sizes multiplied."""
+    words = frozenset[str]().union(*(text.words for text in texts))
+    return SizeText(product([text.code for text in texts]), words)
