@@ -16,6 +16,7 @@ from longhand.capture.autocast_state import autocast_settings
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 from longhand.capture.bytecode.entry.breaks import SkipFrame, Unsupported
 from longhand.capture.bytecode.entry.call_effects import mutates
+from longhand.capture.bytecode.entry.kept_by_hooks import KeptByHooks
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.classes import ClassFacts
 from longhand.capture.bytecode.values.data_views import DataViews
@@ -103,6 +104,7 @@ class Trace(Wrapping):
         self.assumed: list[tuple[Tensor, bool]] = []
         self.inner: dict[fx.Node, str] = {}  # what must not leave the graph, and why
         self.data_views = DataViews()
+        self.hooks = KeptByHooks(frozenset())
         self._watched: list[tuple[torch.Tensor, int, str]] = []
         self._deferred: tuple[str, str] | None = None
         self.asks_for_gradients = False  # code that eager runs later asks whether they are recorded
@@ -247,6 +249,12 @@ class Trace(Wrapping):
     def has_effects(self) -> bool:
         """Whether anything that was there before is to be changed."""
         return bool(self.changed or self.attributes or self.globals_written)
+
+    def written_values(self) -> Iterator[Value]:
+        """What was written to of what was there before, and what was written."""
+        yield from self.changed
+        for written in (*self.attributes.values(), *(names for _, names in self.globals_written.values())):
+            yield from written.values()
 
     def n_effects(self) -> int:
         """Grows with everything that is to be changed."""

@@ -291,6 +291,7 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
 
     def look(parent: fx.Node) -> fx.Node:
         if parent.op != "placeholder":
+            _require_known_start(owner, offset)
             return rewriter.emit(aten.as_strided.default, (laid_out(parent), *layout), value=eager)
         if offset is None:  # a later argument may begin elsewhere in its memory, so where it does is not said
             return rewriter.emit(
@@ -304,6 +305,7 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
         return rewriter.emit(aten.clone.default, (flat,), {"memory_format": torch.contiguous_format})
 
     def put(parent: fx.Node, child: fx.Node) -> fx.Node:
+        _require_known_start(owner, offset)
         written = rewriter.emit(aten.as_strided_scatter.default, (laid_out(parent), child, *layout))
         if is_plain:
             return written
@@ -311,6 +313,13 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
         return rewriter.emit(aten.permute.default, (written, back), value=owner.fake)
 
     return rewriter.view(owner, eager, look, put)
+
+
+def _require_known_start(owner: Proxy, offset: Any) -> None:
+    """Raises where an offset counts from the start of an argument's memory, which may be another in another call."""
+    if offset is not None and owner.memory.placeholder is not None:
+        reason = "as_strided with a storage_offset is used on an argument that is written to"
+        raise CannotFunctionalize(reason, "Leave it out: take as_strided of a part of the argument.")
 
 
 def _taken(view: Proxy, owner: fx.Node) -> fx.Node:

@@ -45,6 +45,7 @@ from longhand.compiled.concrete_sizes import can_be_fixed, for_each_set_of_sizes
 from longhand.compiled.early_writes import early_writes
 from longhand.compiled.unit_binding import bind_unit
 from longhand.compiled.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
+from longhand.compiled.watched_results import leading_places, watching
 from longhand.emit.unit.loading import load_unit
 from longhand.emit.unit.threeway import Outcome
 from longhand.errors import CaptureError, EagerWarning, LonghandError, OptionError, UnitError
@@ -212,6 +213,8 @@ def _compile(
     health = health_of(folder, unit)
     if options.train:
         _hide_backward(unit, health)
+        if places := leading_places(captured.module):
+            function = watching(function, places)
     function = unless_failing(
         function,
         eager,

@@ -20,6 +20,7 @@ import torch
 from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.call_effects import random_state, restore_random_state
 from longhand.compiled.second_derivatives import AGAIN, REASON, SecondDerivatives
+from longhand.compiled.watched_results import ASKED, GradientOfPartError, refuse_asked
 from longhand.errors import EagerWarning, UnitError
 from longhand.telling.tally import EagerGraph
 
@@ -62,6 +63,14 @@ class UnitHealth:
         return (
             f"{frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}" if frames else str(self.folder)
         )
+
+    def leave_to_eager(self, reason: str) -> None:
+        """The unit cannot do what is asked of it: warns, once."""
+        if self.failure is None:
+            self.failure = reason
+            warnings.warn(
+                f"longhand: {reason}. Its graph runs in eager from now on.", EagerWarning, stacklevel=3
+            )
 
     def fail(self, error: BaseException) -> None:
         """Warns, once."""
@@ -180,8 +189,13 @@ def watch_backward(function: type[torch.autograd.Function], health: UnitHealth) 
 
     def backward(ctx: Any, *gradients: Any) -> Any:
         try:
+            refuse_asked(ctx)
             return original(ctx, *gradients)
         except PASSED_ON:
+            raise
+        except GradientOfPartError as error:
+            error.add_note("longhand: later calls run in eager.")
+            health.leave_to_eager(ASKED)
             raise
         except Exception as error:
             if torch.is_grad_enabled():

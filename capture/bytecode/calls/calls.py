@@ -32,6 +32,7 @@ from longhand.capture.bytecode.calls.cached import call_cached
 from longhand.capture.bytecode.calls.contexts import ForwardContext
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 from longhand.capture.bytecode.calls.messages import call_logger
+from longhand.capture.bytecode.calls.module_calls import call_module, run_hook
 from longhand.capture.bytecode.calls.rules import Rule
 from longhand.capture.bytecode.calls.tensors import takes_code, torch_call
 from longhand.capture.bytecode.containers import copies, dicts, iterators, methods, sets
@@ -44,7 +45,6 @@ from longhand.capture.bytecode.values import attributes
 from longhand.capture.bytecode.values.classes import MISSING
 from longhand.capture.bytecode.values.constants import describe, from_python
 from longhand.capture.bytecode.values.operators import is_python, kind_of
-from longhand.capture.bytecode.values.sources import attribute, root
 from longhand.capture.bytecode.values.tracked import (
     Array,
     Bound,
@@ -105,7 +105,7 @@ def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[st
             and inner.real is torch.nn.Module.__call__
             and isinstance(function.owner, Obj)
         ):
-            return _call_module(trace, function.owner, args, kwargs)
+            return call_module(trace, function.owner, args, kwargs)
         return call_value(trace, inner, [function.owner, *args], kwargs)
     if isinstance(function, Func):
         return _call_function(trace, function, args, kwargs)
@@ -166,7 +166,7 @@ def _call_object(trace: Trace, function: Obj, args: list[Value], kwargs: dict[st
         isinstance(value, torch.nn.Module)
         and trace.classes.lookup(type(value), "__call__") is torch.nn.Module.__call__
     ):
-        return _call_module(trace, function, args, kwargs)
+        return call_module(trace, function, args, kwargs)
     if isinstance(value, functools.partial):
         inner = attributes.get(trace, function, "func")
         before = all_items(trace, attributes.get(trace, function, "args"))
@@ -185,35 +185,6 @@ def _call_object(trace: Trace, function: Obj, args: list[Value], kwargs: dict[st
         trace.guards.same_object(function.source, value)
         return library.call_numpy(trace, value, args, kwargs)
     return call_value(trace, attributes.get_special(trace, function, "__call__"), args, kwargs)
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def _call_module(trace: Trace, module: Obj, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """nn.Module.__call__: `forward`, where no hooks are registered."""
-    state = vars(module.value)
-    if any(state[name] for name in _HOOKS[2:]) or torch_private.has_global_module_hooks():
-        raise Unsupported(f"a {type(module.value).__name__} with backward or global hooks is called")
-    if state["_forward_hooks_always_called"]:  # torch's own code leaves them out where it is compiled
-        raise Unsupported("a module with hooks that are called whatever is raised is called")
-    if state.get("_compiled_call_impl") is not None:
-        raise Unsupported("a compiled module is called")
-    asked = trace.guards.constant(torch_private.has_global_module_hooks)
-    trace.guards.add(root(asked, "torch.nn.modules.module"), "not {}()", "there are no global hooks")
-    has_hooks = any(state[name] for name in _HOOKS)
-    if module.source is not None and not has_hooks:
-        # In its dict: CPython looks attributes up slowly where a class has a __getattr__, as every module's has.
-        held = attribute(module.source, "__dict__")
-        for name in _HOOKS:
-            trace.guards.add(held, "not {}[" + repr(name) + "]", f"{module.source.name} has no {name}")
-    path = module.source.name if module.source is not None else type(module.value).__name__
-    trace.modules.append((f"{id(module.value)}", path, type(module.value)))
-    try:
-        method = "_call_impl" if has_hooks else "forward"
-        return call_value(trace, attributes.get(trace, module, method), args, kwargs)
-    finally:
-        trace.modules.pop()
 
 
 def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -256,7 +227,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
     if flags & inspect.CO_GENERATOR:
         trace.generators.append(frame)
         return Iter(_generate(trace, frame), frame)
-    return trace.run_frame(frame)
+    return run_hook(trace, frame) if trace.hooks.is_hook(frame.code) else trace.run_frame(frame)
 
 
 def _tagged_init(function: Func) -> Value:

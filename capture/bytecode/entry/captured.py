@@ -14,6 +14,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autocast_state import autocast_nesting, autocast_settings, set_autocast
+from longhand.capture.bytecode.entry.backward_hooks import guard_hooks_on_its_last_op
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
     NothingLeft,
@@ -24,6 +25,7 @@ from longhand.capture.bytecode.entry.breaks import (
 from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
 from longhand.capture.bytecode.entry.held_numbers import guard_values
 from longhand.capture.bytecode.entry.held_paths import same_objects
+from longhand.capture.bytecode.entry.kept_by_hooks import KeptByHooks
 from longhand.capture.bytecode.entry.leftovers import may_have_tensor
 from longhand.capture.bytecode.entry.loops import loop_around, loop_code
 from longhand.capture.bytecode.entry.outcome import OutcomeWriter, is_null
@@ -110,6 +112,7 @@ class Ways:
         takes_loops: Whether that step is all that is left of the loop in which it lies.
         may_delay: Whether a text that names a tensor's values, and a class, is made where something reads it.
         keeps_empty: Whether a call that does nothing with tensors has an entry: others of the code may do something.
+        hooks_apart: The forward hooks at whose modules the graph ends.
     """
 
     sizes: DynamicSizes
@@ -117,6 +120,7 @@ class Ways:
     takes_loops: bool = False
     may_delay: bool = True
     keeps_empty: bool = False
+    hooks_apart: frozenset[CodeType] = frozenset()
 
 
 class Attempt:
@@ -135,7 +139,7 @@ class Attempt:
         self.state = torch_private.global_state()
         self.function, self.code, self.names, self.args = function, code, names, args
         self.trace = Trace(ways.sizes)
-        self.trace.may_delay = ways.may_delay
+        self.trace.may_delay, self.trace.hooks = ways.may_delay, KeptByHooks(ways.hooks_apart)
         self.trace.called, self.trace.is_guarded = next(iter(args), None), True
         self.interpreter = Interpreter(self.trace, ways.break_at)
         self.frame = self._frame()
@@ -165,6 +169,8 @@ class Attempt:
                     cells[name] = trace.cell(cell, place, name)
                 else:  # a comprehension uses the cell's place for a plain value
                     given[name] = tracked
+        for name, value in zip(self.names[:1], self.args, strict=False):
+            guard_hooks_on_its_last_op(trace, value, root(parameter_name(name), f"L[{name!r}]"))
         trace.guards.same_object(root("f.__globals__", "globals"), function.__globals__)
         globals_name = trace.guards.constant(function.__globals__)
         return Frame(code, function.__globals__, vars(builtins), given, cells, globals_name)
@@ -194,6 +200,7 @@ class Attempt:
             raise SkipFrame("a generator is left inside a try or with block")
         self._require_balance()
         write_side_effects(outcome)
+        self.trace.hooks.require_apart(outcome.outputs)
         if torch.is_grad_enabled() != grad_enabled:
             outcome.effects.append(f"set_grad_enabled({torch.is_grad_enabled()})")
             self.trace.call("call_function", torch_private.set_grad_enabled, (grad_enabled,), {})

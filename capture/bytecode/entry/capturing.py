@@ -11,6 +11,7 @@ import torch
 
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.autocast_state import autocast_nesting, autocast_settings, set_autocast
+from longhand.capture.bytecode.entry.backward_hooks import has_hooks_on_its_last_op
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
     NeedsData,
@@ -21,6 +22,7 @@ from longhand.capture.bytecode.entry.breaks import (
     release,
 )
 from longhand.capture.bytecode.entry.captured import Attempt, Captured, Miss, Ways
+from longhand.capture.bytecode.entry.kept_by_hooks import KeptInGraph
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.trace_isolation import untold_saves
 from longhand.errors import LonghandError
@@ -28,14 +30,20 @@ from longhand.errors import LonghandError
 __all__ = ["capture_frame", "reason_to_wait"]
 
 
-def reason_to_wait() -> str:
-    """Why no call is captured now, though others of the same function may be; empty if there is none."""
+def reason_to_wait(args: tuple[Any, ...] = ()) -> str:
+    """Why no call is captured now, though others of the same function may be; empty if there is none.
+
+    Args:
+        args: What the function is called with, flattened.
+    """
     if torch_private.n_torch_functions_active():
         return "a torch function mode (as of torch.set_default_device) is active"
     if torch_private.n_dispatch_modes():  # generated kernels are no calls that it sees
         return "a torch dispatch mode (as of a flop counter) is active"
     if torch_transforms.is_inside_transform():
         return "a transform of torch.func is running"
+    if torch.is_grad_enabled() and args and has_hooks_on_its_last_op(args[0]):
+        return "a module has a hook of register_backward_hook, which is given the gradients of its last op's arguments"
     return "torch.jit.trace is recording" if torch_private.get_tracing_state() is not None else ""
 
 
@@ -77,7 +85,7 @@ def capture_frame(
             try:
                 with untold_saves(), torch_transforms.keeping_transforms():
                     return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
-            except (NeedsFixedSizes, SkipFrame, Unsupported) as error:
+            except (KeptInGraph, NeedsFixedSizes, SkipFrame, Unsupported) as error:
                 release(error)
                 ways, record = _next(attempt, error, where)
                 records = [*records, record] if record else []
@@ -112,6 +120,8 @@ def _next(attempt: Attempt, error: Exception, where: str) -> tuple[Ways, BreakRe
     ways = attempt.ways
     if isinstance(error, NeedsFixedSizes):
         return dataclasses.replace(ways, sizes=ways.sizes.fixed(), break_at=None), None
+    if isinstance(error, KeptInGraph):
+        return dataclasses.replace(ways, hooks_apart=ways.hooks_apart | error.codes, break_at=None), None
     if isinstance(error, Unsupported) and ways.break_at is None:
         record = BreakRecord(error.reason, error.where or where, error.hint)
         takes_loops = isinstance(error, NeedsData)

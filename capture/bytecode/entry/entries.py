@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import inspect
 import linecache
 import os
@@ -20,6 +18,8 @@ from torch import fx, nn
 from longhand.capture.bytecode.entry.breaks import BreakRecord
 from longhand.capture.bytecode.entry.captured import Captured
 from longhand.capture.bytecode.entry.capturing import capture_frame, reason_to_wait
+from longhand.capture.bytecode.entry.events import Event, EventKind
+from longhand.capture.bytecode.entry.resume import is_continuation
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.hook import frame_hook
 from longhand.capture.bytecode.skips import is_closed, reason_to_skip
@@ -31,33 +31,8 @@ Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 _MOST_ENTRIES = 8
 # Of the modules that share a code: a function that breaks calls its layers one by one, and each has entries of its own.
 _MOST_MODULES = 8
-
-
-class EventKind(enum.Enum):
-    """What happened."""
-
-    GRAPH = "graph"
-    BREAK = "break"
-    SKIP = "skip"
-    RECOMPILE = "recompile"
-    EAGER = "eager"
-
-
-@dataclasses.dataclass(frozen=True)
-class Event:
-    """Something that capture tells: a graph, a break, a skipped frame, a recompilation or a call in eager.
-
-    Attributes:
-        kind: What happened.
-        text: For people, on one line.
-        record: The break.
-        guards: The graph's guards.
-    """
-
-    kind: EventKind
-    text: str
-    record: BreakRecord | None = None
-    guards: tuple[str, ...] = ()
+# A call that does nothing with tensors tells little of the next ones: after each, twice as many wait for another look.
+_MOST_LOOKS = 6
 
 
 def flat_parameters(code: CodeType) -> tuple[str, ...]:
@@ -97,6 +72,7 @@ class CodeEntries:
         self.captured: list[Captured] = []
         self.modules: list[weakref.ref[nn.Module] | None] = []  # whose call each entry was made for
         self.is_full = False  # no more is compiled
+        self.n_looks = self.n_waiting = 0  # for a call that does something with tensors; calls until the next
         self.given_up = ""  # why this code and all that it calls run in eager for good
         n = len(flat_parameters(code))
         flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
@@ -111,6 +87,13 @@ class CodeEntries:
             self.eager_code, function.__globals__, function.__name__, None, function.__closure__
         )
         return plain(*args)
+
+    def waiting(self, function: Any, *args: Any) -> Any:
+        """A call of what has done nothing with tensors so far, as CPython runs it."""
+        self.n_waiting -= 1
+        if self.n_waiting <= 0:
+            frame_hook().mark(self.code, self.miss)
+        return self.eager(function, *args)
 
     def uncaptured(self, function: Any, *args: Any) -> Any:
         """The call with the hook off, for it and for all that it calls."""
@@ -150,7 +133,7 @@ class CodeEntries:
             finally:
                 hook.resume(paused)
             return run(function, *args)
-        if reason := self.given_up or reason_to_wait():
+        if reason := self.given_up or reason_to_wait(args):
             try:
                 self.owner.tell_eager(self, reason)
                 return self.eager(function, *args)
@@ -200,7 +183,7 @@ class CodeEntries:
             older,
             self.failed,
             owner.asked,
-            keeps_empty=owner.begins_with(self),
+            keeps_empty=owner.begins_with(self) or bool(self.entries),
         )
         for record in captured.breaks:
             owner.tell_break(record)
@@ -211,6 +194,8 @@ class CodeEntries:
                 owner.refuse_left(self, captured.breaks)
             if not captured.failure and captured.breaks and owner.begins_with(self):
                 owner.tell_left(f"{self.title()} runs in eager: {captured.breaks[-1].reason}")
+            if not captured.breaks and not captured.failure and self._looks_again():
+                return None
             if not self.entries:
                 hook.mark(self.code, hook.SKIP)
                 _SKIPPED.append(self.code)
@@ -227,6 +212,19 @@ class CodeEntries:
         hook.mark(self.code, captured.entry)
         _MARKED.append(self.code)
         return captured.entry
+
+    def _looks_again(self) -> bool:
+        """Whether later calls of what did nothing with tensors are looked at; tells where they are not."""
+        self.n_looks += 1
+        if self.n_looks >= _MOST_LOOKS:
+            if not is_continuation(self.code):
+                text = f"{self.title()}: none of the calls that were looked at did anything with tensors"
+                self.owner.tell(Event(EventKind.EAGER, text))
+            return False
+        self.n_waiting = 2 ** (self.n_looks - 1) - 1
+        frame_hook().mark(self.code, self.waiting if self.n_waiting else self.miss)
+        _MARKED.append(self.code)
+        return True
 
     def _has_most(self, args: tuple[Any, ...]) -> bool:
         """Whether no more is compiled: for the module whose call this is, or for all that share the code."""
