@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["Role"]
+__all__ = ["SIDES", "Role"]
 
 
 class Role(enum.StrEnum):
@@ -123,3 +123,16 @@ class Role(enum.StrEnum):
 
     def __repr__(self) -> str:
         return repr(self.value)
+
+
+# Numbers that say how long one side of an image is: equal ones stay apart, the image may be none of a square.
+SIDES = frozenset(
+    {
+        Role.DEPTH,
+        Role.HEIGHT,
+        Role.WIDTH,
+        Role.PADDED_DEPTH,
+        Role.PADDED_HEIGHT,
+        Role.PADDED_WIDTH,
+    }
+)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import sympy
 import torch
 
+from longhand.capture.roles import SIDES
 from longhand.errors import LoweringError
 from longhand.lower.body import (
     Constant,
@@ -155,7 +156,7 @@ class BodyBuilder:
     def __init__(self, origin: str = "") -> None:
         self.origin = origin
         self.values: list[Value] = []
-        self._known: dict[tuple[Value, str], int] = {}
+        self._known: dict[tuple[Value, str, str | None], int] = {}
         self._domains: list[frozenset[str]] = []
         # Values that are known to lie in the range of a storage dtype: they need no wrapping to it.
         self._fits: dict[int, torch.dtype] = {}
@@ -306,12 +307,12 @@ class BodyBuilder:
         self.values.append(value)
 
     def _add(self, value: Value, name: str | None = None) -> Handle:
-        """Appends a value unless an equal one is there. Names and origins do not tell values apart."""
+        """Appends a value unless an equal one is there. Names and origins do not tell values apart, sides do."""
         # 0.0 == -0.0 == False in Python: keep them apart by their text.
         number = (
             value.value if isinstance(value, Constant) else value.other if isinstance(value, Load) else None
         )
-        key = (value, repr(number))
+        key = (value, repr(number), name if isinstance(value, Scalar) and name in SIDES else None)
         position = self._known.get(key)
         if position is None:
             position = len(self.values)

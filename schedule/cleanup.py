@@ -7,6 +7,7 @@ import math
 
 import torch
 
+from longhand.capture.roles import SIDES
 from longhand.lower.ir import (
     PRIMITIVES,
     Constant,
@@ -84,7 +85,10 @@ def clean_body(body: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def value_key(value: Value) -> tuple[object, ...]:
-    """What makes two values of one body equal: all but their names and origins, 0.0 and -0.0 and False told apart."""
+    """What makes two values of one body equal: all but their names and origins, 0.0 and -0.0 and False told apart.
+
+    Two sides of an image that happen to be equally long are two numbers.
+    """
     if not isinstance(value, Constant | Load | Scalar):
         return (type(value), *(part for field, part in vars(value).items() if field not in _NO_MEANING))
     plain = dataclasses.replace(value, name=None, origin="")  # whose NaN equals itself
@@ -92,7 +96,7 @@ def value_key(value: Value) -> tuple[object, ...]:
         return (plain, type(value.value).__name__, math.copysign(1.0, value.value), str(value.value))
     if isinstance(value, Load):
         return (plain, type(value.other).__name__, math.copysign(1.0, value.other), str(value.other))
-    return (plain,)
+    return (plain, value.name if value.name in SIDES else None)
 
 
 def _visit(root: int, body: list[Value], order: list[int], seen: set[int]) -> None:

@@ -37,7 +37,7 @@ from longhand.capture.graph import (
     Mutation,
 )
 from longhand.capture.known.biases import make_biases
-from longhand.capture.known.equal_constants import with_equal_constants_once
+from longhand.capture.known.equal_constants import with_equal_constants_once, without_unread_values
 from longhand.capture.known.filled import fill_parts
 from longhand.capture.known.fold import fold_known
 from longhand.capture.known.spelling import Emit
@@ -145,7 +145,8 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     make_biases(rewriter.graph, _emitter(rewriter), target.device)
     names, graph = named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
     move_to_target(graph, target)
-    captured = with_equal_constants_once(_assemble(traced, graph, names, known, kept, outputs, written))
+    captured = without_unread_values(_assemble(traced, graph, names, known, kept, outputs, written))
+    captured = with_equal_constants_once(captured)
     return with_tables(captured, target.device)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -23,6 +24,7 @@ from longhand.schedule.named_plan import BufferWords, ProductWord, aten_name
 from longhand.schedule.plan import KernelPlan, Launch, Product, SizeOf
 
 _MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
+_MOST_STEPS = 4  # so many lines a window moves by
 
 
 def blocks_before(
@@ -57,27 +59,35 @@ def over_others(
     kernel: KernelPlan, step: Launch, ints: Sequence[Code], texts: Mapping[str, Code]
 ) -> list[Code]:
     """Ints of a launch, where a stride goes over all steps of another by the words of both: ``seq * fused_qkv_dim``."""
-    sizes = [
-        (size, texts[axis.name])
+    counts = {
+        axis.name: (size, texts[axis.name])
         for axis, size in zip(kernel.axes, step.sizes, strict=True)
         if isinstance(size, int) and not is_bare(texts[axis.name]) and is_product(texts[axis.name])
-    ]
+    }
     found = list(ints)
     for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
         if parameter.axis is None or not isinstance(value, int) or not is_bare(ints[place]):
             continue
         others = [
-            (stride, text)
+            (one.axis, stride, text)
             for one, stride, text in zip(kernel.ints, step.ints, ints, strict=True)
-            if one.pointer == parameter.pointer and one.axis is not None and not is_bare(text)
+            if one.pointer == parameter.pointer
+            and one.axis not in (None, parameter.axis)
+            and isinstance(stride, int)
+            and not is_bare(text)
         ]
-        told = (
-            ProductCode((count, text))
-            for stride, text in others
-            for size, count in sizes
-            if isinstance(stride, int) and size * stride == value
+        over = (
+            ProductCode((counts[axis][1], text))
+            for axis, stride, text in others
+            if axis in counts and counts[axis][0] * stride == value
         )
-        found[place] = next(told, ints[place])
+        # A window moves by several of the lines that it looks at.
+        times = (
+            ProductCode((whole_number(value // stride), text))
+            for _, stride, text in others
+            if 0 < stride < value <= _MOST_STEPS * stride and value % stride == 0
+        )
+        found[place] = next(itertools.chain(over, times), ints[place])
     return found
 
 

@@ -281,7 +281,10 @@ class _Reads:
             axis for position in self.loads[buffer] for axis, _ in self.kernel.addresses[position].axes
         }
         if self.kernel.rows:
-            return not {axis.name for axis in self.kernel.rows} <= varying
+            # The rows of windows are places in them: what varies over all results is read once for each.
+            is_windows = self.kernel.schedule.walks_windows
+            axes = self.kernel.cols if is_windows else self.kernel.rows
+            return not {axis.name for axis in axes} <= varying
         reduces = any(isinstance(value, Reduce) for value in self.kernel.body)
         return bool(self.kernel.cols) and not varying and not reduces
 

@@ -12,6 +12,7 @@ from longhand.lower.ir import Extern, View
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.shared.forward_parameters import words_of_forward
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import (
     OWN_WORDS,
@@ -144,7 +145,7 @@ class _Words:
         around = dict(self._locals)
         self._locals = {name: short.get(word, word) for name, word in around.items()}
         self._bound = {short.get(word, word): place for word, place in self._bound.items()}
-        given |= self._users(given)
+        given |= self._users(given, path)
         found = {**self._hidden, **self._locals, **given}
         for step in self._first.steps:  # a name in place is no other variable
             if isinstance(step, Reuse) and step.buffer in self._locals:
@@ -180,8 +181,9 @@ class _Words:
         """Whether a parameter is read for the last time before a word is bound to something else."""
         return word in self._bound and self._read.get(name, 0) <= self._bound[word]
 
-    def _users(self, given: Mapping[str, str]) -> dict[str, str]:
+    def _users(self, given: Mapping[str, str], path: str) -> dict[str, str]:
         """What the user's statements call parameters, where that can stand for them in the whole function."""
+        of_forward = words_of_forward(list(given), path, self._words)
         steps = [step for step in self._first.steps if isinstance(step, Launch | Extern)]
         origins = (o for step in steps for o in _origins(step))
         texts = dict.fromkeys(
@@ -190,11 +192,12 @@ class _Words:
         quotes = " ".join(texts)
         found: dict[str, str] = {}
         for name, word in given.items():
-            wanted = self._told_by_call(name, quotes)
+            wanted = of_forward.get(name) or self._told_by_call(name, quotes)
             others = {"", word, self._module, *given.values(), *found.values()}
             is_free = wanted not in others | RESERVED_IN_MODULE
             is_there = wanted in self._bound
-            if is_free and word not in self._bound and (not is_there or self._is_before(name, wanted)):
+            is_own = name in of_forward or word not in self._bound
+            if is_free and is_own and (not is_there or self._is_before(name, wanted)):
                 found[name] = wanted
         return found
 

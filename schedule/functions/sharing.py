@@ -20,7 +20,7 @@ from longhand.schedule.functions.function_words import kernel_words, variables_o
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
 from longhand.schedule.functions.weight_sizes import told_by_weights
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.words import OWN_WORDS, first_free, further_words, own_name, snake_case
+from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, first_free, further_words, snake_case
 
 MOST_PARAMETERS = 8
 MOST_OF_PART = 5  # parameters of a function that is called once
@@ -247,7 +247,8 @@ class FunctionSharing:
 
     def _name(self, alike: CallsAlike, site: SiteSteps, used: set[str]) -> str:
         """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""
-        plain = own_name(snake_case(alike.class_name))
+        word = snake_case(alike.class_name)
+        plain = f"{word}_" if word in RESERVED_IN_MODULE else word  # of a class called Lambda, say
         words = kernel_words(site, self._names_of_kernels)
         known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
         own = (f"{plain}_{word}" for word in words if word not in known)

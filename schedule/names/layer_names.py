@@ -19,6 +19,7 @@ from longhand.schedule.layers.model_steps import (
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.reached import Reached, list_holding
+from longhand.schedule.names.shared.forward_parameters import words_of_forward
 from longhand.schedule.names.shared.layers import AlikeInLayers
 from longhand.schedule.names.unit_names import LayerNames
 from longhand.schedule.names.variables import (
@@ -121,6 +122,7 @@ def name_block(
     alike = AlikeInLayers.of(loop, words)
     given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared)
     _name_weights_inside(loop, alike, names, scope, made.union(given))
+    users = {} if fields else words_of_forward(given, loop.repeat.paths[loop.pattern], words)
     for buffer in given:
         if buffer in names:
             continue
@@ -129,7 +131,7 @@ def name_block(
             own = chain([around[buffer]], own)
         elif fields and buffer in loop.inputs and not scope.is_free(next(alike.variables(buffer))):
             own = chain(_D_OUTPUT * (words.provenance(buffer).part is GradientPart.WHOLE), own)
-        names[buffer] = scope.pick(own)
+        names[buffer] = scope.pick(chain([users[buffer]] if buffer in users else [], own))
     for buffer, path in loop.previous.items():
         names[buffer] = scope.pick(words_of_one_before(path))
     # Of steps that only some layers do, each takes words of its own.

@@ -135,3 +135,16 @@ def test_parts_are_read_in_turn_and_overlaps_again(
     ]
     assert len(texts) == 1
     assert wanted in " ".join(texts[0].replace("//", "").split()), texts[0]
+
+
+def pooled(x: torch.Tensor, scale: torch.Tensor, skip: torch.Tensor) -> torch.Tensor:
+    return F.max_pool2d(x * scale, 2) + skip
+
+
+def test_a_map_that_is_added_to_windows_is_no_vector(emit: Any) -> None:
+    args = torch.randn(2, 3, 9, 9), torch.randn(3, 1, 1), torch.randn(2, 3, 4, 4)
+    texts = (
+        str(text) for path, text in emit(pooled, args, device="cuda").items() if path.startswith("kernels/")
+    )
+    text = " ".join(next(text for text in texts if "tl.load" in text).split())
+    assert "Reads x and skip once, writes " in text and "; scale stays in cache." in text

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
+from benchmarks.readability.units import text_of
 from longhand.lower.interpreter import results_of, run_program
 from longhand.lower.ir import Extern, Nest, Program, in_parts
 from longhand.lower.lowering import lower
@@ -183,3 +186,11 @@ def test_images_of_more_than_31_bits_are_counted_in_64() -> None:
     assert not plan.has_wide_index(axis.name for axis in (*plan.rows, plan.cols[-1]))
     assert plan.has_wide_index(axis.name for axis in plan.cols[:-1])
     assert "row = tl.program_id(0).to(tl.int64) * ROWS" in printed("large", plan)
+
+
+def test_sides_that_are_equally_long_are_two_numbers() -> None:
+    """Whoever changes the image of a kernel changes its height or its width."""
+    pool = nn.Sequential(nn.Hardtanh(), nn.MaxPool2d(3, 2, 1), nn.Hardtanh())
+    files = text_of((pool.eval(), (torch.randn(2, 3, 19, 19),), {}), "cuda", train=False)
+    kernel = next(text for text in files.values() if "window_line" in text and "tl.load" in text)
+    assert re.search(r"line[^&|]*< height\)", kernel) and re.search(r"column[^&|]*< width\)", kernel)
