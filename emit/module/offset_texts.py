@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import is_bare
 from longhand.lower.ir import Buffer, Load, Size, Store
 from longhand.schedule.named_plan import ProductWord
-from longhand.schedule.plan import KernelPlan, Launch, Product, SizeOf
+from longhand.schedule.plan import KernelPlan, Launch, Pointer, Product, SizeOf
 
 _MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
 _SUMS = frozenset("+-/%")  # in what is no factor without parentheses
@@ -83,9 +83,9 @@ def before_pieces(
     """
     sizes = dict(zip(texts, step.sizes, strict=True))
     ends = [
-        (value, text)
+        (value, text if _SUMS.isdisjoint(text) else f"({text})")
         for value, text in zip(step.scalars, scalars, strict=True)
-        if isinstance(value, int) and value > 1 and not is_bare(text) and _SUMS.isdisjoint(text)
+        if isinstance(value, int) and value > 1 and not text.isdigit()
     ]
     found = list(ints)
     for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
@@ -105,6 +105,11 @@ def before_pieces(
         told = (f"-{end} * {by}" for before, end in ends for size, by in steps if before * size == -value)
         found[place] = next(told, ints[place])
     return found
+
+
+def pieces_of(pointer: Pointer, axes: Iterable[str]) -> tuple[str, ...]:
+    """The axes that a kernel sums for what it writes to a tensor: those of a piece, of which a statistic is made."""
+    return tuple(axis for axis in axes if pointer.dims and axis not in pointer.dims)
 
 
 def _blocks(
