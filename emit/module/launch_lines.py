@@ -5,17 +5,15 @@ Tensors, sizes, strides and numbers; half of an axis, where two halves are joine
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
-from longhand.capture.graph import Role
 from longhand.emit.module.offset_texts import (
+    PieceSizes,
     before_pieces,
     blocks_before,
     over_others,
-    pieces_of,
     step_over_parts,
 )
 from longhand.emit.module.paragraphs import LineKind, PythonLine
@@ -25,7 +23,7 @@ from longhand.emit.text.expression import number
 from longhand.emit.text.kernel_head import shape_words
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path
-from longhand.lower.ir import Buffer, Extern, Scalar, Size, memory_order
+from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.options import Device
 from longhand.schedule.named_plan import (
     BufferWords,
@@ -114,7 +112,8 @@ class AllocationWriter:
         """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
         buffer = self.plan.buffers[step.buffer]
         if not self.sizes.reads_shapes:
-            return self.sizes.dims(buffer)
+            known = zip(buffer.shape, self.sizes.words_of(buffer), strict=True)
+            return self.sizes.dims(buffer, [self._of_word(step, *one) for one in known], words_first=True)
         siblings = [one for one in self._at_hand(step.beside) if len(one.shape) == len(buffer.shape)]
         told = []
         for place, size in enumerate(buffer.shape):
@@ -122,6 +121,14 @@ class AllocationWriter:
             sibling = next(alike, None)
             told.append(f"{self.variables[sibling.name]}.shape[{place}]" if sibling is not None else None)
         return self.sizes.dims(buffer, told)
+
+    def _of_word(self, step: Allocate, size: Size, word: str | None) -> str | None:
+        """``means.shape[0]``: a size by a tensor at hand that has it under the same word, which means another here."""
+        for one in self._at_hand(step.beside) if word and size != 1 else ():
+            known = list(zip(map(str, one.shape), self.sizes.words_of(one), strict=True))
+            if (str(size), word) in known:
+                return f"{self.variables[one.name]}.shape[{known.index((str(size), word))}]"
+        return None
 
     def _made(self, buffer: Buffer, dims: Sequence[str], sibling: str | None = None) -> str:
         """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""
@@ -218,9 +225,7 @@ class LaunchWriter:
         numbers: Mapping[tuple[Launch, int], str],
     ) -> None:
         self.numbers = numbers
-        self._piece_sizes: dict[str, tuple[Size, str]] = (
-            {}
-        )  # by buffer: how many elements made each of its own
+        self._pieces = PieceSizes()
         self.plan = plan
         self.names = names
         self.words = words
@@ -240,7 +245,7 @@ class LaunchWriter:
             self.numbers.get((step, place))
             or half_of(kernel, step, scalar.position, by_axis)
             or averaged_of(kernel, step, scalar.position, by_axis)
-            or self._piece_size(step, scalar.position, value)
+            or self._pieces.told(kernel, step, scalar.position, value)
             or self._boundary(kernel, scalar.position, value)
             or self._dimension(step, scalar.position, value)
             or self._scalar(value)
@@ -248,7 +253,7 @@ class LaunchWriter:
         ]
         if any(isinstance(value, int) and value < 0 for value in step.ints):
             ints = before_pieces(kernel, step, ints, scalars, by_axis)
-        self._keep_piece_sizes(kernel, step, by_axis)
+        self._pieces.keep(kernel, step, by_axis)
         tensors = [self.variables[name] for name in step.buffers]
         given = [*tensors, *self._numbers(step, [*sizes, *ints, *scalars])]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""
@@ -297,23 +302,6 @@ class LaunchWriter:
         steps = [str(stride) for stride in buffer.stride]
         is_plain = steps.count(text) == 1 and buffer.layout_is_known
         return f"{self.variables[name]}.stride({steps.index(text)})" if is_plain else text
-
-    def _keep_piece_sizes(self, kernel: KernelPlan, step: Launch, texts: Mapping[str, str]) -> None:
-        sizes = dict(zip(texts, step.sizes, strict=True))
-        passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
-        for pointer, name in zip(passed, step.buffers, strict=True):
-            axes = pieces_of(pointer, sizes) if pointer.access is not Access.READ else ()
-            if axes:
-                text = " * ".join(texts[axis] for axis in axes)
-                self._piece_sizes[name] = math.prod(sizes[axis] for axis in axes), text
-
-    def _piece_size(self, step: Launch, position: int, value: float | Size) -> str | None:
-        """The text for how many elements each piece has, by the words of the launch that summed them."""
-        scalar = self.plan.kernels[step.kernel].body[position]
-        if not isinstance(scalar, Scalar) or scalar.name is not Role.PIECE_SIZE:
-            return None
-        told = [self._piece_sizes[name] for name in step.buffers if name in self._piece_sizes]
-        return next((text for size, text in told if str(size) == str(value) and not text.isdigit()), None)
 
     def _boundary(self, kernel: KernelPlan, position: int, value: float | Size) -> str | None:
         """Where one of the pieces of a ``cat`` ends, if the pieces before have one word: ``2 * dim``."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from longhand.capture.graph import Role
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import is_bare
-from longhand.lower.ir import Buffer, Load, Size, Store
+from longhand.lower.ir import Buffer, Load, Scalar, Size, Store
 from longhand.schedule.named_plan import ProductWord
-from longhand.schedule.plan import KernelPlan, Launch, Pointer, Product, SizeOf
+from longhand.schedule.plan import Access, KernelPlan, Launch, Product, SizeOf
 
 _MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
 _SUMS = frozenset("+-/%")  # in what is no factor without parentheses
@@ -107,9 +108,29 @@ def before_pieces(
     return found
 
 
-def pieces_of(pointer: Pointer, axes: Iterable[str]) -> tuple[str, ...]:
-    """The axes that a kernel sums for what it writes to a tensor: those of a piece, of which a statistic is made."""
-    return tuple(axis for axis in axes if pointer.dims and axis not in pointer.dims)
+class PieceSizes:
+    """How many elements each statistic of a piece is made of, in the words of the launch that sums them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Size, str]] = {}  # by buffer
+
+    def keep(self, kernel: KernelPlan, step: Launch, texts: Mapping[str, str]) -> None:
+        """Keeps what a launch sums for each tensor that it writes; `texts` has the sizes of its axes."""
+        sizes = dict(zip(texts, step.sizes, strict=True))
+        passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
+        for pointer, name in zip(passed, step.buffers, strict=True):
+            axes = [axis for axis in sizes if pointer.dims and axis not in pointer.dims]
+            if axes and pointer.access is not Access.READ:
+                text = " * ".join(texts[axis] for axis in axes)
+                self._known[name] = math.prod(sizes[axis] for axis in axes), text
+
+    def told(self, kernel: KernelPlan, step: Launch, position: int, value: float | Size) -> str | None:
+        """The text for a scalar that is the size of pieces that the launch is given; None for any other."""
+        scalar = kernel.body[position]
+        if not isinstance(scalar, Scalar) or scalar.name is not Role.PIECE_SIZE:
+            return None
+        known = [self._known[name] for name in step.buffers if name in self._known]
+        return next((text for size, text in known if str(size) == str(value) and not text.isdigit()), None)
 
 
 def _blocks(

@@ -145,14 +145,15 @@ class SizeWriter:
         binding = {path for path, words in self._binding if any(word in self.used for word in words)}
         return frozenset(binding | {path for word, (path, _) in self._derived.items() if word in self.used})
 
-    def dims(self, buffer: Buffer, told: Sequence[str | None] = ()) -> list[str]:
-        """The sizes of a buffer's dimensions; `told` are expressions for some of them, which come before new words."""
+    def dims(self, buffer: Buffer, told: Sequence[str | None] = (), words_first: bool = False) -> list[str]:
+        """The sizes of a buffer's dimensions; `told` are expressions for some of them, before new words or after."""
         words = self._words.of(buffer.name, len(buffer.shape))
         found = []
         for place, (size, word) in enumerate(zip(buffer.shape, words, strict=True)):
-            self._is_reading = bool(told) and told[place] is not None
+            is_told = bool(told) and told[place] is not None
+            self._is_reading = is_told and not words_first
             text = self.written(size, word)
-            found.append(str(told[place]) if self._is_reading and text.is_number else self.use(text))
+            found.append(str(told[place]) if is_told and text.is_number else self.use(text))
         self._is_reading = False
         return found
 
