@@ -5,6 +5,7 @@ A sum that one layer leaves to the next is told there: its first kernel reads bo
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import ModuleTree, expression, member, module_expression
 from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.quoting import python_docstring
+from longhand.emit.text.sizes import with_words_of_others
 from longhand.schedule.named_plan import (
     SAVED,
     Branch,
@@ -100,7 +102,9 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
     numbers = name_numbers(loop, outer.plan, outer.names, {*variables.values(), *outer.variables.values()})
     parts = _parts(loop, {*branch.branches, *branch.held}, variables, deferred)
     whose = ModulePlace(tree.root, loop.repeat.paths[loop.pattern])
-    methods = _write_parts(parts, loop, outer, variables, word, saved, numbers, whose)
+    inside = copy.copy(outer)
+    inside.sizes = with_words_of_others(outer.sizes, outer.names.of_layers(loop).twins)
+    methods = _write_parts(parts, loop, inside, variables, word, saved, numbers, whose)
     made = construct_block(tree, first, word)
     name = free_name(own_name(loop.class_name), taken, loop.owner, is_in_turn=loop.is_in_turn)
     return LayerClass(

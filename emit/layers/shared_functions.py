@@ -154,6 +154,6 @@ def share_functions(
     sites = FunctionSites(bodies, plan.program.graph, outer.words, tree.root, in_lists, reach, calls)
     printer = FunctionPrinter(outer, tree.root)
     kernels = {key: one.kernel for key, one in outer.names.kernels.items()}
-    sharing = FunctionSharing(bodies, sites, outer.words, kernels, calls, printer.methods)
+    sharing = FunctionSharing(bodies, sites, outer.words, kernels, calls, printer.methods, plan.buffers)
     sharing.find([*names, *(one.name for one in tree.functions.values())])
     return tuple(printer.function(one) for one in sharing.functions)

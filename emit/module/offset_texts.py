@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +14,7 @@ from longhand.schedule.named_plan import ProductWord
 from longhand.schedule.plan import Access, KernelPlan, Launch, Product, SizeOf
 
 _MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
+_MOST_STEPS = 4  # so many lines a window moves by
 _SUMS = frozenset("+-/%")  # in what is no factor without parentheses
 
 
@@ -46,27 +48,35 @@ def blocks_before(
 
 def over_others(kernel: KernelPlan, step: Launch, ints: Sequence[str], texts: Mapping[str, str]) -> list[str]:
     """Ints of a launch, where a stride goes over all steps of another by the words of both: ``seq * fused_qkv_dim``."""
-    sizes = [
-        (size, texts[axis.name])
+    counts = {
+        axis.name: (size, texts[axis.name])
         for axis, size in zip(kernel.axes, step.sizes, strict=True)
         if isinstance(size, int) and not is_bare(texts[axis.name]) and _SUMS.isdisjoint(texts[axis.name])
-    ]
+    }
     found = list(ints)
     for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
         if parameter.axis is None or not isinstance(value, int) or not is_bare(ints[place]):
             continue
         others = [
-            (stride, text)
+            (one.axis, stride, text)
             for one, stride, text in zip(kernel.ints, step.ints, ints, strict=True)
-            if one.pointer == parameter.pointer and one.axis is not None and not is_bare(text)
+            if one.pointer == parameter.pointer
+            and one.axis not in (None, parameter.axis)
+            and isinstance(stride, int)
+            and not is_bare(text)
         ]
-        told = (
-            f"{count} * {text}"
-            for stride, text in others
-            for size, count in sizes
-            if isinstance(stride, int) and size * stride == value
+        over = (
+            f"{counts[axis][1]} * {text}"
+            for axis, stride, text in others
+            if axis in counts and counts[axis][0] * stride == value
         )
-        found[place] = next(told, ints[place])
+        # A window moves by several of the lines that it looks at.
+        times = (
+            f"{value // stride} * {text}"
+            for _, stride, text in others
+            if 0 < stride < value <= _MOST_STEPS * stride and value % stride == 0
+        )
+        found[place] = next(itertools.chain(over, times), ints[place])
     return found
 
 
@@ -84,9 +94,9 @@ def before_pieces(
     """
     sizes = dict(zip(texts, step.sizes, strict=True))
     ends = [
-        (value, text if _SUMS.isdisjoint(text) else f"({text})")
+        (value, text)
         for value, text in zip(step.scalars, scalars, strict=True)
-        if isinstance(value, int) and value > 1 and not text.isdigit()
+        if isinstance(value, int) and value > 1 and not is_bare(text)
     ]
     found = list(ints)
     for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
@@ -103,7 +113,12 @@ def before_pieces(
             if one.pointer == parameter.pointer and one.axis is not None and not is_bare(text)
         ]
         steps = [*strides, *_blocks(kernel, parameter.pointer or "", sizes, texts)]
-        told = (f"-{end} * {by}" for before, end in ends for size, by in steps if before * size == -value)
+        told = (
+            f"-{end if _SUMS.isdisjoint(end) else f'({end})'} * {by}"
+            for before, end in ends
+            for size, by in steps
+            if before * size == -value
+        )
         found[place] = next(told, ints[place])
     return found
 
@@ -120,7 +135,10 @@ class PieceSizes:
         passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
         for pointer, name in zip(passed, step.buffers, strict=True):
             axes = [axis for axis in sizes if pointer.dims and axis not in pointer.dims]
-            if axes and pointer.access is not Access.READ:
+            is_plain = all(part.isidentifier() for axis in axes for part in texts[axis].split(" * "))
+            if (
+                axes and is_plain and pointer.access is not Access.READ
+            ):  # a tensor's shape may be gone by then
                 text = " * ".join(texts[axis] for axis in axes)
                 self._known[name] = math.prod(sizes[axis] for axis in axes), text
 
@@ -130,7 +148,7 @@ class PieceSizes:
         if not isinstance(scalar, Scalar) or scalar.name is not Role.PIECE_SIZE:
             return None
         known = [self._known[name] for name in step.buffers if name in self._known]
-        return next((text for size, text in known if str(size) == str(value) and not text.isdigit()), None)
+        return next((text for size, text in known if str(size) == str(value)), None)
 
 
 def _blocks(

@@ -6,7 +6,6 @@ A unit is made in a folder of its own beside the others and renamed into place: 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import importlib
@@ -15,7 +14,6 @@ import platform
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,15 +21,14 @@ import torch
 import torch.utils._pytree as pytree
 import triton
 
+from longhand.cache.bound import keep_within_bound
 from longhand.cache.owned_folder import owned_cache
 from longhand.capture.graph import CapturedGraph
 from longhand.emit.unit.lock_file import read_regular
 from longhand.errors import UnitError
 from longhand.options import Options
 
-_DEFAULT_LIMIT_MB = 1024
 _WHOLE = ".whole"  # the digest of a unit's files
-_RECENT = 3600.0  # seconds: a unit used within the hour stays, whatever the bound
 
 
 def cache_folder() -> Path:
@@ -62,7 +59,7 @@ def cached_unit(graph: CapturedGraph, options: Options, make: Callable[[Path], o
                     raise
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
-        _evict(folder)
+        keep_within_bound(folder, unit)
     os.utime(unit)
     return unit
 
@@ -153,40 +150,3 @@ def _own_digest() -> str:
                 if path.suffix in (".py", ".jinja", ".h"):
                     digest.update(f"{room} {path.relative_to(place)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
-
-
-def _evict(folder: Path) -> None:
-    """Removes the units unused for longest until the folder is within LONGHAND_CACHE_LIMIT_MB."""
-    limit = int(os.environ.get("LONGHAND_CACHE_LIMIT_MB", _DEFAULT_LIMIT_MB)) * 2**20
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return  # another process is at it
-        units = sorted((_used(path), path) for path in folder.iterdir() if path.is_dir())
-        sizes = {path: _size_of(path) for _, path in units}
-        total = sum(sizes.values())
-        for used, path in units:
-            if total <= limit:
-                return
-            if time.time() - used > _RECENT:
-                shutil.rmtree(path, ignore_errors=True)
-                total -= sizes[path]
-
-
-def _used(folder: Path) -> float:
-    """When; now, if another process has just removed it."""
-    try:
-        return folder.stat().st_mtime
-    except FileNotFoundError:
-        return time.time()
-
-
-def _size_of(folder: Path) -> int:
-    """Of the files that are there: another process may be making or removing some of them."""
-    size = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                size += os.stat(os.path.join(place, name)).st_size
-    return size

@@ -13,6 +13,7 @@ from typing import Any
 
 from longhand.lower.ir import Extern, View
 from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, Number, require
+from longhand.schedule.functions.alike_releases import places_without_releases, united_releases
 from longhand.schedule.layers.outside import made_inside
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.view_names import named_views, view_key
@@ -155,9 +156,10 @@ class _StepsInStep:
         new = [list(site.steps) for site in self._sites]
         calls: list[dict[int, SharedCall]] = [{} for _ in self._sites]
         # When memory is dropped is no difference of what they do: it is one when that is printed.
-        places = [_without_releases(steps) for steps in new]
+        places = [places_without_releases(steps) for steps in new]
         require(len(set(map(len, places))) == 1)
         inside = 0  # how many of them a call of another function stands for, up to its end
+        spans: list[tuple[int, int]] = []  # of those calls: the first and the last step, by number
         for number, at in enumerate(zip(*places, strict=True)):
             there = [site.calls.get(place) for site, place in zip(self._sites, at, strict=True)]
             if number >= inside and any(there):
@@ -165,9 +167,10 @@ class _StepsInStep:
                 steps = (
                     of[place : place + call.n_steps] for of, (call, place) in zip(new, both, strict=False)
                 )
-                lengths = {len(_without_releases(run)) for run in steps}
+                lengths = {len(places_without_releases(run)) for run in steps}
                 require(len(both) == len(at) and len(lengths) == 1)
                 inside = number + lengths.pop()
+                spans.append((number, inside - 1))
                 told = self._call([call for call, _ in both])
                 for found, place, call in zip(calls, at, told, strict=True):
                     found[place] = call
@@ -178,6 +181,7 @@ class _StepsInStep:
             self._buffer(column)
         first = self._sites[0].given
         inputs = sorted(self._inputs.items(), key=lambda one: first.index(one[0][0]))
+        new, calls = self._with_releases(new, calls, spans)
         sites = (
             dataclasses.replace(
                 site,
@@ -197,6 +201,28 @@ class _StepsInStep:
             tuple(self._views),
             self._numbers.found,
         )
+
+    def _with_releases(
+        self,
+        each: Sequence[list[PlanStep]],
+        calls: Sequence[dict[int, SharedCall]],
+        spans: Sequence[tuple[int, int]],
+    ) -> tuple[list[list[PlanStep]], list[dict[int, SharedCall]]]:
+        """The steps and the calls among them, with memory dropped where it is in any of the modules."""
+        fixed = frozenset(number for begin, end in spans for number in range(begin, end + 1))
+        united = united_releases(each, self._local, fixed)
+        moved: list[dict[int, SharedCall]] = []
+        for before, after, known in zip(each, united, calls, strict=True):
+            old, new = places_without_releases(before), places_without_releases(after)
+            n_more = {begin: new[end] - new[begin] - old[end] + old[begin] for begin, end in spans}
+            moved.append(
+                {
+                    new[begin]: dataclasses.replace(call, n_steps=call.n_steps + n_more[begin])
+                    for begin, _ in spans
+                    if (call := known.get(old[begin])) is not None
+                }
+            )
+        return united, moved
 
     # Buffers.
 
@@ -361,8 +387,3 @@ class _StepsInStep:
             dataclasses.replace(call, tensors=given, numbers=tuple(found))
             for call, given, found in zip(calls, tensors, numbers, strict=True)
         ]
-
-
-def _without_releases(steps: Sequence[PlanStep]) -> list[int]:
-    """The places of all other steps."""
-    return [place for place, step in enumerate(steps) if not isinstance(step, Release)]

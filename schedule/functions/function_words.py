@@ -56,10 +56,11 @@ def _reached(site: CallSite) -> str:
 def words_for_module(alike: CallsAlike) -> Iterator[str]:
     """What a function may call the module that it is given: by its attribute, or its list, or its class."""
     lasts = {_attribute(site.path) for site in alike.sites}
-    if len(lasts) == 1:
+    if len(lasts) == 1 and not lasts & RESERVED_IN_MODULE:
         yield from lasts
     own = snake_case(alike.class_name)
-    yield from (word for word in (own.rpartition("_")[2], "module") if word != own)
+    noun = own.rpartition("_")[2]
+    yield from (word for word in (noun, "module") if word not in (own, *RESERVED_IN_MODULE))
     yield from further_words("module")
 
 
@@ -190,7 +191,8 @@ class _Words:
         found: dict[str, str] = {}
         for name, word in given.items():
             wanted = self._told_by_call(name, quotes)
-            is_free = wanted not in ("", word, self._module, *given.values(), *found.values())
+            others = {"", word, self._module, *given.values(), *found.values()}
+            is_free = wanted not in others | RESERVED_IN_MODULE
             is_there = wanted in self._bound
             if is_free and word not in self._bound and (not is_there or self._is_before(name, wanted)):
                 found[name] = wanted

@@ -12,13 +12,15 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
 from longhand.schedule.functions.alike_numbers import Number, told_by_channels
 from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, SiteSteps, alike_steps
 from longhand.schedule.functions.function_words import kernel_words, variables_of, words_for_module
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
+from longhand.schedule.functions.weight_sizes import told_by_weights
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.words import OWN_WORDS, first_free, further_words, snake_case
+from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, first_free, further_words, snake_case
 
 MOST_PARAMETERS = 8
 MOST_OF_PART = 5  # parameters of a function that is called once
@@ -73,7 +75,7 @@ class OneFunction:
         candidate: What they do, in which places of the plan, in which words.
         parameters: What it takes beside its module and numbers.
         numbers: For each module the numbers that it is called with: those of library calls, and sizes that differ.
-        stated: Words for sizes that are the same in all of them.
+        stated: Words for sizes that are the same in all of them, or that a weight of the module's tells.
         alike: The modules' calls.
         name: Its own.
         also: What was found later to be the same function.
@@ -103,6 +105,7 @@ class FunctionSharing:
         kernels: The names of kernels, by the plan's key.
         calls: What is a call already, by the first step of each: more are added.
         tell_sizes: Whether modules' sizes are told alike.
+        buffers: The plan's, by name.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class FunctionSharing:
         kernels: Mapping[str, str],
         calls: dict[int, SharedCall],
         tell_sizes: TellSizes,
+        buffers: Mapping[str, Buffer],
     ) -> None:
         self._bodies = bodies
         self._sites = sites
@@ -120,6 +124,7 @@ class FunctionSharing:
         self._names_of_kernels = kernels
         self._calls = calls
         self._tell_sizes = tell_sizes
+        self._buffers = buffers
         self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
         self.functions: list[OneFunction] = []
 
@@ -216,22 +221,22 @@ class FunctionSharing:
         if len(alike.sites) == 1:
             one = self._as_one(alike, word, reads_shapes=False)
             return one if one is not None and one.n_parameters <= MOST_OF_PART else None
-        one = self._told(alike, word)
+        one = self._of_all(alike, word)
         if one is not None or len(alike.sites) == 2:
             return one
         for place, first in enumerate(alike.sites):
             same = (
                 other
                 for other in alike.sites[place + 1 :]
-                if self._told(dataclasses.replace(alike, sites=(first, other)), word) is not None
+                if self._of_all(dataclasses.replace(alike, sites=(first, other)), word) is not None
             )
             group = dataclasses.replace(alike, sites=(first, *same))
-            one = self._told(group, word) if len(group.sites) > 1 and group.is_worth else None
+            one = self._of_all(group, word) if len(group.sites) > 1 and group.is_worth else None
             if one is not None:
                 return one
         return None
 
-    def _told(self, alike: CallsAlike, word: str) -> OneFunction | None:
+    def _of_all(self, alike: CallsAlike, word: str) -> OneFunction | None:
         """The one function that modules are: of one size, or that reads all sizes from tensors."""
         stated = self._as_one(alike, word, reads_shapes=False)
         if stated is not None and not any(stated.numbers):
@@ -242,7 +247,8 @@ class FunctionSharing:
 
     def _name(self, alike: CallsAlike, site: SiteSteps, used: set[str]) -> str:
         """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""
-        plain = snake_case(alike.class_name)
+        word = snake_case(alike.class_name)
+        plain = f"{word}_" if word in RESERVED_IN_MODULE else word  # of a class called Lambda, say
         words = kernel_words(site, self._names_of_kernels)
         known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
         own = (f"{plain}_{word}" for word in words if word not in known)
@@ -256,7 +262,32 @@ class FunctionSharing:
         sites = [one for one in each if one is not None]
         candidate = self._candidate(alike, word, sites, reads_shapes) if len(sites) == len(each) else None
         methods = self._tell_sizes(candidate) if candidate is not None else None
-        return _with_sizes(alike, candidate, methods) if candidate is not None and methods else None
+        return self._with_sizes(alike, candidate, methods) if candidate is not None and methods else None
+
+    def _with_sizes(
+        self, alike: CallsAlike, candidate: FunctionCandidate, methods: Sequence[WithSizes]
+    ) -> OneFunction | None:
+        """The function; sizes that differ from module to module, and that no weight tells, become parameters."""
+        stated = [method.stated for method in methods]
+        told = {word: self._told(candidate, word, [one[word] for one in stated]) for word in stated[0]}
+        numbers = tuple(
+            (
+                *((word, values[place]) for word, values in candidate.alike.numbers),
+                *((word, size) for word, size in one.items() if told[word] is None),
+            )
+            for place, one in enumerate(stated)
+        )
+        known = {word: size for word, size in told.items() if size is not None}
+        found = OneFunction(candidate, methods[0].parameters, numbers, known, alike)
+        is_short = found.n_parameters <= MOST_PARAMETERS and len(numbers[0]) <= MOST_NUMBERS
+        return found if is_short else None
+
+    def _told(self, candidate: FunctionCandidate, word: str, sizes: Sequence[int | str]) -> int | str | None:
+        """A size of a function, or how a weight tells it; None where only a parameter does."""
+        if len(set(sizes)) == 1:
+            return sizes[0]
+        weight = told_by_weights(sizes, word, candidate.alike.sites, self._buffers)
+        return f"{candidate.around[0][weight[0]]}.shape[{weight[1]}]" if weight is not None else None
 
     def _candidate(
         self, alike: CallsAlike, word: str, sites: Sequence[ModuleSteps], reads_shapes: bool
@@ -277,21 +308,3 @@ class FunctionSharing:
         if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[: 1 + len(found.numbers)]):
             return None
         return FunctionCandidate(found, alike.sites, around, words, word, reads_shapes)
-
-
-def _with_sizes(
-    alike: CallsAlike, candidate: FunctionCandidate, methods: Sequence[WithSizes]
-) -> OneFunction | None:
-    """The function; sizes that differ from module to module become parameters."""
-    stated = [method.stated for method in methods]
-    same = {word: size for word, size in stated[0].items() if all(one[word] == size for one in stated)}
-    numbers = tuple(
-        (
-            *((word, values[place]) for word, values in candidate.alike.numbers),
-            *((word, size) for word, size in one.items() if word not in same),
-        )
-        for place, one in enumerate(stated)
-    )
-    found = OneFunction(candidate, methods[0].parameters, numbers, same, alike)
-    is_short = found.n_parameters <= MOST_PARAMETERS and len(numbers[0]) <= MOST_NUMBERS
-    return found if is_short else None

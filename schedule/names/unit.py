@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from longhand.schedule.functions.alike_loops import with_words_of_first
 from longhand.schedule.layers.returned_gradients import find_returned_gradients
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.modules.tree import find_modules
@@ -70,6 +71,7 @@ def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPla
     """
     named.dims.learn_copies(externs(named.plan))
     layers = name_layers(named.names.steps, named.words, named.names.buffers, records)
+    layers = with_words_of_first(layers, named.names.steps, named.words)
     plan = named.plan
     modules = find_modules(plan.program.graph, plan.buffers, named.names.steps, named.words)
     return dataclasses.replace(named, names=dataclasses.replace(named.names, layers=layers), modules=modules)

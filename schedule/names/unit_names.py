@@ -136,6 +136,7 @@ class LayerNames:
         record: Of a backward pass: what the layers saved for it, if that is a record.
         own: Of a backward pass: what only one layer of them reads.
         of_one: By place among the outputs: the word for one layer's, where the variable is a list of all layers'.
+        twins: By the name of a buffer or a node: the one in another list's layers, whose words its sizes have.
     """
 
     word: str
@@ -144,6 +145,7 @@ class LayerNames:
     record: SavedLayers | None = None
     own: Set[str] = frozenset()
     of_one: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,6 +69,18 @@ def _calls(path: Path, name: str) -> int:
     )
 
 
+@pytest.mark.parametrize(
+    ("word", "function"),
+    [("AttentionGlobal", "attention_global"), ("Lambda", "lambda_"), ("Sum", "sum_"), ("Torch", "torch_")],
+)
+def test_a_class_that_is_called_like_a_keyword(tmp_path: Path, word: str, function: str) -> None:
+    model, args = Twice().eval(), (torch.randn(2, 3, 40), torch.randn(2, 5, 16))
+    model.own.__class__ = model.cross.__class__ = type(word, (Attention,), {})
+    longhand.generate(model, args, out=tmp_path / "unit", device="cpu", run=False)
+    given = [argument.arg for argument in _functions(tmp_path / "unit")[function].args.args]
+    assert given == ["module", "x", "memory"]
+
+
 def test_modules_that_do_the_same_are_one_function(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, x, memory = Twice().eval(), torch.randn(2, 3, 40), torch.randn(2, 5, 16)

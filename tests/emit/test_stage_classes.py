@@ -171,3 +171,37 @@ def test_their_backward_passes_share_a_function(tmp_path: Path) -> None:
     functions = [one.name for one in tree.body if isinstance(one, ast.FunctionDef)]
     assert functions == ["gated_backward", "gatednet_backward"]
     assert_same_gradients(model, tmp_path / "unit", x, rtol=1e-4, atol=1e-5)
+
+
+class Hourglass(nn.Module):
+    """Down and up again: what the layers of a stage are given is called otherwise in each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.shrink = nn.Conv2d(3, 12, 1), nn.Conv2d(12, 20, 2, stride=2)
+        self.grow = nn.ConvTranspose2d(20, 12, 2, stride=2)
+        self.first = nn.ModuleList(Block(12, nn.GELU()) for _ in range(2))
+        self.middle = nn.ModuleList(Block(20, nn.GELU()) for _ in range(2))
+        self.last = nn.ModuleList(Block(12, nn.GELU()) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        fine = torch.tanh(self.stem(x))
+        for block in self.first:
+            fine = block(fine)
+        coarse = self.shrink(fine)
+        for block in self.middle:
+            coarse = block(coarse)
+        both = self.grow(coarse) + fine
+        for block in self.last:
+            both = block(both)
+        return both
+
+
+def test_layers_that_are_given_what_is_called_otherwise_are_one_class(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Hourglass().eval(), torch.randn(2, 3, 16, 12)
+    longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu")
+    tree = ast.parse((tmp_path / "unit" / "model.py").read_text())
+    assert [node.name for node in tree.body if isinstance(node, ast.ClassDef)] == ["Block", "Hourglass"]
+    unit = unit_of(model, tmp_path / "unit")
+    torch.testing.assert_close(unit(x), model(x))

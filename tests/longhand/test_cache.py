@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from longhand.cache import folder as cache
+from longhand.cache import bound
 from longhand.cache.folder import cache_folder, cached_unit, unit_key
 from longhand.capture.frontends.export import capture_export
 from longhand.errors import OutputError
@@ -136,7 +136,53 @@ def test_units_unused_for_longest_make_room(monkeypatch):
 def test_what_was_used_within_the_hour_stays(monkeypatch):
     monkeypatch.setenv("LONGHAND_CACHE_LIMIT_MB", "0")
     units = [cached_unit(captured(f, torch.ones(3)), CPU, writer(10)) for f in (double, triple)]
-    assert all(unit.exists() for unit in units) and cache._RECENT >= 3600
+    assert all(unit.exists() for unit in units) and bound._RECENT >= 3600
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """The sizes that were found whenever all units were counted."""
+    found, tidy = [], bound._tidy
+
+    def counting(folder, limit):
+        found.append(tidy(folder, limit))
+        return found[-1]
+
+    monkeypatch.setattr(bound, "_tidy", counting)
+    return found
+
+
+def units_of(n_bytes, n_units, start=0):
+    made = []
+    for size in range(start, start + n_units):
+        made.append(cached_unit(captured(double, torch.ones(3 + size)), CPU, writer(n_bytes)))
+    return made
+
+
+def test_all_units_are_not_counted_for_each_that_is_made(counts, folder):
+    units_of(10, 6)
+    assert len(counts) == 1
+    (folder / "units/.lock").write_text("damaged")
+    units_of(10, 3, start=6)
+    assert len(counts) == 2 and counts[1] > counts[0]
+
+
+def test_another_bound_is_looked_at_at_once(counts, monkeypatch):
+    old, _ = units_of(600_000, 2)
+    os.utime(old, (time.time() - 10 * 3600,) * 2)
+    monkeypatch.setenv("LONGHAND_CACHE_LIMIT_MB", "1")
+    units_of(10, 1, start=2)
+    assert len(counts) == 2 and not old.exists()
+
+
+def test_what_may_not_be_removed_is_not_counted_each_time_either(counts, monkeypatch):
+    monkeypatch.setenv("LONGHAND_CACHE_LIMIT_MB", "1")
+    units_of(400_000, 3)
+    assert len(counts) == 2  # the first of all, and the one that passed the bound
+    units_of(10, 3, start=3)
+    assert len(counts) == 2
+    units_of(100_000, 1, start=6)
+    assert len(counts) == 3
 
 
 def test_what_another_process_removes_meanwhile_is_no_obstacle(monkeypatch, tmp_path):
@@ -146,7 +192,7 @@ def test_what_another_process_removes_meanwhile_is_no_obstacle(monkeypatch, tmp_
     for name in ("whole", "gone"):
         (made / "unit" / ".base" / name).write_bytes(b"12345")
     seen = list(os.walk(made / "unit"))
-    monkeypatch.setattr(cache.os, "walk", lambda place: seen)
+    monkeypatch.setattr(bound.os, "walk", lambda place: seen)
     (made / "unit/.base/gone").unlink()
-    assert cache._size_of(made / "unit") == 5
-    assert cache._used(made / "unit that was there") > 1e9
+    assert bound._size_of(made / "unit") == 5
+    assert bound._used(made / "unit that was there") > 1e9

@@ -1,0 +1,73 @@
+"""When memory is dropped in a function that stands for several modules: as soon as it is in any of them.
+
+The plan drops memory where the peak asks for it, which may be in the deep stages of a model and not in the first. What
+one module no longer reads after a step, no other reads either: they do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from longhand.schedule.plan import PlanStep, Release
+
+
+def places_without_releases(steps: Sequence[PlanStep]) -> list[int]:
+    """The places of all other steps."""
+    return [place for place, step in enumerate(steps) if not isinstance(step, Release)]
+
+
+def united_releases(
+    sites: Sequence[Sequence[PlanStep]], numbers: Sequence[Mapping[str, int]], fixed: frozenset[int]
+) -> list[list[PlanStep]]:
+    """The steps of each module, with a buffer dropped in all of them where it first is in one.
+
+    Args:
+        sites: The steps of each: the same ones in each but for releases.
+        numbers: For each, by the buffers that it makes: which of them it is, in all modules alike.
+        fixed: Which steps have releases behind them that belong to another function, by their number among all but
+            releases: those stay as they are.
+    """
+    first: dict[int, int] = {}  # by buffer: after which step it is dropped
+    kept: set[int] = set()
+    for steps, number in zip(sites, numbers, strict=True):
+        for place, step in _with_places(steps):
+            for name in step.buffers if isinstance(step, Release) else ():
+                one = number[name]
+                first[one] = min(first.get(one, place), place)
+                kept |= {one} if place in fixed else set()
+    dropped: dict[int, list[int]] = {}
+    for one, place in first.items():
+        if one not in kept:
+            dropped.setdefault(place, []).append(one)
+    return [_placed(steps, number, dropped, kept) for steps, number in zip(sites, numbers, strict=True)]
+
+
+def _with_places(steps: Sequence[PlanStep]) -> list[tuple[int, PlanStep]]:
+    """Each step, with the number of the last one up to it that is no release."""
+    found: list[tuple[int, PlanStep]] = []
+    place = -1
+    for step in steps:
+        place += not isinstance(step, Release)
+        found.append((place, step))
+    return found
+
+
+def _placed(
+    steps: Sequence[PlanStep],
+    number: Mapping[str, int],
+    dropped: Mapping[int, Sequence[int]],
+    kept: set[int],
+) -> list[PlanStep]:
+    names = {one: name for name, one in number.items()}
+    found: list[PlanStep] = []
+    told = _with_places(steps)
+    for at, (place, step) in enumerate(told):
+        if isinstance(step, Release):
+            own = tuple(name for name in step.buffers if number[name] in kept)
+            found += [Release(own)] if own else []
+        else:
+            found.append(step)
+        if at + 1 == len(told) or told[at + 1][0] > place:  # the last before another step
+            united = tuple(names[one] for one in sorted(dropped.get(place, ())))
+            found += [Release(united)] if united else []
+    return found

@@ -1,0 +1,47 @@
+"""Sizes that differ from module to module and that a function can read: they are those of what its module holds.
+
+``channels = module.gate.weight.shape[0]`` is one parameter less for whoever calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from longhand.lower.ir import Buffer
+from longhand.schedule.functions.alike_steps import SiteSteps
+
+
+def told_by_weights(
+    sizes: Sequence[int | str], word: str, sites: Sequence[SiteSteps], buffers: Mapping[str, Buffer]
+) -> tuple[str, int] | None:
+    """The weight, of the first module's, and its dimension that is a size in each module; None where there is none.
+
+    Of several the one that its word names: ``gate.weight`` for ``gate_channels``; or else the first.
+
+    Args:
+        sizes: The size in each module.
+        word: What it is called.
+        sites: What each module does; with the paths of the weights that it reads.
+        buffers: The plan's, by name.
+    """
+    held = [_shapes(site, buffers) for site in sites]
+    names = {path: name for name, path in sites[0].weights.items()}
+    told = [
+        (path, dim)
+        for path, shape in held[0].items()
+        for dim in range(len(shape))
+        if all(_size(other.get(path, ()), dim) == size for other, size in zip(held, sizes, strict=True))
+    ]
+    named = (one for one in told if set(one[0].split(".")) & set(word.split("_")))
+    path, dim = next(named, next(iter(told), ("", 0)))
+    return (names[path], dim) if path else None
+
+
+def _shapes(site: SiteSteps, buffers: Mapping[str, Buffer]) -> dict[str, tuple[object, ...]]:
+    """The shape of each weight of a module, by its path below it."""
+    found = {path: buffers.get(site.aliases.get(name, name)) for name, path in site.weights.items()}
+    return {path: tuple(buffer.shape) for path, buffer in found.items() if buffer is not None}
+
+
+def _size(shape: Sequence[object], dim: int) -> object:
+    return shape[dim] if dim < len(shape) else None
