@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
+from longhand.capture.graph import Role
 from longhand.emit.module.offset_texts import (
     PieceSizes,
     before_pieces,
@@ -225,7 +226,9 @@ class LaunchWriter:
         numbers: Mapping[tuple[Launch, int], str],
     ) -> None:
         self.numbers = numbers
-        self._pieces = PieceSizes()
+        bodies = [kernel.body for kernel in plan.kernels.values()]
+        are_pieces = any(getattr(one, "name", None) is Role.PIECE_SIZE for body in bodies for one in body)
+        self._pieces = PieceSizes() if are_pieces else None
         self.plan = plan
         self.names = names
         self.words = words
@@ -245,7 +248,7 @@ class LaunchWriter:
             self.numbers.get((step, place))
             or half_of(kernel, step, scalar.position, by_axis)
             or averaged_of(kernel, step, scalar.position, by_axis)
-            or self._pieces.told(kernel, step, scalar.position, value)
+            or (self._pieces and self._pieces.told(kernel, step, scalar.position, value))
             or self._boundary(kernel, scalar.position, value)
             or self._dimension(step, scalar.position, value)
             or self._scalar(value)
@@ -253,7 +256,8 @@ class LaunchWriter:
         ]
         if any(isinstance(value, int) and value < 0 for value in step.ints):
             ints = before_pieces(kernel, step, ints, scalars, by_axis)
-        self._pieces.keep(kernel, step, by_axis)
+        if self._pieces is not None:
+            self._pieces.keep(kernel, step, by_axis)
         tensors = [self.variables[name] for name in step.buffers]
         given = [*tensors, *self._numbers(step, [*sizes, *ints, *scalars])]
         remark = "  # in place" if len(set(tensors)) < len(tensors) and self._is_in_place(step) else ""

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from longhand.capture.graph import Role
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import is_bare
-from longhand.lower.ir import Buffer, Load, Scalar, Size, Store
+from longhand.lower.ir import Buffer, Load, Size, Store
 from longhand.schedule.named_plan import ProductWord
 from longhand.schedule.plan import Access, KernelPlan, Launch, Product, SizeOf
 
 _MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
 _MOST_STEPS = 4  # so many lines a window moves by
 _SUMS = frozenset("+-/%")  # in what is no factor without parentheses
+_READS = _SUMS | {"."}  # in what is one and asks a tensor for it
 
 
 def blocks_before(
@@ -135,7 +136,7 @@ class PieceSizes:
         passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
         for pointer, name in zip(passed, step.buffers, strict=True):
             axes = [axis for axis in sizes if pointer.dims and axis not in pointer.dims]
-            is_plain = all(part.isidentifier() for axis in axes for part in texts[axis].split(" * "))
+            is_plain = all(_READS.isdisjoint(texts[axis]) for axis in axes)
             if (
                 axes and is_plain and pointer.access is not Access.READ
             ):  # a tensor's shape may be gone by then
@@ -144,8 +145,7 @@ class PieceSizes:
 
     def told(self, kernel: KernelPlan, step: Launch, position: int, value: float | Size) -> str | None:
         """The text for a scalar that is the size of pieces that the launch is given; None for any other."""
-        scalar = kernel.body[position]
-        if not isinstance(scalar, Scalar) or scalar.name is not Role.PIECE_SIZE:
+        if getattr(kernel.body[position], "name", None) is not Role.PIECE_SIZE:
             return None
         known = [self._known[name] for name in step.buffers if name in self._known]
         return next((text for size, text in known if str(size) == str(value)), None)
