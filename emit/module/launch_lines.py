@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.emit.module.offset_texts import (
+    PieceSizes,
     before_pieces,
     blocks_before,
     end_of_pieces,
     over_others,
-    step_over_parts,
+    step_in_words,
 )
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_code
@@ -26,7 +28,6 @@ from longhand.emit.text.python_code import (
     CallCode,
     Code,
     EachCode,
-    InfixCode,
     KeywordCode,
     LiteralCode,
     MethodCode,
@@ -140,7 +141,8 @@ class AllocationWriter:
         """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
         buffer = self.plan.buffers[step.buffer]
         if not self.sizes.reads_shapes:
-            return self.sizes.dims(buffer)
+            known = zip(buffer.shape, self.sizes.words_of(buffer), strict=True)
+            return self.sizes.dims(buffer, [self._of_word(step, *one) for one in known], words_first=True)
         siblings = [one for one in self._at_hand(step.beside) if len(one.shape) == len(buffer.shape)]
         told = []
         for place, size in enumerate(buffer.shape):
@@ -148,6 +150,14 @@ class AllocationWriter:
             sibling = next(alike, None)
             told.append(dimension(self.variables[sibling.name], place) if sibling is not None else None)
         return self.sizes.dims(buffer, told)
+
+    def _of_word(self, step: Allocate, size: Size, word: str | None) -> Code | None:
+        """``means.shape[0]``: a size by a tensor at hand that has it under the same word, which means another here."""
+        for one in self._at_hand(step.beside) if word and size != 1 else ():
+            known = list(zip(map(str, one.shape), self.sizes.words_of(one), strict=True))
+            if (str(size), word) in known:
+                return dimension(self.variables[one.name], known.index((str(size), word)))
+        return None
 
     def _made(self, buffer: Buffer, dims: Sequence[Code], sibling: str | None = None) -> Code:
         """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""
@@ -252,6 +262,9 @@ class LaunchWriter:
         numbers: Mapping[tuple[Launch, int], str],
     ) -> None:
         self.numbers = {place: NameCode(word) for place, word in numbers.items()}
+        numbers_of = (value for kernel in plan.kernels.values() for value in kernel.body)
+        has_pieces = any(getattr(value, "name", None) is Role.PIECE_SIZE for value in numbers_of)
+        self._pieces = PieceSizes() if has_pieces else None
         self.plan = plan
         self.names = names
         self.words = words
@@ -271,6 +284,7 @@ class LaunchWriter:
             self.numbers.get((step, place))
             or half_of(kernel, step, scalar.position, by_axis)
             or averaged_of(kernel, step, scalar.position, by_axis)
+            or (self._pieces and self._pieces.told(kernel, step, scalar.position, value))
             or end_of_pieces(kernel, scalar.position, value, self.words, self.sizes)
             or self._dimension(step, scalar.position, value)
             or self._scalar(value)
@@ -278,6 +292,8 @@ class LaunchWriter:
         ]
         if any(isinstance(value, int) and value < 0 for value in step.ints):
             ints = before_pieces(kernel, step, ints, scalars, by_axis)
+        if self._pieces is not None:
+            self._pieces.keep(kernel, step, by_axis)
         tensors = [self.variables[name] for name in step.buffers]
         given = [*map(NameCode, tensors), *self._numbers(step, [*sizes, *ints, *scalars])]
         is_in_place = len(set(tensors)) < len(tensors) and self._is_in_place(step)
@@ -306,29 +322,10 @@ class LaunchWriter:
                 found.append(self.sizes.text(value))
                 continue
             is_offset, name = parameter.axis is None, buffers[parameter.pointer]
-            text = self._int(value, name, is_offset)
+            text = step_in_words(value, self.plan.buffers[name], self.variables[name], self.sizes, is_offset)
             blocks = blocks_before(kernel, parameter.pointer, value, sizes, texts, is_offset)
             found.append(blocks if blocks is not None and is_bare(text) else text)
         return over_others(kernel, step, found, texts) if found else found
-
-    def _int(self, value: Size, name: str, is_offset: bool) -> Code:
-        buffer = self.plan.buffers[name]
-        text = (self.sizes.before_padding(value, buffer) if is_offset else None) or (
-            self.sizes.text(value) if is_offset else self.sizes.stride(value, buffer)
-        )
-        if not is_bare(text) or not is_path(self.variables[name]):
-            return text
-        if is_offset:
-            doubled = [str(value * 2) == str(size) for size in buffer.shape]
-            if not any(doubled):
-                return text
-            return InfixCode(dimension(self.variables[name], doubled.index(True)), "//", whole_number(2))
-        if (parts := step_over_parts(value, buffer, self.sizes)) is not None:
-            return parts
-        steps = [str(stride) for stride in buffer.stride]
-        if steps.count(str(value)) != 1 or not buffer.layout_is_known:
-            return text
-        return MethodCode(NameCode(self.variables[name]), "stride", (whole_number(steps.index(str(value))),))
 
     def _launch_of_lists(self, step: Launch) -> PythonLine:
         """``kernels.adamw(params, grads, exp_avgs, exp_avg_sqs, eps)``: lists tell their own sizes."""

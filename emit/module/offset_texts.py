@@ -8,20 +8,26 @@ from collections.abc import Mapping, Sequence
 
 from torch import fx
 
+from longhand.capture.graph import Role
 from longhand.emit.text.python_code import (
     Code,
     GroupedCode,
+    InfixCode,
+    LiteralCode,
+    MethodCode,
+    NameCode,
     PrefixCode,
     ProductCode,
     SizeText,
+    dimension,
     product,
     whole_number,
 )
 from longhand.emit.text.sizes import SizeWriter
-from longhand.emit.text.told_sizes import is_bare, is_product
+from longhand.emit.text.told_sizes import is_bare, is_path, is_product
 from longhand.lower.ir import Buffer, Load, Size, Store
 from longhand.schedule.named_plan import BufferWords, ProductWord, aten_name
-from longhand.schedule.plan import KernelPlan, Launch, Product, SizeOf
+from longhand.schedule.plan import Access, KernelPlan, Launch, Product, SizeOf
 
 _MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
 _MOST_STEPS = 4  # so many lines a window moves by
@@ -161,6 +167,38 @@ def end_of_pieces(
     return word if len(told) == 1 else ProductCode((whole_number(len(told)), word))
 
 
+class PieceSizes:
+    """How many elements each statistic of a piece is made of, in the words of the launch that sums them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Size, Code]] = {}  # by buffer
+
+    def keep(self, kernel: KernelPlan, step: Launch, texts: Mapping[str, Code]) -> None:
+        """Keeps what a launch sums for each tensor that it writes; `texts` has the sizes of its axes."""
+        sizes = dict(zip(texts, step.sizes, strict=True))
+        passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
+        for pointer, name in zip(passed, step.buffers, strict=True):
+            axes = [axis for axis in sizes if pointer.dims and axis not in pointer.dims]
+            is_said = bool(axes) and all(_is_of_words(texts[axis]) for axis in axes)
+            if is_said and pointer.access is not Access.READ:
+                text = product([texts[axis] for axis in axes])
+                self._known[name] = math.prod(sizes[axis] for axis in axes), text
+
+    def told(self, kernel: KernelPlan, step: Launch, position: int, value: float | Size) -> Code | None:
+        """What tells a scalar that is the size of pieces that the launch is given; None for any other."""
+        if getattr(kernel.body[position], "name", None) is not Role.PIECE_SIZE:
+            return None
+        known = [self._known[name] for name in step.buffers if name in self._known]
+        return next((text for size, text in known if str(size) == str(value)), None)
+
+
+def _is_of_words(size: Code) -> bool:
+    """Whether a size asks no tensor for its shape, which may be gone by then."""
+    if isinstance(size, ProductCode):
+        return all(map(_is_of_words, size.factors))
+    return isinstance(size, NameCode | LiteralCode) and "." not in str(size)
+
+
 def _blocks(
     kernel: KernelPlan, pointer: str, sizes: Mapping[str, Size], texts: Mapping[str, Code]
 ) -> list[tuple[int, Code]]:
@@ -176,7 +214,27 @@ def _blocks(
     return found
 
 
-def step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> Code | None:
+def step_in_words(value: Size, buffer: Buffer, variable: str, sizes: SizeWriter, is_offset: bool) -> Code:
+    """Where a kernel begins to read in a tensor, or a stride of it, by itself: ``conv.stride(1)``."""
+    text = (sizes.before_padding(value, buffer) if is_offset else None) or (
+        sizes.text(value) if is_offset else sizes.stride(value, buffer)
+    )
+    if not is_bare(text) or not is_path(variable):
+        return text
+    if is_offset:
+        doubled = [str(value * 2) == str(size) for size in buffer.shape]
+        if not any(doubled):
+            return text
+        return InfixCode(dimension(variable, doubled.index(True)), "//", whole_number(2))
+    if (parts := _step_over_parts(value, buffer, sizes)) is not None:
+        return parts
+    steps = [str(stride) for stride in buffer.stride]
+    if steps.count(str(value)) != 1 or not buffer.layout_is_known:
+        return text
+    return MethodCode(NameCode(variable), "stride", (whole_number(steps.index(str(value))),))
+
+
+def _step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> Code | None:
     """The stride of a dimension that has become one with others in the buffer's shape; None where there is none."""
     dims: list[tuple[Size, str | None]] = []
     for size, word in zip(buffer.shape, sizes.words_of(buffer), strict=True):

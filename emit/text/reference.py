@@ -36,11 +36,13 @@ from longhand.lower.ir import (
     Extent,
     Load,
     Pointwise,
+    PointwiseOp,
     Position,
     Reduce,
     ReduceOp,
     Scalar,
     Store,
+    Value,
     arguments,
     domains,
 )
@@ -166,7 +168,10 @@ class _ReferenceWriter:
         """What a value is printed from."""
         if position in self.joins and self.joins[position].fill is None:
             return self.joins[position].pieces
-        return () if position in self.pieces else arguments(self.plan.body[position])
+        if position in self.pieces:
+            return ()
+        inner = arguments(self.plan.body[position])
+        return inner[:1] if is_square(self.plan.body[position]) else inner
 
     def write(self) -> Reference:
         stores = [
@@ -291,6 +296,8 @@ class _ReferenceWriter:
                 return self._reduce(value)
             case Pointwise():
                 given = [self._value(argument) for argument in value.args]
+                if is_square(value) and given[0].precedence is not Precedence.ATOM:
+                    return Text(f"{given[0].within(Precedence.ATOM)}.square()")
                 types = [self.plan.body[argument].dtype for argument in value.args]  # type: ignore[union-attr]
                 is_number = [prints_number(self.plan, a, {*self.groups, *self.joins}) for a in value.args]
                 return operation(value, given, types, is_number)
@@ -347,6 +354,12 @@ _REDUCTIONS = {
     ReduceOp.ALL: "all",
 }
 _ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
+
+
+def is_square(value: Value) -> bool:
+    """Whether a value is another one times itself."""
+    is_product = isinstance(value, Pointwise) and value.op is PointwiseOp.MUL
+    return is_product and len(set(arguments(value))) == 1
 
 
 def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import fx
@@ -11,6 +12,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.forward_words import NO_FORWARD, ForwardWords
+from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
 from longhand.schedule.names.module_words import alike, short_words
 from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
 from longhand.schedule.names.result_words import (
@@ -39,6 +41,7 @@ from longhand.schedule.names.value_origins import (
 from longhand.schedule.names.words import (
     GradientWord,
     identifier,
+    ordinals,
     path_words,
     reworded,
     snake_case,
@@ -224,6 +227,8 @@ class BufferWords:
         local = self.origins.local(node)
         if local:
             yield local
+            if turn := self.origins.turn(node):
+                yield from itertools.islice(ordinals(local), turn - 1, turn)
         call = call_of_several(node)
         if (
             call is not None
@@ -240,12 +245,13 @@ class BufferWords:
             yield from words_of_module(origin)
             yield from self._of_stream(node)
             yield from copied_words(self.origins, node)
-        if phrase := _phrase(node, self._short_name):
+        if phrase := phrase_of_sum(node, self._short_name):
             yield phrase
         if local:
             yield from _of_pattern(self.origins, node, local)
         if word := field_word(node):
             yield word
+        yield from words_by_use(node)
         yield from self._fillers(node)
 
     def _fillers(self, node: fx.Node) -> Iterator[str]:
@@ -347,19 +353,6 @@ class BufferWords:
             local = self.origins.local(node)
             word = local or next(self._returned(node, origin), None) or next(words_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
-
-
-def _phrase(node: fx.Node, short_name: Callable[[fx.Node], str | None]) -> str | None:
-    """``x_plus_attn``: the sum of two values that have short names of their own."""
-    if aten_name(node) not in ("add", "add_"):
-        return None
-    sides = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
-    if len(sides) != 2:
-        return None
-    words = [short_name(side) for side in sides]
-    if not all(words) or words[0] == words[1]:
-        return None
-    return f"{words[0]}_plus_{words[1]}"
 
 
 def _is_only_seen(node: fx.Node, origins: ValueOrigins) -> bool:

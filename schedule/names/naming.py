@@ -14,13 +14,14 @@ from longhand.schedule.layers.loops import arrange
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.call_frames import own_origins
+from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_axes
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
 from longhand.schedule.names.number_names import constant_words
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedWords, differentiated
 from longhand.schedule.names.shared.plain_words import plain_words
 from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
-from longhand.schedule.names.value_names import ValueWords, dimensions_of, name_axes
+from longhand.schedule.names.value_names import ValueWords
 from longhand.schedule.names.variables import name_variables
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,

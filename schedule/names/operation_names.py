@@ -285,6 +285,11 @@ def lists_ops(name: str) -> bool:
     return len(ops) >= _MANY or (len(ops) > 1 and is_all)
 
 
+def is_norm(word: str) -> bool:
+    """Whether a word is that of a normalization: ``layer_norm``."""
+    return word.endswith("_norm") and is_formula(word)
+
+
 def is_activation(word: str) -> bool:
     """Whether a word is that of one function of one number, which larger formulas are made of."""
     return word in _ACTIVATIONS.split()

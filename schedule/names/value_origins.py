@@ -356,6 +356,13 @@ class ValueOrigins:
             for user in node.users
         )
 
+    def turn(self, node: fx.Node) -> int:
+        """How many values of the same variable the same statement of the same module made before."""
+        origin = self.of(node)
+        run = self._runs.get((origin.module, origin.statement), ())
+        same = [one for one in run if self.of(one).local == origin.local and _is_same_op(one, node)]
+        return same.index(node) if node in same else 0
+
     def n_same(self, node: fx.Node) -> int:
         """How many values the same statement of the same module makes with the same operation: its calls."""
         origin = self.of(node)

@@ -5,9 +5,7 @@ What a ``where`` chooses is a thing, too: ``rotated``, ``wrapped_index``, ``mask
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -23,14 +21,25 @@ from longhand.lower.ir import (
     Reduce,
     ReduceOp,
     Scalar,
-    Store,
     Value,
     arguments,
     domains,
 )
+from longhand.schedule.names.meanings.kernel_values import (
+    argument_of_function,
+    biased_word,
+    clamped,
+    local_once_more,
+    one_more,
+    part_of_quotient,
+    phrase_of_two,
+    result_of_module,
+    same_step_again,
+    times_rstd,
+    whole_operation,
+)
+from longhand.schedule.names.meanings.nameless import Nameless, NamingRule
 from longhand.schedule.names.operation_names import noun_of
-from longhand.schedule.names.shared.callers import SharedWords
-from longhand.schedule.names.words import element_words, plural
 from longhand.schedule.plan import KernelPlan
 
 _HIDES = -1e4  # what is added to a score that shall not count is below
@@ -86,70 +95,7 @@ def _is_of_places(position: int, body: Sequence[Value]) -> bool:
     return isinstance(value, Constant | Scalar | Extent | Position)
 
 
-_SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os")  # bias, axis
 _SHORT = 12  # an operand's word that takes the operation's in front of it
-
-
-@dataclasses.dataclass(frozen=True)
-class Nameless:
-    """A value that wants a name, and what is known around it.
-
-    Attributes:
-        position: Where it stands in the body.
-        plan: The kernel.
-        words: What its callers call alike.
-        pointers: The words of the kernel's pointers, by key.
-        names: The names that earlier values have, by position.
-        loads_have_lines: Whether every load gets a line; else a value is one element of what a tensor's word says.
-    """
-
-    position: int
-    plan: KernelPlan
-    words: SharedWords
-    pointers: Mapping[str, str]
-    names: Mapping[int, str]
-    loads_have_lines: bool
-
-    @property
-    def value(self) -> Value:
-        """The value itself."""
-        return self.plan.body[self.position]
-
-    @property
-    def operands(self) -> dict[int, str]:
-        """The words of its arguments, by position, of those that have one."""
-        return {a: word for a in arguments(self.value) if (word := self.operand(a))}
-
-    @property
-    def named(self) -> list[str]:
-        """The words of its arguments, in order."""
-        return [word for a in arguments(self.value) if (word := self.operand(a))]
-
-    @property
-    def stored(self) -> str | None:
-        """The word of the result that it is."""
-        users = (v for v in self.plan.body if isinstance(v, Store) and v.value == self.position)
-        return next((self.pointers[v.buffer] for v in users if v.buffer in self.pointers), None)
-
-    def operand(self, position: int) -> str | None:
-        """The word of an argument: its name, or for a load that is written in place its pointer's."""
-        value = self.plan.body[position]
-        if position in self.names:
-            return self.names[position]
-        return one_of(self.pointers[value.buffer]) if isinstance(value, Load) else None
-
-    @property
-    def place(self) -> str:
-        """The word of the module that it belongs to: ``input_layernorm``; empty where there is none."""
-        parts = self.words.provenance(getattr(self.value, "origin", "")).module.split(".")
-        return next((part for part in reversed(parts) if part and not part.isdigit()), "")
-
-    def once_more(self, word: str) -> Iterator[str]:
-        """Words for what would have one that stands for something else: one element of it in C++, else a new one."""
-        yield from [f"new_{word}"] if self.loads_have_lines else itertools.islice(element_words(word), 5)
-
-
-NamingRule = Callable[[Nameless], Iterator[str]]
 
 
 def _sum_of_squares(one: Nameless) -> Iterator[str]:
@@ -305,17 +251,28 @@ RULES: tuple[NamingRule, ...] = (
     _reduction_of_a_word,
     _sum_of_products,
     _position,
+    _inverse_deviation,
+    _choice,
+    clamped,
+    same_step_again,
     _function_of_a_word,
+    one_more,
+    whole_operation,
     _scaled,
     _shifted,
     _squared,
     _in_a_piece,
     _order_of_places,
     _negated,
-    _inverse_deviation,
     _sum_of_the_users,
-    _choice,
+    biased_word,
     _element_of_a_result,
+    times_rstd,
+    result_of_module,
+    local_once_more,
+    argument_of_function,
+    part_of_quotient,
+    phrase_of_two,
     _noun,
     _noun_of_a_word,
 )
@@ -353,9 +310,3 @@ def is_rstd(value: Value, body: tuple[Value, ...]) -> bool:
         and inner.op is PointwiseOp.ADD
         and any(isinstance(body[argument], Constant | Scalar) for argument in inner.args)
     )
-
-
-def one_of(word: str) -> str:
-    """``scores`` is ``score``; a word that is no plural stays."""
-    is_plural = len(word) > 3 and plural(word[:-1]) == word and not word.endswith(_SINGULAR_ENDINGS)
-    return word[:-1] if is_plural else word

@@ -264,6 +264,14 @@ def further_words(word: str) -> Iterator[str]:
         prefix += "yet_"
 
 
+_ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def ordinals(word: str) -> Iterator[str]:
+    """``second_mean``, ``third_mean``: what is made again as the first of a name was."""
+    yield from (f"{ordinal}_{word}" for ordinal in _ORDINALS)
+
+
 def element_words(word: str, *, is_only: bool = False) -> Iterator[str]:
     """Without an end: what one element of a tensor is called where the tensor has the word: ``x_i``, ``x_j``.
 

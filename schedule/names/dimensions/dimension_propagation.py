@@ -93,6 +93,9 @@ def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
             return (None,) * len(shape)
         if "scaled_dot_product" in aten_name(node.args[0]) and len(shape) == len(shape_of(whole[0])) - 1:
             return words.get(whole[0].name, (None,) * (len(shape) + 1))[:-1]  # logsumexp, of the queries
+        known = words.get(whole[0].name, ())
+        if "batch_norm" in aten_name(node.args[0]) and len(shape) == 1 and len(known) > 1:
+            return known[1:2]  # statistics of the channels
         piece = _of_piece(whole[0], words, shape)
         if aten_name(node.args[0]) == "topk" and len(piece) == len(shape):
             return _of_chosen(node.args[0], piece)

@@ -1,0 +1,144 @@
+"""The words for a kernel's axes: row and col where there is one of each, otherwise what the axis runs over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from longhand.lower.ir import memory_order
+from longhand.schedule.names.dimensions.compound_words import parts_of
+from longhand.schedule.names.dimensions.dimension_propagation import grouped
+from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
+from longhand.schedule.names.shared.callers import Caller, Callers
+from longhand.schedule.names.unit_names import AxisNames
+from longhand.schedule.names.words import Scope, plural
+from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis
+
+# From the innermost axis outwards: words for axes that came without one.
+_ROW_LADDER = ("row", "group", "stack", "outer")
+_COL_LADDER = ("col", "lane", "slab", "outer_col")
+_WINDOW_LADDER = ("window_column", "window_line", "window_slice")
+_INDEX_WORDS = {"seq": "token", "dim": "feature", "n": "item", "x": "column", "y": "line"}
+# What the indices of dimensions are called, by the customary words for the sizes.
+_INDEX_OF = {
+    ("batch",): "batch",
+    ("seq",): "position",
+    ("channels",): "channel",
+    ("height",): "line",
+    ("height", "width"): "pixel",
+}
+_IMAGE = ("batch", "channels", "height", "width")  # ``conv1_channels``: those of what a layer makes
+
+
+def name_axes(
+    plan: KernelPlan, scope: Scope, dimensions: Mapping[str, tuple[str, ...]] | None = None
+) -> dict[str, AxisNames]:
+    """Words for each of the plan's axes, taken from `scope`.
+
+    Args:
+        plan: The kernel.
+        scope: Its names so far.
+        dimensions: For axes that walk dimensions with words: those words (see `dimensions_of`).
+    """
+    names: dict[str, AxisNames] = {}
+    row_ladder = _WINDOW_LADDER if plan.schedule.walks_windows else _ROW_LADDER
+    for role, ladder in ((AxisRole.ROW, row_ladder), (AxisRole.COL, _COL_LADDER)):
+        axes = [axis for axis in plan.axes if axis.role is role]
+        for steps_out, axis in enumerate(reversed(axes)):
+            index = _index_of((dimensions or {}).get(axis.name, ()), plan.schedule.walks_windows)
+            found = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
+            if index is not None and max(len(plan.rows), len(plan.cols)) > 1:
+                found.insert(0, (index, f"n_{plural(index)}"))
+            names[axis.name] = _pick(found, scope)
+    return {axis.name: names[axis.name] for axis in plan.axes}
+
+
+def dimensions_of(plan: KernelPlan, callers: Callers) -> dict[str, tuple[str, ...]]:
+    """For each axis the words of the dimensions that it walks, as far as all calls have the same ones."""
+    first, *others = [_dimensions(plan, caller) for caller in callers.every]
+    shared = {
+        axis: _shared([words, *(other.get(axis, ()) for other in others)]) for axis, words in first.items()
+    }
+    return {axis: words for axis, words in shared.items() if words}
+
+
+def _shared(calls: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """The words of the first call where all mean the same; ``n_heads`` of n_heads and n_kv_heads: both are heads."""
+    indices = {_index_of(words) for words in calls}
+    if len(indices) == 1:
+        return calls[0]
+    nouns = [(index or "").split("_") for index in indices]
+    common: list[str] = []
+    while all(nouns) and len({noun[-1] for noun in nouns}) == 1:
+        common.insert(0, nouns[0][-1])
+        nouns = [noun[:-1] for noun in nouns]
+    is_counted = all(len(words) == 1 and words[0].startswith("n_") for words in calls)
+    return (f"n_{plural('_'.join(common))}",) if is_counted and any(common) else ()
+
+
+def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
+    if caller.dims is None:
+        return {}
+    launch = caller.launch
+    sizes = dict(zip((axis.name for axis in plan.axes), launch.sizes, strict=True))
+    passed = [pointer for pointer in plan.pointers if not pointer.scratch]
+    found: dict[str, tuple[str, ...]] = {}
+    for pointer, name in reversed(list(zip(passed, launch.buffers, strict=True))):
+        buffer = caller.buffers[name]
+        order, words = memory_order(buffer), caller.dims.of(name, len(buffer.shape))
+        shape, known_words = [buffer.shape[dim] for dim in order], tuple(words[dim] for dim in order)
+        walked = [sizes[axis] for axis in pointer.dims or ()]
+        parts = grouped(shape, known_words, walked) or grouped_before_last(shape, known_words, walked)
+        for axis, group in zip(pointer.dims or (), parts or (), strict=False):
+            known = [word for _, word in group if word is not None]
+            if known and len(known) == len(group):
+                found.setdefault(axis, tuple(part for word in known for part in parts_of(word)))
+    return found
+
+
+def _index_of(words: tuple[str, ...], is_of_window: bool = False) -> str | None:
+    """``head`` for n_heads, ``pixel`` for height and width together; None where there is no such word.
+
+    Results of windows have a line and a column, as the windows do.
+    """
+    made = tuple(word.removeprefix("out_") for word in words)
+    parts = tuple(next((part for part in _IMAGE if word.endswith(f"_{part}")), word) for word in made)
+    if parts in _INDEX_OF:
+        return _INDEX_OF[parts]
+    if is_of_window and parts == ("width",):
+        return "column"
+    counted = re.fullmatch(r"n_([a-z_]{2,}[^s])s", words[0]) if len(words) == 1 else None
+    return counted[1] if counted else None
+
+
+def _candidates(
+    plan: KernelPlan, axis: PlanAxis, steps_out: int, ladder: tuple[str, ...], n_axes: int
+) -> Iterator[tuple[str, str]]:
+    """(index, size), best first."""
+    is_only = n_axes == 1
+    if is_only and not plan.rows:
+        yield "i", "n_elements"
+    if is_only:
+        yield ladder[0], f"n_{plural(ladder[0])}"
+    word = _word(axis.name)
+    if word is not None:
+        index = _INDEX_WORDS.get(word, word)
+        yield index, f"n_{plural(index)}"
+    step = ladder[min(steps_out, len(ladder) - 1)]
+    yield step, f"n_{plural(step)}"
+    yield f"{step}_index", f"n_{plural(step)}"
+
+
+def _word(name: str) -> str | None:
+    """An axis's name if it is a word and no number of lowering's or fusion's."""
+    if re.fullmatch(r"[a-z]{3,}(_[a-z]+)*", name) and name not in ("row", "col"):
+        return name
+    return None
+
+
+def _pick(candidates: list[tuple[str, str]], scope: Scope) -> AxisNames:
+    for index, size in candidates:
+        if scope.is_free(index) and scope.is_free(size):
+            return AxisNames(scope.take(index), scope.take(size))
+    index, size = candidates[-1]
+    return AxisNames(scope.pick([index]), scope.pick([size]))

@@ -1,0 +1,88 @@
+"""What a value of a graph is to the formula that it stands in: ``scores``, ``denominator``, ``pre_norm``.
+
+For what the user has no variable for, where the operation's own noun would say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import fx
+
+from longhand.schedule.names.operation_names import aten_name, is_norm, op_word, provenance_of
+
+_PRODUCTS = frozenset({"matmul", "bmm", "mm", "baddbmm"})
+# What may stand between a product of queries and keys and its softmax.
+_TO_SCORES = frozenset({"scale", "mul", "div", "add", "sub", "mask", "where", "clamp", "tanh", "bias", "max"})
+_STEPS = 8
+
+
+def words_by_use(node: fx.Node) -> Iterator[str]:
+    """Words for what a value is used for, best first."""
+    if provenance_of(node).differentiates or not _is_float(node):
+        return
+    name, users = aten_name(node), _readers(node)
+    if name in _PRODUCTS and _is_of_two_made(node) and _is_weighted_by_softmax(node):
+        yield "scores"
+    if not users:
+        return
+    if all(aten_name(user) == "div" and user.args[0] is not node for user in users):
+        yield "denominator"
+    if name in ("add", "add_") and all(is_norm(op_word(user).word) for user in users):
+        yield "pre_norm"
+
+
+def phrase_of_sum(node: fx.Node, short_name: Callable[[fx.Node], str | None]) -> str | None:
+    """``x_plus_attn``: the sum of two values that have short names of their own."""
+    if aten_name(node) not in ("add", "add_"):
+        return None
+    sides = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
+    if len(sides) != 2:
+        return None
+    words = [short_name(side) for side in sides]
+    if not all(words) or words[0] == words[1]:
+        return None
+    return f"{words[0]}_plus_{words[1]}"
+
+
+def _is_of_two_made(node: fx.Node) -> bool:
+    """Whether both factors are made, and neither is given to the graph, as weights are."""
+    factors = [argument for argument in node.args if isinstance(argument, fx.Node)]
+    return len(factors) >= 2 and all(_source(factor).op == "call_function" for factor in factors[-2:])
+
+
+def _source(node: fx.Node) -> fx.Node:
+    while node.op == "call_function" and op_word(node).silent and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _is_weighted_by_softmax(node: fx.Node) -> bool:
+    """Whether a softmax is what a value goes to, through scales, biases and masks."""
+    waiting, seen = [(node, 0)], {node}
+    while waiting:
+        value, steps = waiting.pop(0)
+        for user in _readers(value):
+            word = op_word(user).word
+            if word in ("softmax", "log_softmax"):
+                return True
+            if user not in seen and word in _TO_SCORES and steps < _STEPS:
+                seen.add(user)
+                waiting.append((user, steps + 1))
+    return False
+
+
+def _readers(node: fx.Node) -> list[fx.Node]:
+    """What computes with a value, through views and copies of it; results of calls, and derivatives, left out."""
+    found: list[fx.Node] = []
+    for user in node.users:
+        if user.op != "call_function" or provenance_of(user).differentiates:
+            continue
+        found += _readers(user) if op_word(user).silent else [user]
+    return found
+
+
+def _is_float(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
