@@ -78,8 +78,8 @@ class ResNetBlock(nn.Module):
             n_lanes=batch * 2,
             n_channels=conv1_channels,
         )
-        bn1_mean = bn1_piece_means.new_empty(256)
-        bn1_rstd = bn1_piece_means.new_empty(256)
+        bn1_mean = bn1_piece_means.new_empty(conv1_channels)
+        bn1_rstd = bn1_piece_means.new_empty(conv1_channels)
         kernels.batch_statistics(
             bn1_piece_means,
             bn1_piece_squares,
@@ -118,8 +118,8 @@ class ResNetBlock(nn.Module):
             n_lanes=batch * 2,
             n_channels=conv2_channels,
         )
-        bn2_mean = bn2_piece_means.new_empty(256)
-        bn2_rstd = bn2_piece_means.new_empty(256)
+        bn2_mean = bn2_piece_means.new_empty(conv2_channels)
+        bn2_rstd = bn2_piece_means.new_empty(conv2_channels)
         kernels.batch_statistics(
             bn2_piece_means,
             bn2_piece_squares,
@@ -149,8 +149,8 @@ class ResNetBlock(nn.Module):
             n_lanes=batch * 2,
             n_channels=shortcut_channels,
         )
-        shortcut_mean = shortcut_piece_means.new_empty(256)
-        shortcut_rstd = shortcut_piece_means.new_empty(256)
+        shortcut_mean = shortcut_piece_means.new_empty(shortcut_channels)
+        shortcut_rstd = shortcut_piece_means.new_empty(shortcut_channels)
         kernels.batch_statistics(
             shortcut_piece_means,
             shortcut_piece_squares,

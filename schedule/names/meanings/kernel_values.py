@@ -60,6 +60,8 @@ def same_step_again(one: Nameless) -> Iterator[str]:
     word = one.local or (role if role and role not in _ROLES else "")
     source = one.words.provenance(_origin(one.value))
     for position, other in one.names.items():
+        if position in arguments(one.value):  # what a step adds to is its first part, and no step before
+            continue
         before = one.words.provenance(_origin(one.plan.body[position]))
         is_same = (before.qualname, before.statement) == (source.qualname, source.statement)
         if other == word and source.statement and is_same:
@@ -90,12 +92,17 @@ def clamped(one: Nameless) -> Iterator[str]:
     yield "clamped_again"
 
 
-def without_half_clamps(value: Pointwise, body: Sequence[Value], names: Container[int]) -> list[int]:
+def without_half_clamps(value: Value, body: Sequence[Value], names: Container[int]) -> list[int]:
     """What a value is made of; of a clamp what it bounds, in place of the half of it that is the inner one."""
     found: list[int] = []
     for argument in arguments(value):
         inner = body[argument]
-        is_half = isinstance(inner, Pointwise) and {value.op, inner.op} == _CLAMPS and argument not in names
+        is_half = (
+            isinstance(value, Pointwise)
+            and isinstance(inner, Pointwise)
+            and {value.op, inner.op} == _CLAMPS
+            and argument not in names
+        )
         found += arguments(inner) if is_half else [argument]
     return found
 
@@ -118,6 +125,8 @@ def whole_operation(one: Nameless) -> Iterator[str]:
     """``activated``, ``normalized``: all that an operation of several steps makes."""
     value = one.value
     if not isinstance(value, Pointwise) or not _ends_operation(one):
+        return
+    if one.stored and not one.loads_have_lines:  # one element of what is stored, by that word
         return
     node = one.words.nodes.get(value.origin)
     if node is None or provenance_of(node).differentiates:

@@ -48,11 +48,11 @@ def add_layer_norm_kernel(
     sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
     variance = sum_of_squares / n_cols
     rstd = tl.rsqrt(variance + eps)
-    product = centered * rstd
+    normalized = centered * rstd
 
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
-    tl.store(normalized_ptr + at, product * weight + bias, mask=in_range)
+    tl.store(normalized_ptr + at, normalized * weight + bias, mask=in_range)
 
 
 def add_layer_norm(x, r, weight, bias, normalized, n_rows, n_cols, eps):

@@ -40,10 +40,10 @@ def rms_norm_kernel(
     sum_of_squares = tl.sum(x * x, axis=1, keep_dims=True)
     mean_square = sum_of_squares / n_cols
     rstd = tl.rsqrt(mean_square + eps)
-    product = x * rstd
+    normalized = x * rstd
 
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
-    tl.store(normalized_ptr + at, product * weight, mask=in_range)
+    tl.store(normalized_ptr + at, normalized * weight, mask=in_range)
 
 
 def rms_norm(x, weight, normalized, n_rows, n_cols, eps):

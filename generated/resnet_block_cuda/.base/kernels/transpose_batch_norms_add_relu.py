@@ -72,11 +72,11 @@ def transpose_batch_norms_add_relu_kernel(
     out = normalized * bn2_weight + bn2_bias
     shortcut_rstd = tl.rsqrt(shortcut_1_running_var + eps)
     shortcut_normalized = (shortcut - shortcut_1_running_mean) * shortcut_rstd
-    total = out + (shortcut_normalized * shortcut_1_weight + shortcut_1_bias)
+    new_out = out + (shortcut_normalized * shortcut_1_weight + shortcut_1_bias)
 
     tl.store(
         activated_ptr + (batch * n_channels + channel) * n_pixels + pixel,
-        nan_maximum(total, 0.0),
+        nan_maximum(new_out, 0.0),
         mask=in_range,
     )
 

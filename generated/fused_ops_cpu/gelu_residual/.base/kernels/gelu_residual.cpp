@@ -27,9 +27,9 @@ extern "C" void gelu_residual(
     for (long col = 0; col < n_cols; ++col) {
       const float biased = x_row[col] + bias[col];
       const float cubic = biased + biased * biased * biased * 0.044715f;
-      const float product = biased * (1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI))));
+      const float activated = biased * (1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI))));
 
-      out_row[col] = product + residual_row[col];
+      out_row[col] = activated + residual_row[col];
     }
   }
 }
