@@ -122,7 +122,8 @@ def name_block(
     alike = AlikeInLayers.of(loop, words)
     given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared)
     _name_weights_inside(loop, alike, names, scope, made.union(given))
-    users = {} if fields else words_of_forward(given, loop.repeat.paths[loop.pattern], words)
+    is_backward = bool(fields or loop.own)
+    users = {} if is_backward else words_of_forward(given, loop.repeat.paths[loop.pattern], words)
     for buffer in given:
         if buffer in names:
             continue
