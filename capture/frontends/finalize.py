@@ -37,11 +37,12 @@ from longhand.capture.graph import (
     Mutation,
 )
 from longhand.capture.known.biases import make_biases
-from longhand.capture.known.equal_constants import with_equal_constants_once, without_unread_values
+from longhand.capture.known.equal_constants import with_equal_constants_once
 from longhand.capture.known.filled import fill_parts
 from longhand.capture.known.fold import fold_known
 from longhand.capture.known.spelling import Emit
 from longhand.capture.known.tables import with_tables
+from longhand.capture.known.unread import without_unread_values
 from longhand.capture.own_derivatives import given_op
 from longhand.capture.provenance import assign_provenance
 from longhand.capture.size_conditions import size_conditions

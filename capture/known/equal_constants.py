@@ -2,17 +2,15 @@
 
 Were they told apart, each layer would read another one, and equal layers would not be equal. A tensor that a module
 holds keeps its own name, and so does one that somebody may write into, ask the gradient of or be given as a result.
-What nobody reads at all is left out, unless the state_dict has it.
 """
 
 from __future__ import annotations
-
-import dataclasses
 
 import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.capture.known.unread import leave_out, seen_outside
 
 
 def with_equal_constants_once(captured: CapturedGraph) -> CapturedGraph:
@@ -26,61 +24,19 @@ def with_equal_constants_once(captured: CapturedGraph) -> CapturedGraph:
         same = first.setdefault(_key(value), node)
         if same is not node:
             node.replace_all_uses_with(same)
-            graph.erase_node(node)
             gone.append(entry)
-    if not gone:
-        return captured
-    targets = {entry.target for entry in gone}
-    return dataclasses.replace(
-        captured,
-        inputs=tuple(entry for entry in captured.inputs if entry not in gone),
-        constants={target: value for target, value in captured.constants.items() if target not in targets},
-    )
-
-
-def without_unread_values(captured: CapturedGraph) -> CapturedGraph:
-    """The captured graph without constants, and buffers that no state_dict holds, whose values nobody reads."""
-    placeholders = {node.name: node for node in captured.graph.nodes if node.op == "placeholder"}
-    outside = _seen_outside(captured)
-    unread = [
-        entry
-        for entry in captured.inputs
-        if (entry.kind is InputKind.CONSTANT or (entry.kind is InputKind.BUFFER and not entry.persistent))
-        and not placeholders[entry.node].users
-        and not {entry.node, entry.target} & outside
-    ]
-    if not unread:
-        return captured
-    for entry in unread:
-        captured.graph.erase_node(placeholders[entry.node])
-    targets = {entry.target for entry in unread}
-    return dataclasses.replace(
-        captured,
-        inputs=tuple(entry for entry in captured.inputs if entry not in unread),
-        constants={target: value for target, value in captured.constants.items() if target not in targets},
-    )
-
-
-def _seen_outside(captured: CapturedGraph) -> set[str]:
-    """Nodes and targets that somebody may write into, ask the gradient of or be given as a result."""
-    seen_outside = {mutation.input_node for mutation in captured.mutations} | set(captured.grad_inputs)
-    seen_outside.update(name for group in (*captured.tied, *captured.shared_storage) for name in group)
-    for node in captured.graph.nodes:
-        if node.op == "output":
-            seen_outside.update(argument.name for argument in node.all_input_nodes)
-    seen_outside.update(result.base for result in captured.outputs if isinstance(result.base, str))
-    return seen_outside
+    return leave_out(captured, gone)
 
 
 def _written_out(captured: CapturedGraph) -> list[GraphInput]:
     """The constants that are nothing but values to whoever reads them."""
-    seen_outside = _seen_outside(captured)
+    outside = seen_outside(captured)
     return [
         entry
         for entry in captured.inputs
         if entry.kind is InputKind.CONSTANT
         and "." not in entry.target
-        and not {entry.node, entry.target} & seen_outside
+        and not {entry.node, entry.target} & outside
         and _is_plain(captured.constants.get(entry.target))
     ]
 

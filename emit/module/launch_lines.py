@@ -141,8 +141,7 @@ class AllocationWriter:
         """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
         buffer = self.plan.buffers[step.buffer]
         if not self.sizes.reads_shapes:
-            known = zip(buffer.shape, self.sizes.words_of(buffer), strict=True)
-            return self.sizes.dims(buffer, [self._of_word(step, *one) for one in known], words_first=True)
+            return self.sizes.dims(buffer)
         siblings = [one for one in self._at_hand(step.beside) if len(one.shape) == len(buffer.shape)]
         told = []
         for place, size in enumerate(buffer.shape):
@@ -150,14 +149,6 @@ class AllocationWriter:
             sibling = next(alike, None)
             told.append(dimension(self.variables[sibling.name], place) if sibling is not None else None)
         return self.sizes.dims(buffer, told)
-
-    def _of_word(self, step: Allocate, size: Size, word: str | None) -> Code | None:
-        """``means.shape[0]``: a size by a tensor at hand that has it under the same word, which means another here."""
-        for one in self._at_hand(step.beside) if word and size != 1 else ():
-            known = list(zip(map(str, one.shape), self.sizes.words_of(one), strict=True))
-            if (str(size), word) in known:
-                return dimension(self.variables[one.name], known.index((str(size), word)))
-        return None
 
     def _made(self, buffer: Buffer, dims: Sequence[Code], sibling: str | None = None) -> Code:
         """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""

@@ -167,13 +167,13 @@ class SizeWriter:
         binding = {path for path, words in self._binding if any(word in self.used for word in words)}
         return frozenset(binding | {path for word, (path, _) in self._derived.items() if word in self.used})
 
-    def dims(self, buffer: Buffer, told: Sequence[Code | None] = (), words_first: bool = False) -> list[Code]:
-        """The sizes of a buffer's dimensions; `told` are expressions for some of them, before new words or after."""
+    def dims(self, buffer: Buffer, told: Sequence[Code | None] = ()) -> list[Code]:
+        """The sizes of a buffer's dimensions; `told` are expressions for some of them, which come before new words."""
         words = self._words.of(buffer.name, len(buffer.shape))
         found = []
         for place, (size, word) in enumerate(zip(buffer.shape, words, strict=True)):
             instead = told[place] if told else None
-            self._is_reading = instead is not None and not words_first
+            self._is_reading = instead is not None
             text = self.written(size, word)
             found.append(instead if instead is not None and text.is_number else self.use(text))
         self._is_reading = False

@@ -193,8 +193,7 @@ def watch_backward(function: type[torch.autograd.Function], health: UnitHealth) 
             return original(ctx, *gradients)
         except PASSED_ON:
             raise
-        except GradientOfPartError as error:
-            error.add_note("longhand: later calls run in eager.")
+        except GradientOfPartError:
             health.leave_to_eager(ASKED)
             raise
         except Exception as error:

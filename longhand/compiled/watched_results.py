@@ -18,6 +18,7 @@ from torch import fx
 from torch.autograd.function import FunctionCtx
 
 from longhand.capture.autograd.leading_values import leading_to_others
+from longhand.errors import LonghandError
 
 __all__ = ["ASKED", "GradientOfPartError", "leading_places", "refuse_asked", "watching"]
 
@@ -26,7 +27,7 @@ _WATCHED = "longhand_watched"
 _FRAMEWORKS = ("torch.", "longhand.")  # their hooks ask for a time, not for a gradient
 
 
-class GradientOfPartError(RuntimeError):
+class GradientOfPartError(LonghandError):
     """A hook or retain_grad() of the user's is on a result that leads to another one."""
 
 
@@ -64,7 +65,8 @@ def refuse_asked(ctx: Any) -> None:
         ):
             raise GradientOfPartError(
                 "A hook or retain_grad() is on a result of a generated unit that leads to another result of it: what "
-                "comes from there is added up inside the unit."
+                "comes from there is added up inside the unit.",
+                hint="Do this step again: from now on its graph runs in eager.",
             )
 
 

@@ -66,8 +66,8 @@ def _steps(loop: Loop) -> SiteSteps:
 
 def _as_in(first: LayerNames, own: LayerNames, alike: AlikeSteps) -> LayerNames:
     """The words of layers, called as the first list's call the same."""
-    variables = dict(own.variables)
-    for column in (*alike.inputs, *alike.made, *alike.views):
-        if column[0] in first.variables and column[1] in variables:
-            variables[column[1]] = first.variables[column[0]]
+    pairs = {column[1]: column[0] for column in (*alike.inputs, *alike.made, *alike.views)}
+    if own.variables.keys() != pairs.keys() or not first.variables.keys() >= {*pairs.values()}:
+        return own  # a word that stays could be one that another buffer has now
+    variables = {name: first.variables[there] for name, there in pairs.items()}
     return dataclasses.replace(own, variables=variables, twins=alike.sites[1].twins)

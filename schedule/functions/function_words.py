@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
-from longhand.lower.ir import Extern, View
+from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.shared.forward_parameters import words_of_forward
+from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import (
     OWN_WORDS,
@@ -183,39 +183,25 @@ class _Words:
 
     def _users(self, given: Mapping[str, str], path: str) -> dict[str, str]:
         """What the user's statements call parameters, where that can stand for them in the whole function."""
-        of_forward = words_of_forward(list(given), path, self._words)
-        steps = [step for step in self._first.steps if isinstance(step, Launch | Extern)]
-        origins = (o for step in steps for o in _origins(step))
-        texts = dict.fromkeys(
-            self._words.provenance(origin).statement.strip() for origin in origins if origin
-        )
-        quotes = " ".join(texts)
+        told = words_of_forward({name: self._readers(name) for name in given}, path, self._words)
         found: dict[str, str] = {}
         for name, word in given.items():
-            wanted = of_forward.get(name) or self._told_by_call(name, quotes)
+            wanted = told.get(name, "")
             others = {"", word, self._module, *given.values(), *found.values()}
             is_free = wanted not in others | RESERVED_IN_MODULE
             is_there = wanted in self._bound
-            is_own = name in of_forward or word not in self._bound
-            if is_free and is_own and (not is_there or self._is_before(name, wanted)):
+            if is_free and (not is_there or self._is_before(name, wanted)):
                 found[name] = wanted
         return found
 
-    def _told_by_call(self, name: str, quotes: str) -> str:
-        """The argument of the user's call of the module's part that reads a parameter."""
+    def _readers(self, name: str) -> Iterator[str]:
+        """The nodes that read a parameter, of which several may be the same tensor."""
+        users = users_of([self._first.aliases.get(name, name)], self._words)
         for step in self._first.steps:
-            given: list[str] = []
-            if isinstance(step, Launch):
-                given = list(step.buffers[:2])
-            elif isinstance(step, Extern):
-                views = step.args[:2]
-                given = [view.buffer for view in views if isinstance(view, View) and not view.calls]
-            if len(given) == 2 and given[0] == name:
-                part, _, last = self._first.weights.get(given[1], "").rpartition(".")
-                if part and last == "weight":
-                    argument = quotes.partition(f"self.{part}(")[2].partition(")")[0]
-                    return argument if argument.isidentifier() else ""
-        return ""
+            if isinstance(step, Extern) and name in _read_by(step):
+                yield step.origin
+            elif isinstance(step, Launch) and name in _read_by(step):
+                yield from (one for some in users.values() for one in some if one in step.origins)
 
 
 def without_place(names: Iterable[str], path: str, taken: Container[str]) -> dict[str, str]:

@@ -227,8 +227,6 @@ class BufferWords:
         local = self.origins.local(node)
         if local:
             yield local
-            if turn := self.origins.turn(node):
-                yield from itertools.islice(ordinals(local), turn - 1, turn)
         call = call_of_several(node)
         if (
             call is not None
@@ -245,6 +243,8 @@ class BufferWords:
             yield from words_of_module(origin)
             yield from self._of_stream(node)
             yield from copied_words(self.origins, node)
+        if local and (turn := self.origins.turn(node)):
+            yield from itertools.islice(ordinals(local), turn - 1, turn)
         if phrase := phrase_of_sum(node, self._short_name):
             yield phrase
         if local:

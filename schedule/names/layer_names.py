@@ -19,7 +19,7 @@ from longhand.schedule.layers.model_steps import (
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.reached import Reached, list_holding
-from longhand.schedule.names.shared.forward_parameters import words_of_forward
+from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
 from longhand.schedule.names.shared.layers import AlikeInLayers
 from longhand.schedule.names.unit_names import LayerNames
 from longhand.schedule.names.variables import (
@@ -123,7 +123,8 @@ def name_block(
     given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared)
     _name_weights_inside(loop, alike, names, scope, made.union(given))
     is_backward = bool(fields or loop.own)
-    users = {} if is_backward else words_of_forward(given, loop.repeat.paths[loop.pattern], words)
+    readers = {} if is_backward else users_of(given, words)
+    users = words_of_forward(readers, loop.repeat.paths[loop.pattern], words)
     for buffer in given:
         if buffer in names:
             continue

@@ -1,8 +1,8 @@
 """What the user's forward() calls the tensors that a module is given.
 
-Which of its parameters a tensor is, its statements tell: of one that reads the tensor, the parameter that it names. A
-parameter that was assigned before may be another tensor by then. Where a module is given one tensor alone, and other
-modules read it first, it is the first parameter: what a layer is called with comes first.
+The statements that read a tensor tell: ``self.k_proj(current_states)`` what the projection is given, any other one the
+parameter that it names, unless that was assigned before and may be another tensor by then. Where a module is given one
+tensor alone, and other modules read it first, it is the first parameter: what a layer is called with comes first.
 """
 
 from __future__ import annotations
@@ -10,59 +10,67 @@ from __future__ import annotations
 import ast
 import functools
 from collections import Counter
-from collections.abc import Sequence
-
-from torch import fx
+from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.dimensions.stated_sizes import function_of
 
 
-def words_of_forward(given: Sequence[str], path: str, words: BufferWords) -> dict[str, str]:
-    """By buffer: the parameter of a module's forward() that it is, where that is sure.
+def words_of_forward(readers: Mapping[str, Iterable[str]], path: str, words: BufferWords) -> dict[str, str]:
+    """By tensor: the parameter of a module's forward() that it is, where that is sure.
 
     Args:
-        given: What the module is given, its weights left out.
+        readers: What the module is given, its weights left out: by name the nodes that read it.
         path: The module.
         words: The captured graph's.
     """
-    of = words.origins.of
-    nodes = [words.nodes[name] for name in given if name in words.nodes]
-    inside = {node: [user for user in node.users if _is_inside(of(user), path)] for node in nodes}
-    place = _forward_of([user for users in inside.values() for user in users], path, words)
+    inside = {
+        name: [
+            origin
+            for node in nodes
+            if node in words.nodes and _is_inside(origin := words.origins.of(words.nodes[node]), path)
+        ]
+        for name, nodes in readers.items()
+    }
+    place = _forward_of([origin for origins in inside.values() for origin in origins], path)
     if place is None:
         return {}
     parameters = _parameters(*place)
     told = {
-        node.name: {word for user in users for word in _named_by(of(user), path, place, parameters)}
-        for node, users in inside.items()
+        name: {word for origin in origins for word in _named_by(origin, path, place, parameters)}
+        for name, origins in inside.items()
     }
     found: dict[str, str] = {}
     while sure := [name for name, some in told.items() if len(some) == 1]:  # what is one is no other
         found[sure[0]] = word = told.pop(sure[0]).pop()
         told = {name: some - {word} for name, some in told.items()}
-    if not found and len(given) == len(nodes) == 1 and parameters:
-        found[nodes[0].name] = parameters[0]
+    if not found and len(readers) == 1 and parameters:
+        found = dict.fromkeys(readers, parameters[0])
     return found
+
+
+def users_of(buffers: Iterable[str], words: BufferWords) -> dict[str, list[str]]:
+    """By buffer the nodes of the graph that read it."""
+    known = {name: words.nodes[name] for name in buffers if name in words.nodes}
+    return {name: [user.name for user in node.users] for name, node in known.items()}
 
 
 def _is_inside(origin: Provenance, path: str) -> bool:
     return not origin.differentiates and any(one == path for one, _ in origin.around)
 
 
-def _forward_of(users: Sequence[fx.Node], path: str, words: BufferWords) -> tuple[str, str] | None:
+def _forward_of(origins: Sequence[Provenance], path: str) -> tuple[str, str] | None:
     """The file and the name of the forward() that the module runs, which it may have from another class."""
-    of = words.origins.of
     own = Counter(
         (origin.file, origin.qualname)
-        for origin in map(of, users)
+        for origin in origins
         if origin.file and origin.qualname.endswith(".forward") and _is_of(origin, path)
     )
     if own:
         return max(own, key=lambda one: own[one])
     # None of its statements reads anything itself: the class that stands in the file of a module inside it.
-    for origin in map(of, users):
+    for origin in origins:
         kind = dict(origin.around).get(path)
         if kind and origin.file and function_of(origin.file, f"{kind}.forward") is not None:
             return origin.file, f"{kind}.forward"
@@ -76,27 +84,25 @@ def _is_of(origin: Provenance, path: str) -> bool:
 
 
 def _named_by(origin: Provenance, path: str, place: tuple[str, str], parameters: Sequence[str]) -> set[str]:
-    """The parameters that a statement of the function reads, those left out that were assigned before."""
+    """The names for what a statement of the function reads: what a part is called with, or else its parameters."""
     if (origin.file, origin.qualname) != place:
         return set()
     try:
-        tree: ast.AST = ast.parse(origin.statement)
+        tree = ast.parse(origin.statement)
     except SyntaxError:  # the head of an if, say
         return set()
-    part = origin.module.removeprefix(f"{path}.") if origin.module != path else ""
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == f"self.{part}"
-    ]
-    read = {
-        node.id
-        for root in (calls if len(calls) == 1 else [tree])
-        for node in ast.walk(root)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
+    part = f"self.{origin.module.removeprefix(f'{path}.')}"
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == part]
     before = {word for word, line in _assigned(*place) if line < origin.line}
-    return {word for word in read if word in parameters and word not in before}
+    stale = before.intersection(parameters)
+    if len(calls) == 1 and len(calls[0].args) == 1 and isinstance(calls[0].args[0], ast.Name):
+        return {calls[0].args[0].id} - stale
+    return _read(calls[0] if len(calls) == 1 else tree).intersection(parameters) - stale
+
+
+def _read(tree: ast.AST) -> set[str]:
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
 
 
 @functools.lru_cache(maxsize=256)
