@@ -126,6 +126,7 @@ def absorb_problem(
 
 def recomputing_problem(
     producer: Nest,
+    readers: Sequence[Nest],
     instead: Sequence[Nest],
     absorbed: Sequence[Nest],
     buffers: Mapping[str, Buffer],
@@ -133,8 +134,11 @@ def recomputing_problem(
 ) -> str | None:
     """Why it does not pay that each reader computes what a producer makes, or None.
 
+    Nor does it where the producer reads columns and the readers are rows: it writes once what lies as they read it.
+
     Args:
         producer: Makes it.
+        readers: All that read it, as they are.
         instead: A reader that makes it on its way, for itself and for the others; and those.
         absorbed: All readers, each computing it.
         buffers: Of the program.
@@ -142,6 +146,9 @@ def recomputing_problem(
     """
     if len(absorbed) * len(producer.body) > MOST_REPEATED_VALUES:
         return "it would be computed again for each reader"
+    pairs = zip(absorbed, readers, strict=True)
+    if any(_turned_to_columns(nest, reader, buffers, hint) for nest, reader in pairs):
+        return "row kernels would read columns"
     apart, again = (sum(traffic(nest, buffers, hint) for nest in nests) for nests in (instead, absorbed))
     return "computing it again for each reader would move more bytes" if again > apart else None
 
@@ -223,6 +230,13 @@ def _against_the_grain(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) ->
             inner = min(value.index.axes, key=lambda term: abs(rank(term[1])))[0]
             count += inner not in reduced and not value.index.values
     return count
+
+
+def _turned_to_columns(nest: Nest, before: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
+    """Whether a row kernel reads columns that it did not before."""
+    if reduces_columns(nest, buffers) and not reduces_columns(before, buffers):
+        return True
+    return _against_the_grain(nest, buffers, hint) > _against_the_grain(before, buffers, hint)
 
 
 def _cannot_split(nest: Nest, hint: Hint) -> bool:
