@@ -66,8 +66,8 @@ def merge_problem(
         return "they share too little of what they read"
     if _repeated_work(merged, hint) > _repeated_work(first, hint) + _repeated_work(second, hint):
         return "an expensive value would be computed again and again"
-    against = _against_the_grain(merged, buffers, hint)
-    if against > _against_the_grain(first, buffers, hint) + _against_the_grain(second, buffers, hint):
+    against = _against_the_grain(merged, buffers)
+    if against > _against_the_grain(first, buffers) + _against_the_grain(second, buffers):
         return "a row kernel would read columns"
     if reduces_columns(merged, buffers):
         if not (reduces_columns(first, buffers) or reduces_columns(second, buffers)):
@@ -146,8 +146,9 @@ def recomputing_problem(
     """
     if len(absorbed) * len(producer.body) > MOST_REPEATED_VALUES:
         return "it would be computed again for each reader"
+    made = max(_elements(store, sizes_of(producer), hint) for _, store in stores(producer))
     pairs = zip(absorbed, readers, strict=True)
-    if any(_turned_to_columns(nest, reader, buffers, hint) for nest, reader in pairs):
+    if any(_turned_to_columns(nest, reader, buffers, hint, made // 2) for nest, reader in pairs):
         return "row kernels would read columns"
     apart, again = (sum(traffic(nest, buffers, hint) for nest in nests) for nests in (instead, absorbed))
     return "computing it again for each reader would move more bytes" if again > apart else None
@@ -219,24 +220,36 @@ def _repeated_work(nest: Nest, hint: Hint) -> int:
     return repeated
 
 
-def _against_the_grain(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> int:
+def _against_the_grain(nest: Nest, buffers: Mapping[str, Buffer]) -> int:
     """How many full-sized accesses of a row kernel are not contiguous along its cols."""
+    return len(_columns(nest, buffers))
+
+
+def _columns(nest: Nest, buffers: Mapping[str, Buffer]) -> list[Load | Store]:
+    """The accesses of a row kernel that are not contiguous along its cols."""
     reduced = reduced_axes(nest)
     if not reduced or reduces_columns(nest, buffers):
-        return 0
-    count = 0
+        return []
+    found = []
     for value in nest.body:
         if isinstance(value, Load | Store) and any(axis in reduced for axis, _ in value.index.axes):
             inner = min(value.index.axes, key=lambda term: abs(rank(term[1])))[0]
-            count += inner not in reduced and not value.index.values
-    return count
+            if inner not in reduced and not value.index.values:
+                found.append(value)
+    return found
 
 
-def _turned_to_columns(nest: Nest, before: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> bool:
-    """Whether a row kernel reads columns that it did not before."""
+def _turned_to_columns(
+    nest: Nest, before: Nest, buffers: Mapping[str, Buffer], hint: Hint, fewest: int
+) -> bool:
+    """Whether a row kernel reads columns that it did not before, of so many elements or more."""
     if reduces_columns(nest, buffers) and not reduces_columns(before, buffers):
         return True
-    return _against_the_grain(nest, buffers, hint) > _against_the_grain(before, buffers, hint)
+    now, then = (
+        sum(_elements(access, sizes_of(one), hint) >= fewest for access in _columns(one, buffers))
+        for one in (nest, before)
+    )
+    return now > then
 
 
 def _cannot_split(nest: Nest, hint: Hint) -> bool:
