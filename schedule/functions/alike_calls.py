@@ -129,6 +129,9 @@ class ModuleCalls:
         self._roots = roots
         self._words = words
         self._is_backward = is_backward
+        self._kinds: dict[str, str] = {}  # by path: the class of each module that does something
+        for node in words.nodes if is_backward else ():
+            self._kinds |= words.provenance(node).around
         self._by_class: dict[str, list[_Calls]] = defaultdict(list)
         self._n_touched = Counter(
             path for steps in bodies for step in steps for path in _touched_by(step, words)
@@ -146,7 +149,18 @@ class ModuleCalls:
         for class_name, calls in self._by_class.items():
             found += self._alike(class_name, calls, taken)
         worth = [one for one in found if one.is_worth and one.share >= _SHARE]
+        if self._is_backward:
+            worth = [one for one in worth if not self._are_layers(one)]
         return sorted(worth, key=lambda one: (-one.depth, -one.n_saved, -one.n_calls, one.sites[0].body))
+
+    def _are_layers(self, alike: CallsAlike) -> bool:
+        """Whether all modules are layers of lists: what these have in common has functions already."""
+        return all(self._is_layer(site.path, alike.class_name) for site in alike.sites)
+
+    def _is_layer(self, path: str, class_name: str) -> bool:
+        owner, _, position = path.rpartition(".")
+        beside = (kind for other, kind in self._kinds.items() if other.rpartition(".")[0] == owner)
+        return position.isdigit() and sum(kind == class_name for kind in beside) > 1
 
     def parts(self, taken: Collection[CallSite]) -> list[CallsAlike]:
         """Modules that are a good part of a long function: it reads better as calls of them. The largest first."""
