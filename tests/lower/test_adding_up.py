@@ -96,16 +96,26 @@ def calls(dtype: torch.dtype) -> Iterator[Call]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("place", range(14))
-def test_values_are_added_in_a_kernel(place: int, dtype: torch.dtype, tmp_path: Path) -> None:
-    function, args = list(calls(dtype))[place]
-    # The trial runs it in Triton's interpreter, against eager, and compiles it for sm_90.
-    longhand.generate(function, args, out=tmp_path / "unit", device=Device.CUDA.value, arch="sm_90")
-    kernels = "".join(path.read_text() for path in (tmp_path / "unit/kernels").glob("*.py"))
-    assert kernels.count("tl.atomic_add") == 1
-    assert not _library_calls(tmp_path / "unit")
-    wrong = [one for one in check_kernels(tmp_path / "unit").kernels if not one.is_right]
-    assert not wrong
+def test_values_are_added_in_a_kernel(dtype: torch.dtype, tmp_path: Path) -> None:
+    """All of them in one unit: the first two and the next are one kernel each, given other sizes."""
+    kernels = _kernels_of(list(calls(dtype)), tmp_path / "unit")
+    assert len(re.findall(r"^def (\w+_kernel)\(", kernels, flags=re.MULTILINE)) == 0
+    assert kernels.count("tl.atomic_add") == 14
+
+
+def _kernels_of(given: list[Call], unit: Path) -> str:
+    """The text of a unit's kernels; they compile for sm_90, and in Triton's interpreter are what they are to be."""
+    functions = [function for function, _ in given]
+
+    def together(all_args: list[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
+        return [function(*args) for function, args in zip(functions, all_args, strict=True)]
+
+    args = [args for _, args in given]
+    longhand.generate(together, (args,), out=unit, device=Device.CUDA.value, arch="sm_90")
+    assert not _library_calls(unit)
+    checked = check_kernels(unit).kernels
+    assert checked and all(one.is_right for one in checked)
+    return "".join(path.read_text() for path in (unit / "kernels").glob("*.py"))
 
 
 def _library_calls(unit: Path) -> set[str]:
@@ -207,18 +217,13 @@ def few(dtype: torch.dtype) -> Iterator[Call]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("place", range(4))
-def test_few_places_have_a_sum_each(place: int, dtype: torch.dtype, tmp_path: Path) -> None:
-    function, args = list(few(dtype))[place]
+def test_few_places_have_a_sum_each(dtype: torch.dtype, tmp_path: Path) -> None:
     torch.use_deterministic_algorithms(True)  # it is
     try:
-        longhand.generate(function, args, out=tmp_path / "unit", device=Device.CUDA.value, arch="sm_90")
+        kernels = _kernels_of(list(few(dtype)), tmp_path / "unit")
     finally:
         torch.use_deterministic_algorithms(False)
-    kernels = "".join(path.read_text() for path in (tmp_path / "unit/kernels").glob("*.py"))
-    assert "in_totals" in kernels and "tl.atomic_add" not in kernels and "tl.sum" in kernels
-    assert not _library_calls(tmp_path / "unit")
-    assert all(one.is_right for one in check_kernels(tmp_path / "unit").kernels)
+    assert kernels.count("in_totals") and "tl.atomic_add" not in kernels and "tl.sum" in kernels
 
 
 def test_types_of_words_learn_in_a_kernel(tmp_path: Path) -> None:
