@@ -77,6 +77,7 @@ class _Recorded(fx.Interpreter):
         self, module: fx.GraphModule, mode: torch_private.FakeTensorMode, grad_inputs: frozenset[str]
     ) -> None:
         super().__init__(module)
+        self._nodes = tuple(module.graph.nodes)
         self._mode = mode
         self._grad_inputs = grad_inputs
 
@@ -84,7 +85,7 @@ class _Recorded(fx.Interpreter):
         """Those that gradients may come back for."""
         found: dict[fx.Node, Any] = {}
         wanted = {leaf for leaf in leaves if isinstance(leaf, fx.Node)}
-        for node in self.module.graph.nodes:
+        for node in self._nodes:
             if node.op != "output":
                 self.env[node] = self.run_node(node)
             if node in wanted:

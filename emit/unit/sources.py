@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 _DIGITS = 12
-_FILES_KEPT = 8  # the files of one model; their trees are large
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where statements stand in a statement
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -38,7 +37,7 @@ class Imported:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Known:
+class _PieceFacts:
     """What was found out of a file's pieces.
 
     Attributes:
@@ -66,10 +65,12 @@ class SourceFile:
     classes: Mapping[str, ast.ClassDef]
     values: Mapping[str, tuple[ast.stmt, ...]]
     imports: Mapping[str, Imported]
-    known: _Known = dataclasses.field(default_factory=lambda: _Known({}, {}), compare=False, repr=False)
+    known: _PieceFacts = dataclasses.field(
+        default_factory=lambda: _PieceFacts({}, {}), compare=False, repr=False
+    )
 
     @staticmethod
-    @functools.lru_cache(maxsize=_FILES_KEPT)
+    @functools.lru_cache(maxsize=8)  # the files of one model: their trees are large
     def of(text: str) -> SourceFile:
         """Reads a file; one without pieces where it is no Python. What is the same text is read once."""
         try:
@@ -181,9 +182,9 @@ def changed_functions(text: str, known: Mapping[str, str]) -> list[str]:
 def _pieces(body: Iterable[ast.AST], prefix: str) -> Iterator[tuple[str, _Function | ast.ClassDef]]:
     """Functions and classes, which stand among statements alone: most of a tree is expressions."""
     for statement in body:
-        is_piece = isinstance(statement, _Function | ast.ClassDef)
-        inside = f"{prefix}{statement.name}." if is_piece else prefix
-        if is_piece:
+        inside = prefix
+        if isinstance(statement, _Function | ast.ClassDef):
+            inside = f"{prefix}{statement.name}."
             yield f"{prefix}{statement.name}", statement
         for block in _BLOCKS:
             yield from _pieces(getattr(statement, block, ()), inside)
