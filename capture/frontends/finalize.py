@@ -15,6 +15,7 @@ from longhand.capture.devices import move_to_target
 from longhand.capture.frontends.data_dependence import READS, place, refuse_data_dependence
 from longhand.capture.frontends.dynamo_run import note_of
 from longhand.capture.frontends.node_names import named
+from longhand.capture.frontends.overwritten import refuse_overwritten
 from longhand.capture.frontends.refused_numbers import refuse_numbers
 from longhand.capture.frontends.regions import inline_region
 from longhand.capture.frontends.result_objects import looks_of
@@ -100,6 +101,8 @@ def finish(traced: Traced, target: Target) -> CapturedGraph:
     Raises:
         CaptureError: An op has no functional form, or sizes depend on data.
     """
+    if traced.train:
+        refuse_overwritten(traced.module, traced.leaves, traced.grad_inputs, traced.name)
     rules = {**RULES, **TRAINING_RULES} if traced.train else RULES
     gradients = Carrying() if traced.train else None
     rewriter = Rewriter(
