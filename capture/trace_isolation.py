@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["own_types", "untold_saves"]
+__all__ = ["isolated_saves", "own_types"]
 
 
-def untold_saves() -> contextlib.AbstractContextManager[Any]:
+def isolated_saves() -> contextlib.AbstractContextManager[Any]:
     """Hides what is saved inside from hooks on saved tensors: torch.utils.checkpoint counts what it is told."""
     return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 

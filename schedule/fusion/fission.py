@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Load, Nest, Step, Store, Value, arguments, domains
 from longhand.schedule.bodies import reduced_axes, rewrite, stores
-from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.fusion.legality import depends_on_reduction
+from longhand.schedule.simplification import simplify_nest
 
 MOST_TENSORS = 14  # of a kernel that walks its rows again after a reduction
 
@@ -96,7 +96,7 @@ def _of_stores(nest: Nest, chosen: Sequence[int]) -> Nest:
         if current not in positions:
             positions[current] = len(body)
             body.append(rewrite(nest.body[current], positions))
-    return clean_nest(Nest(nest.axes, tuple(body)))
+    return simplify_nest(Nest(nest.axes, tuple(body)))
 
 
 def _loaded(nest: Nest, position: int) -> frozenset[str]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from longhand.lower.ir import Buffer, Index, Load, Nest, Store, Value
 from longhand.schedule.bodies import loads, reduced_axes, rewrite, stores, without_stores
-from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.inline import inline
 from longhand.schedule.fusion.legality import fused_nest_problem, memory_problem, size_problem
 from longhand.schedule.fusion.loop_alignment import Aligned, align, align_leftovers, disjoint
 from longhand.schedule.fusion.store_to_load import forward_store
+from longhand.schedule.simplification import simplify_nest
 from longhand.schedule.sizes import product, rank
 
 
@@ -42,7 +42,7 @@ def side_by_side(
     joined = _concatenate(state, buffers)
     if isinstance(joined, str):
         return joined
-    return clean_nest(without_stores(joined, lambda store: store.buffer in dead))
+    return simplify_nest(without_stores(joined, lambda store: store.buffer in dead))
 
 
 def absorb(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Buffer]) -> Nest | str:
@@ -50,7 +50,7 @@ def absorb(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
     joined = inline(producer, buffer, consumer, buffers)
     if isinstance(joined, str):
         return joined
-    cleaned = clean_nest(joined)
+    cleaned = simplify_nest(joined)
     return size_problem(cleaned) or memory_problem(cleaned) or cleaned
 
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 from longhand.lower.ir import Buffer, BufferKind, Nest
 from longhand.schedule.bodies import loads, reduced_axes, without_stores
-from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.joining import absorb
 from longhand.schedule.fusion.profit import Hint, is_free, recomputing_problem
 from longhand.schedule.fusion.step_graph import StepGraph
+from longhand.schedule.simplification import simplify_nest
 
 FEW_READERS = 3  # that may each compute what another step makes, though that costs something
 
@@ -120,4 +120,4 @@ class Recomputation:
 
 def only(nest: Nest, buffer: str) -> Nest:
     """The part of a nest that makes one of its buffers."""
-    return clean_nest(without_stores(nest, lambda store: store.buffer != buffer))
+    return simplify_nest(without_stores(nest, lambda store: store.buffer != buffer))

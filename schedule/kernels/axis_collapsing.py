@@ -55,7 +55,7 @@ def merge_axes(nest: Nest) -> Nest:
     return nest
 
 
-def tidy(body: tuple[Value, ...]) -> tuple[Value, ...]:
+def without_dead_values(body: tuple[Value, ...]) -> tuple[Value, ...]:
     """The body without values that nothing uses; equal Scalars become one."""
     stands_for: dict[int, int] = {}
     first: dict[Scalar, int] = {}
