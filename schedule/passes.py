@@ -13,7 +13,7 @@ from longhand.schedule.contractions.neighbours import take_neighbours_in
 from longhand.schedule.differing_numbers import pass_differing_numbers
 from longhand.schedule.draft import Draft
 from longhand.schedule.fusion.column_fusion import take_column_reductions_along
-from longhand.schedule.fusion.fission import divide
+from longhand.schedule.fusion.fission import split_wide_nests
 from longhand.schedule.fusion.horizontal import fuse_horizontally, in_one_order
 from longhand.schedule.fusion.vertical import fuse
 from longhand.schedule.kernels.planning import Planner
@@ -64,7 +64,7 @@ def _drop_unread(draft: Draft) -> Draft:
 
 
 def _split_wide_nests(draft: Draft) -> Draft:
-    return draft.with_steps(divide(draft.loops, draft.position_of))
+    return draft.with_steps(split_wide_nests(draft.loops, draft.position_of))
 
 
 def _fuse_column_reductions(draft: Draft) -> Draft:

@@ -22,7 +22,7 @@ from longhand.capture.facts import facts_of
 from longhand.capture.frontends.argument_lists import Element, arrange_arguments, find_elements
 from longhand.capture.frontends.dynamo_run import DynamoRun
 from longhand.capture.frontends.failures import capture_error
-from longhand.capture.frontends.finalize import Traced, finish
+from longhand.capture.frontends.finalize import Traced, finalize
 from longhand.capture.frontends.written_out import WrittenOut
 from longhand.capture.functionalize.composites import as_called
 from longhand.capture.functionalize.dead_code import remove_dead_code
@@ -89,7 +89,7 @@ def capture_dynamo(
     tensors = {node: value for node, value in given.items() if isinstance(value, torch.Tensor)}
     by_name = {entry.target: entry.node for entry in arguments}
     words = _size_words(frames)
-    return finish(
+    return finalize(
         Traced(
             module=traced,
             inputs=tuple(inputs),

@@ -94,7 +94,7 @@ class Traced:
 
 
 @own_types()
-def finish(traced: Traced, target: Target) -> CapturedGraph:
+def finalize(traced: Traced, target: Target) -> CapturedGraph:
     """The captured graph of what was traced.
 
     Raises:

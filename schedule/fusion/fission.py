@@ -16,7 +16,7 @@ from longhand.schedule.simplification import simplify_nest
 MOST_TENSORS = 14  # of a kernel that walks its rows again after a reduction
 
 
-def divide(steps: Sequence[Step], position_of: Mapping[str, int]) -> list[Step]:
+def split_wide_nests(steps: Sequence[Step], position_of: Mapping[str, int]) -> list[Step]:
     """The steps, those of too many tensors in the parts that have nothing but what they read in common.
 
     Args:

@@ -65,7 +65,7 @@ def _align_loops(first: Nest, second: Nest) -> Aligned | str:
             state, tied = step, True
     if not tied:
         return "no tensor that they share is walked alike by both"
-    return _unify_leftovers(state)
+    return _align_leftovers(state)
 
 
 def _ties(first: Nest, second: Nest) -> Iterator[tuple[int, int]]:
@@ -96,7 +96,7 @@ def _index(nest: Nest, position: int) -> Index:
     return value.index
 
 
-def _unify_leftovers(state: Aligned) -> Aligned | str:
+def _align_leftovers(state: Aligned) -> Aligned | str:
     """Matches the loops that only one of both walks so far: a row sum's columns and those of what reads the sum."""
     left = [axis.name for axis in state.left.axes if axis.name not in state.common]
     right = [axis.name for axis in state.right.axes if axis.name not in state.common]

@@ -42,7 +42,7 @@ def coefficient(index: Index, axis: str) -> Size:
     return next((factor for name, factor in index.axes if name == axis), 0)
 
 
-def merge_axes(nest: Nest) -> Nest:
+def collapse_axes(nest: Nest) -> Nest:
     """The nest over as few axes as possible."""
     merged = True
     while merged:

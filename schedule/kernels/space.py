@@ -19,7 +19,7 @@ from longhand.schedule.fusion.column_reductions import find_column_reductions, w
 from longhand.schedule.kernels.axis_collapsing import (
     POSITIONAL,
     coefficient,
-    merge_axes,
+    collapse_axes,
     reduced_axes,
     without_dead_values,
 )
@@ -110,7 +110,7 @@ def find_space(
     if reason is not None:
         raise ScheduleError(f"This nest is no single kernel: {reason}.")
     nest = simplify_predicates(nest)
-    nest = merge_axes(Nest(nest.axes, without_dead_values(nest.body)))
+    nest = collapse_axes(Nest(nest.axes, without_dead_values(nest.body)))
     layout = _Layout(nest, buffers, hints)
     reduced = reduced_axes(without_column_reductions(nest).body)
     if reduced:
