@@ -171,7 +171,7 @@ def besides_problem(
     if again > MOST_REPEATED_VALUES or any(_heavy(after) > _heavy(before) for before, after in pairs):
         return "it would be computed again for each reader"
     if any(
-        _against_the_grain(after, buffers, hint) > _against_the_grain(before, buffers, hint)
+        _uncoalesced_accesses(after, buffers) > _uncoalesced_accesses(before, buffers)
         for before, after in pairs
     ):
         return "row kernels would read columns"

@@ -93,7 +93,7 @@ class Recomputation:
                 if not isinstance(joined, Nest):
                     return
                 absorbed[reader] = joined
-        rest = clean_nest(without_stores(producer, lambda store: store.buffer in besides))
+        rest = simplify_nest(without_stores(producer, lambda store: store.buffer in besides))
         now = [step for step in before.values() if isinstance(step, Nest)]
         then = [*absorbed.values()]
         if besides_problem(producer, rest, now, then, self._buffers, self._hint) is None:
