@@ -14,14 +14,21 @@ from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
 from longhand.lower.body import Size, Store
 from longhand.lower.builder import Handle, Number
 from longhand.lower.ir import Buffer, BufferKind, Derivation, Derived, Extern, Nest, Step
-from longhand.lower.layouts import attention_operands, channels_last_strides, eager_strides, is_channels_last
+from longhand.lower.layouts import (
+    attention_operands,
+    channels_last_strides,
+    eager_strides,
+    is_channels_last,
+    is_split_channels_last,
+    split_channels_last_strides,
+)
 from longhand.lower.nest import NestBuilder
 from longhand.lower.sizes import as_size, contiguous_strides
 from longhand.lower.views import TensorView, whole
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
+class DeferredProducer:
     """How the elements of an intermediate follow from others, so that `cat` and `pad` can compute them in place.
 
     Attributes:
@@ -41,7 +48,7 @@ class ProgramBuilder:
         node: The node being lowered; the name of what it makes and the origin of every value.
         buffers: Every buffer so far, by name.
         steps: The steps so far.
-        recipes: For intermediates made by one elementwise nest, how.
+        deferred_producers: For intermediates made by one elementwise nest, how.
         fills: Intermediates that hold one number everywhere, and it.
         progressions: Intermediates of one dimension that hold start, start + step, ...: (start, step), both whole.
         laid_out_as_in_eager: Nodes that are results of the call with memory of their own, or operands of attention.
@@ -68,7 +75,7 @@ class ProgramBuilder:
         }
         self.buffers: dict[str, Buffer] = {}
         self.steps: list[Step] = []
-        self.recipes: dict[str, Recipe] = {}
+        self.deferred_producers: dict[str, DeferredProducer] = {}
         self.fills: dict[str, Number | sympy.Expr] = {}
         self.progressions: dict[str, tuple[Size, Size]] = {}
         self.returned: set[str] = set()
@@ -175,8 +182,9 @@ class ProgramBuilder:
 
         Args:
             position: Which of the node's results.
-            like: What it is computed from element by element: it lies channels last if one of these does, and as in
-                eager if the call returns it or attention reads it. None: it is contiguous.
+            like: What it is computed from element by element: it lies channels last if one of these does (or images
+                whose channels were taken apart), and as in eager if the call returns it or attention reads it. None:
+                it is contiguous.
         """
         value, name, shape = self.result(position), self.result_name(position), self.result_shape(position)
         stride: Sequence[Size] | None = None
@@ -184,12 +192,14 @@ class ProgramBuilder:
             stride = eager_strides(value)
         elif len(shape) == 4 and any(map(is_channels_last, like or ())):
             stride = channels_last_strides(shape)
+        elif any(tuple(view.shape) == tuple(shape) and is_split_channels_last(view) for view in like or ()):
+            stride = split_channels_last_strides(shape)
         return self.make_buffer(name, value.dtype, shape, stride, derived=self.unread_result(name, position))
 
     def forget(self, name: str) -> None:
         """Takes back a buffer that a lowering made before it declined."""
         del self.buffers[name]
-        self.recipes.pop(name, None)
+        self.deferred_producers.pop(name, None)
         for copies in (self._plain, self._channels_last):
             for view in [view for view, copy in copies.items() if copy.buffer == name]:
                 del copies[view]
@@ -198,10 +208,12 @@ class ProgramBuilder:
         """A buffer has been written into: what was computed or copied from it is no longer what it holds, nor is what
         was known of it."""
         reading = [
-            made for made, recipe in self.recipes.items() if any(v.buffer == name for v in recipe.views)
+            made
+            for made, producer in self.deferred_producers.items()
+            if any(v.buffer == name for v in producer.views)
         ]
         for made in {name, *reading}:
-            self.recipes.pop(made, None)
+            self.deferred_producers.pop(made, None)
         self.fills.pop(name, None)
         self.progressions.pop(name, None)
         for copies in (self._plain, self._channels_last):
