@@ -178,10 +178,7 @@ def besides_problem(
     again = sum(len(after.body) - len(before.body) for before, after in pairs)
     if again > MOST_REPEATED_VALUES or any(_heavy(after) > _heavy(before) for before, after in pairs):
         return "it would be computed again for each reader"
-    if any(
-        _uncoalesced_accesses(after, buffers) > _uncoalesced_accesses(before, buffers)
-        for before, after in pairs
-    ):
+    if any(_turned_to_columns(after, before, buffers, hint) for before, after in pairs):
         return "row kernels would read columns"
     moved = sum(traffic(nest, buffers, hint) for nest in (rest, *absorbed))
     if moved >= sum(traffic(nest, buffers, hint) for nest in (producer, *readers)):
@@ -280,7 +277,7 @@ def _columns(nest: Nest, buffers: Mapping[str, Buffer]) -> list[Load | Store]:
 
 
 def _turned_to_columns(
-    nest: Nest, before: Nest, buffers: Mapping[str, Buffer], hint: Hint, fewest: int
+    nest: Nest, before: Nest, buffers: Mapping[str, Buffer], hint: Hint, fewest: int = 0
 ) -> bool:
     """Whether a row kernel reads columns that it did not before, of so many elements or more."""
     if reduces_columns(nest, buffers) and not reduces_columns(before, buffers):
