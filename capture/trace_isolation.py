@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["elsewhere", "own_types", "untold_saves"]
+__all__ = ["elsewhere", "isolated_saves", "own_types"]
 
 _Result = TypeVar("_Result")
 
 
-def untold_saves() -> contextlib.AbstractContextManager[Any]:
+def isolated_saves() -> contextlib.AbstractContextManager[Any]:
     """Hides what is saved inside from hooks on saved tensors: torch.utils.checkpoint counts what it is told."""
     return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 

@@ -52,7 +52,7 @@ def module(tmp_path, monkeypatch):
 
 def test_vector_math_is_settled_before_a_model_makes_its_tables(module):
     settle_vector_math.cache_clear()
-    assert resolve(f"{module}:after_settling").args[0].eq(1).all()
+    assert resolve("user_models:after_settling").args[0].eq(1).all()
 
 
 def test_a_factory_with_arguments(module):
