@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from longhand.emit.text.expression import Precedence, Text, literal_text
-from longhand.emit.text.reference_ops import Join, find_joins
+from longhand.emit.text.reference_ops import Join, TorchFunction, find_joins, operator_of
 from longhand.emit.text.title_lines import LONGEST_LINE, Equation
 from longhand.emit.text.value_formula import LONGEST_FORMULA, Formula, plain_choice, says_only_the_operation
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Scalar, Store
@@ -141,6 +141,27 @@ class _InSteps(Formula):
         self.equations.append(Equation(word, made.text, is_result=False))
         return Text(word)
 
+    def _pointwise(self, value: Pointwise) -> Text | None:
+        """What a `where` chooses is said as it is where that is chosen: no mask of a load says it again."""
+        plain = self._in_plain_math(value) if value.op is PointwiseOp.WHERE else super()._pointwise(value)
+        if plain is not None or value.op is not PointwiseOp.WHERE:
+            return plain
+        condition, chosen, other = value.args
+        told = (
+            self._value(condition),
+            self._branch(condition, True, chosen),
+            self._branch(condition, False, other),
+        )
+        texts = [text for text in told if text is not None]
+        if len(texts) < len(told) or any(len(text.text) > self.longest for text in texts):
+            return None
+        operator = operator_of(value.op, len(texts))
+        return (operator.as_math if isinstance(operator, TorchFunction) else operator).apply(texts)
+
+    def _branch(self, condition: int, is_so: bool, position: int) -> Text | None:
+        """One side of a choice."""
+        return self._while_holding(frozenset({(condition, is_so)}), position)
+
     def _joined(self, join: Join) -> Text | None:
         """``cat(x, y)``; ``rotate_half(x)`` where that is what is joined, and ``-rotate_half(x)`` in its gradient."""
         rotated = self._rotated(join.pieces) if len(join.pieces) == 2 else None
@@ -231,13 +252,25 @@ class _InSteps(Formula):
         return conditions <= self._holding
 
     def _half(self, position: int) -> str:
-        """Which half of a row a load reads for the other one: ``[half:]``; empty where it reads its own place."""
+        """Which half of a row a load reads for the other one: ``[half:]``; empty where it reads its own place.
+
+        What is joined behind something as long is no half: nothing of it is read beyond.
+        """
         match self.plan.addresses[position].offset:
             case ((ScalarRef(position=place),),) if self.names.scalars.get(place) == _HALF:
                 return _SECOND
             case ((-1, ScalarRef(position=place)),) if self.names.scalars.get(place) == _HALF:
-                return _FIRST
+                return _FIRST if self._reads_beyond(position) else ""
         return ""
+
+    def _reads_beyond(self, position: int) -> bool:
+        """Whether more than the first half of the rows of a tensor is read: without a mask, or from the half on."""
+        buffer = self.plan.body[position].buffer  # type: ignore[union-attr]
+        return any(
+            value.mask is None or self._half(place) == _SECOND
+            for place, value in enumerate(self.plan.body)
+            if isinstance(value, Load) and value.buffer == buffer and place != position
+        )
 
     def _rotated(self, pieces: Sequence[int]) -> Text | None:
         """The halves of one value in the other order, one of them negated."""
@@ -266,14 +299,28 @@ class _InSteps(Formula):
             around = "" if value.other == 0 else f", {literal_text(value.other)}"
             return Text(f"pad({plain.text}{around})")
         if self._is_whole_piece(value):
-            return Text(f"{plain.text}{self._shown(self._half(position))}")
+            half = self._half(position)
+            is_named = not self._is_rotated and self.names.values.get(position, value.name) != value.name
+            if half and not is_named:
+                return Text(f"{plain.text}{self._shown(half)}")
+            return self._told_apart(position, plain)
         piece = self._pieces.get(position)
         if piece is not None:
             return plain if piece.slice is None else Text(f"{plain.text}{self._shown(f'[{piece.slice}]')}")
-        mask = self._value(value.mask)
-        return (
-            None if mask is None else Text(f"where({mask.text}, {plain.text}, {literal_text(value.other)})")
-        )
+        mask, read = self._value(value.mask), self._told_apart(position, plain)
+        return None if mask is None else Text(f"where({mask.text}, {read.text}, {literal_text(value.other)})")
+
+    def _told_apart(self, position: int, plain: Text) -> Text:
+        """Of a tensor that is read at several places the word for what stands at this one."""
+        buffer = self.plan.body[position].buffer  # type: ignore[union-attr]
+        places = {
+            self.plan.addresses[place]
+            for place, value in enumerate(self.plan.body)
+            if isinstance(value, Load) and value.buffer == buffer
+        }
+        word = self.names.values.get(position)
+        is_told = word not in (None, getattr(self.plan.body[position], "name", None))
+        return Text(str(word)) if is_told and len(places) > 1 else plain
 
     def _shown(self, part: str) -> str:
         """The part of a row that is read, where it is said; the halves of a row that changes them are not."""

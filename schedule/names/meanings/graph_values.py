@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import fx
 
+from longhand.schedule.names.meanings.lengths import words_by_length
 from longhand.schedule.names.operation_names import aten_name, is_norm, op_word, provenance_of
 
 _PRODUCTS = frozenset({"matmul", "bmm", "mm", "baddbmm"})
 # What may stand between a product of queries and keys and its softmax.
-_TO_SCORES = frozenset({"scale", "mul", "div", "add", "sub", "mask", "where", "clamp", "tanh", "bias", "max"})
+_TO_SCORES = frozenset(
+    {"scale", "mul", "div", "add", "sub", "mask", "where", "clamp", "tanh", "bias", "max", "cat"}
+)
 _STEPS = 8
 
 
@@ -25,6 +28,7 @@ def words_by_use(node: fx.Node) -> Iterator[str]:
     name, users = aten_name(node), _readers(node)
     if name in _PRODUCTS and _is_of_two_made(node) and _is_weighted_by_softmax(node):
         yield "scores"
+    yield from words_by_length(node)
     if not users:
         return
     if all(aten_name(user) == "div" and user.args[0] is not node for user in users):
