@@ -317,9 +317,9 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
         return f"{equations[0]}{how}."
     most = _MOST_INSTEAD_OF_OPS if coarse else MOST_EQUATIONS
     if 1 < len(equations) <= most and max(len(str(one)) for one in equations) <= _LONGEST_EQUATION:
-        return laid_out(equations, how)
+        return laid_out(equations, how, room)
     if of_ops and len(coarse) <= _TWO_LINES - len(names.kernel):
-        return laid_out(of_ops, how) if len(of_ops) > 1 else f"{coarse}."
+        return laid_out(of_ops, how, room) if len(of_ops) > 1 else f"{coarse}."
     backward = _differentiated(plan, words)
     of = f"the backward pass of {_some(backward)}: " if backward else ""
     return f"{of}{_in_words(plan, names)}{how}."

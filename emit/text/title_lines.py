@@ -10,6 +10,7 @@ import dataclasses
 from longhand.schedule.names.words import listed
 
 _MOST_NAMED = 4  # results in a first line; of more the first ones are
+_WIDEST = 102  # of a file's first line
 LONGEST_LINE = 88  # of an equation that another one is put into: it still takes one line
 MOST_EQUATIONS = 9
 
@@ -35,16 +36,18 @@ class Equation:
         return f"{self.word} {self.sign} {self.text}"
 
 
-def laid_out(equations: list[Equation], how: str) -> str:
+def laid_out(equations: list[Equation], how: str, room: int = _WIDEST) -> str:
     """The title of several formulas, a line for each after the first.
 
     Args:
         equations: In the order in which they are computed.
         how: ``, row by row``; empty where nothing is to be said.
+        room: How long the first line may be; one that would be longer does not say how.
     """
     results = [one for one in equations if one.is_result]
     if len(results) == 1:
         steps = [str(one) for one in reversed(equations) if not one.is_result]
+        how = how if len(f"{results[0]}{how}, where") <= room else ""
         return "\n".join([f"{results[0]}{how}, where", *steps])
     words = [one.word for one in results]
     shown = (

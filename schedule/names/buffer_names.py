@@ -121,7 +121,8 @@ class BufferWords:
         if node is None:
             made = self.origins.derived(buffer)
             yield from self._of_derived(made) if made is not None else ()
-            yield without_counter(identifier(buffer))
+            # A counter of the graph's before the layout: ``x_22_contiguous``.
+            yield re.sub(r"_\d+(?=_(contiguous|channels_last)$)", "", without_counter(identifier(buffer)))
             return
         yield from self._of_node(node)
 
@@ -285,6 +286,8 @@ class BufferWords:
             if made.how is Derivation.CONTIGUOUS:
                 yield word  # where the word is free: nothing reads the other layout any more
             yield reworded(word, lambda of: f"{of}_{made.how.value}")
+            no_words = self.fillers(of)
+            yield from (other for other in self.candidates(of) if other not in no_words)
         elif made.how is Derivation.LOSSES:
             yield made.how.value
         elif made.how.is_of_pieces:
@@ -308,7 +311,7 @@ class BufferWords:
             given = self._main_input(node)
             if given:
                 yield f"{word}_{given}"
-        yield word
+        yield snake_case(word)
 
     def _main_input(self, node: fx.Node) -> str | None:
         """The nearest value with a name of its own that the node is computed from, weights left out."""

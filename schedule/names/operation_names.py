@@ -11,7 +11,7 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
-from longhand.schedule.names.meanings.halves import rotated_half
+from longhand.schedule.names.meanings.halves import rotated_half, rotates_pairs
 from longhand.schedule.names.meanings.lengths import is_over_own_norm
 from longhand.schedule.names.words import GradientWord, without_counter
 
@@ -177,13 +177,20 @@ def is_normalizing(node: fx.Node) -> bool:
     factors = [factor for factor in node.args[:2] if isinstance(factor, fx.Node)]
     if len(factors) < 2 or provenance_of(node).differentiates:
         return False
-    if any(field_word(factor) == "rstd" for factor in factors):
+    if any(map(_is_rstd, factors)):
         return True
     inner = [
         f for f in factors if aten_name(f) == "mul" and provenance_of(f).module == provenance_of(node).module
     ]
     weights = [factor for factor in factors if factor.op == "placeholder" and _n_dims(factor) == 1]
     return bool(inner and weights) and is_normalizing(inner[0])
+
+
+def _is_rstd(node: fx.Node) -> bool:
+    """Whether a value is 1 / sqrt(x + a number), as a root or as a power."""
+    inner = node.args[0] if node.op == "call_function" and node.args else None
+    is_root = isinstance(inner, fx.Node) and op_word(node).word == "rsqrt" and aten_name(inner) == "add"
+    return is_root and any(isinstance(argument, int | float) for argument in inner.args)  # type: ignore[union-attr]
 
 
 def _n_dims(node: fx.Node) -> int:
@@ -304,7 +311,7 @@ def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
 
 def _rotates(nodes: list[fx.Node]) -> bool:
     """Whether halves are rotated, or the user's own words say that positions are: nothing in cat, mul and add does."""
-    if any(rotated_half(node) is not None for node in nodes):
+    if any(rotated_half(node) is not None or rotates_pairs(node) for node in nodes):
         return True
     where = [node.meta.get("provenance") for node in nodes]
     return any(
@@ -321,7 +328,11 @@ def _rotation_as_one(words: list[OpWord], name: str) -> list[OpWord]:
     for length in (5, 4, 3):
         for start in range(len(loud) - length + 1):
             run = loud[start : start + length]
-            if run[-1] in ("add", "sub") and set(run) <= {"neg", "cat", "mul", "add", "sub"} and "mul" in run:
+            if (
+                run[-1] in ("add", "sub")
+                and set(run) <= {"neg", "cat", "stack", "mul", "add", "sub"}
+                and "mul" in run
+            ):
                 return [OpWord(word) for word in [*loud[:start], name, *loud[start + length :]]]
     return words
 

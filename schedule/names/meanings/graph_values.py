@@ -28,6 +28,8 @@ def words_by_use(node: fx.Node) -> Iterator[str]:
     name, users = aten_name(node), _readers(node)
     if name in _PRODUCTS and _is_of_two_made(node) and _is_weighted_by_softmax(node):
         yield "scores"
+    if name in _PRODUCTS and _is_made_by_softmax(node.args[0]):
+        yield "attended"
     yield from words_by_length(node)
     if not users:
         return
@@ -60,6 +62,12 @@ def _source(node: fx.Node) -> fx.Node:
     while node.op == "call_function" and op_word(node).silent and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node
+
+
+def _is_made_by_softmax(factor: object) -> bool:
+    """Whether a factor is what a softmax makes, seen otherwise or not."""
+    source = _source(factor) if isinstance(factor, fx.Node) else None
+    return source is not None and source.op == "call_function" and op_word(source).word == "softmax"
 
 
 def _is_weighted_by_softmax(node: fx.Node) -> bool:

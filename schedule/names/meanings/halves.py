@@ -22,6 +22,27 @@ def rotated_half(node: fx.Node) -> fx.Node | None:
     return first[0]
 
 
+def rotates_pairs(node: fx.Node) -> bool:
+    """Whether a node puts two parts of one value side by side, one negated: ``stack([-x_imag, x_real], -1)``."""
+    pieces = node.args[0] if _op(node) == "stack" and node.args else None
+    if not isinstance(pieces, list | tuple) or len(pieces) != 2:
+        return False
+    plain = [
+        piece.args[0] if _op(piece) == "neg" else piece for piece in pieces if isinstance(piece, fx.Node)
+    ]
+    parts = [_parts_of(piece) for piece in plain]
+    is_one_negated = sum(isinstance(piece, fx.Node) and _op(piece) == "neg" for piece in pieces) == 1
+    return is_one_negated and len(parts) == 2 and parts[0] is not None and parts[0] is parts[1]
+
+
+def _parts_of(node: Any) -> fx.Node | None:
+    """What several calls take a value from as a part: ``x.unbind(-1)`` of its items, ``x`` of slices of it."""
+    if not isinstance(node, fx.Node) or not node.args or _op(node) not in ("getitem", "select", "slice"):
+        return None
+    source = node.args[0]
+    return source if isinstance(source, fx.Node) else None
+
+
 def half_of(node: Any) -> tuple[fx.Node, int] | None:
     """The value that a node is a half of, and which one: ``x.chunk(2)[1]``, ``x[..., n // 2:]``."""
     if not isinstance(node, fx.Node) or not node.args or not isinstance(node.args[0], fx.Node):
