@@ -149,18 +149,14 @@ class _InSteps(Formula):
         condition, chosen, other = value.args
         told = (
             self._value(condition),
-            self._branch(condition, True, chosen),
-            self._branch(condition, False, other),
+            self._while_holding(frozenset({(condition, True)}), chosen),
+            self._while_holding(frozenset({(condition, False)}), other),
         )
         texts = [text for text in told if text is not None]
         if len(texts) < len(told) or any(len(text.text) > self.longest for text in texts):
             return None
         operator = operator_of(value.op, len(texts))
         return (operator.as_math if isinstance(operator, TorchFunction) else operator).apply(texts)
-
-    def _branch(self, condition: int, is_so: bool, position: int) -> Text | None:
-        """One side of a choice."""
-        return self._while_holding(frozenset({(condition, is_so)}), position)
 
     def _joined(self, join: Join) -> Text | None:
         """``cat(x, y)``; ``rotate_half(x)`` where that is what is joined, and ``-rotate_half(x)`` in its gradient."""
@@ -251,27 +247,6 @@ class _InSteps(Formula):
             conditions.add((value.args[0], False) if is_not else (condition, True))  # type: ignore[union-attr]
         return conditions <= self._holding
 
-    def _half(self, position: int) -> str:
-        """Which half of a row a load reads for the other one: ``[half:]``; empty where it reads its own place.
-
-        What is joined behind something as long is no half: nothing of it is read beyond.
-        """
-        match self.plan.addresses[position].offset:
-            case ((ScalarRef(position=place),),) if self.names.scalars.get(place) == _HALF:
-                return _SECOND
-            case ((-1, ScalarRef(position=place)),) if self.names.scalars.get(place) == _HALF:
-                return _FIRST if self._reads_beyond(position) else ""
-        return ""
-
-    def _reads_beyond(self, position: int) -> bool:
-        """Whether more than the first half of the rows of a tensor is read: without a mask, or from the half on."""
-        buffer = self.plan.body[position].buffer  # type: ignore[union-attr]
-        return any(
-            value.mask is None or self._half(place) == _SECOND
-            for place, value in enumerate(self.plan.body)
-            if isinstance(value, Load) and value.buffer == buffer and place != position
-        )
-
     def _rotated(self, pieces: Sequence[int]) -> Text | None:
         """The halves of one value in the other order, one of them negated."""
         signs, wholes = [], []
@@ -299,28 +274,16 @@ class _InSteps(Formula):
             around = "" if value.other == 0 else f", {literal_text(value.other)}"
             return Text(f"pad({plain.text}{around})")
         if self._is_whole_piece(value):
-            half = self._half(position)
+            half = _half_read(self.plan, self.names, position)
             is_named = not self._is_rotated and self.names.values.get(position, value.name) != value.name
             if half and not is_named:
                 return Text(f"{plain.text}{self._shown(half)}")
-            return self._told_apart(position, plain)
+            return _told_apart(self.plan, self.names, position, plain)
         piece = self._pieces.get(position)
         if piece is not None:
             return plain if piece.slice is None else Text(f"{plain.text}{self._shown(f'[{piece.slice}]')}")
-        mask, read = self._value(value.mask), self._told_apart(position, plain)
+        mask, read = self._value(value.mask), _told_apart(self.plan, self.names, position, plain)
         return None if mask is None else Text(f"where({mask.text}, {read.text}, {literal_text(value.other)})")
-
-    def _told_apart(self, position: int, plain: Text) -> Text:
-        """Of a tensor that is read at several places the word for what stands at this one."""
-        buffer = self.plan.body[position].buffer  # type: ignore[union-attr]
-        places = {
-            self.plan.addresses[place]
-            for place, value in enumerate(self.plan.body)
-            if isinstance(value, Load) and value.buffer == buffer
-        }
-        word = self.names.values.get(position)
-        is_told = word not in (None, getattr(self.plan.body[position], "name", None))
-        return Text(str(word)) if is_told and len(places) > 1 else plain
 
     def _shown(self, part: str) -> str:
         """The part of a row that is read, where it is said; the halves of a row that changes them are not."""
@@ -345,3 +308,32 @@ class _InSteps(Formula):
             or limit_along(self.plan, condition, PointwiseOp.LT)
             for condition in conditions
         )
+
+
+def _half_read(plan: KernelPlan, names: KernelNames, position: int) -> str:
+    """Which half of a row a load reads for the other one: ``[half:]``; empty where it reads its own place.
+
+    What is joined behind something as long is no half: nothing of it is read beyond.
+    """
+    match plan.addresses[position].offset:
+        case ((ScalarRef(position=place),),) if names.scalars.get(place) == _HALF:
+            return _SECOND
+        case ((-1, ScalarRef(position=place)),) if names.scalars.get(place) == _HALF:
+            loads = [(at, plan.body[at]) for at in _loads_of_same(plan, position) if at != position]
+            is_beyond = (one.mask is None or _half_read(plan, names, at) == _SECOND for at, one in loads)  # type: ignore[union-attr]
+            return _FIRST if any(is_beyond) else ""
+    return ""
+
+
+def _loads_of_same(plan: KernelPlan, position: int) -> list[int]:
+    """Where the tensor is read that is read at a position."""
+    buffer = plan.body[position].buffer  # type: ignore[union-attr]
+    return [at for at, one in enumerate(plan.body) if isinstance(one, Load) and one.buffer == buffer]
+
+
+def _told_apart(plan: KernelPlan, names: KernelNames, position: int, plain: Text) -> Text:
+    """Of a tensor that is read at several places the word for what stands at this one."""
+    places = {plan.addresses[place] for place in _loads_of_same(plan, position)}
+    word = names.values.get(position)
+    is_told = word not in (None, getattr(plan.body[position], "name", None))
+    return Text(str(word)) if is_told and len(places) > 1 else plain

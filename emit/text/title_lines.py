@@ -10,7 +10,6 @@ import dataclasses
 from longhand.schedule.names.words import listed
 
 _MOST_NAMED = 4  # results in a first line; of more the first ones are
-_WIDEST = 102  # of a file's first line
 LONGEST_LINE = 88  # of an equation that another one is put into: it still takes one line
 MOST_EQUATIONS = 9
 
@@ -36,7 +35,7 @@ class Equation:
         return f"{self.word} {self.sign} {self.text}"
 
 
-def laid_out(equations: list[Equation], how: str, room: int = _WIDEST) -> str:
+def laid_out(equations: list[Equation], how: str, room: int | None = None) -> str:
     """The title of several formulas, a line for each after the first.
 
     Args:
@@ -47,7 +46,7 @@ def laid_out(equations: list[Equation], how: str, room: int = _WIDEST) -> str:
     results = [one for one in equations if one.is_result]
     if len(results) == 1:
         steps = [str(one) for one in reversed(equations) if not one.is_result]
-        how = how if len(f"{results[0]}{how}, where") <= room else ""
+        how = how if room is None or len(f"{results[0]}{how}, where") <= room else ""
         return "\n".join([f"{results[0]}{how}, where", *steps])
     words = [one.word for one in results]
     shown = (

@@ -51,6 +51,7 @@ from longhand.schedule.once import listed_once, once
 
 _SHORT = 14
 _BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
+_COUNTED_LAYOUT = re.compile(r"_\d+(?=_(contiguous|channels_last)$)")  # ``x_22_contiguous``
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 
 
@@ -121,8 +122,7 @@ class BufferWords:
         if node is None:
             made = self.origins.derived(buffer)
             yield from self._of_derived(made) if made is not None else ()
-            # A counter of the graph's before the layout: ``x_22_contiguous``.
-            yield re.sub(r"_\d+(?=_(contiguous|channels_last)$)", "", without_counter(identifier(buffer)))
+            yield _COUNTED_LAYOUT.sub("", without_counter(identifier(buffer)))
             return
         yield from self._of_node(node)
 
@@ -286,8 +286,7 @@ class BufferWords:
             if made.how is Derivation.CONTIGUOUS:
                 yield word  # where the word is free: nothing reads the other layout any more
             yield reworded(word, lambda of: f"{of}_{made.how.value}")
-            no_words = self.fillers(of)
-            yield from (other for other in self.candidates(of) if other not in no_words)
+            yield from (other for other in self.candidates(of) if other not in self.fillers(of))
         elif made.how is Derivation.LOSSES:
             yield made.how.value
         elif made.how.is_of_pieces:

@@ -224,12 +224,8 @@ class DimWords:
     def _is_moved(self, copy_of: str, buffer: str) -> bool:
         """Whether a copy has as many dimensions as what it is of, but of other sizes: it is of a transposed view."""
         one, other = self._buffers.get(copy_of), self._shapes.get(buffer)
-        return (
-            one is not None
-            and other is not None
-            and len(one.shape) == len(other)
-            and [str(size) for size in one.shape] != [str(size) for size in other]
-        )
+        shapes = ([*map(str, one.shape)], [*map(str, other)]) if one and other else ([], [])
+        return len(shapes[0]) == len(shapes[1]) and shapes[0] != shapes[1]
 
     def seen_as(self, twins: Mapping[str, str]) -> DimWords:
         """The same words, where buffers have those of others."""
