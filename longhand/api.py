@@ -22,6 +22,7 @@ from longhand.targets import options_for, refuse_exported, tensors_of
 from longhand.telling.clock import Clock
 from longhand.telling.summary import Summary
 from longhand.torch_versions import check_versions
+from longhand.vector_math import settle_vector_math
 
 if TYPE_CHECKING:
     from longhand.compiled.parts import Parts
@@ -88,6 +89,7 @@ def generate(
         LonghandError: Its message says what happened and what to do. Nothing on disk has changed then.
     """
     check_versions()
+    settle_vector_math()
     refuse_exported(model)
     style = parse_enum(ConflictStyle, conflict, "conflict")
     options = options_for(device, arch, mode, tensors_of(model, args, kwargs))

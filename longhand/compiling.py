@@ -28,6 +28,7 @@ from longhand.telling.logs import Subject, logger, set_logs_from_environment
 from longhand.telling.summary import Summary
 from longhand.telling.tally import forget_calls
 from longhand.torch_versions import check_versions
+from longhand.vector_math import settle_vector_math
 
 __all__ = ["compile", "disable", "graph_break", "mark_dynamic", "reset"]
 
@@ -70,6 +71,7 @@ def compile(
         OptionError: An option is unknown or contradicts another.
     """
     check_versions()
+    settle_vector_math()
     refuse_exported(fn_or_module)
     parse_enum(Mode, mode, "The mode")
     captured_by = (

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from longhand.errors import FactoryError, OptionError
+from longhand.vector_math import settle_vector_math
 
 _INPUT = re.compile(r"(?P<name>\w+)=(?P<dtype>\w+)\[(?P<shape>[\d,\s]*)\]")
 _HINT = "The factory must return (model, args) or (model, args, kwargs): see examples/attention.py."
@@ -47,6 +48,7 @@ def resolve(spec: str, inputs: tuple[str, ...] = ()) -> Call:
         FactoryError: It cannot be imported, raises, or returns something else.
         OptionError: An input does not read ``name=dtype[sizes]``.
     """
+    settle_vector_math()
     target = _import(spec)
     if not inputs:
         with _blaming(spec, "raised", "longhand calls it without arguments."):

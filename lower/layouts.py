@@ -59,6 +59,23 @@ def is_channels_last(view: TensorView) -> bool:
     return True
 
 
+def split_channels_last_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
+    """The same of (batch, groups, channels of a group, height, width)."""
+    batch, groups, per_group, height, width = shape
+    joined = channels_last_strides((batch, multiply(groups, per_group), height, width))
+    in_batch, in_channels, in_height, in_width = joined
+    return in_batch, per_group, in_channels, in_height, in_width
+
+
+def is_split_channels_last(view: TensorView) -> bool:
+    """Whether a view is one of images that are channels last, their channels taken apart into groups."""
+    if view.rank != 5 or view.is_empty:
+        return False
+    batch, groups, per_group, *space = view.shape
+    joined = view.reshape((batch, multiply(groups, per_group), *space))
+    return joined is not None and is_channels_last(joined)
+
+
 def has_strides(view: TensorView, strides: Sequence[Size]) -> bool:
     """Whether a view has these strides in every dimension in which it has more than one position."""
     own = view.strides()

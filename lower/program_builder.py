@@ -14,7 +14,14 @@ from longhand.capture.graph import AliasKind, CapturedGraph, Provenance
 from longhand.lower.body import Size, Store
 from longhand.lower.builder import Handle, Number
 from longhand.lower.ir import Buffer, BufferKind, Derivation, Derived, Extern, Nest, Step
-from longhand.lower.layouts import attention_operands, channels_last_strides, eager_strides, is_channels_last
+from longhand.lower.layouts import (
+    attention_operands,
+    channels_last_strides,
+    eager_strides,
+    is_channels_last,
+    is_split_channels_last,
+    split_channels_last_strides,
+)
 from longhand.lower.nest import NestBuilder
 from longhand.lower.sizes import as_size, contiguous_strides
 from longhand.lower.views import TensorView, whole
@@ -175,8 +182,9 @@ class ProgramBuilder:
 
         Args:
             position: Which of the node's results.
-            like: What it is computed from element by element: it lies channels last if one of these does, and as in
-                eager if the call returns it or attention reads it. None: it is contiguous.
+            like: What it is computed from element by element: it lies channels last if one of these does (or images
+                whose channels were taken apart), and as in eager if the call returns it or attention reads it. None:
+                it is contiguous.
         """
         value, name, shape = self.result(position), self.result_name(position), self.result_shape(position)
         stride: Sequence[Size] | None = None
@@ -184,6 +192,8 @@ class ProgramBuilder:
             stride = eager_strides(value)
         elif len(shape) == 4 and any(map(is_channels_last, like or ())):
             stride = channels_last_strides(shape)
+        elif any(tuple(view.shape) == tuple(shape) and is_split_channels_last(view) for view in like or ()):
+            stride = split_channels_last_strides(shape)
         return self.make_buffer(name, value.dtype, shape, stride, derived=self.unread_result(name, position))
 
     def forget(self, name: str) -> None:

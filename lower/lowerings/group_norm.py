@@ -57,7 +57,7 @@ def _group_norm(
     else:
         normalized, _mean, _rstd = normalize(nest, value, nest.axes(within), eps)
     result = affine(nest, normalized, weight, bias, others[len(statistics) :])
-    target = ctx.make_result()
+    target = ctx.make_result(like=[x])
     as_split = target.reshape(split)
     assert as_split is not None
     nest.store(as_split, result.named(ctx.local))

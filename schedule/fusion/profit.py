@@ -146,6 +146,44 @@ def recomputing_problem(
     return "computing it again for each reader would move more bytes" if again > apart else None
 
 
+def besides_problem(
+    producer: Nest,
+    rest: Nest,
+    readers: Sequence[Nest],
+    absorbed: Sequence[Nest],
+    buffers: Mapping[str, Buffer],
+    hint: Hint,
+) -> str | None:
+    """Why it does not pay that readers compute what a producer makes besides the rest, or None.
+
+    Args:
+        producer: Makes all of it.
+        rest: What it still has to make.
+        readers: Of what it makes besides, as they are.
+        absorbed: The same, each computing it.
+        buffers: Of the program.
+        hint: Sizes at capture.
+    """
+    pairs = [*zip(readers, absorbed, strict=True)]
+    again = sum(len(after.body) - len(before.body) for before, after in pairs)
+    if again > MOST_REPEATED_VALUES or any(_heavy(after) > _heavy(before) for before, after in pairs):
+        return "it would be computed again for each reader"
+    if any(
+        _against_the_grain(after, buffers, hint) > _against_the_grain(before, buffers, hint)
+        for before, after in pairs
+    ):
+        return "row kernels would read columns"
+    moved = sum(traffic(nest, buffers, hint) for nest in (rest, *absorbed))
+    if moved >= sum(traffic(nest, buffers, hint) for nest in (producer, *readers)):
+        return "computing it again for each reader would move more bytes"
+    return None
+
+
+def _heavy(nest: Nest) -> int:
+    """How many expensive values a nest computes."""
+    return sum(isinstance(v, Pointwise) and PRIMITIVES[v.op].cost is Cost.HEAVY for v in nest.body)
+
+
 def repeats_work(producer: Nest, consumer: Nest, joined: Nest, hint: Hint) -> bool:
     """Whether expensive values are computed over and over in `joined` that were not in the two apart."""
     return _repeated_work(joined, hint) > _repeated_work(producer, hint) + _repeated_work(consumer, hint)

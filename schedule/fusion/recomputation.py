@@ -4,14 +4,14 @@ more bytes so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Nest
 from longhand.schedule.bodies import loads, reduced_axes, without_stores
 from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.joining import absorb
-from longhand.schedule.fusion.profit import Hint, is_free, recomputing_problem
+from longhand.schedule.fusion.profit import Hint, besides_problem, is_free, recomputing_problem
 from longhand.schedule.fusion.step_graph import StepGraph
 
 FEW_READERS = 3  # that may each compute what another step makes, though that costs something
@@ -66,6 +66,52 @@ class Recomputation:
         if recomputing_problem(producer, (merged, *rest), found, self._buffers, self._hint) is not None:
             return ()
         return self._take_over(first, absorbed)
+
+    def compute_besides(self) -> None:
+        """What a step makes besides what others than nests read of it is computed by its readers, where that moves
+        fewer bytes.
+
+        The backward pass of an activation and a group norm needs, for a convolution, what is activated, and for the
+        gradients what is normalized, which it reads sooner from the norm's input than from a wider copy of it.
+        """
+        for number in self._graph.walk_back():
+            producer = self._graph.steps[number]
+            if not isinstance(producer, Nest) or reduced_axes(producer) or self.inputs_change(number):
+                continue
+            besides = [buffer for buffer in effects(producer).writes if self._is_for_few_nests(buffer)]
+            if 0 < len(besides) < len(effects(producer).writes):
+                self._compute_besides(number, producer, besides)
+
+    def _compute_besides(self, number: int, producer: Nest, besides: Sequence[str]) -> None:
+        readers = dict.fromkeys(reader for buffer in besides for reader in self._graph.readers(buffer))
+        before = {reader: self._graph.steps[reader] for reader in readers}
+        absorbed = {reader: step for reader, step in before.items() if isinstance(step, Nest)}
+        for buffer in besides:
+            part = only(producer, buffer)
+            for reader in self._graph.readers(buffer):
+                joined = absorb(part, buffer, absorbed[reader], self._buffers)
+                if not isinstance(joined, Nest):
+                    return
+                absorbed[reader] = joined
+        rest = clean_nest(without_stores(producer, lambda store: store.buffer in besides))
+        now = [step for step in before.values() if isinstance(step, Nest)]
+        then = [*absorbed.values()]
+        if besides_problem(producer, rest, now, then, self._buffers, self._hint) is None:
+            place = self._graph.before[number]
+            for reader, joined in absorbed.items():
+                self._graph.replace(reader, joined, place)
+            self._graph.replace(number, rest)
+
+    def _is_for_few_nests(self, buffer: str) -> bool:
+        """Whether no more than a few steps read a buffer, nests all of them, and nobody else sees it."""
+        readers = self._graph.readers(buffer)
+        return (
+            buffer not in self._kept
+            and self.is_temporary(buffer)
+            and len(self._graph.writers(buffer)) == 1
+            and 0 < len(readers) <= FEW_READERS
+            and all(isinstance(self._graph.steps[reader], Nest) for reader in readers)
+        )
 
     def is_temporary(self, buffer: str) -> bool:
         """Whether a step makes it."""

@@ -61,6 +61,7 @@ def fuse(
     fusion = _Fusion(StepGraph(steps), buffers, kept, hint, layers or {})
     fusion.readers.compute_what_is_free()
     fusion.run()
+    fusion.readers.compute_besides()
     return Fused(tuple(fusion.graph.ordered()), fusion.lasting_refusals())
 
 

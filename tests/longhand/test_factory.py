@@ -6,6 +6,7 @@ from torch import nn
 
 from longhand.errors import FactoryError, OptionError
 from longhand.factory import resolve
+from longhand.vector_math import settle_vector_math
 
 SOURCE = """
 import torch
@@ -23,6 +24,10 @@ def with_keywords():
 
 def raises():
     raise ValueError("no weights here")
+
+def after_settling():
+    from longhand.vector_math import settle_vector_math
+    return Scale(), (torch.full((2, 3), float(settle_vector_math.cache_info().currsize)),)
 
 def wrong_kind():
     return Scale()
@@ -43,6 +48,11 @@ def module(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(__import__("sys").modules, "user_models", raising=False)
     return tmp_path / "user_models.py"
+
+
+def test_vector_math_is_settled_before_a_model_makes_its_tables(module):
+    settle_vector_math.cache_clear()
+    assert resolve("user_models:after_settling").args[0].eq(1).all()
 
 
 def test_a_factory_with_arguments(module):

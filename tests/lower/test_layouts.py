@@ -153,6 +153,25 @@ def test_values_and_strides_are_eagers(function: Function) -> None:
     assert convolutions(checked(function, X, W1, W2))
 
 
+def test_groups_of_channels_lie_as_the_channels_do() -> None:
+    """What a group norm's gradient computes of each group is of the layout of the images, and so is what is normal."""
+
+    def grouped(x, w1, w2):
+        first = F.conv2d(x, w1, padding=1)
+        groups = first.view(2, 8, 9, 9, 7)
+        centered = groups - groups.mean((2, 3, 4), keepdim=True)
+        normal = F.group_norm(first, 8)
+        return F.conv2d((centered * 2 + groups).view_as(first) * normal, w2, padding=1)
+
+    program = checked(grouped, X, W1, W2)
+    made = [buffer for buffer in program.buffers.values() if buffer.kind is BufferKind.INTERMEDIATE]
+    groups = [buffer for buffer in made if buffer.shape == (2, 8, 9, 9, 7)]
+    norms = [buffer for buffer in made if buffer.name.startswith("group_norm")]
+    assert len(groups) >= 2 and len(norms) == 1
+    assert {buffer.stride for buffer in groups} == {(7 * 9 * 72, 9, 1, 7 * 72, 72)}
+    assert {buffer.stride for buffer in norms} == {(7 * 9 * 72, 1, 7 * 72, 72)}
+
+
 @pytest.mark.parametrize(
     "function", [chain, residual, pooled, joined, head], ids=lambda function: function.__name__
 )

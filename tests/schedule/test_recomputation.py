@@ -79,3 +79,39 @@ def test_what_a_library_reads_is_stored(program: Any, run: Run) -> None:
     assert any(
         "total" in stored(nest) for nest in nests(fused(program, run, "through", "out", "product").steps)
     )
+
+
+def activated_and_normalized(program: Any, *, heavy: bool = False) -> None:
+    """A library reads what is activated; the sum of another product, what is normalized on the way to it."""
+    x, d_out = (program.input(name, ROWS, COLS, dtype=torch.bfloat16) for name in ("x", "d_out"))
+    scale = program.input("scale", 1, COLS)
+
+    def normalize(b: Any, x: int, scale: int) -> int:
+        product = b.op(Op.MUL, x, scale)
+        return b.op(Op.EXP, product) if heavy else product
+
+    normalized = program.pointwise("normalized", normalize, x, scale, dtype=torch.float32)
+    activated = program.pointwise("activated", lambda b, v: b.op(Op.SIGMOID, v), normalized)
+    weight = program.input("weight", COLS, COLS)
+    mixed = program.extern("mixed", torch.ops.aten.mm.default, (ROWS, COLS), activated, weight)
+    product = program.pointwise("product", mul, normalized, d_out)
+    column_sum(program, "through", program.pointwise("summand", add, product, mixed))
+
+
+def test_what_is_made_besides_is_computed_by_its_reader(program: Any, run: Run) -> None:
+    activated_and_normalized(program)
+    found = nests(fused(program, run, "mixed", "through").steps)
+    assert [stored(nest) for nest in found] == [{"activated"}, {"through"}]
+    assert all("x" in loaded(nest) for nest in found)
+
+
+def test_what_the_caller_sees_besides_is_stored(program: Any, run: Run) -> None:
+    activated_and_normalized(program)
+    found = nests(fused(program, run, "normalized", "mixed", "through").steps)
+    assert {"normalized", "activated"} in [stored(nest) for nest in found]
+
+
+def test_what_is_expensive_is_made_besides(program: Any, run: Run) -> None:
+    activated_and_normalized(program, heavy=True)
+    found = nests(fused(program, run, "mixed", "through").steps)
+    assert {"normalized", "activated"} in [stored(nest) for nest in found]
