@@ -271,6 +271,19 @@ class Attention(nn.Module):
         return merged.view(batch, seq, n_heads * head_dim)
 
 
+class Turned(nn.Module):
+    """An image whose lines and columns change places."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, h, w, c = x.shape
+        return x.view(batch, h, w, c).transpose(1, 2).reshape(batch, w * h, c)
+
+
+def test_the_lines_of_an_image_are_no_heads() -> None:
+    files = unit(Turned(), torch.randn(2, 5, 6, 8))
+    assert not any("heads" in path for path in files), sorted(files)
+
+
 def test_attention_that_is_written_out_has_the_fields_words() -> None:
     files = unit(Attention(), torch.randn(2, 9, 32))
     assert "causal" in kernel(files, "causal_softmax") and kernel(files, "merge_heads")

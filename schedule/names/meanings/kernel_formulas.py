@@ -9,7 +9,7 @@ from longhand.lower.ir import Load, Store
 from longhand.schedule.names.value_rules import word_of_order
 from longhand.schedule.plan import KernelPlan
 
-_HEADS = re.compile(r"(?:\w+_)?(?:heads|h)")
+_HEADS = re.compile(r"(?:\w+_)?heads")
 
 
 def heads_moved(plan: KernelPlan, words: Mapping[str, tuple[str, ...]]) -> str | None:
