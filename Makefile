@@ -33,11 +33,12 @@ lint: $(STAMP)
 	# From another folder: here, `longhand` would be the bare folder of that name, without its rooms.
 	cd build && ../$(BIN)/python -m mypy --config-file ../pyproject.toml -p longhand
 
+# Bytecode is kept, whatever the environment says: hundreds of processes import longhand.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
 
 sweep: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not gpu"
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not gpu"
 	# Every kernel of every architecture of the installed packages, compiled for a GPU that need not be there.
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.architectures --compile-only -j 2
 

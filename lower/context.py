@@ -15,7 +15,7 @@ from longhand.lower.ir import Buffer, BufferKind, Derivation, View, ViewCall, me
 from longhand.lower.layouts import channels_last_strides, eager_strides, has_strides, is_channels_last
 from longhand.lower.library_copies import allocated_for_aten
 from longhand.lower.nest import NestBuilder, factors_of
-from longhand.lower.program_builder import ProgramBuilder, Recipe
+from longhand.lower.program_builder import DeferredProducer, ProgramBuilder
 from longhand.lower.sizes import contiguous_strides
 from longhand.lower.unsupported import LOOP_DTYPES, Decline, require_loop_dtypes
 from longhand.lower.views import TensorView, whole
@@ -49,10 +49,10 @@ class Context(ProgramBuilder):
             self.call(contiguous, (self.argument(view),), layout, outputs=(copy.buffer,))
             return copy
         order = memory_order(self.buffers[view.buffer]) if view.calls == () else [*range(view.rank)]
-        turned = _turned(view, order)
-        copy = self.derive(Derivation.CONTIGUOUS, view.buffer, view.dtype, turned.shape)
-        self.call(contiguous, (self.argument(turned),), {}, outputs=(copy.buffer,))
-        return _turned(copy, [order.index(dim) for dim in range(view.rank)])
+        permuted = _permuted(view, order)
+        copy = self.derive(Derivation.CONTIGUOUS, view.buffer, view.dtype, permuted.shape)
+        self.call(contiguous, (self.argument(permuted),), {}, outputs=(copy.buffer,))
+        return _permuted(copy, [order.index(dim) for dim in range(view.rank)])
 
     def channels_last(self, view: TensorView) -> TensorView:
         """The view of images, or a copy of it that is channels last, made once; what only a library lays out stays."""
@@ -201,11 +201,11 @@ class Context(ProgramBuilder):
         value = compute(nest, [nest.load(view) for view in views])
         nest.store(target, value.named(self.local))
         self.finish(nest)
-        self.recipes[target.buffer] = Recipe(tuple(views), compute)
+        self.deferred_producers[target.buffer] = DeferredProducer(tuple(views), compute)
         return target
 
 
-def _turned(view: TensorView, order: Sequence[int]) -> TensorView:
+def _permuted(view: TensorView, order: Sequence[int]) -> TensorView:
     """A view with its dimensions in another order, as a person says it."""
     moved = [dim for dim, source in enumerate(order) if dim != source]
     if not moved:

@@ -16,7 +16,7 @@ from longhand.lower.ir import Layers
 from longhand.lower.views import TensorView
 
 
-def is_settled(ctx: Context, layers: Layers) -> bool:
+def is_fixpoint(ctx: Context, layers: Layers) -> bool:
     """Whether the last two kept layers are known to be alike.
 
     Args:

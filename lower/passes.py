@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from longhand.capture.graph import AliasKind
 from longhand.lower.draft import LoweringDraft, fork
-from longhand.lower.fixpoint_check import is_settled
+from longhand.lower.fixpoint_check import is_fixpoint
 from longhand.lower.host_values import host_values
 from longhand.lower.layers import keep_first_layers
 from longhand.lower.layouts import convolution_weights, wants_channels_last
@@ -69,8 +69,8 @@ def _lower_nodes(draft: LoweringDraft) -> LoweringDraft:
     return draft.with_context(lower_nodes(draft))
 
 
-def _settle_layers(draft: LoweringDraft) -> LoweringDraft:
-    if all(is_settled(draft.lowered, chain) for chain in draft.layers):
+def _check_fixpoint(draft: LoweringDraft) -> LoweringDraft:
+    if all(is_fixpoint(draft.lowered, chain) for chain in draft.layers):
         return draft
     return _lower_nodes(dataclasses.replace(draft, short=draft.graph, layers=()))
 
@@ -118,7 +118,7 @@ PASSES: tuple[LoweringPass, ...] = (
     LoweringPass("find_host_values", "What the host computes for a device's kernels.", _find_host_values),
     LoweringPass("lower_nodes", "Each node through its lowering, what has none through ATen.", _lower_nodes),
     LoweringPass(
-        "settle_layers", "Every layer, where the first few do not tell what the others do.", _settle_layers
+        "check_fixpoint", "Every layer, where the first few do not tell what the others do.", _check_fixpoint
     ),
     LoweringPass("return_results", "What the call returns, as views of buffers.", _return_results),
     LoweringPass("store_mutations", "New values of inputs are written back, last of all.", _store_mutations),

@@ -28,7 +28,7 @@ from longhand.lower.views import TensorView, whole
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
+class DeferredProducer:
     """How the elements of an intermediate follow from others, so that `cat` and `pad` can compute them in place.
 
     Attributes:
@@ -48,7 +48,7 @@ class ProgramBuilder:
         node: The node being lowered; the name of what it makes and the origin of every value.
         buffers: Every buffer so far, by name.
         steps: The steps so far.
-        recipes: For intermediates made by one elementwise nest, how.
+        deferred_producers: For intermediates made by one elementwise nest, how.
         fills: Intermediates that hold one number everywhere, and it.
         progressions: Intermediates of one dimension that hold start, start + step, ...: (start, step), both whole.
         laid_out_as_in_eager: Nodes that are results of the call with memory of their own, or operands of attention.
@@ -75,7 +75,7 @@ class ProgramBuilder:
         }
         self.buffers: dict[str, Buffer] = {}
         self.steps: list[Step] = []
-        self.recipes: dict[str, Recipe] = {}
+        self.deferred_producers: dict[str, DeferredProducer] = {}
         self.fills: dict[str, Number | sympy.Expr] = {}
         self.progressions: dict[str, tuple[Size, Size]] = {}
         self.returned: set[str] = set()
@@ -199,7 +199,7 @@ class ProgramBuilder:
     def forget(self, name: str) -> None:
         """Takes back a buffer that a lowering made before it declined."""
         del self.buffers[name]
-        self.recipes.pop(name, None)
+        self.deferred_producers.pop(name, None)
         for copies in (self._plain, self._channels_last):
             for view in [view for view, copy in copies.items() if copy.buffer == name]:
                 del copies[view]
@@ -208,10 +208,12 @@ class ProgramBuilder:
         """A buffer has been written into: what was computed or copied from it is no longer what it holds, nor is what
         was known of it."""
         reading = [
-            made for made, recipe in self.recipes.items() if any(v.buffer == name for v in recipe.views)
+            made
+            for made, producer in self.deferred_producers.items()
+            if any(v.buffer == name for v in producer.views)
         ]
         for made in {name, *reading}:
-            self.recipes.pop(made, None)
+            self.deferred_producers.pop(made, None)
         self.fills.pop(name, None)
         self.progressions.pop(name, None)
         for copies in (self._plain, self._channels_last):

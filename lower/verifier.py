@@ -7,7 +7,6 @@ that cover, dtypes that agree, ...) in `lower.rules`, which a plan keeps, too.
 from __future__ import annotations
 
 import enum
-import os
 from collections.abc import Iterator
 
 import torch
@@ -16,7 +15,7 @@ from torch import fx
 from longhand.errors import BrokenPlanError
 from longhand.lower.draft import LoweringDraft
 from longhand.lower.ir import View
-from longhand.lower.rules.breaches import PlanRule, Surroundings
+from longhand.lower.rules.breaches import PlanRule, Surroundings, is_verifying
 from longhand.lower.rules.steps import StepChecks
 from longhand.lower.views import TensorView
 
@@ -43,7 +42,7 @@ class DraftVerifier:
     @classmethod
     def from_environment(cls) -> DraftVerifier:
         """As LONGHAND_VERIFY says now."""
-        return cls(os.environ.get("LONGHAND_VERIFY", "") not in ("", "0"))
+        return cls(is_verifying())
 
     def check(self, pass_name: str, draft: LoweringDraft) -> None:
         """Checks what a pass made.

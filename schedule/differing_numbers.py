@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from longhand.lower.ir import Buffer, Constant, Nest, Scalar, Step
-from longhand.schedule.cleanup import value_key
 from longhand.schedule.redundant_steps import without_names
+from longhand.schedule.simplification import value_key
 
 
 def pass_differing_numbers(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from longhand.schedule.contractions.neighbours import take_neighbours_in
 from longhand.schedule.differing_numbers import pass_differing_numbers
 from longhand.schedule.draft import Draft
-from longhand.schedule.fusion.column_fusion import take_column_sums_along
-from longhand.schedule.fusion.fission import divide
+from longhand.schedule.fusion.column_fusion import take_column_reductions_along
+from longhand.schedule.fusion.fission import split_wide_nests
 from longhand.schedule.fusion.horizontal import fuse_horizontally, in_one_order
 from longhand.schedule.fusion.vertical import fuse
 from longhand.schedule.kernels.planning import Planner
 from longhand.schedule.layers.repeats import fold_repeats
-from longhand.schedule.layers.replication import make_instances
+from longhand.schedule.layers.replication import replicate_layers
 from longhand.schedule.layers.shared_values import before_derivatives, before_layers
 from longhand.schedule.layout_copies import read_copies
 from longhand.schedule.library_fallback import call_plain_ops
@@ -64,11 +64,11 @@ def _drop_unread(draft: Draft) -> Draft:
 
 
 def _split_wide_nests(draft: Draft) -> Draft:
-    return draft.with_steps(divide(draft.loops, draft.position_of))
+    return draft.with_steps(split_wide_nests(draft.loops, draft.position_of))
 
 
-def _fuse_column_sums(draft: Draft) -> Draft:
-    return draft.with_steps(take_column_sums_along(draft.loops, draft.buffers, draft.kept, draft.guess))
+def _fuse_column_reductions(draft: Draft) -> Draft:
+    return draft.with_steps(take_column_reductions_along(draft.loops, draft.buffers, draft.kept, draft.guess))
 
 
 def _read_copies(draft: Draft) -> Draft:
@@ -153,7 +153,7 @@ def _released_inside(repeat: Repeat, draft: Draft) -> Repeat:
 
 
 def _make_layers(draft: Draft) -> Draft:
-    made = make_instances(draft.unit_steps, draft.kernels, draft.whole)
+    made = replicate_layers(draft.unit_steps, draft.kernels, draft.whole)
     return dataclasses.replace(
         draft, steps=tuple(made.steps), kernels=made.kernels, buffers=made.buffers, results=made.results
     )
@@ -191,7 +191,9 @@ PASSES: tuple[PlanPass, ...] = (
         "split_wide_nests", "Nests of too many tensors into parts that share only reads.", _split_wide_nests
     ),
     PlanPass(
-        "fuse_column_sums", "Sums over the rows join a nest that walks these rows anyway.", _fuse_column_sums
+        "fuse_column_reductions",
+        "Sums over the rows join a nest that walks these rows anyway.",
+        _fuse_column_reductions,
     ),
     PlanPass(
         "shape_for_readers",

@@ -22,13 +22,13 @@ from longhand.lower.ir import (
     View,
 )
 from longhand.schedule.bodies import split_axes, without_stores
-from longhand.schedule.cleanup import clean_nest, value_key
 from longhand.schedule.dependencies import effects
+from longhand.schedule.simplification import simplify_nest, value_key
 
 
 def clean_steps(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[str]) -> list[Step]:
     """Cleaned bodies, equal steps once, and nothing that nobody reads. `kept` are buffers that the caller sees."""
-    cleaned = [clean_nest(step) if isinstance(step, Nest) else step for step in steps]
+    cleaned = [simplify_nest(step) if isinstance(step, Nest) else step for step in steps]
     return drop_unread(share_equal(cleaned, buffers, kept), buffers, kept)
 
 
@@ -42,7 +42,7 @@ def drop_unread(steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: froz
             if not any(isinstance(value, Store) for value in trimmed.body):
                 continue
             if len(trimmed.body) != len(step.body):
-                step = clean_nest(trimmed)
+                step = simplify_nest(trimmed)
         elif _has_only_results(step) and all(_is_unread(n, buffers, wanted) for n in effects(step).writes):
             continue
         wanted.update(effects(step).reads)

@@ -31,5 +31,7 @@ def compile_headers() -> Path | None:
     guarded = (f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in HEADERS)
     header.write_text("".join(guarded), encoding="utf-8")
     subprocess.run(["g++", *flags, "-x", "c++-header", str(header), "-o", f"{header}.gch"], check=True)
-    os.environ["CXX"] = f"g++ -include {header}"
+    # Which linker it is changes nothing of a kernel: this one takes half as long.
+    linker = "-fuse-ld=gold -fno-use-linker-plugin " if shutil.which("ld.gold") else ""
+    os.environ["CXX"] = f"g++ {linker}-include {header}"
     return folder

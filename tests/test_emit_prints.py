@@ -57,7 +57,6 @@ NUMBERS = {
     "emit/cpp/syntax.py": {"_MOST_SECONDS"},
     "emit/cpp/types.py": {"_INT32_MAX", "_INT64_MIN"},
     "emit/layers/layer_methods.py": {"_WIDEST"},
-    "emit/layers/model_loops.py": {"_WIDEST"},
     "emit/layers/stage_classes.py": {"_MOST_LISTED"},
     "emit/layers/deferred_residuals.py": {"_WIDEST_REMARK"},
     "emit/module/offset_texts.py": {"_MOST_BLOCKS", "_MOST_STEPS"},

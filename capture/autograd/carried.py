@@ -13,14 +13,14 @@ from longhand.errors import CaptureError
 
 def carries_gradients(captured: CapturedGraph) -> bool:
     """Whether any gradient can come back through the call: by its results or by what it writes."""
-    carrying = {node.name for node in _carrying(captured)}
+    carrying = {node.name for node in _differentiated(captured)}
     written = {name for entry in captured.mutations for name in (entry.input_node, entry.value_node)}
     return any(output.value in carrying for output in captured.outputs) or bool(written & carrying)
 
 
 def written_with_gradients(captured: CapturedGraph) -> frozenset[str]:
     """The placeholders into which the call writes, where they require grad or would from then on."""
-    carrying = {node.name for node in _carrying(captured)}
+    carrying = {node.name for node in _differentiated(captured)}
     return frozenset(
         mutation.input_node
         for mutation in captured.mutations
@@ -40,7 +40,7 @@ def refuse_unsound(captured: CapturedGraph) -> None:
     for group in captured.shared_storage:
         if written & set(group):
             raise CaptureError(f"{', '.join(group)} share memory, and the call writes into it.")
-    carrying = names_carrying(captured)
+    carrying = differentiated_names(captured)
     for mutation in captured.mutations:
         if mutation.input_node in wanted:
             raise CaptureError(
@@ -60,12 +60,12 @@ def refuse_unsound(captured: CapturedGraph) -> None:
         )
 
 
-def names_carrying(captured: CapturedGraph) -> frozenset[str]:
+def differentiated_names(captured: CapturedGraph) -> frozenset[str]:
     """Of the nodes that depend on what wants a gradient."""
-    return frozenset(node.name for node in _carrying(captured))
+    return frozenset(node.name for node in _differentiated(captured))
 
 
-def _carrying(captured: CapturedGraph) -> set[fx.Node]:
+def _differentiated(captured: CapturedGraph) -> set[fx.Node]:
     """Nodes that depend on what wants a gradient."""
     requires: set[fx.Node] = set()
     for node in captured.graph.nodes:
@@ -84,7 +84,7 @@ def _carrying(captured: CapturedGraph) -> set[fx.Node]:
 
 def relevant(captured: CapturedGraph) -> set[fx.Node]:
     """Nodes through which gradients flow: they depend on what wants one, and a result of its own depends on them."""
-    requires = _carrying(captured)
+    requires = _differentiated(captured)
     own = [output.value for output in captured.outputs if not is_shared(output)]
     results = {value for value in own if isinstance(value, str)}
     found: set[fx.Node] = set()

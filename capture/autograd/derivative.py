@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from longhand.capture import torch_private
 from longhand.capture.autograd.eager_derivative import differentiable_twin
 from longhand.capture.functionalize.decompositions import decomposition_table
-from longhand.capture.trace_isolation import untold_saves
+from longhand.capture.trace_isolation import isolated_saves
 from longhand.capture.traced_on_zeros import sizes_were_of_zeros
 from longhand.options import Device
 
@@ -187,7 +187,7 @@ class Derivatives:
             )
         with (
             self._fake_mode,
-            untold_saves(),
+            isolated_saves(),
             torch.autograd.set_detect_anomaly(False),
             _for_any_device(self._device, target),
         ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longhand.capture.autograd.carried import names_carrying, refuse_unsound
+from longhand.capture.autograd.carried import differentiated_names, refuse_unsound
 from longhand.capture.autograd.joined_slices import join_slices
 from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.kept.partition import partition
@@ -16,7 +16,7 @@ from longhand.options import Target
 
 def ready_to_train(captured: CapturedGraph) -> CapturedGraph:
     """The call with what autograd says of results that are no tensors of their own."""
-    return with_detached(with_bases(captured), names_carrying(captured))
+    return with_detached(with_bases(captured), differentiated_names(captured))
 
 
 def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0) -> TrainingGraphs | None:
@@ -31,7 +31,7 @@ def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0
         CaptureError: Nothing wants a gradient, or a case where a backward made ahead of time would be wrong.
         OptionError: The budget is not between 0 and 1.
     """
-    carrying = names_carrying(captured)
+    carrying = differentiated_names(captured)
     if computes_nothing(captured) and any(output.value in carrying for output in captured.outputs):
         refuse_unsound(captured)
         return None

@@ -35,7 +35,7 @@ from longhand.capture.frontends.call import (
 )
 from longhand.capture.frontends.dynamo import lift_literals, trace_graph
 from longhand.capture.frontends.failures import capture_error
-from longhand.capture.frontends.finalize import Traced, finish
+from longhand.capture.frontends.finalize import Traced, finalize
 from longhand.capture.frontends.first_call import called_once
 from longhand.capture.frontends.marked_sizes import MarkedSizes
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
@@ -96,7 +96,7 @@ def capture_bytecode(
         raise
     except Exception as error:
         raise capture_error(error, title(model, name)) from None
-    return finish(dataclasses.replace(traced, train=train), target)
+    return finalize(dataclasses.replace(traced, train=train), target)
 
 
 def _refuse_changes(whole: WholeCall, called: str) -> None:

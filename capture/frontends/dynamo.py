@@ -22,7 +22,7 @@ from longhand.capture.facts import facts_of
 from longhand.capture.frontends.argument_lists import Element, arrange_arguments, find_elements
 from longhand.capture.frontends.dynamo_run import DynamoRun
 from longhand.capture.frontends.failures import capture_error
-from longhand.capture.frontends.finalize import Traced, finish
+from longhand.capture.frontends.finalize import Traced, finalize
 from longhand.capture.frontends.written_out import WrittenOut
 from longhand.capture.functionalize.composites import as_called
 from longhand.capture.functionalize.dead_code import remove_dead_code
@@ -58,7 +58,7 @@ def capture_dynamo(
     held = _held_tensors(graph_module)
     values = [_example(node, value) for node, value in zip(placeholders, example_inputs, strict=True)]
     frames, passing = _first_frames(graph_module.graph)
-    name = _name(frames, placeholders)
+    name = _name(frames)
     is_forward = bool(frames) and frames[0].statement.qualname.endswith(".forward")
     elements = {} if is_forward else _elements(placeholders, values)
     try:
@@ -89,7 +89,7 @@ def capture_dynamo(
     tensors = {node: value for node, value in given.items() if isinstance(value, torch.Tensor)}
     by_name = {entry.target: entry.node for entry in arguments}
     words = _size_words(frames)
-    return finish(
+    return finalize(
         Traced(
             module=traced,
             inputs=tuple(inputs),
@@ -287,7 +287,7 @@ def _first_frames(graph: fx.Graph) -> tuple[tuple[StackLevel, ...], frozenset[st
     return (), frozenset()
 
 
-def _name(frames: tuple[StackLevel, ...], placeholders: list[fx.Node]) -> str:
+def _name(frames: tuple[StackLevel, ...]) -> str:
     """``GPT`` of ``GPT.forward``, or the function's name."""
     parts = frames[0].statement.qualname.split(".") if frames else ["graph"]
     word = parts[-2] if len(parts) > 1 and parts[-1] in ("forward", "__call__") else parts[-1]

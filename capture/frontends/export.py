@@ -1,4 +1,4 @@
-"""The frontend for `longhand generate`: torch.export traces a module or function, `finish` makes it a CapturedGraph."""
+"""The frontend for `longhand generate`: torch.export traces a module or function, `finalize` makes a CapturedGraph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from longhand.capture.frontends.call import (
     title,
 )
 from longhand.capture.frontends.failures import capture_error
-from longhand.capture.frontends.finalize import Traced, finish
+from longhand.capture.frontends.finalize import Traced, finalize
 from longhand.capture.frontends.written_out import WrittenOut
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
 from longhand.capture.modes import mode_of
@@ -98,7 +98,7 @@ def capture_export(
     except Exception as error:
         raise capture_error(error, title(model, name)) from None
     traced = _traced(program, model, module, entry, (tuple(args), kwargs), dynamic_shapes, name, is_module)
-    return finish(dataclasses.replace(traced, train=train, may_depend_on_data=not train), target)
+    return finalize(dataclasses.replace(traced, train=train, may_depend_on_data=not train), target)
 
 
 def _refuse_custom(what: str) -> None:

@@ -15,6 +15,7 @@ from longhand.capture.devices import move_to_target
 from longhand.capture.frontends.data_dependence import READS, place, refuse_data_dependence
 from longhand.capture.frontends.dynamo_run import note_of
 from longhand.capture.frontends.node_names import named
+from longhand.capture.frontends.overwritten import refuse_overwritten
 from longhand.capture.frontends.refused_numbers import refuse_numbers
 from longhand.capture.frontends.regions import inline_region
 from longhand.capture.frontends.result_objects import looks_of
@@ -24,7 +25,7 @@ from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.functionalize.functional_graph import CannotFunctionalize
 from longhand.capture.functionalize.functional_proxies import Memory, Number, Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
-from longhand.capture.functionalize.gradient_tracking import Carrying
+from longhand.capture.functionalize.gradient_tracking import GradientTracking
 from longhand.capture.functionalize.parts_beside_writes import read_beside_writes
 from longhand.capture.functionalize.writes import rule_for_write
 from longhand.capture.graph import (
@@ -94,14 +95,16 @@ class Traced:
 
 
 @own_types()
-def finish(traced: Traced, target: Target) -> CapturedGraph:
+def finalize(traced: Traced, target: Target) -> CapturedGraph:
     """The captured graph of what was traced.
 
     Raises:
         CaptureError: An op has no functional form, or sizes depend on data.
     """
+    if traced.train:
+        refuse_overwritten(traced.module, traced.leaves, traced.grad_inputs, traced.name)
     rules = {**RULES, **TRAINING_RULES} if traced.train else RULES
-    gradients = Carrying() if traced.train else None
+    gradients = GradientTracking() if traced.train else None
     rewriter = Rewriter(
         rules, rule_for_write, _fake_mode(traced.module.graph), gradients, device=target.device
     )

@@ -18,7 +18,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.functionalize.functional_proxies import Memory, Number, Proxy, fake_of
-from longhand.capture.functionalize.gradient_tracking import Carrying, detach
+from longhand.capture.functionalize.gradient_tracking import GradientTracking, detach
 from longhand.capture.overwriting import overwriting_op
 
 __all__ = ["CannotFunctionalize", "FunctionalGraph"]
@@ -45,7 +45,7 @@ class FunctionalGraph:
         gradients: What carries gradients, in a graph that is to be differentiated.
     """
 
-    def __init__(self, fake_mode: torch_private.FakeTensorMode, gradients: Carrying | None) -> None:
+    def __init__(self, fake_mode: torch_private.FakeTensorMode, gradients: GradientTracking | None) -> None:
         self.fake_mode = fake_mode
         self.graph = fx.Graph()
         self.handles: dict[str, Proxy | Number] = {}  # by placeholder

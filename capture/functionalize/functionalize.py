@@ -37,7 +37,7 @@ from longhand.capture.functionalize.functional_proxies import (
     signature,
     without_defaults,
 )
-from longhand.capture.functionalize.gradient_tracking import Carrying, detach
+from longhand.capture.functionalize.gradient_tracking import GradientTracking, detach
 from longhand.capture.functionalize.real_types import with_real_types
 from longhand.capture.functionalize.returned_arguments import may_be_argument, returned_argument
 from longhand.options import Device
@@ -64,7 +64,7 @@ class Rewriter(FunctionalGraph):
         rules: dict[str, Rule],
         rule_for_write: Callable[[torch._ops.OpOverload], Rule],
         fake_mode: torch_private.FakeTensorMode,
-        gradients: Carrying | None = None,
+        gradients: GradientTracking | None = None,
         *,
         device: Device,
     ) -> None:

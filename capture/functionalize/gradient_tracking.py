@@ -53,7 +53,7 @@ _DIFFERENTIABLE: dict[str, tuple[int, ...]] = {
 }
 
 
-class Carrying:
+class GradientTracking:
     """What of a graph carries gradients.
 
     Attributes:

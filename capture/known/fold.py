@@ -28,7 +28,7 @@ from longhand.capture.provenance import Provenance
 aten = torch.ops.aten
 
 # Argument positions of torch.nn.functional.scaled_dot_product_attention.
-_MASK, _DROPOUT, _IS_CAUSAL = 3, 4, 5
+_MASK, _IS_CAUSAL = 3, 5
 
 
 def fold_known(graph: fx.Graph, emit: Emit, carries: Callable[[fx.Node], bool] = lambda _: False) -> None:

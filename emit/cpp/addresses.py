@@ -120,7 +120,7 @@ class RowPointer:
 
 
 @dataclasses.dataclass(frozen=True)
-class TurnedTile:
+class TransposedTile:
     """``float x_tile[TILE_ROWS][TILE_COLS];`` and the call that fills it.
 
     Attributes:
@@ -138,17 +138,17 @@ class TurnedTile:
     element: str
 
 
-def turned_tiles(plan: KernelPlan, names: KernelNames) -> dict[int, TurnedTile]:
-    """One for each of the plan's turned loads, by its position."""
-    found: dict[int, TurnedTile] = {}
-    if not plan.turned:
+def transposed_tiles(plan: KernelPlan, names: KernelNames) -> dict[int, TransposedTile]:
+    """One for each of the plan's transposed loads, by its position."""
+    found: dict[int, TransposedTile] = {}
+    if not plan.transposed:
         return found
     row, col = plan.rows[-1].name, plan.cols[0].name
     row_index, col_index = names.axes[row].index, names.axes[col].index
     starts = {row: f"{row_index}_tile", col: f"{col_index}_tile"}
     types = {pointer.name: cpp_type(pointer.dtype) for pointer in plan.pointers}
     taken = {*names.values.values(), *names.pointers.values(), *names.scalars.values(), *starts.values()}
-    for position in plan.turned:
+    for position in plan.transposed:
         load, address = plan.body[position], plan.addresses[position]
         assert isinstance(load, Load)
         pointer = names.pointers[load.buffer]
@@ -160,7 +160,7 @@ def turned_tiles(plan: KernelPlan, names: KernelNames) -> dict[int, TurnedTile]:
         # The largest steps first: they share factors with what follows.
         terms.sort(key=lambda t: -len(t.factors))
         start = (*terms, *(term(None, step, names) for step in address.offset))
-        found[position] = TurnedTile(
+        found[position] = TransposedTile(
             name,
             types[load.buffer],
             f"{pointer} + {sum_of_terms(start).text}",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from longhand.emit.cpp.addresses import RowPointer, Term, sum_of_terms, term, turned_tiles
+from longhand.emit.cpp.addresses import RowPointer, Term, sum_of_terms, term, transposed_tiles
 from longhand.emit.cpp.operators import operator_table, prints_bare
 from longhand.emit.cpp.types import cpp_type, is_struct, literal
 from longhand.emit.text.expression import Precedence, Text, render
@@ -39,7 +39,7 @@ class BodyPrinter:
         names: Its words; values that must have a line of their own to be right or fast are named here too.
         domains: The axes that each value varies over.
         inverted_sums: Reduces of which the inverse is at hand, and that are multiplied by instead of divided by.
-        turned: By position of a load: the array that holds what it reads, transposed.
+        transposed: By position of a load: the array that holds what it reads, transposed.
         row_pointers: Base pointers that the row loop declares.
         needs: Names in what was printed that are none of the kernel's own.
         followed: The names of the base pointers that were printed since somebody asked.
@@ -59,7 +59,7 @@ class BodyPrinter:
         self.inverted_sums = plan.numerics.inverted_sums
         self._operators = operator_table(plan.body, self.inverted_sums)
         tunables = frozenset({tunable.name for tunable in plan.tunables} | {"GRAIN"})
-        self.turned = turned_tiles(plan, self.names)
+        self.transposed = transposed_tiles(plan, self.names)
         self._constants = named_constants(plan.body, tunables, names.constants)
         self._wide_numbers = _wide_numbers(plan.body)
         self.needs: set[str] = set()
@@ -118,8 +118,8 @@ class BodyPrinter:
         value = self.plan.body[position]
         assert isinstance(value, Load | Store)
         address = self.plan.addresses[position]
-        if position in self.turned:
-            return self.turned[position].element
+        if position in self.transposed:
+            return self.transposed[position].element
         terms = self._terms(address, known)
         for pointer in self.row_pointers:
             is_declared = not pointer.values or any(axis in self.col_axes for axis, _ in address.axes)
@@ -192,7 +192,7 @@ class BodyPrinter:
         taken = set(self.names.values.values()) | set(self.names.pointers.values())
         for position, address in self.plan.addresses.items():
             value = self.plan.body[position]
-            if not isinstance(value, Load | Store) or value.buffer in chosen or position in self.turned:
+            if not isinstance(value, Load | Store) or value.buffer in chosen or position in self.transposed:
                 continue
             along = [(axis, product) for axis, product in address.axes if axis not in self.base_axes]
             fixed = tuple((axis, product) for axis, product in address.axes if axis in self.base_axes)

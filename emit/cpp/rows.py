@@ -7,7 +7,7 @@ import itertools
 
 import torch
 
-from longhand.emit.cpp.addresses import TurnedTile
+from longhand.emit.cpp.addresses import TransposedTile
 from longhand.emit.cpp.body import AT, BodyPrinter, Known
 from longhand.emit.cpp.headers import VECTOR
 from longhand.emit.cpp.loops import (
@@ -57,7 +57,7 @@ class RowsText:
         before_row: Lines at the start of a row.
         scratch: Row-sized arrays of each thread.
         passes: The loops over columns.
-        turned: What a tile copies, transposed, before its loops.
+        transposed: What a tile copies, transposed, before its loops.
     """
 
     before_all: tuple[str, ...]
@@ -65,7 +65,7 @@ class RowsText:
     before_row: tuple[str, ...]
     scratch: tuple[Scratch, ...]
     passes: tuple[PassText, ...]
-    turned: tuple[TurnedTile, ...] = ()
+    transposed: tuple[TransposedTile, ...] = ()
 
 
 class PassPrinter:
@@ -318,7 +318,7 @@ def rows_text(passes: PassPrinter, has_rows: bool) -> RowsText:
         before_row=(*before, *after) if has_rows else (),
         scratch=tuple(passes.scratch),
         passes=texts,
-        turned=tuple(printer.turned.values()),
+        transposed=tuple(printer.transposed.values()),
     )
 
 

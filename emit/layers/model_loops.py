@@ -41,7 +41,6 @@ from longhand.schedule.named_plan import (
 from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import buffers_made
 
-_WIDEST = 98
 _APART = "What the layers do alike. Where one ends and the next begins is a kernel of both, beside the calls."
 
 

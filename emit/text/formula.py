@@ -378,6 +378,6 @@ def _walk(plan: KernelPlan, names: KernelNames) -> str:
         row = names.axes[plan.rows[0].name].index if len(plan.rows) == 1 else "row"
         return f", {row} by {row}" if plan.rows else ""
     if schedule.is_tiled:
-        return ", in tiles" if plan.turned else ", in square tiles"
+        return ", in tiles" if plan.transposed else ", in square tiles"
     walk = words_of(plan).walk
     return f", {walk}" if walk else ""

@@ -201,7 +201,7 @@ def _norm(
         x, number = texts[0], texts[-1].text
         tensors = iter(texts[1:-1])
         slots = [next(tensors).text if p is not None else "None" for p in given]
-        shape = _last_size(plan, x, slots)
+        shape = _last_size(x, slots)
         while slots and slots[-1] == "None":
             slots.pop()
         if len(slots) == len(affine):
@@ -211,7 +211,7 @@ def _norm(
     return OperationCall(inputs, write, module=FUNCTIONAL)
 
 
-def _last_size(plan: KernelPlan, x: Text, slots: list[str]) -> str:
+def _last_size(x: Text, slots: list[str]) -> str:
     """The normalized shape, from whatever is at hand: the weight's shape, else the last size of x."""
     weight = next((slot for slot in slots if slot != "None"), None)
     if weight is not None:

@@ -105,7 +105,7 @@ def scratch_context(plan: KernelPlan, names: KernelNames) -> dict[str, object]:
 
 
 def partial_stores(
-    plan: KernelPlan, names: KernelNames, printer: LoopPrinter, one: Pass, at: Text, mask: Text | None
+    names: KernelNames, printer: LoopPrinter, one: Pass, at: Text, mask: Text | None
 ) -> list[Text]:
     """Stores of a chunk's results; the texts for them are what the loop left as final values."""
     ending = compose(", mask={})", mask) if mask else ")"

@@ -250,7 +250,7 @@ def _parameters(
 ) -> tuple[KernelParameter, ...]:
     """Pointers, sizes and strides, scalars, constexprs: those that the body names."""
     found = [
-        KernelParameter(pointer_word(names.lists[pointer.name]), _list_comment(pointer, plan, names))
+        KernelParameter(pointer_word(names.lists[pointer.name]), _list_comment(pointer, names))
         for pointer in lists(plan)
     ]
     if plan.schedule.is_over_lists:
@@ -302,7 +302,7 @@ def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> 
     return words
 
 
-def _list_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> str:
+def _list_comment(pointer: Pointer, names: KernelNames) -> str:
     """What the addresses of a list are those of."""
     sizes = ", ".join(names.axes[axis].size for axis in pointer.dims or ())
     return f"int64 (n_tensors,): addresses of {dtype_word(pointer.dtype)} {f'({sizes},)' if sizes else 'elements'}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import hashlib
 import importlib.util
 import linecache
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 _DIGITS = 12
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where statements stand in a statement
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -35,6 +37,19 @@ class Imported:
 
 
 @dataclasses.dataclass(frozen=True)
+class _PieceFacts:
+    """What was found out of a file's pieces.
+
+    Attributes:
+        fingerprints: By piece.
+        uses: By piece, the names of pieces that it reads, each once.
+    """
+
+    fingerprints: dict[str, str]
+    uses: dict[str, tuple[str | Imported, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
 class SourceFile:
     """The pieces of a Python file, by dotted name.
 
@@ -43,21 +58,28 @@ class SourceFile:
         classes: ``Net``.
         values: The statements that bind a name at the top level.
         imports: What a name at the top level stands for elsewhere; a module where `Imported.name` is empty.
+        known: What was found out of a piece, by its name: one model is asked about for each of its graphs.
     """
 
     functions: Mapping[str, _Function]
     classes: Mapping[str, ast.ClassDef]
     values: Mapping[str, tuple[ast.stmt, ...]]
     imports: Mapping[str, Imported]
+    known: _PieceFacts = dataclasses.field(
+        default_factory=lambda: _PieceFacts({}, {}), compare=False, repr=False
+    )
 
     @staticmethod
+    @functools.lru_cache(maxsize=8)  # the files of one model: their trees are large
     def of(text: str) -> SourceFile:
-        """Reads a file; one without pieces where it is no Python."""
+        """Reads a file; one without pieces where it is no Python. What is the same text is read once."""
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             tree = ast.Module([], [])
-        pieces = dict(_pieces(tree, ""))
+        pieces = dict(_pieces(tree.body, ""))
+        for piece in pieces.values():
+            _drop_docstring(piece)
         values: dict[str, tuple[ast.stmt, ...]] = {}
         imports: dict[str, Imported] = {}
         for statement in _statements(tree.body):
@@ -98,24 +120,29 @@ class SourceFile:
 
     def fingerprint(self, name: str) -> str | None:
         """Of one piece; None if the file does not have it."""
+        found = self.known.fingerprints.get(name)
+        if found is None and self._has(name):
+            found = self.known.fingerprints[name] = _fingerprint(*self._nodes(name))
+        return found
+
+    def _nodes(self, name: str) -> tuple[ast.AST, ...]:
+        """What a piece is written as."""
         if name in self.functions:
-            return _fingerprint(self.functions[name])
-        if name in self.classes:
-            return _fingerprint(_outline(self.classes[name]))
-        if name in self.values:
-            return _fingerprint(*self.values[name])
-        return None
+            return (self.functions[name],)
+        return (_outline(self.classes[name]),) if name in self.classes else self.values[name]
 
     def _has(self, name: str) -> bool:
         return name in self.functions or name in self.classes or name in self.values
 
-    def _used_by(self, name: str) -> Iterator[str | Imported]:
+    def _used_by(self, name: str) -> tuple[str | Imported, ...]:
         """The names of pieces that a piece reads; some may not be there."""
-        nodes: tuple[ast.AST, ...]
-        if name in self.functions:
-            nodes = (self.functions[name],)
-        else:
-            nodes = (_outline(self.classes[name]),) if name in self.classes else self.values[name]
+        found = self.known.uses.get(name)
+        if found is None:
+            found = self.known.uses[name] = tuple(dict.fromkeys(self._uses(name)))
+        return found
+
+    def _uses(self, name: str) -> Iterator[str | Imported]:
+        nodes = self._nodes(name)
         own = {other for node in nodes for other in _own_names(node)}
         scopes = [name.rsplit(".", n)[0] for n in range(1, name.count(".") + 1)]
         for node in (inner for outer in nodes for inner in ast.walk(outer)):
@@ -152,13 +179,20 @@ def changed_functions(text: str, known: Mapping[str, str]) -> list[str]:
     return [name for name in sorted(known) if file.fingerprint(name) != known[name]]
 
 
-def _pieces(node: ast.AST, prefix: str) -> Iterator[tuple[str, _Function | ast.ClassDef]]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, _Function | ast.ClassDef):
-            yield f"{prefix}{child.name}", child
-            yield from _pieces(child, f"{prefix}{child.name}.")
-        else:
-            yield from _pieces(child, prefix)
+def _pieces(body: Iterable[ast.AST], prefix: str) -> Iterator[tuple[str, _Function | ast.ClassDef]]:
+    """Functions and classes, which stand among statements alone: most of a tree is expressions."""
+    for statement in body:
+        inside = prefix
+        if isinstance(statement, _Function | ast.ClassDef):
+            inside = f"{prefix}{statement.name}."
+            yield f"{prefix}{statement.name}", statement
+        for block in _BLOCKS:
+            yield from _pieces(getattr(statement, block, ()), inside)
+
+
+def _drop_docstring(piece: _Function | ast.ClassDef) -> None:
+    if ast.get_docstring(piece, clean=False) is not None:
+        piece.body = piece.body[1:] or [ast.Pass()]
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -207,17 +241,8 @@ def _outline(node: ast.ClassDef) -> ast.ClassDef:
 
 
 def _fingerprint(*nodes: ast.AST) -> str:
-    words = []
-    for node in nodes:
-        for inner in ast.walk(node):
-            if (
-                isinstance(inner, _Function | ast.ClassDef)
-                and ast.get_docstring(inner, clean=False) is not None
-            ):
-                inner.body = inner.body[1:] or [ast.Pass()]
-        # Unparsed and not dumped: the text of a tree changes less between Pythons than its fields.
-        words.append(ast.unparse(node))
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:_DIGITS]
+    # Unparsed and not dumped: the text of a tree changes less between Pythons than its fields.
+    return hashlib.sha256("\n".join(map(ast.unparse, nodes)).encode()).hexdigest()[:_DIGITS]
 
 
 _INSTALLED = ("site-packages", "dist-packages")

@@ -308,19 +308,36 @@ def _runtime_names(text: str) -> frozenset[str]:
 _MODE = black.Mode(line_length=110, target_versions={black.TargetVersion.PY311})
 
 
+# Black leaves two empty lines before a function or class of a module, whatever stands around them.
+_BETWEEN = re.compile(r"\n\n\n(?=def |class |@)")
+
+
 @functools.lru_cache(maxsize=1024)
 def format_python(text: str) -> str:
-    """The text as black lays it out.
+    """The text as black lays it out: function by function, for most of them are those of other units.
 
     Raises:
         ToolError: black cannot parse it (a bug in longhand).
     """
+    blocks = _BETWEEN.split(text)
+    try:
+        if all(blocks):
+            return "\n\n\n".join(_format_block(block).rstrip("\n") for block in blocks) + "\n"
+    except black.InvalidInput:  # a string may hold what looks like the beginning of a function
+        pass
+    try:
+        return _format_block(text)
+    except black.InvalidInput as error:
+        raise ToolError(f"black cannot read generated Python: {error}") from error
+
+
+@functools.lru_cache(maxsize=4096)
+def _format_block(text: str) -> str:
+    """Whole statements of a file."""
     try:
         return black.format_file_contents(text, fast=True, mode=_MODE)
     except black.NothingChanged:
         return text
-    except black.InvalidInput as error:
-        raise ToolError(f"black cannot read generated Python: {error}") from error
 
 
 _format_cpp = functools.lru_cache(maxsize=1024)(format_cpp)

@@ -15,17 +15,17 @@ from longhand.cli.styles import Style, report
 from longhand.cli.terminal import Verbosity, verbosity
 from longhand.cli.units import units_here
 from longhand.errors import OptionError
-from longhand.staleness.file_check import CheckResult, Currency, check_files
+from longhand.staleness.file_check import CheckResult, Staleness, check_files
 from longhand.staleness.remembered import Beginning, begin, remember, remembered
 
 # Which answer the exit code of several units tells: the gravest.
 _GRAVITY = (
-    Currency.CURRENT,
-    Currency.UNKNOWN,
-    Currency.OTHER_VERSIONS,
-    Currency.STALE,
-    Currency.WRONG,
-    Currency.BROKEN,
+    Staleness.CURRENT,
+    Staleness.UNKNOWN,
+    Staleness.OTHER_VERSIONS,
+    Staleness.STALE,
+    Staleness.WRONG,
+    Staleness.BROKEN,
 )
 
 
@@ -59,13 +59,13 @@ def check(
             result = known or _compared(folder, factory, sizes if is_verified else None, place, beginning)
         else:
             result = check_files(folder)
-        is_told = verbosity() is not Verbosity.QUIET or result.currency is not Currency.CURRENT
+        is_told = verbosity() is not Verbosity.QUIET or result.staleness is not Staleness.CURRENT
         if style is Style.TEXT and is_told:
             show_check(result)
         if style is Style.GITHUB:
             show_findings(style, list(of_check(result)))
         results.append(result)
-    worst = max((result.currency for result in results), key=_GRAVITY.index)
+    worst = max((result.staleness for result in results), key=_GRAVITY.index)
     if style is Style.JSON:
         report(json.dumps({"exit_code": int(worst), "units": list(map(check_as_json, results))}, indent=1))
     if style is Style.SARIF:
@@ -83,7 +83,7 @@ def _compared(
     """What comes of making the model; with `sizes`, if none are named too, of running the unit beside it."""
     importlib.import_module("longhand.telling.logs").set_logs_from_environment()
     with importlib.import_module("longhand.cli.screen").working(f"checking {folder}", *place) as show:
-        result: CheckResult = importlib.import_module("longhand.staleness.currency").check(folder, factory)
+        result: CheckResult = importlib.import_module("longhand.staleness.model_check").check(folder, factory)
         if beginning is not None:
             remember(result, beginning)
         if sizes is not None:
@@ -96,8 +96,8 @@ def check_as_json(result: CheckResult) -> dict[str, Any]:
     """What `check` found of one unit."""
     return {
         "unit": str(result.folder),
-        "answer": result.currency.name.lower(),
-        "exit_code": int(result.currency),
+        "answer": result.staleness.name.lower(),
+        "exit_code": int(result.staleness),
         "compared": result.is_compared,
         "remembered": result.is_remembered,
         "changes": [{"path": one.path, "line": one.line, "what": one.what} for one in result.changes],

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longhand.emit.unit.lock_file import LOCK
-from longhand.staleness.file_check import CheckResult, Currency
+from longhand.staleness.file_check import CheckResult, Staleness
 
 if TYPE_CHECKING:
     # They import torch, which `check` may do without.
@@ -85,7 +85,7 @@ def of_check(result: CheckResult) -> Iterator[Finding]:
         yield Finding(Rule.WRONG, folder / path, 1, what)
     if result.not_run:
         yield Finding(Rule.NOT_RUN, folder / LOCK, 1, result.not_run)
-    has_others = result.currency is Currency.OTHER_VERSIONS
+    has_others = result.staleness is Staleness.OTHER_VERSIONS
     rule = Rule.OTHER_VERSIONS if has_others else Rule.STALE
     renewal = f". Bring it up to date: {result.renewal}" if result.renewal and not has_others else ""
     for change in result.changes:

@@ -10,7 +10,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture.autograd.carried import carries_gradients, names_carrying
+from longhand.capture.autograd.carried import carries_gradients, differentiated_names
 from longhand.capture.autograd.shared_results import refuse_shared
 from longhand.capture.frontends.dynamo import capture_dynamo
 from longhand.capture.frontends.late_writes import late_writes, on_copies
@@ -75,7 +75,7 @@ def _captured(module: fx.GraphModule, example_inputs: Sequence[Any], options: Op
 
 def _refuse_lost_gradients(graph_module: fx.GraphModule, graph: CapturedGraph) -> None:
     """Raises where a result requires grad in eager, though none flows: a derivative of zero (fill) leaves no trace."""
-    carrying = names_carrying(graph)
+    carrying = differentiated_names(graph)
     leaves = pytree.tree_leaves(graph_module.graph.output_node().args[0])
     for node, output in zip(leaves, graph.outputs, strict=True):
         value = node.meta.get("example_value") if isinstance(node, fx.Node) else None

@@ -27,7 +27,7 @@ from longhand.emit.unit.on_disk import BASE
 from longhand.emit.unit.templates import format_python, imported_from_runtime, write_runtime
 from longhand.errors import OptionError, OutputError, ToolError, UnitError
 from longhand.loading import import_file
-from longhand.staleness.currency import broken_edits
+from longhand.staleness.model_check import broken_edits
 
 _MANIFEST = "kernels/built/manifest.json"
 _OWN = (BASE, "__pycache__", ".gitattributes", "*.pyc", "*.new")

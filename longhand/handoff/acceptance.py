@@ -20,7 +20,7 @@ from longhand.emit.unit.lock_file import LOCK, is_path, read_regular
 from longhand.emit.unit.on_disk import BASE, replace_files, sole
 from longhand.errors import NotRunHereError, UnitError
 from longhand.handoff.writing import CONTRACT
-from longhand.staleness.currency import broken_edits
+from longhand.staleness.model_check import broken_edits
 from longhand.tune.worker import copy_unit
 from longhand.verify.checking import is_interpreted, run_worker
 from longhand.verify.worker_progress import Tell, no_progress

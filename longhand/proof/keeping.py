@@ -12,8 +12,6 @@ from longhand.telling.clock import Clock
 
 _LEAST = 5.0  # seconds that a run may take however fast the unit was made
 
-Files = Mapping[str, str | bytes]
-
 
 def tried(
     stage: TrialPlace,

@@ -19,11 +19,12 @@ from longhand.emit.unit.on_disk import BASE
 from longhand.errors import ProofError, UntidyWarning
 from longhand.proof.scopes import (
     Fault,
-    captured_names,
+    child_nodes,
     defaults_of,
+    functions_in,
     has_items,
     kernel_faults,
-    local_names,
+    names_of_scope,
     parameter_names,
 )
 
@@ -48,9 +49,8 @@ _State = dict[str, frozenset[_BindingPlace]] | None  # None: no path leads here
 def binding_faults(path: str, tree: ast.Module) -> list[Fault]:
     """Every read of a local name that may be unbound, and every assignment in a function that nothing reads."""
     faults = _Scope(path, None, tree.body).faults()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            faults |= _Scope(path, node.args, node.body).faults()
+    for node in functions_in(tree.body):
+        faults |= _Scope(path, node.args, node.body).faults()
     return sorted(faults)
 
 
@@ -74,9 +74,10 @@ class _Scope:
         self.body = body
         self.is_module = arguments is None
         given = parameter_names(arguments) if arguments is not None else []
+        own, captured = names_of_scope(arguments, body)
         self.state: _State = {
             name: frozenset({_BindingPlace(_BindingKind.GIVEN)}) if name in given else _UNBOUND
-            for name in sorted(local_names(arguments, body))
+            for name in sorted(own)
         }
         self.found: set[Fault] = set()
         self.bound: set[tuple[str, _BindingPlace]] = set()
@@ -85,7 +86,7 @@ class _Scope:
         self.raised: list[list[_State]] = (
             []
         )  # for each `try` around: the states from which its handlers may start
-        self.captured = set() if self.is_module else captured_names(body)
+        self.captured = set() if self.is_module else captured
 
     def faults(self) -> set[Fault]:
         """Runs the analysis."""
@@ -158,7 +159,7 @@ class _Scope:
                 self._visit(node.subject)
                 self._branches([*(self._case(case) for case in node.cases), lambda: None])
             case ast.Return() | ast.Raise():
-                self._visit_all(ast.iter_child_nodes(node))
+                self._visit_all(child_nodes(node))
                 self._note_raise()
                 self.state = None
             case ast.Break() | ast.Continue():
@@ -176,7 +177,7 @@ class _Scope:
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
                 self._assign(node)
             case _:
-                self._visit_all(ast.iter_child_nodes(node))
+                self._visit_all(child_nodes(node))
 
     def _assign(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
         if isinstance(node, ast.AugAssign):
@@ -313,7 +314,7 @@ class _Scope:
                 self._visit(node.test)
                 self._branches([lambda: self._visit(node.body), lambda: self._visit(node.orelse)])
             case _:
-                self._visit_all(ast.iter_child_nodes(node))
+                self._visit_all(child_nodes(node))
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
         """Its own names hide those around it."""

@@ -9,20 +9,29 @@ import ast
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def local_names(arguments: ast.arguments | None, body: Iterable[ast.stmt]) -> set[str]:
-    """What a function (or module) binds itself."""
+def names_of_scope(arguments: ast.arguments | None, body: Iterable[ast.stmt]) -> tuple[set[str], set[str]]:
+    """What a function (or module) binds itself, and what functions and classes inside it mention.
+
+    These may read any definition of a name, at any time.
+    """
     found = set(parameter_names(arguments)) if arguments is not None else set()
     elsewhere: set[str] = set()
+    captured: set[str] = set()
     for node in _own_nodes(body):
         match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                found.add(name)
+            case ast.Name(id=name):
+                if not isinstance(node.ctx, ast.Load):
+                    found.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 found.add(name)
+                captured |= _mentioned([node])
+            case ast.Lambda():
+                captured |= _mentioned([node])
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                captured |= _mentioned(part for part in ast.walk(node) if isinstance(part, ast.Lambda))
             case (
                 ast.ExceptHandler(name=str(name))
                 | ast.MatchAs(name=str(name))
@@ -33,7 +42,11 @@ def local_names(arguments: ast.arguments | None, body: Iterable[ast.stmt]) -> se
                 found |= {alias.asname or alias.name.partition(".")[0] for alias in names}
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 elsewhere |= set(names)
-    return found - elsewhere
+    return found - elsewhere, captured
+
+
+def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def parameter_names(arguments: ast.arguments) -> list[str]:
@@ -48,33 +61,47 @@ def parameter_names(arguments: ast.arguments) -> list[str]:
     return [argument.arg for argument in listed if argument is not None]
 
 
+def functions_in(body: Iterable[ast.AST]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function among these statements and inside them, but for lambdas: they stand among statements alone."""
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield statement
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from functions_in(getattr(statement, block, ()))
+
+
+def child_nodes(node: ast.AST) -> list[ast.AST]:
+    """The nodes that a node holds, in order, without operators and contexts, which hold nothing."""
+    found: list[ast.AST] = []
+    for field in node._fields:
+        if field not in ("ctx", "op", "ops"):
+            value = getattr(node, field, None)
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [one for one in value if isinstance(one, ast.AST)]
+    return found
+
+
 def _own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes of a scope, without those of the scopes inside it."""
-    for node in body:
+    """The nodes of a scope, without those of the scopes inside it; in whatever order."""
+    waiting = list(body)
+    while waiting:
+        node = waiting.pop()
         yield node
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _own_nodes([*node.decorator_list, *defaults_of(node.args)])
+            waiting += [*node.decorator_list, *defaults_of(node.args)]
         elif isinstance(node, ast.ClassDef):
-            yield from _own_nodes([*node.decorator_list, *node.bases])
+            waiting += [*node.decorator_list, *node.bases]
         elif isinstance(node, ast.Lambda):
-            yield from _own_nodes(defaults_of(node.args))
+            waiting += defaults_of(node.args)
         elif isinstance(node, _COMPREHENSIONS):
             # Its targets are its own; `:=` inside it binds outside.
-            yield from (part for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
-            yield from (part.target for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
+            for part in ast.walk(node):
+                if isinstance(part, ast.NamedExpr):
+                    yield part.target
         else:
-            yield from _own_nodes(ast.iter_child_nodes(node))
-
-
-def captured_names(body: Iterable[ast.stmt]) -> set[str]:
-    """What functions and classes inside a scope mention: they may read any definition of it, at any time."""
-    inner = [
-        node
-        for statement in body
-        for node in ast.walk(statement)
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef))
-    ]
-    return {part.id for node in inner for part in ast.walk(node) if isinstance(part, ast.Name)}
+            waiting += child_nodes(node)
 
 
 def has_items(iterated: ast.expr) -> bool:

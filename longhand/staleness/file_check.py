@@ -1,6 +1,6 @@
 """What `longhand check` finds of a unit, and the part of it that the unit's files say by themselves: without torch.
 
-Nothing of the unit or its repository runs for that. Whether the model generates the same today is asked in `currency`.
+Nothing of the unit or its repository runs for that. Whether its model generates it today is asked in `model_check`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from longhand.emit.unit.on_disk import BASE, NEW, UnitOnDisk, edits, read_unit
 from longhand.staleness.load_time import changed_sources, listed_briefly, texts_of
 
 
-class Currency(enum.IntEnum):
+class Staleness(enum.IntEnum):
     """The answer; the value is the exit code."""
 
     CURRENT = 0
@@ -82,18 +82,18 @@ class CheckResult:
 
     def __repr__(self) -> str:
         found = f"{len(self.changes)} changes, {len(self.breaches)} breaches, {len(self.edited)} edited files"
-        return f"<CheckResult {self.folder}: {self.currency.name.lower()}; {found}>"
+        return f"<CheckResult {self.folder}: {self.staleness.name.lower()}; {found}>"
 
     @property
-    def currency(self) -> Currency:
+    def staleness(self) -> Staleness:
         """The answer. A broken edit is told first; with other versions nothing can be said about staleness."""
         if self.breaches:
-            return Currency.BROKEN
+            return Staleness.BROKEN
         if self.faults:
-            return Currency.WRONG
+            return Staleness.WRONG
         if not self.changes:
-            return Currency.CURRENT if self.is_compared and not self.not_run else Currency.UNKNOWN
-        return Currency.OTHER_VERSIONS if self.versions else Currency.STALE
+            return Staleness.CURRENT if self.is_compared and not self.not_run else Staleness.UNKNOWN
+        return Staleness.OTHER_VERSIONS if self.versions else Staleness.STALE
 
 
 def check_files(folder: Path) -> CheckResult:

@@ -31,7 +31,7 @@ from longhand.cache.owned_folder import owned_cache
 from longhand.emit.unit.lock_file import read_regular, tool_versions
 from longhand.emit.unit.on_disk import read_unit
 from longhand.errors import LonghandError
-from longhand.staleness.file_check import CheckResult, Currency, check_files
+from longhand.staleness.file_check import CheckResult, Staleness, check_files
 
 _FORMAT = 1
 _MOST_UNITS = 256
@@ -85,7 +85,7 @@ def _note(event: str, args: tuple[Any, ...]) -> None:
 
 def remember(result: CheckResult, beginning: Beginning) -> None:
     """Keeps what a comparison that found a unit current rests on; whatever else is not kept."""
-    if result.currency is not Currency.CURRENT or not result.is_compared:
+    if result.staleness is not Staleness.CURRENT or not result.is_compared:
         return
     with contextlib.suppress(OSError, LonghandError):
         files = dict(_read_files(result.folder))

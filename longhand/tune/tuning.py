@@ -38,7 +38,7 @@ from longhand.emit.unit.lock_file import LOCK, lock_text, read_lock, settled_loc
 from longhand.emit.unit.merge import refuse
 from longhand.emit.unit.on_disk import NEW, UnitOnDisk, content_of, read_unit, replace_files, sole
 from longhand.errors import UnitError
-from longhand.staleness.currency import broken_edits
+from longhand.staleness.model_check import broken_edits
 from longhand.tune.contest import Contest, KernelCourse, TimeUpError
 from longhand.tune.faster import FINAL_TURNS, SpeedComparison
 from longhand.tune.search import Values, search

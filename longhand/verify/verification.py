@@ -17,9 +17,9 @@ from longhand.emit.unit.merge import refuse
 from longhand.errors import LonghandError, UnitError
 from longhand.loading import load
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved
-from longhand.staleness.currency import broken_edits, check
-from longhand.staleness.file_check import Currency
+from longhand.staleness.file_check import Staleness
 from longhand.staleness.load_time import changed_sources, listed_briefly
+from longhand.staleness.model_check import broken_edits, check
 from longhand.verify.checking import KernelCheck, check_kernels, is_interpreted, run_worker
 from longhand.verify.comparison import Comparison
 from longhand.verify.eager_check import compare_at_sizes, compare_within_noise
@@ -165,7 +165,7 @@ def _why_stale(folder: Path, factory: str | None) -> str:
     if factory is not None:
         return ""  # another model than the lock's may be meant
     found = check(folder)
-    if found.currency is not Currency.STALE:
+    if found.staleness is not Staleness.STALE:
         return ""
     files = listed_briefly([change.path for change in found.changes])
     return f"its model generates other code today ({files})"

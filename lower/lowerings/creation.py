@@ -12,7 +12,7 @@ from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, number
 from longhand.lower.nest import NestBuilder
-from longhand.lower.program_builder import Recipe
+from longhand.lower.program_builder import DeferredProducer
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import Decline, require_loop_dtypes
 from longhand.lower.views import TensorView
@@ -78,7 +78,7 @@ def filled(ctx: Context, value: Number | sympy.Expr) -> TensorView:
         return number(nest, value, dtype)
 
     target = generated(ctx, lambda nest: compute(nest, []))
-    ctx.recipes[target.buffer] = Recipe((), compute)
+    ctx.deferred_producers[target.buffer] = DeferredProducer((), compute)
     # As it is in memory: rounded to the dtype.
     ctx.fills[target.buffer] = (
         value if isinstance(value, sympy.Expr) else torch.tensor(value, dtype=dtype).item()

@@ -22,7 +22,7 @@ from longhand.lower.layouts import is_view
 from longhand.lower.lowerings.boundary_padding import rolled
 from longhand.lower.lowerings.viewing import slice_start, wrap, wrap_all
 from longhand.lower.nest import Coordinate, NestBuilder
-from longhand.lower.program_builder import Recipe
+from longhand.lower.program_builder import DeferredProducer
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add, multiply, same
 from longhand.lower.unsupported import Decline, require_loop_dtypes
@@ -43,13 +43,13 @@ class Piece:
 
     Attributes:
         views: What is read for it, each of the piece's shape.
-        recipe: How its value follows from them; None: it is the one view.
+        producer: How its value follows from them; None: it is the one view.
         start: Its first position.
         end: One past its last.
     """
 
     views: tuple[TensorView, ...]
-    recipe: Recipe | None
+    producer: DeferredProducer | None
     start: Size
     end: Size
 
@@ -57,9 +57,9 @@ class Piece:
 def piece_of(ctx: Context, x: TensorView, start: Size, dim: int) -> Piece:
     """A piece that holds a whole tensor; if that is an elementwise intermediate, what it is computed from."""
     end = add(start, x.size(dim))
-    recipe = ctx.recipes.get(x.buffer)
-    if recipe is not None and x.dims == whole(ctx.buffers[x.buffer]).dims and x.offset == 0:
-        return Piece(recipe.views, recipe, start, end)
+    producer = ctx.deferred_producers.get(x.buffer)
+    if producer is not None and x.dims == whole(ctx.buffers[x.buffer]).dims and x.offset == 0:
+        return Piece(producer.views, producer, start, end)
     return Piece((x,), None, start, end)
 
 
@@ -96,7 +96,7 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
         mask = _within(before, i)
         side = _side(pieces, i) if is_halved and len(views) == 1 else None
         loaded = [nest.load(next(remaining), mask, name=side) for _ in views]
-        value = loaded[0] if piece.recipe is None else piece.recipe.compute(nest, loaded)
+        value = loaded[0] if piece.producer is None else piece.producer.compute(nest, loaded)
         values.append(value.to(ctx.result().dtype))
     found = values[-1]
     for condition, value in zip(reversed(before), reversed(values[:-1]), strict=True):
@@ -160,7 +160,7 @@ def _are_computed_alike(ctx: Context, parts: Sequence[TensorView], pieces: Seque
     is in, and all that the pieces are made of with it.
     """
     return _is_joined_again(ctx.node) and all(
-        piece.recipe is not None
+        piece.producer is not None
         and len({view.buffer for view in piece.views}) > 1
         and all(ctx.buffers[view.buffer].kind is BufferKind.INTERMEDIATE for view in piece.views)
         and all(same(one, other) for one, other in zip(x.shape, parts[0].shape, strict=True))
@@ -183,10 +183,10 @@ def _computed_side_by_side(
     remaining = iter(fitted)
     for x, piece, views in zip(parts, pieces, groups, strict=True):
         loaded = [nest.load(next(remaining)) for _ in views]
-        assert piece.recipe is not None
+        assert piece.producer is not None
         part = target.narrow(dim, piece.start, x.size(dim))
         assert part is not None
-        nest.store(part, piece.recipe.compute(nest, loaded).to(target.dtype))
+        nest.store(part, piece.producer.compute(nest, loaded).to(target.dtype))
     ctx.finish(nest)
     return target
 
@@ -209,7 +209,7 @@ def _twice(ctx: Context, parts: Sequence[TensorView], piece: Piece, dim: int) ->
     last = Coordinate(values=((in_half.position, 1),))
     coordinates = [*(nest.coordinate(before) for before in range(dim)), last]
     loaded = [nest.load_at(view, coordinates) for view in views]
-    value = loaded[0] if piece.recipe is None else piece.recipe.compute(nest, loaded)
+    value = loaded[0] if piece.producer is None else piece.producer.compute(nest, loaded)
     nest.store(target, value.to(target.dtype).named(ctx.local))
     ctx.finish(nest)
     return target
@@ -248,7 +248,7 @@ def _stack(ctx: Context, tensors: Sequence[TensorView], dim: int) -> TensorView:
     for start, x in enumerate(tensors):
         piece = piece_of(ctx, x, 0, 0) if x.rank else Piece((x,), None, 0, 1)
         views = tuple(view.insert(dim) for view in piece.views)
-        pieces.append(Piece(views, piece.recipe, start, start + 1))
+        pieces.append(Piece(views, piece.producer, start, start + 1))
     if len(pieces) == 1:
         return ctx.pointwise([tensors[0].insert(dim)], lambda x: x)
     return joined(ctx, pieces, dim)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import os
 from collections.abc import Mapping, Set
 
 import sympy
@@ -24,6 +25,11 @@ class PlanRule(enum.Enum):
     DTYPES = "dtypes agree"
     PRODUCTS = "a contraction is one sum of products, told alike as loops and as a call"
     NAMES = "names of buffers, axes, sizes and kernels exist"
+
+
+def is_verifying() -> bool:
+    """Whether LONGHAND_VERIFY asks for it now."""
+    return os.environ.get("LONGHAND_VERIFY", "") not in ("", "0")
 
 
 @dataclasses.dataclass(frozen=True)

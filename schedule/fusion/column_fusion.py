@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from longhand.lower.ir import Buffer, BufferKind, Nest, Reduce, ReduceOp, Step
 from longhand.schedule.bodies import domains_of, reduced_axes, sizes_of, stores
 from longhand.schedule.dependencies import effects
-from longhand.schedule.fusion.column_reductions import find_column_sums, without_column_sums
+from longhand.schedule.fusion.column_reductions import find_column_reductions, without_column_reductions
 from longhand.schedule.fusion.joining import side_by_side
 from longhand.schedule.fusion.legality import (
     depends_on_reduction,
@@ -35,7 +35,7 @@ LEAST_SAVED_WITH_ITS_MAKER = 0.5
 LONGEST_ROW = 4096  # more do not fit the registers of a program beside the sums
 
 
-def take_column_sums_along(
+def take_column_reductions_along(
     steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: frozenset[str], hint: Hint
 ) -> list[Step]:
     """The steps, sums of columns in the kernels that make what is summed, or hold it row by row.
@@ -65,7 +65,7 @@ def _is_sum_of_columns(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
 
 def _walks_rows_again(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
     """Whether a nest holds its rows: what it stores of each element depends on a reduction of the row."""
-    rest = without_column_sums(nest)
+    rest = without_column_reductions(nest)
     reduced, late, found = reduced_axes(rest), depends_on_reduction(rest.body), domains_of(rest)
     is_again = any(late[position] and found[position] & reduced for position, _ in stores(rest))
     return is_again and not reduces_columns(rest, buffers)
@@ -93,7 +93,7 @@ def _join_best(
             continue
         saved = traffic(one, buffers, hint) + traffic(two, buffers, hint) - traffic(merged, buffers, hint)
         saved -= _parts(graph.steps[number], hint)
-        least = LEAST_SAVED if find_column_sums(merged) else LEAST_SAVED_WITH_ITS_MAKER
+        least = LEAST_SAVED if find_column_reductions(merged) else LEAST_SAVED_WITH_ITS_MAKER
         if saved > least * largest and (best is None or saved > best[0]):
             best = saved, first, second, merged
     if best is not None:
@@ -115,10 +115,10 @@ def _partners(graph: StepGraph, number: int, buffers: Mapping[str, Buffer]) -> l
 
 def _problem(merged: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> str | None:
     """Why a kernel and sums of columns of its rows are not one kernel, or None."""
-    sums = find_column_sums(merged)
+    sums = find_column_reductions(merged)
     if not sums:
         return _problem_of_elements(merged, buffers, hint)
-    rest = without_column_sums(merged)
+    rest = without_column_reductions(merged)
     sizes, cols = sizes_of(merged), reduced_axes(rest)
     n_cols = hint(product(sizes[axis] for axis in sorted(cols)))
     n_rows = hint(product(sizes[axis] for axis in sorted(set(sizes) - cols)))

@@ -24,7 +24,7 @@ from longhand.schedule.kernels.kernel_plan import Pass
 from longhand.schedule.kernels.pass_levels import Passes
 
 
-def find_column_sums(nest: Nest) -> tuple[int, ...]:
+def find_column_reductions(nest: Nest) -> tuple[int, ...]:
     """The positions of the sums down columns, in a nest that reduces its rows as well; else nothing."""
     by_axes: dict[frozenset[str], list[int]] = {}
     for position, value in enumerate(nest.body):
@@ -37,9 +37,9 @@ def find_column_sums(nest: Nest) -> tuple[int, ...]:
     return tuple(found[0]) if len(found) == 1 else ()
 
 
-def without_column_sums(nest: Nest) -> Nest:
+def without_column_reductions(nest: Nest) -> Nest:
     """The nest whose column sums are there no more, nor what stores them; nothing else uses them."""
-    sums = find_column_sums(nest)
+    sums = find_column_reductions(nest)
     if not sums:
         return nest
     kept = [

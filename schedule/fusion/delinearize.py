@@ -79,7 +79,9 @@ def split_for(index: Index, chain: Chain, nest: Nest) -> dict[str, tuple[Axis, .
     return {}
 
 
-def digits(load: Load, chain: Chain, sizes: Mapping[str, Size], body: list[Value]) -> dict[str, Index] | None:
+def delinearized_load(
+    load: Load, chain: Chain, sizes: Mapping[str, Size], body: list[Value]
+) -> dict[str, Index] | None:
     """For each axis of the producer its value at the place of `load`; None where that is not known to be unique."""
     axes: list[list[tuple[str, Size]]] = [[] for _ in chain]
     values: list[list[tuple[int, Size]]] = [[] for _ in chain]

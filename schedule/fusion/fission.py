@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Load, Nest, Step, Store, Value, arguments, domains
 from longhand.schedule.bodies import reduced_axes, rewrite, stores
-from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.fusion.legality import depends_on_reduction
+from longhand.schedule.simplification import simplify_nest
 
 MOST_TENSORS = 14  # of a kernel that walks its rows again after a reduction
 
 
-def divide(steps: Sequence[Step], position_of: Mapping[str, int]) -> list[Step]:
+def split_wide_nests(steps: Sequence[Step], position_of: Mapping[str, int]) -> list[Step]:
     """The steps, those of too many tensors in the parts that have nothing but what they read in common.
 
     Args:
@@ -96,7 +96,7 @@ def _of_stores(nest: Nest, chosen: Sequence[int]) -> Nest:
         if current not in positions:
             positions[current] = len(body)
             body.append(rewrite(nest.body[current], positions))
-    return clean_nest(Nest(nest.axes, tuple(body)))
+    return simplify_nest(Nest(nest.axes, tuple(body)))
 
 
 def _loaded(nest: Nest, position: int) -> frozenset[str]:

@@ -29,9 +29,9 @@ from longhand.lower.ir import (
     domains,
 )
 from longhand.schedule.bodies import rewrite, sizes_of, split_axes, stores, substitute, without_stores
-from longhand.schedule.cleanup import clean_body
-from longhand.schedule.fusion.delinearize import Chain, delinearize, digits, split_for
+from longhand.schedule.fusion.delinearize import Chain, delinearize, delinearized_load, split_for
 from longhand.schedule.fusion.store_to_load import forward_store
+from longhand.schedule.simplification import simplify_body
 from longhand.schedule.sizes import product
 
 
@@ -43,7 +43,7 @@ def inline(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
     chain = delinearize(writing[0].index, sizes_of(producer))
     if chain is None:
         return f"{buffer} is written in parts"
-    part = Nest(producer.axes, clean_body(without_stores(producer, lambda s: s.buffer != buffer).body))
+    part = Nest(producer.axes, simplify_body(without_stores(producer, lambda s: s.buffer != buffer).body))
     if any(isinstance(value, Reduce) for value in part.body):
         return "a reduction is never computed twice"
     if any(isinstance(value, Position) and value.index.values for value in part.body):
@@ -54,7 +54,7 @@ def inline(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
     for value in split.body:
         moved = rewrite(value, positions)
         if isinstance(moved, Load) and moved.buffer == buffer:
-            found = digits(moved, chain, sizes_of(split), body)
+            found = delinearized_load(moved, chain, sizes_of(split), body)
             if found is None:
                 return f"the place at which {buffer} is read is not an element of its loops"
             position = _repeat(part, found, moved.mask, body)
@@ -89,7 +89,7 @@ def _split(consumer: Nest, buffer: str, chain: Chain) -> Nest:
     body, sizes = list(consumer.body), sizes_of(consumer)
     for value in consumer.body:
         if isinstance(value, Load) and value.buffer == buffer:
-            if value.mask is not None and digits(value, chain, sizes, body) is not None:
+            if value.mask is not None and delinearized_load(value, chain, sizes, body) is not None:
                 continue
             pieces = split_for(value.index, chain, consumer)
             if pieces:

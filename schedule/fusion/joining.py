@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from longhand.lower.ir import Buffer, Index, Load, Nest, Store, Value
 from longhand.schedule.bodies import loads, reduced_axes, rewrite, stores, without_stores
-from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.inline import inline
 from longhand.schedule.fusion.legality import fused_nest_problem, memory_problem, size_problem
 from longhand.schedule.fusion.loop_alignment import Aligned, align, align_leftovers, disjoint
 from longhand.schedule.fusion.store_to_load import forward_store
+from longhand.schedule.simplification import simplify_nest
 from longhand.schedule.sizes import product, rank
 
 
@@ -42,7 +42,7 @@ def side_by_side(
     joined = _concatenate(state, buffers)
     if isinstance(joined, str):
         return joined
-    return clean_nest(without_stores(joined, lambda store: store.buffer in dead))
+    return simplify_nest(without_stores(joined, lambda store: store.buffer in dead))
 
 
 def absorb(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Buffer]) -> Nest | str:
@@ -50,7 +50,7 @@ def absorb(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
     joined = inline(producer, buffer, consumer, buffers)
     if isinstance(joined, str):
         return joined
-    cleaned = clean_nest(joined)
+    cleaned = simplify_nest(joined)
     return size_problem(cleaned) or memory_problem(cleaned) or cleaned
 
 
@@ -65,7 +65,7 @@ def _align_loops(first: Nest, second: Nest) -> Aligned | str:
             state, tied = step, True
     if not tied:
         return "no tensor that they share is walked alike by both"
-    return _unify_leftovers(state)
+    return _align_leftovers(state)
 
 
 def _ties(first: Nest, second: Nest) -> Iterator[tuple[int, int]]:
@@ -96,7 +96,7 @@ def _index(nest: Nest, position: int) -> Index:
     return value.index
 
 
-def _unify_leftovers(state: Aligned) -> Aligned | str:
+def _align_leftovers(state: Aligned) -> Aligned | str:
     """Matches the loops that only one of both walks so far: a row sum's columns and those of what reads the sum."""
     left = [axis.name for axis in state.left.axes if axis.name not in state.common]
     right = [axis.name for axis in state.right.axes if axis.name not in state.common]

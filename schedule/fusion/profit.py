@@ -66,8 +66,8 @@ def merge_problem(
         return "they share too little of what they read"
     if _repeated_work(merged, hint) > _repeated_work(first, hint) + _repeated_work(second, hint):
         return "an expensive value would be computed again and again"
-    against = _against_the_grain(merged, buffers, hint)
-    if against > _against_the_grain(first, buffers, hint) + _against_the_grain(second, buffers, hint):
+    uncoalesced = _uncoalesced_accesses(merged, buffers)
+    if uncoalesced > _uncoalesced_accesses(first, buffers) + _uncoalesced_accesses(second, buffers):
         return "a row kernel would read columns"
     if reduces_columns(merged, buffers):
         if not (reduces_columns(first, buffers) or reduces_columns(second, buffers)):
@@ -76,7 +76,9 @@ def merge_problem(
             return "the rows of a column reduction could no longer be divided"
         if _writes_rows(merged) and not (_writes_rows(first) or _writes_rows(second)):
             return "what makes the rows may take the sums of columns along, once it is whole"
-    if _starved(merged, hint) and not (_starved(first, hint) or _starved(second, hint)):
+    if _has_low_occupancy(merged, hint) and not (
+        _has_low_occupancy(first, hint) or _has_low_occupancy(second, hint)
+    ):
         return "too few rows to keep the machine busy"
     return None
 
@@ -169,7 +171,7 @@ def besides_problem(
     if again > MOST_REPEATED_VALUES or any(_heavy(after) > _heavy(before) for before, after in pairs):
         return "it would be computed again for each reader"
     if any(
-        _against_the_grain(after, buffers, hint) > _against_the_grain(before, buffers, hint)
+        _uncoalesced_accesses(after, buffers) > _uncoalesced_accesses(before, buffers)
         for before, after in pairs
     ):
         return "row kernels would read columns"
@@ -250,7 +252,7 @@ def _repeated_work(nest: Nest, hint: Hint) -> int:
     return repeated
 
 
-def _against_the_grain(nest: Nest, buffers: Mapping[str, Buffer], hint: Hint) -> int:
+def _uncoalesced_accesses(nest: Nest, buffers: Mapping[str, Buffer]) -> int:
     """How many full-sized accesses of a row kernel are not contiguous along its cols."""
     reduced = reduced_axes(nest)
     if not reduced or reduces_columns(nest, buffers):
@@ -283,7 +285,7 @@ def _writes_rows(nest: Nest) -> bool:
     return any(found[position] & reduced for position, _ in stores(nest))
 
 
-def _starved(nest: Nest, hint: Hint) -> bool:
+def _has_low_occupancy(nest: Nest, hint: Hint) -> bool:
     """Whether few long rows must be walked again after their reduction, which cannot be split among programs."""
     reduced = reduced_axes(nest)
     sizes = sizes_of(nest)

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Nest
 from longhand.schedule.bodies import loads, reduced_axes, without_stores
-from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.joining import absorb
 from longhand.schedule.fusion.profit import Hint, besides_problem, is_free, recomputing_problem
 from longhand.schedule.fusion.step_graph import StepGraph
+from longhand.schedule.simplification import simplify_nest
 
 FEW_READERS = 3  # that may each compute what another step makes, though that costs something
 
@@ -93,7 +93,7 @@ class Recomputation:
                 if not isinstance(joined, Nest):
                     return
                 absorbed[reader] = joined
-        rest = clean_nest(without_stores(producer, lambda store: store.buffer in besides))
+        rest = simplify_nest(without_stores(producer, lambda store: store.buffer in besides))
         now = [step for step in before.values() if isinstance(step, Nest)]
         then = [*absorbed.values()]
         if besides_problem(producer, rest, now, then, self._buffers, self._hint) is None:
@@ -166,4 +166,4 @@ class Recomputation:
 
 def only(nest: Nest, buffer: str) -> Nest:
     """The part of a nest that makes one of its buffers."""
-    return clean_nest(without_stores(nest, lambda store: store.buffer != buffer))
+    return simplify_nest(without_stores(nest, lambda store: store.buffer != buffer))

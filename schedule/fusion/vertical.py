@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Nest, Step
 from longhand.schedule.bodies import loads, origins, reduced_axes, stores, without_stores
-from longhand.schedule.cleanup import clean_nest
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.joining import absorb, join
 from longhand.schedule.fusion.profit import (
@@ -24,6 +23,7 @@ from longhand.schedule.fusion.profit import (
 from longhand.schedule.fusion.recomputation import Recomputation, only
 from longhand.schedule.fusion.step_graph import StepGraph
 from longhand.schedule.plan import Refusal, Verdict
+from longhand.schedule.simplification import simplify_nest
 
 NEIGHBOURS = 3  # readers of one buffer on each side that are considered as partners
 REACH = 64  # steps between partners that share only what they read
@@ -262,7 +262,7 @@ class _Fusion:
             if isinstance(found, str):
                 return None
             joined = found
-        rest = clean_nest(without_stores(producer, lambda store: store.buffer in handed))
+        rest = simplify_nest(without_stores(producer, lambda store: store.buffer in handed))
         if takeover_problem(producer, consumer, joined, rest, self.buffers, self.hint) is not None:
             return None
         new = self.graph.replace(second, joined, self.graph.before[first])

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from longhand.lower.ir import BOUNDARIES, Axis, Index, Load, Position, Scalar, Size, Store, Value
-from longhand.schedule.kernels.address_terms import Address, Factor, ParameterRef, Product, ScalarRef, SizeOf
+from longhand.schedule.kernels.address_terms import Address, ParameterRef, Product, ScalarRef, SizeOf
 from longhand.schedule.kernels.kernel_plan import IntParameter
 from longhand.schedule.sizes import Hints, guess, is_negative, plus, same, times
 
@@ -119,7 +119,7 @@ class _ProductFinder:
             for axis in self.sizes
             if axis in products
         )
-        values = tuple((position, self._gather(pointer, index, factor)) for position, factor in index.values)
+        values = tuple((position, self._gather(pointer, factor)) for position, factor in index.values)
         ends = self._ends(index, products, flipped)
         if ends is not None:
             return Address(axes, values, ends, tuple(axis for axis, _ in axes if axis in flipped))
@@ -160,7 +160,7 @@ class _ProductFinder:
             del remaining[axis]
         return found
 
-    def _gather(self, pointer: str | None, index: Index, factor: Size) -> Product:
+    def _gather(self, pointer: str | None, factor: Size) -> Product:
         """The product that a gathered value is multiplied with."""
         if same(factor, 1):
             return ()
@@ -248,26 +248,3 @@ def _dims(index: Index, axes: tuple[Axis, ...], hints: Hints) -> tuple[str, ...]
             return None
         reach += steps[axis] * (sizes[axis] - 1)
     return tuple(reversed(inner_first))
-
-
-def evaluate(
-    product: Product, sizes: Mapping[str, Size], ints: Mapping[str, Size], scalars: Mapping[int, Size]
-) -> Size:
-    """The number that a product is in one launch."""
-    total: Size = 1
-    for factor in product:
-        total = times(total, _factor(factor, sizes, ints, scalars))
-    return total
-
-
-def _factor(
-    factor: Factor, sizes: Mapping[str, Size], ints: Mapping[str, Size], scalars: Mapping[int, Size]
-) -> Size:
-    match factor:
-        case ScalarRef(position):
-            return scalars[position]
-        case SizeOf(axis):
-            return sizes[axis]
-        case ParameterRef(name):
-            return ints[name]
-    return factor

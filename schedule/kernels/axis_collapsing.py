@@ -42,7 +42,7 @@ def coefficient(index: Index, axis: str) -> Size:
     return next((factor for name, factor in index.axes if name == axis), 0)
 
 
-def merge_axes(nest: Nest) -> Nest:
+def collapse_axes(nest: Nest) -> Nest:
     """The nest over as few axes as possible."""
     merged = True
     while merged:
@@ -55,7 +55,7 @@ def merge_axes(nest: Nest) -> Nest:
     return nest
 
 
-def tidy(body: tuple[Value, ...]) -> tuple[Value, ...]:
+def without_dead_values(body: tuple[Value, ...]) -> tuple[Value, ...]:
     """The body without values that nothing uses; equal Scalars become one."""
     stands_for: dict[int, int] = {}
     first: dict[Scalar, int] = {}

@@ -45,7 +45,7 @@ from longhand.schedule.kernels.schedules.registry import SCHEDULES, choose_sched
 from longhand.schedule.kernels.schedules.rows_persistent import is_long_row
 from longhand.schedule.kernels.space import Family, NestSpace, find_space
 from longhand.schedule.kernels.tensor_shapes import find_regions
-from longhand.schedule.kernels.transposed_staging import is_turned, turned_loads
+from longhand.schedule.kernels.transposed_staging import is_transposed, transposed_loads
 from longhand.schedule.kernels.twins import NOTHING_GIVEN, Given
 from longhand.schedule.numerics.numerics import Numerics, find_numerics
 from longhand.schedule.plan import Launch
@@ -94,13 +94,13 @@ def plan_kernel(
     entry, loops = choose_schedule(candidate, (products,) if products is not None else SCHEDULES)
     schedule = entry.schedule
     used = accesses(space.body)
-    chunked = space.column_sums or loops.passes.passes[0].reductions if loops.is_split else ()
+    chunked = space.column_reductions or loops.passes.passes[0].reductions if loops.is_split else ()
     partials, scratch = _partials(space.body, chunked)
     scalars = _scalars(space.body)
-    turned = turned_loads(space, schedule, addresses.by_position, target)
+    transposed = transposed_loads(space, schedule, addresses.by_position, target)
     work = dataclasses.replace(
         _work(space, buffers, schedule, loops, hints),
-        is_turned=bool(turned),
+        is_transposed=bool(transposed),
         is_across=_is_across(space, addresses),
     )
     numerics_of = functools.partial(
@@ -120,7 +120,7 @@ def plan_kernel(
         ints=addresses.ints,
         scalars=tuple(scalars),
         tunables=choose_tunables(entry, target, work),
-        turned=turned,
+        transposed=transposed,
         passes=loops.passes.passes if schedule.has_passes else (),
         before=loops.passes.before if schedule.has_passes else (),
         partials=partials,
@@ -290,6 +290,6 @@ def _is_across(space: NestSpace, addresses: Addresses) -> bool:
         return False
     row, col = space.rows[-1].name, space.cols[-1].name
     return any(
-        isinstance(value, Load | Store) and is_turned(addresses.by_position[position], row, col)
+        isinstance(value, Load | Store) and is_transposed(addresses.by_position[position], row, col)
         for position, value in enumerate(space.body)
     )

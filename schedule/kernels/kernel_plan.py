@@ -268,7 +268,7 @@ class KernelPlan:
         ints: Stride and offset arguments.
         scalars: Number arguments.
         tunables: The block at the top of the file.
-        turned: CPU, TRANSPOSED: positions of Loads that each tile copies, transposed, before its loops (see
+        transposed: CPU, TRANSPOSED: positions of Loads that each tile copies, transposed, before its loops (see
             `schedule.kernels.transposed_staging`). It follows from body and addresses, so the key does not hold it.
         passes: For ROWS_LOOPED, ROWS_SPLIT, COLUMNS and ROWS_AND_COLUMNS; before the first pass come the outer values
             that need none.
@@ -300,7 +300,7 @@ class KernelPlan:
     ints: tuple[IntParameter, ...] = ()
     scalars: tuple[ScalarParameter, ...] = ()
     tunables: tuple[Tunable, ...] = ()
-    turned: tuple[int, ...] = ()
+    transposed: tuple[int, ...] = ()
     passes: tuple[Pass, ...] = ()
     before: tuple[int, ...] = ()
     partials: tuple[Partial, ...] = ()

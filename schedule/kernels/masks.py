@@ -25,7 +25,7 @@ from longhand.lower.ir import (
     Value,
     arguments,
 )
-from longhand.schedule.kernels.flow import Flow
+from longhand.schedule.kernels.pass_depths import PassDepths
 
 Lane = float | int | bool | None  # None: unknown
 
@@ -41,22 +41,22 @@ class Masking:
     padding: Mapping[int, float | int | bool]
 
 
-def find_masking(flow: Flow) -> Masking:
+def find_masking(depths: PassDepths) -> Masking:
     """The `other=` of each load that leaves fewest reductions to guard."""
     loads = [
         position
-        for position, value in enumerate(flow.body)
-        if isinstance(value, Load) and flow.is_element[position]
+        for position, value in enumerate(depths.body)
+        if isinstance(value, Load) and depths.is_element[position]
     ]
     best: Masking | None = None
-    for padding in _candidates(flow.body, loads):
-        guards = _guards(flow, padding)
+    for padding in _candidates(depths.body, loads):
+        guards = _guards(depths, padding)
         if best is None or len(guards) < len(best.guards):
             best = Masking(guards, padding)
         if not guards:
             break
     assert best is not None
-    needed = _feeding_reductions(flow.body)
+    needed = _feeding_reductions(depths.body)
     # Only what a reduction sees has to be something: stores are masked anyway.
     return Masking(best.guards, {load: other for load, other in best.padding.items() if load in needed})
 
@@ -88,15 +88,15 @@ def _candidates(body: tuple[Value, ...], loads: list[int]) -> list[dict[int, flo
     return found
 
 
-def _guards(flow: Flow, padding: Mapping[int, float | int | bool]) -> tuple[int, ...]:
-    lanes = _lanes(flow, padding)
-    sums = {pair.sum for pair in flow.online}
+def _guards(depths: PassDepths, padding: Mapping[int, float | int | bool]) -> tuple[int, ...]:
+    lanes = _lanes(depths, padding)
+    sums = {pair.sum for pair in depths.online}
     return tuple(
         position
-        for position, value in enumerate(flow.body)
+        for position, value in enumerate(depths.body)
         if isinstance(value, Reduce)
         and position not in sums
-        and not (flow.is_element[value.arg] and _is_ignored(value, lanes[value.arg]))
+        and not (depths.is_element[value.arg] and _is_ignored(value, lanes[value.arg]))
     )
 
 
@@ -107,28 +107,28 @@ def _is_ignored(reduce: Reduce, lane: Lane) -> bool:
     return lane is identity if isinstance(identity, bool) else lane == identity
 
 
-def _lanes(flow: Flow, padding: Mapping[int, float | int | bool]) -> list[Lane]:
+def _lanes(depths: PassDepths, padding: Mapping[int, float | int | bool]) -> list[Lane]:
     lanes: list[Lane] = []
-    for position, value in enumerate(flow.body):
+    for position, value in enumerate(depths.body):
         lane: Lane = None
         match value:
-            case Load() if position in padding and _ends_with_row(flow, value):
+            case Load() if position in padding and _ends_with_row(depths, value):
                 lane = padding[position]
             case Constant():
                 lane = value.value
             case Pointwise():
-                lane = _pointwise(flow.body, value, [lanes[argument] for argument in value.args])
+                lane = _pointwise(depths.body, value, [lanes[argument] for argument in value.args])
         lanes.append(lane)
     return lanes
 
 
-def _ends_with_row(flow: Flow, load: Load) -> bool:
+def _ends_with_row(depths: PassDepths, load: Load) -> bool:
     """Whether a load is masked out past the end of the row: not where its place is the same along the whole row.
 
     Its own condition, if it has one, may hold there.
     """
-    along = any(axis in flow.loop for axis, _ in load.index.axes)
-    return along or any(flow.is_element[position] for position, _ in load.index.values)
+    along = any(axis in depths.loop for axis, _ in load.index.axes)
+    return along or any(depths.is_element[position] for position, _ in load.index.values)
 
 
 def _pointwise(body: tuple[Value, ...], value: Pointwise, args: list[Lane]) -> Lane:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from longhand.lower.ir import Buffer, Contraction, Extern, Nest, Step
 from longhand.options import Options
 from longhand.schedule.bodies import origins
-from longhand.schedule.cleanup import value_key
 from longhand.schedule.contractions.registry import template_for
 from longhand.schedule.contractions.template import ContractionTemplate
 from longhand.schedule.kernels.kernel import plan_kernel
@@ -17,6 +16,7 @@ from longhand.schedule.kernels.schedules.entry import ScheduleEntry
 from longhand.schedule.kernels.twins import NOTHING_GIVEN, Given, find_twins
 from longhand.schedule.plan import Launch
 from longhand.schedule.redundant_steps import buffers_of, without_names
+from longhand.schedule.simplification import value_key
 from longhand.schedule.sizes import Hints, Limits
 from longhand.schedule.targets import facts_of
 

@@ -15,8 +15,14 @@ from collections.abc import Iterable, Mapping
 from longhand.errors import ScheduleError
 from longhand.lower.ir import MOST_PLACES, Axis, Buffer, Load, Nest, Reduce, Store, Value, arguments, domains
 from longhand.lower.rules.adding import adding_problem
-from longhand.schedule.fusion.column_reductions import find_column_sums, without_column_sums
-from longhand.schedule.kernels.axis_collapsing import POSITIONAL, coefficient, merge_axes, reduced_axes, tidy
+from longhand.schedule.fusion.column_reductions import find_column_reductions, without_column_reductions
+from longhand.schedule.kernels.axis_collapsing import (
+    POSITIONAL,
+    coefficient,
+    collapse_axes,
+    reduced_axes,
+    without_dead_values,
+)
 from longhand.schedule.range_analysis import simplify_predicates
 from longhand.schedule.sizes import Hints, guess
 
@@ -45,14 +51,14 @@ class NestSpace:
         rows: Outermost first.
         cols: Outermost first.
         body: The nest's body over these (merged) axes, tidied.
-        column_sums: ROWS: positions of the sums over all rows that stand beside the reductions of the cols.
+        column_reductions: ROWS: positions of the sums over all rows that stand beside the reductions of the cols.
     """
 
     family: Family
     rows: tuple[Axis, ...]
     cols: tuple[Axis, ...]
     body: tuple[Value, ...]
-    column_sums: tuple[int, ...] = ()
+    column_reductions: tuple[int, ...] = ()
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -70,7 +76,7 @@ def refusal(nest: Nest) -> str | None:
     """Why a nest is no single kernel; None if it is one. Fusion asks this before it joins two nests."""
     if (problem := adding_problem(nest)) is not None:
         return problem
-    nest = without_column_sums(nest)
+    nest = without_column_reductions(nest)
     reduced = reduced_axes(nest.body)
     orders = {value.axes for value in nest.body if isinstance(value, Reduce) and value.op in POSITIONAL}
     if any(isinstance(value, Reduce) and set(value.axes) != reduced for value in nest.body):
@@ -104,16 +110,16 @@ def find_space(
     if reason is not None:
         raise ScheduleError(f"This nest is no single kernel: {reason}.")
     nest = simplify_predicates(nest)
-    nest = merge_axes(Nest(nest.axes, tidy(nest.body)))
+    nest = collapse_axes(Nest(nest.axes, without_dead_values(nest.body)))
     layout = _Layout(nest, buffers, hints)
-    reduced = reduced_axes(without_column_sums(nest).body)
+    reduced = reduced_axes(without_column_reductions(nest).body)
     if reduced:
         is_window = has_windows and _is_window(nest, reduced)
         space = _reduction_space(nest, layout, reduced, are_products, is_window)
-        sums = find_column_sums(nest)
+        sums = find_column_reductions(nest)
         if sums and space.family is not Family.ROWS:
             raise ScheduleError("This nest has sums down columns beside reductions that are not of rows.")
-        return dataclasses.replace(space, column_sums=sums)
+        return dataclasses.replace(space, column_reductions=sums)
     return _elementwise_space(nest, layout)
 
 

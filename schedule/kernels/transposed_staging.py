@@ -13,7 +13,7 @@ from longhand.schedule.kernels.space import NestSpace
 from longhand.schedule.targets import TargetFacts
 
 
-def turned_loads(
+def transposed_loads(
     space: NestSpace, schedule: KernelSchedule, addresses: Mapping[int, Address], target: TargetFacts
 ) -> tuple[int, ...]:
     """Positions of the loads, unmasked and at places that are no data, that step by one element along the last row
@@ -25,11 +25,11 @@ def turned_loads(
     return tuple(
         position
         for position, value in enumerate(space.body)
-        if isinstance(value, Load) and value.mask is None and is_turned(addresses[position], row, col)
+        if isinstance(value, Load) and value.mask is None and is_transposed(addresses[position], row, col)
     )
 
 
-def is_turned(address: Address, row: str, col: str) -> bool:
+def is_transposed(address: Address, row: str, col: str) -> bool:
     """Whether an address steps by one element along a row axis, and farther along a col axis."""
     steps = dict(address.axes)
     return not address.values and steps.get(row) == () and steps.get(col, ()) != ()

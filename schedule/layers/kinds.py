@@ -75,7 +75,7 @@ def layers_in_turn(
     best: tuple[tuple[int, int, int], tuple[int, int, Repeat]] | None = None
     for side, newest in enumerate(sides):
         starts = _starts(steps, named, stretch, outside, owner, is_backward, newest)
-        for back in range(_room(steps, named, starts, outside) + 1):
+        for back in range(_room(named, starts, outside) + 1):
             layers = _kinds([(position, start - back) for position, start in starts], numbers, stretch)
             fewest = max(FEWEST_LAYERS, len(outside.positions.get(owner, ())) - (2 if is_backward else 1))
             # Fewer come in turn by chance: one function may ask which of the others it is.
@@ -152,7 +152,6 @@ def _starts(
 
 
 def _room(
-    steps: Sequence[PlanStep],
     named: Sequence[tuple[str, ...]],
     starts: Sequence[tuple[int, int]],
     outside: Outside,

@@ -145,14 +145,14 @@ class _Places:
         while start < end:
             pair = LayerPair(self._outside)
             place = start
-            while place < end and place - start < distance and self._takes(pair, start, place, distance):
+            while place < end and place - start < distance and self._takes(pair, place, distance):
                 place += 1
             stretch = self._trimmed(start, place, distance, pair)
             if stretch is not None:
                 yield stretch
             start = max(place, start + 1)
 
-    def _takes(self, pair: LayerPair, start: int, place: int, distance: int) -> bool:
+    def _takes(self, pair: LayerPair, place: int, distance: int) -> bool:
         for shift in (0, distance):
             for name in self._named[place + shift]:
                 made_before = self._filled.get(name) == place + shift and isinstance(
@@ -204,8 +204,7 @@ class _Places:
         while begin + length <= len(self._numbers):
             pair = LayerPair(self._outside)
             is_twin = self._numbers[begin : begin + length] == wanted and all(
-                self._takes(pair, stretch.start, place, begin - stretch.start)
-                for place in range(stretch.start, stretch.end)
+                self._takes(pair, place, begin - stretch.start) for place in range(stretch.start, stretch.end)
             )
             path = pair.paths[1] if is_twin and pair.paths is not None else ""
             is_new = bool(path) and path not in seen and pair.paths == (stretch.paths[0], path)

@@ -42,7 +42,7 @@ class LayersDiffer(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Instances:
+class Replicas:
     """A plan with every layer.
 
     Attributes:
@@ -58,9 +58,9 @@ class Instances:
     results: tuple[View | Literal, ...]
 
 
-def make_instances(
+def replicate_layers(
     steps: Sequence[UnitStep], kernels: Mapping[str, KernelPlan], program: Program
-) -> Instances:
+) -> Replicas:
     """The steps of a plan, with the runs of all layers.
 
     Args:
@@ -71,16 +71,16 @@ def make_instances(
     Raises:
         LayersDiffer: Some chain of layers is not the runs of one repeat.
     """
-    made = Instances(tuple(steps), kernels, program.buffers, program.results)
+    made = Replicas(tuple(steps), kernels, program.buffers, program.results)
     for chain in program.layers:
-        made = _Chain(made, chain, program).instances()
+        made = _Chain(made, chain, program).replicas()
     return made
 
 
 class _Chain:
     """One chain of layers, and the repeat whose runs they are."""
 
-    def __init__(self, plan: Instances, chain: Layers, program: Program) -> None:
+    def __init__(self, plan: Replicas, chain: Layers, program: Program) -> None:
         self._plan = plan
         self._chain = chain
         self._targets = {entry.node: entry.target for entry in program.graph.inputs}
@@ -95,7 +95,7 @@ class _Chain:
                         return
         raise LayersDiffer
 
-    def instances(self) -> Instances:
+    def replicas(self) -> Replicas:
         """The plan with this chain's layers."""
         repeat, run, buffers = self._repeat, self._run, dict(self._plan.buffers)
         last = max(self._layers(repeat.runs[run]))
@@ -121,7 +121,7 @@ class _Chain:
         before, after = self._plan.steps[: self._place], self._plan.steps[self._place + 1 :]
         done = (*flat_steps(before), *(step for one in repeat.runs[: run + 1] for step in one))
         launched = {step.kernel for step in done if isinstance(step, Launch)}
-        return Instances(
+        return Replicas(
             (*before, whole, *(renamed_step(step, later) for step in after)),
             {
                 key: kernel if key in launched else renamed_kernel(kernel, later)

@@ -19,7 +19,7 @@ from longhand.schedule.kernels.kernel_plan import Access, KernelPlan
 from longhand.schedule.targets import TargetFacts
 
 
-def may_share(plan: KernelPlan, read: str, written: str, facts: TargetFacts) -> bool:
+def may_alias(plan: KernelPlan, read: str, written: str, facts: TargetFacts) -> bool:
     """Whether the pointer `written` may hold the memory of the pointer `read` in a launch on a target."""
     pointers = {pointer.name: pointer for pointer in plan.pointers}
     source, target = pointers[read], pointers[written]

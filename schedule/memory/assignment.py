@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Extern
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan, Pointer
-from longhand.schedule.memory.alias_legality import may_share
+from longhand.schedule.memory.alias_legality import may_alias
 from longhand.schedule.plan import (
     Allocate,
     Group,
@@ -329,7 +329,7 @@ def _reusable(
             and candidate.dtype is target.dtype
             and candidate.layout_is_known
             and _holds_like(candidate, target)
-            and may_share(plan, other.name, pointer, target_facts)
+            and may_alias(plan, other.name, pointer, target_facts)
         ):
             is_later = found is None or lifetimes.first_use[source] > lifetimes.first_use[found[1]]
             found = (other.name, source) if is_later else found

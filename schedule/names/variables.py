@@ -202,7 +202,6 @@ class StepNamer:
         self.steps = steps
         firsts = Counter(next(self.alike.variables(buffer)) for buffer in self._kept_apart())
         self.of_several = {word for word, count in firsts.items() if count > 1}
-        given = set(self.names)
         for number, step in enumerate(steps):
             if isinstance(step, Release):
                 continue
@@ -211,7 +210,7 @@ class StepNamer:
             early = isinstance(step, Extern | Loop | FirstCall | LayerCall)
             seen_as = self._name_views(step, dying) if isinstance(step, Extern) else []
             if early:
-                self._release(dying, given)
+                self._release(dying)
             if isinstance(step, Reuse) and step.in_place and step.of not in self.kept:
                 self._keep_word(step)
             if isinstance(step, Loop):
@@ -224,7 +223,7 @@ class StepNamer:
                     if buffer and buffer not in self.names and buffer not in unread:
                         self.names[buffer] = self.scope.pick(self._candidates(buffer))
             if not early:
-                self._release(dying, given)
+                self._release(dying)
             for variable in seen_as:
                 self.scope.release(variable)
 
@@ -280,7 +279,7 @@ class StepNamer:
             self.names[step.buffer] = old
             self.handed_on.add(step.of)
 
-    def _release(self, buffers: Iterable[str], given: set[str]) -> None:
+    def _release(self, buffers: Iterable[str]) -> None:
         for buffer in buffers:
             if buffer not in self.kept | self.handed_on:
                 self.scope.release(self.names[buffer])

@@ -27,7 +27,7 @@ _ARITHMETIC = frozenset(
 _DAMPING = frozenset({PointwiseOp.LOG, PointwiseOp.LOG2})
 
 
-def wide_sums(body: tuple[Value, ...], memory: Mapping[str, torch.dtype]) -> frozenset[int]:
+def sums_in_double(body: tuple[Value, ...], memory: Mapping[str, torch.dtype]) -> frozenset[int]:
     """Positions of the Reduces SUM of float32 that are accumulated in double (CPU).
 
     Args:
@@ -69,7 +69,7 @@ class SumType(enum.Enum):
 def sum_type(
     position: int, body: tuple[Value, ...], of_elements: Collection[int], lines: Collection[int]
 ) -> SumType:
-    """How a Reduce that `wide_sums` names is accumulated.
+    """How a Reduce that `sums_in_double` names is accumulated.
 
     Args:
         position: Of the Reduce.

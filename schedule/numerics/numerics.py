@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from longhand.lower.ir import Value
-from longhand.schedule.numerics.accumulator_precision import SumType, wide_sums
+from longhand.schedule.numerics.accumulator_precision import SumType, sums_in_double
 from longhand.schedule.numerics.copies import copied_values
 from longhand.schedule.numerics.nan_analysis import nan_droppers
 from longhand.schedule.numerics.reciprocals import inverted_sums
@@ -21,15 +21,15 @@ class Numerics:
     Attributes:
         copied: Loads that are only stored, and choices among such: they stay in the dtype of their memory.
         drops_nan: Maxima that may ignore NaN, since it shows all the same.
-        wide_sums: CPU: sums of float32 that are accumulated in double.
-        sum_types: Of a kernel whose values have their words: what each of `wide_sums` is accumulated in; of others
+        sums_in_double: CPU: sums of float32 that are accumulated in double.
+        sum_types: Of a kernel whose values have their words: what each of `sums_in_double` is accumulated in; of others
             float.
         inverted_sums: CPU, ROWS_LOOPED: sums whose inverse a row is multiplied by, instead of divided by the sum.
     """
 
     copied: frozenset[int] = frozenset()
     drops_nan: frozenset[int] = frozenset()
-    wide_sums: frozenset[int] = frozenset()
+    sums_in_double: frozenset[int] = frozenset()
     inverted_sums: frozenset[int] = frozenset()
     sum_types: Mapping[int, SumType] = dataclasses.field(default_factory=dict)
 
@@ -52,6 +52,6 @@ def find_numerics(
     return Numerics(
         copied_values(body, memory),
         nan_droppers(body),
-        wide_sums(body, memory) if has_free_doubles else frozenset(),
+        sums_in_double(body, memory) if has_free_doubles else frozenset(),
         inverted_sums(body, looped_cols) if has_free_doubles and looped_cols else frozenset(),
     )

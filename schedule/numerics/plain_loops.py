@@ -47,7 +47,7 @@ def sum_types(plan: KernelPlan, lines: Collection[int]) -> dict[int, SumType]:
     is_down, is_split = plan.schedule.is_down_columns, bool(plan.partials)
     looped = {axis.name for axis in (plan.rows if is_down else plan.cols)}
     of_elements = {place for place, axes in enumerate(plan_domains(plan)) if axes & looped}
-    wide = sorted(plan.numerics.wide_sums)
+    wide = sorted(plan.numerics.sums_in_double)
     kinds = {place: sum_type(place, plan.body, of_elements, lines) for place in wide}
     if not (is_down or is_split):
         return kinds

@@ -31,7 +31,7 @@ from longhand.lower.ir import (
     compute_dtype,
 )
 from longhand.schedule.bodies import rewrite
-from longhand.schedule.cleanup import clean_nest
+from longhand.schedule.simplification import simplify_nest
 
 aten = torch.ops.aten
 Op = PointwiseOp
@@ -158,7 +158,7 @@ def _without(nest: Nest, buffers: Mapping[str, Buffer]) -> Nest:
         positions.append(len(body))
         fits.append(_fits(moved, body, fits, buffers))
         body.append(moved)
-    return nest if len(body) == len(nest.body) else clean_nest(dataclasses.replace(nest, body=tuple(body)))
+    return nest if len(body) == len(nest.body) else simplify_nest(dataclasses.replace(nest, body=tuple(body)))
 
 
 def _rounds(value: Value) -> bool:

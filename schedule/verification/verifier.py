@@ -6,12 +6,11 @@ As long as steps are loops the rules are those of `lower.rules`. `launch_rules` 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from longhand.errors import BrokenPlanError
 from longhand.lower.ir import Contraction, Extern, Nest, Step, in_parts
-from longhand.lower.rules.breaches import RuleBreach, Surroundings
+from longhand.lower.rules.breaches import RuleBreach, Surroundings, is_verifying
 from longhand.lower.rules.steps import step_faults
 from longhand.schedule.dependencies import effects
 from longhand.schedule.draft import Draft
@@ -31,7 +30,7 @@ class Verifier:
     @classmethod
     def from_environment(cls) -> Verifier:
         """As LONGHAND_VERIFY says now."""
-        return cls(os.environ.get("LONGHAND_VERIFY", "") not in ("", "0"))
+        return cls(is_verifying())
 
     def check(self, pass_name: str, draft: Draft) -> None:
         """Checks what a pass made.

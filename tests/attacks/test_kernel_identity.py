@@ -13,8 +13,8 @@ from longhand.emit.unit.lock_file import LOCK, sides
 from longhand.emit.unit.merge import plan_merge
 from longhand.emit.unit.on_disk import UnitOnDisk
 from longhand.errors import EditError, LonghandError
-from longhand.staleness.currency import check
-from longhand.staleness.file_check import Currency
+from longhand.staleness.file_check import Staleness
+from longhand.staleness.model_check import check
 from tests.emit.merge_units import bytes_of, version
 
 MODEL = """import torch
@@ -66,18 +66,18 @@ def test_two_kernels_that_a_merge_gave_one_name(repository, has_markers):
     path = Path("unit", LOCK)
     generate()
     lock = json.loads(path.read_text())
-    assert check(Path("unit")).currency is Currency.CURRENT
+    assert check(Path("unit")).staleness is Staleness.CURRENT
     (name, _), (_, other) = list(lock["kernels"].items())[:2]
     merged = renamed(lock, other, name)
     text = json.dumps(merged, indent=1)
     if has_markers:
         text = f"<<<<<<< ours\n{json.dumps(lock)}\n=======\n{text}\n>>>>>>> theirs\n"
     path.write_text(text)
-    assert check(Path("unit")).currency is not Currency.CURRENT, "before generate ran"
+    assert check(Path("unit")).staleness is not Staleness.CURRENT, "before generate ran"
     generate()
     names = [entry["kernel"] for entry in json.loads(path.read_text())["ledger"].values()]
     assert len(set(names)) == len(names) == len(lock["kernels"])
-    assert check(Path("unit")).currency is Currency.CURRENT
+    assert check(Path("unit")).staleness is Staleness.CURRENT
 
 
 def test_a_lock_of_another_branch_is_not_current(repository):
@@ -88,9 +88,9 @@ def test_a_lock_of_another_branch_is_not_current(repository):
     gone = next(iter(lock["ledger"]))
     path.write_text(json.dumps({**lock, "ledger": {k: v for k, v in lock["ledger"].items() if k != gone}}))
     found = check(Path("unit"))
-    assert found.currency is not Currency.CURRENT and found.changes[0].path == LOCK
+    assert found.staleness is not Staleness.CURRENT and found.changes[0].path == LOCK
     path.write_text(text)
-    assert check(Path("unit")).currency is Currency.CURRENT
+    assert check(Path("unit")).staleness is Staleness.CURRENT
 
 
 def test_a_clash_names_both():

@@ -10,7 +10,7 @@ import torch
 import longhand
 from longhand.capture import torch_private, whole_by_rule, whole_calls
 from longhand.capture.frontends import export
-from longhand.capture.frontends.finalize import finish
+from longhand.capture.frontends.finalize import finalize
 from longhand.capture.whole_by_rule import whole
 from longhand.options import Device, Target
 
@@ -93,9 +93,9 @@ def test_a_call_that_the_trace_gave_up_is_none(monkeypatch):
         (x,) = (node for node in graph.nodes if node.op == "placeholder")
         with graph.inserting_after(x):
             graph.call_function(torch.ops.aten.equal.default, (x, x)).meta["val"] = None
-        return finish(traced, target)
+        return finalize(traced, target)
 
-    monkeypatch.setattr(export, "finish", finish_with_it)
+    monkeypatch.setattr(export, "finalize", finish_with_it)
     captured = export.capture_export(lambda x: x * 2, (X,), target=Target(Device.CPU))
     assert [node.target for node in captured.graph.nodes if node.op == "call_function"] == [
         torch.ops.aten.mul.Tensor

@@ -116,7 +116,7 @@ def add_layer_norm() -> tuple[KernelPlan, KernelNames]:
             Pointer("h", F32, Access.WRITE, ("r", "c")),
         ),
         scalars=(ScalarParameter(10, F32, "eps"),),
-        numerics=Numerics(wide_sums=frozenset({3, 8})),
+        numerics=Numerics(sums_in_double=frozenset({3, 8})),
         passes=(
             Pass((0, 1, 2), reductions=(3,), stages=(Stage(2, 18),), then=(5,)),
             Pass((6, 7), from_stage=(2,), reductions=(8,), then=(9, 11, 12)),

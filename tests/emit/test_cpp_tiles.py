@@ -1,4 +1,4 @@
-"""Tiles that are turned before they are read: every width of element, whole squares, edges and steps backwards."""
+"""Tiles that are transposed before they are read: every width of element, whole squares, edges and steps backwards."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_transposed_copy(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     make = _copy(dtype)
     plan, _ = plan_kernel(make.nest(), make.buffers, CPU)
-    assert plan.schedule is TRANSPOSED and len(plan.turned) == 1
+    assert plan.schedule is TRANSPOSED and len(plan.transposed) == 1
     write_kernels(tmp_path, {"turn": print_cpp_kernel(plan, plain_names(plan, "turn"))})
     runtime = runtime_in(tmp_path)
     runtime.FLAGS += ["-Wall", "-Wextra", "-Werror"]
@@ -88,9 +88,9 @@ def test_what_is_turned_and_what_is_not(tmp_path: Path, monkeypatch: pytest.Monk
         along = along + make.load(name, "row col")
     make.store("out", "row col", across + backwards + masked + along + across_too)
     plan, launch = plan_kernel(make.nest(), make.buffers, CPU)
-    turned = [plan.body[position] for position in plan.turned]
-    assert [load.buffer for load in turned if isinstance(load, Load)] == ["x", "z", "v"]
-    assert not plan_kernel(make.nest(), make.buffers, CUDA)[0].turned
+    transposed = [plan.body[position] for position in plan.transposed]
+    assert [load.buffer for load in transposed if isinstance(load, Load)] == ["x", "z", "v"]
+    assert not plan_kernel(make.nest(), make.buffers, CUDA)[0].transposed
     memory = fresh_memory(make.nest().body, make.buffers)
     expected = run_nest(make.nest(), memory)["out"]
     torch.testing.assert_close(run_cpp(plan, launch, memory, tmp_path)["out"], expected)

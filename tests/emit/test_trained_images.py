@@ -46,7 +46,7 @@ class Net(nn.Module):
         return self.head(F.avg_pool2d(out, 2).mean((2, 3)))
 
 
-def case(size: int = 80) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+def case(size: int = 40) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     """What verify makes of this module's name."""
     torch.manual_seed(0)
     return Net().train(), (torch.randn(2, 3, size, size),)

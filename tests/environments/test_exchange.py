@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from examples.gallery import ROOT, Entry, entries
-from longhand.staleness.currency import check
-from longhand.staleness.file_check import Currency
+from longhand.staleness.file_check import Staleness
+from longhand.staleness.model_check import check
 
 # Where the text must differ between versions: (unit, file). Nowhere so far.
 DIFFERENT: frozenset[tuple[str, str]] = frozenset()
@@ -69,10 +69,10 @@ def test_a_unit_of_other_versions_is_not_called_stale(tmp_path):
     older = model.replace("\n\n\n", "\n\n\n# As an older black laid it out.\n", 1)
     for path in ("model.py", ".base/model.py"):
         (folder / path).write_text(older)
-    assert check(folder).currency is Currency.STALE
+    assert check(folder).staleness is Staleness.STALE
     lock = json.loads((folder / "longhand.lock").read_text())
     lock["versions"]["torch"] = "2.10.0"
     (folder / "longhand.lock").write_text(json.dumps(lock, indent=2))
     result = check(folder)
-    assert result.currency is Currency.OTHER_VERSIONS
+    assert result.staleness is Staleness.OTHER_VERSIONS
     assert any(text.startswith("torch 2.10.0, here ") for text in result.versions)

@@ -9,8 +9,8 @@ import pytest
 from longhand import cli
 from longhand.cli import generating
 from longhand.emit.unit.threeway import Outcome
-from longhand.staleness.currency import check
-from longhand.staleness.file_check import Currency
+from longhand.staleness.file_check import Staleness
+from longhand.staleness.model_check import check
 from tests.longhand import git
 from tests.longhand.pair_models import FACTORY, generate
 
@@ -167,7 +167,7 @@ def test_two_branches_that_both_generated_are_settled_by_one_generate(repository
     assert code in (1, 2) and "conflict" in shown
     code, shown, error = run(capsys, "generate", FACTORY, "--out", unit)
     assert code == 0, shown + error
-    assert check(unit).currency is Currency.CURRENT
+    assert check(unit).staleness is Staleness.CURRENT
     assert "// Ours." in (unit / "kernels/add_and_layer_norm.cpp").read_text()
     assert "// Theirs." in (unit / "kernels/scale_softmax.cpp").read_text()
     assert "silu" in "".join(path.name for path in unit.glob("kernels/*.cpp"))

@@ -15,9 +15,9 @@ import longhand
 from longhand import cli
 from longhand.emit.unit.threeway import Outcome
 from longhand.factory import resolve
-from longhand.staleness.currency import check
 from longhand.staleness.edit_report import edits_of
-from longhand.staleness.file_check import Currency
+from longhand.staleness.file_check import Staleness
+from longhand.staleness.model_check import check
 
 FACTORY = "tests.longhand.story_model:make"
 CHANGES = ("op added before", "op added after", "layer added", "dtype changed", "batch changed")
@@ -89,7 +89,7 @@ def test_the_model_changes_and_no_edit_is_lost(edited, change_model, tmp_path, c
     out = tmp_path / "unit"
     shutil.copytree(original, out)
     change_model(change)
-    assert check(out).currency is Currency.STALE
+    assert check(out).staleness is Staleness.STALE
     report = generate(out, device)
     outcomes = {file.path: file.outcome for file in report.files}
     for path, line in lines.items():
@@ -139,10 +139,10 @@ def test_a_conflict_leaves_the_unit_as_it_was(edited, change_model, tmp_path, ca
     assert code == 1 and f"{path}" in shown and "CONFLICT" in shown and "is unchanged" in shown
     assert all(p.read_bytes() == content for p, content in found.items())
     assert (out / f"{path}.new").exists()
-    assert check(out).currency is Currency.STALE
+    assert check(out).staleness is Staleness.STALE
     (out / f"{path}.new").unlink()
     code, _ = run(capsys, *words)
-    assert code == 0 and check(out).currency is Currency.CURRENT
+    assert code == 0 and check(out).staleness is Staleness.CURRENT
 
 
 def test_a_broken_edit_is_told_before_anything_runs(edited, tmp_path, capsys):

@@ -12,8 +12,8 @@ import longhand
 from examples import attention, gpt, llama_block
 from longhand.cli.commands import commands
 from longhand.errors import CaptureError, GraphBreakError, OptionError, OutputError, UnitError
-from longhand.staleness.currency import check
-from longhand.staleness.file_check import Currency
+from longhand.staleness.file_check import Staleness
+from longhand.staleness.model_check import check
 from longhand.verify.checking import check_kernels
 
 pytestmark = pytest.mark.usefixtures("hook")
@@ -95,7 +95,7 @@ def test_a_unit_knows_its_frontend_and_is_current(tmp_path):
     longhand.generate(
         *attention.small(), out=tmp_path / "unit", frontend="bytecode", factory="examples.attention:small"
     )
-    assert check(tmp_path / "unit").currency is Currency.CURRENT
+    assert check(tmp_path / "unit").staleness is Staleness.CURRENT
     assert '"frontend": "bytecode"' in (tmp_path / "unit" / "longhand.lock").read_text()
     assert all(row.is_right for row in check_kernels(tmp_path / "unit").kernels)
 

@@ -14,7 +14,7 @@ import torch
 import longhand
 from longhand import cli
 from longhand.cli.commands import commands
-from longhand.staleness.currency import check
+from longhand.staleness.model_check import check
 from longhand.verify.verification import verify
 from tests.longhand import manners_model
 

@@ -96,16 +96,24 @@ def calls(dtype: torch.dtype) -> Iterator[Call]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("place", range(14))
-def test_values_are_added_in_a_kernel(place: int, dtype: torch.dtype, tmp_path: Path) -> None:
-    function, args = list(calls(dtype))[place]
-    # The trial runs it in Triton's interpreter, against eager, and compiles it for sm_90.
-    longhand.generate(function, args, out=tmp_path / "unit", device=Device.CUDA.value, arch="sm_90")
-    kernels = "".join(path.read_text() for path in (tmp_path / "unit/kernels").glob("*.py"))
-    assert kernels.count("tl.atomic_add") == 1
-    assert not _library_calls(tmp_path / "unit")
-    wrong = [one for one in check_kernels(tmp_path / "unit").kernels if not one.is_right]
-    assert not wrong
+def test_values_are_added_in_a_kernel(dtype: torch.dtype, tmp_path: Path) -> None:
+    given = list(calls(dtype))
+    assert _kernels_of(given, tmp_path / "unit").count("tl.atomic_add") == len(given)
+
+
+def _kernels_of(given: list[Call], unit: Path) -> str:
+    """The text of the kernels of all calls in one unit: they compile for sm_90, and are right in the interpreter."""
+    functions = [function for function, _ in given]
+
+    def together(all_args: list[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
+        return [function(*args) for function, args in zip(functions, all_args, strict=True)]
+
+    args = [args for _, args in given]
+    longhand.generate(together, (args,), out=unit, device=Device.CUDA.value, arch="sm_90")
+    assert not _library_calls(unit)
+    checked = check_kernels(unit).kernels
+    assert checked and all(one.is_right for one in checked)
+    return "".join(path.read_text() for path in (unit / "kernels").glob("*.py"))
 
 
 def _library_calls(unit: Path) -> set[str]:
@@ -207,18 +215,15 @@ def few(dtype: torch.dtype) -> Iterator[Call]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("place", range(4))
-def test_few_places_have_a_sum_each(place: int, dtype: torch.dtype, tmp_path: Path) -> None:
-    function, args = list(few(dtype))[place]
+def test_few_places_have_a_sum_each(dtype: torch.dtype, tmp_path: Path) -> None:
+    given = list(few(dtype))
     torch.use_deterministic_algorithms(True)  # it is
     try:
-        longhand.generate(function, args, out=tmp_path / "unit", device=Device.CUDA.value, arch="sm_90")
+        kernels = _kernels_of(given, tmp_path / "unit")
     finally:
         torch.use_deterministic_algorithms(False)
-    kernels = "".join(path.read_text() for path in (tmp_path / "unit/kernels").glob("*.py"))
-    assert "in_totals" in kernels and "tl.atomic_add" not in kernels and "tl.sum" in kernels
-    assert not _library_calls(tmp_path / "unit")
-    assert all(one.is_right for one in check_kernels(tmp_path / "unit").kernels)
+    assert kernels.count("tl.sum") == len(given) and "in_totals" in kernels
+    assert "tl.atomic_add" not in kernels
 
 
 def test_types_of_words_learn_in_a_kernel(tmp_path: Path) -> None:

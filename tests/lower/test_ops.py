@@ -22,9 +22,9 @@ from longhand.emit.triton.operators import OperatorTable, reduce_identity
 from longhand.errors import LonghandError
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Reduce, ReduceOp, Value
 from longhand.lower.ops import PRIMITIVES, REDUCTIONS
-from longhand.schedule.cleanup import clean_body
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.names.operation_names import noun_of
+from longhand.schedule.simplification import simplify_body
 from tests.schedule.execution import run_plan
 from tests.schedule.nests import CPU, NestMaker
 
@@ -195,7 +195,7 @@ def folded(op: PointwiseOp, given: list[torch.Tensor]) -> Value:
     args = tuple(int(make.constant(one.item(), one.dtype)) for one in given)
     dtype = torch.bool if PRIMITIVES[op].yields_bool else given[-1].dtype
     make.store("out", "i", make.add(Pointwise(op, args, dtype)), dtype)
-    return clean_body(tuple(make.body))[0]
+    return simplify_body(tuple(make.body))[0]
 
 
 def test_what_is_folded_is_what_eager_computes() -> None:

@@ -54,7 +54,7 @@ def test_a_pass_changes_nothing_that_it_is_given(drafts: dict[str, LoweringDraft
 
 def test_what_each_pass_is_about(drafts: dict[str, LoweringDraft]) -> None:
     assert drafts["find_host_values"].context is None and not drafts["find_host_values"].steps
-    assert not drafts["settle_layers"].results and len(drafts["return_results"].results) == 2
+    assert not drafts["check_fixpoint"].results and len(drafts["return_results"].results) == 2
     assert len(drafts["prune"].buffers) <= len(drafts["store_mutations"].buffers)
 
 

@@ -29,11 +29,11 @@ from longhand.lower.ir import (
     domains,
 )
 from longhand.lower.ops import PRIMITIVES
-from longhand.schedule.kernels.address import evaluate
 from longhand.schedule.kernels.schedules.columns import COLUMNS
 from longhand.schedule.kernels.schedules.rows_and_columns import ROWS_AND_COLUMNS
 from longhand.schedule.kernels.schedules.windows import WINDOWS
 from longhand.schedule.plan import AxisRole, KernelPlan, Launch, OnlineSoftmax
+from tests.schedule.products import evaluate
 
 Memory = dict[str, torch.Tensor]
 

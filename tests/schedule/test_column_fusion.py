@@ -9,8 +9,8 @@ import torch
 
 from longhand.lower.ir import Buffer, BufferKind, Nest, Reduce, Step
 from longhand.options import Options
-from longhand.schedule.fusion.column_fusion import take_column_sums_along
-from longhand.schedule.fusion.column_reductions import find_column_sums
+from longhand.schedule.fusion.column_fusion import take_column_reductions_along
+from longhand.schedule.fusion.column_reductions import find_column_reductions
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.kernels.schedules.columns import COLUMNS
 from longhand.schedule.kernels.schedules.rows_and_columns import ROWS_AND_COLUMNS
@@ -34,7 +34,7 @@ def together(*makers: NestMaker, kept: frozenset[str] = frozenset()) -> tuple[li
         name: dataclasses.replace(buffer, kind=BufferKind.INTERMEDIATE) if name in made else buffer
         for name, buffer in buffers.items()
     }
-    return take_column_sums_along([make.nest() for make in makers], buffers, kept, hint), buffers
+    return take_column_reductions_along([make.nest() for make in makers], buffers, kept, hint), buffers
 
 
 def written(step: Step) -> set[str]:
@@ -154,4 +154,4 @@ def test_only_final_sums_are_columns() -> None:
     row_sum = make.reduce(nests.ReduceOp.SUM, x, "col")
     make.store("y", "row col", x - row_sum)
     make.store("most", "col", make.reduce(nests.ReduceOp.MAX, x, "row"))
-    assert find_column_sums(make.nest()) == ()
+    assert find_column_reductions(make.nest()) == ()

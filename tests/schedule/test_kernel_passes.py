@@ -9,7 +9,7 @@ import pytest
 
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, ReduceOp, Store
 from longhand.schedule.kernels.kernel import plan_kernel
-from longhand.schedule.memory.alias_legality import may_share
+from longhand.schedule.memory.alias_legality import may_alias
 from longhand.schedule.plan import KernelPlan, OnlineSoftmax, Stage
 from longhand.schedule.targets import CPP, TRITON, facts_of
 from tests.schedule import nests
@@ -128,8 +128,8 @@ def test_a_sum_of_row_values_is_guarded() -> None:
 def test_softmax_may_work_in_place(options) -> None:
     plan = planned(nests.softmax_with_bias(64, 1024, f32), options)
     target = facts_of(options.target)
-    assert may_share(plan, "scores", "weights", target)
-    assert not may_share(plan, "bias", "weights", target)
+    assert may_alias(plan, "scores", "weights", target)
+    assert not may_alias(plan, "bias", "weights", target)
 
 
 def test_in_place_ends_where_a_later_loop_reads_again() -> None:
@@ -138,8 +138,8 @@ def test_in_place_ends_where_a_later_loop_reads_again() -> None:
     make.store("twice", "row col", x + x)
     make.store("out", "row col", x * make.reduce(ReduceOp.SUM, x, "col"))
     plan = planned(make, CPU)
-    assert not may_share(plan, "x", "twice", CPP), "the second loop loads x again"
-    assert may_share(plan, "x", "out", CPP)
+    assert not may_alias(plan, "x", "twice", CPP), "the second loop loads x again"
+    assert may_alias(plan, "x", "out", CPP)
 
 
 @pytest.mark.parametrize("kept", ["row", "col"])
@@ -150,10 +150,10 @@ def test_what_a_stored_sum_adds_up_is_overwritten_by_one_thread_only(kept: str) 
     make.store("out", "row col", x * scale)
     make.store("sums", kept, make.reduce(ReduceOp.SUM, x * 2.0, "row" if kept == "col" else "col"))
     plan = planned(make, CUDA)
-    assert not may_share(plan, "x", "out", TRITON) and may_share(plan, "scale", "out", TRITON)
+    assert not may_alias(plan, "x", "out", TRITON) and may_alias(plan, "scale", "out", TRITON)
     untuned = dataclasses.replace(plan, tunables=())
-    assert not may_share(untuned, "x", "out", TRITON), "what a tunable is called does not matter"
-    assert may_share(planned(make, CPU), "x", "out", CPP)
+    assert not may_alias(untuned, "x", "out", TRITON), "what a tunable is called does not matter"
+    assert may_alias(planned(make, CPU), "x", "out", CPP)
 
 
 def test_an_updated_input_is_written_last() -> None:
@@ -167,4 +167,4 @@ def test_an_updated_input_is_written_last() -> None:
 
 def test_transposed_reads_are_not_in_place() -> None:
     plan = planned(nests.transpose_add(64, 64))
-    assert may_share(plan, "y", "out", TRITON) and not may_share(plan, "x", "out", TRITON)
+    assert may_alias(plan, "y", "out", TRITON) and not may_alias(plan, "x", "out", TRITON)

@@ -11,7 +11,7 @@ import torch
 from longhand.lower.ir import Index, PointwiseOp, Reduce, ReduceOp, Store
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.kernels.schedules.columns import COLUMNS
-from longhand.schedule.memory.alias_legality import may_share
+from longhand.schedule.memory.alias_legality import may_alias
 from longhand.schedule.plan import Access
 from longhand.schedule.targets import facts_of
 from tests.schedule.execution import fresh_memory, run_nest, run_padded, run_plan
@@ -115,7 +115,7 @@ def _check_in_place(facts, plan, launch, memory, expected, seed) -> None:
     written = [p.name for p in plan.pointers if p.access is Access.WRITE and not p.scratch]
     for source in read:
         for target in written:
-            if not may_share(plan, source, target, facts) or memory[source].numel() != memory[target].numel():
+            if not may_alias(plan, source, target, facts) or memory[source].numel() != memory[target].numel():
                 continue
             shared = _with_one_memory(memory, source, target)
             _run_in_place(plan, launch, shared)
@@ -151,6 +151,6 @@ def test_random_nests_cover_much() -> None:
         plan, _ = plan_kernel(make.nest(), make.buffers, DEVICES[0])
         names = [p.name for p in plan.pointers]
         shared += any(
-            may_share(plan, one, other, facts_of(DEVICES[0].target)) for one in names for other in names
+            may_alias(plan, one, other, facts_of(DEVICES[0].target)) for one in names for other in names
         )
     assert shared >= 10

@@ -9,7 +9,7 @@ import torch
 
 from longhand.lower.ir import PRIMITIVES, Index, Load, Nest, Pointwise, Reduce, ReduceOp, Store, Value
 from longhand.lower.ir import PointwiseOp as Op
-from longhand.schedule.cleanup import clean_nest
+from longhand.schedule.simplification import simplify_nest
 from tests.schedule.nests import NestMaker, Ref, f32, i64
 
 N = 64
@@ -29,7 +29,7 @@ def test_a_choice_inside_the_same_choice_goes() -> None:
     make, c, _, x = maker()
     inner = make.op(Op.WHERE, c, x, 0.0)
     make.store("y", "n", make.op(Op.WHERE, c, make.op(Op.EXP, inner * 2.0), x))
-    nest = clean_nest(make.nest())
+    nest = simplify_nest(make.nest())
     assert len(choices(nest)) == 1
     (exponential,) = [value for value in nest.body if isinstance(value, Pointwise) and value.op is Op.EXP]
     product = nest.body[exponential.args[0]]
@@ -40,7 +40,7 @@ def test_on_the_other_side_it_is_what_it_chooses_there() -> None:
     make, c, _, x = maker()
     inner = make.op(Op.WHERE, c, make.constant(3.0), x)
     make.store("y", "n", make.op(Op.WHERE, c, x, inner))
-    assert clean_nest(make.nest()).body == clean_nest(plain_copy()).body
+    assert simplify_nest(make.nest()).body == simplify_nest(plain_copy()).body
 
 
 def plain_copy() -> Nest:
@@ -54,14 +54,14 @@ def test_what_both_conditions_say_is_known() -> None:
     both = make.op(Op.LOGICAL_AND, c, d, dtype=torch.bool)
     inner = make.op(Op.WHERE, d, x, 0.0)
     make.store("y", "n", make.op(Op.WHERE, both, inner + 1.0, x))
-    assert len(choices(clean_nest(make.nest()))) == 1
+    assert len(choices(simplify_nest(make.nest()))) == 1
 
 
 def test_a_condition_is_known_to_hold_where_its_opposite_does_not() -> None:
     make, c, _, x = maker()
     inner = make.op(Op.WHERE, make.op(Op.LOGICAL_NOT, c, dtype=torch.bool), x, 0.0)
     make.store("y", "n", make.op(Op.WHERE, c, make.op(Op.EXP, x), inner + 1.0))
-    assert len(choices(clean_nest(make.nest()))) == 1
+    assert len(choices(simplify_nest(make.nest()))) == 1
 
 
 def test_a_choice_that_others_look_at_stays() -> None:
@@ -69,14 +69,14 @@ def test_a_choice_that_others_look_at_stays() -> None:
     inner = make.op(Op.WHERE, c, x, 0.0)
     make.store("y", "n", make.op(Op.WHERE, c, inner + 1.0, x))
     make.store("z", "n", inner)
-    assert len(choices(clean_nest(make.nest()))) == 2
+    assert len(choices(simplify_nest(make.nest()))) == 2
 
 
 def test_a_reduction_looks_at_all_elements() -> None:
     make, c, _, x = maker()
     total = make.reduce(ReduceOp.SUM, make.op(Op.WHERE, c, x, 0.0), "n")
     make.store("y", "n", make.op(Op.WHERE, c, total * 1.0, x))
-    nest = clean_nest(make.nest())
+    nest = simplify_nest(make.nest())
     (reduce,) = [value for value in nest.body if isinstance(value, Reduce)]
     assert nest.body[reduce.arg] in choices(nest)
 
@@ -88,7 +88,7 @@ def test_what_keeps_zero_from_a_division_stays(op: Op) -> None:
     one = make.constant(1, i64)
     divisor = make.op(Op.WHERE, c, n, one, dtype=i64)
     make.store("y", "n", make.op(Op.WHERE, c, make.op(op, n, divisor, dtype=i64), n, dtype=i64))
-    assert len(choices(clean_nest(make.nest()))) == 2
+    assert len(choices(simplify_nest(make.nest()))) == 2
 
 
 def test_where_a_position_is_read_stays_in_its_tensor() -> None:
@@ -98,7 +98,7 @@ def test_where_a_position_is_read_stays_in_its_tensor() -> None:
     make.buffer("table", (N,), f32)
     gathered = make.add(Load("table", Index(0, (), ((at, 1),)), f32))
     make.store("y", "n", make.op(Op.WHERE, c, gathered, 0.0))
-    assert len(choices(clean_nest(make.nest()))) == 2
+    assert len(choices(simplify_nest(make.nest()))) == 2
 
 
 def computed(nest: Nest, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -143,7 +143,7 @@ def test_random_choices_store_the_same(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     given = {name: torch.rand(N, generator=generator) > 0.5 for name in "cde"}
     given |= {name: torch.randn(N, generator=generator) for name in "xyz"}
-    wanted, cleaned = computed(nest, given), clean_nest(nest)
+    wanted, cleaned = computed(nest, given), simplify_nest(nest)
     assert len(cleaned.body) <= len(nest.body)
     for name, found in computed(cleaned, given).items():
         assert torch.equal(found, wanted[name])

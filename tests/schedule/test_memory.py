@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from longhand.lower.ir import View
-from longhand.schedule.memory.alias_legality import may_share
+from longhand.schedule.memory.alias_legality import may_alias
 from longhand.schedule.memory.assignment import release_buffers
 from longhand.schedule.plan import Access, KernelPlan, Launch, Release, Reuse, touched
 from longhand.schedule.targets import CPP
@@ -30,23 +30,23 @@ def pointers(kernel: KernelPlan) -> tuple[str, str]:
 
 def test_elementwise_may_overwrite() -> None:
     kernel, _ = kernel_of(lambda x: x.exp(), rand(4, 8))
-    assert may_share(kernel, *pointers(kernel), CPP)
+    assert may_alias(kernel, *pointers(kernel), CPP)
 
 
 def test_a_transposed_read_is_not_overwritten() -> None:
     kernel, _ = kernel_of(lambda x: x.t().contiguous() * 2, rand(32, 32))
-    assert not may_share(kernel, *pointers(kernel), CPP)
+    assert not may_alias(kernel, *pointers(kernel), CPP)
 
 
 def test_what_a_later_pass_reads_again_is_not_overwritten() -> None:
     kernel, _ = kernel_of(lambda x: torch.softmax(x, -1), rand(4, 8))
     read, written = pointers(kernel)
-    assert may_share(kernel, read, written, CPP)
+    assert may_alias(kernel, read, written, CPP)
     # Suppose that the first pass put something into the output row and the next one loaded x once more.
     store = next(p for p, value in enumerate(kernel.body) if getattr(value, "buffer", "") == written)
     early = dataclasses.replace(kernel.passes[0], stores=(store,))
     again = dataclasses.replace(kernel.passes[0])
-    assert not may_share(dataclasses.replace(kernel, passes=(early, again)), read, written, CPP)
+    assert not may_alias(dataclasses.replace(kernel, passes=(early, again)), read, written, CPP)
 
 
 def test_inputs_and_results_are_never_overwritten() -> None:

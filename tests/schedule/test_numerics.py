@@ -37,10 +37,10 @@ def softmax(also_stores_sum: bool) -> NestMaker:
 
 
 def test_a_sum_is_wide_where_its_rounding_shows() -> None:
-    assert len(planned(row_sum(f32)).numerics.wide_sums) == 1
-    assert not planned(row_sum(bf16)).numerics.wide_sums  # 16 bits hide it
-    assert not planned(row_sum(f32, PointwiseOp.LOG)).numerics.wide_sums  # a logarithm damps it
-    assert not planned(row_sum(f32), CUDA).numerics.wide_sums
+    assert len(planned(row_sum(f32)).numerics.sums_in_double) == 1
+    assert not planned(row_sum(bf16)).numerics.sums_in_double  # 16 bits hide it
+    assert not planned(row_sum(f32, PointwiseOp.LOG)).numerics.sums_in_double  # a logarithm damps it
+    assert not planned(row_sum(f32), CUDA).numerics.sums_in_double
 
 
 def test_a_sum_is_inverted_where_a_row_is_all_that_it_divides() -> None:

@@ -223,7 +223,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
         raise Unsupported("calls are nested too deeply")
     if real is not None:
         trace.codes[real] = function.code
-    frame = _new_frame(trace, function, bind(trace, function, args, kwargs))
+    frame = _new_frame(trace, function, bind(function, args, kwargs))
     if flags & inspect.CO_GENERATOR:
         trace.generators.append(frame)
         return Iter(_generate(trace, frame), frame)
@@ -259,7 +259,7 @@ def _generate(trace: Trace, frame: Frame) -> Iterator[Value]:
         frame.push(sent)
 
 
-def bind(trace: Trace, function: Func, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
+def bind(function: Func, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
     """Arguments by the names of the function's locals."""
     code = function.code
     n, n_keywords = code.co_argcount, code.co_kwonlyargcount

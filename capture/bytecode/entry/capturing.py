@@ -24,7 +24,7 @@ from longhand.capture.bytecode.entry.breaks import (
 from longhand.capture.bytecode.entry.captured import Attempt, Captured, Miss, Ways
 from longhand.capture.bytecode.entry.kept_by_hooks import KeptInGraph
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
-from longhand.capture.trace_isolation import untold_saves
+from longhand.capture.trace_isolation import isolated_saves
 from longhand.errors import LonghandError
 
 __all__ = ["capture_frame", "reason_to_wait"]
@@ -83,7 +83,7 @@ def capture_frame(
         while True:
             attempt = Attempt(function, code, names, args, ways, owner)
             try:
-                with untold_saves(), torch_transforms.keeping_transforms():
+                with isolated_saves(), torch_transforms.keeping_transforms():
                     return attempt.run(backend, (miss, failed), tuple(records), grad_enabled, autocast)
             except (KeptInGraph, NeedsFixedSizes, SkipFrame, Unsupported) as error:
                 release(error)

@@ -45,7 +45,6 @@ __all__ = ["MODULE_STORES", "find", "get", "get_plain", "get_special", "has", "i
 
 _STORAGES = (dict, list, tuple)
 MODULE_STORES = ("_parameters", "_buffers", "_modules")
-_FACTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
 def find(trace: Trace, owner: Value, name: str) -> Value | None:

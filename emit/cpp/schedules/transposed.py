@@ -21,5 +21,5 @@ def text(
     """Tiles, and the loops inside one."""
     body = rows_text(pass_printer(plan, printer), bool(rows))
     sums = sums_in_double(plan, row_loops(body))
-    needs = {"std::min"} | ({LOAD_TRANSPOSED} if body.turned else set())
+    needs = {"std::min"} | ({LOAD_TRANSPOSED} if body.transposed else set())
     return ScheduleText("tiles.cpp.jinja", ("One thread per tile.", *sums), body, frozenset(needs))

@@ -51,7 +51,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     product = "{} * {}" if plan.widths.split else "({} * {})"
     n_all = compose(product, batch.size, cols.size) if batch.keys else cols.size
     base = compose("{} * {} + {}", SPLIT, n_all, here)
-    context["stores"] = partial_stores(plan, names, printer, one, base, word("in_cols"))
+    context["stores"] = partial_stores(names, printer, one, base, word("in_cols"))
     context |= scratch_context(plan, names)
     partial = FunctionText(
         "Each program walks COLS columns down one chunk of the rows, ROWS at a time",

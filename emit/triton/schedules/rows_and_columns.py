@@ -40,7 +40,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     (one,) = plan.passes
     context = loop_context(plan, rows, cols, before, [printer.loop(without_then(one))])
     base = compose("{} * {} + {}", SPLIT, cols.size, cols.index)
-    context["stores"] = partial_stores(plan, names, printer, one, base, word("in_cols"))
+    context["stores"] = partial_stores(names, printer, one, base, word("in_cols"))
     context |= scratch_context(plan, names)
     sides = (rows, cols)
     does = "Each program walks a chunk of the rows and adds up their columns"

@@ -36,7 +36,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     loop = printer.loop(without_then(one))
     base = compose("{} * {} + {}", rows.index, N_SPLITS, SPLIT) if rows.keys else SPLIT
     context = loop_context(plan, rows, cols, before, [loop])
-    context["stores"] = partial_stores(plan, names, printer, one, base, None)
+    context["stores"] = partial_stores(names, printer, one, base, None)
     context |= scratch_context(plan, names)
     does = f"Each program walks one chunk of {'a row' if rows.keys else 'all'}, COLS columns at a time"
     sides = (rows, cols)

@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable, Mapping
 
 from longhand.lower.ir import Axis, Buffer, Store
-from longhand.schedule.kernels.flow import Flow, find_flow
+from longhand.schedule.kernels.inter_pass_caching import InterPassCache
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.masks import Masking, find_masking
+from longhand.schedule.kernels.pass_depths import PassDepths, find_pass_depths
 from longhand.schedule.kernels.pass_levels import Passes, find_passes, store_pass
 from longhand.schedule.kernels.space import Family, NestSpace
-from longhand.schedule.kernels.staging import Stager
 from longhand.schedule.sizes import Hints, guess
 from longhand.schedule.targets import TargetFacts
 
@@ -63,32 +63,34 @@ class Candidate:
         return count(self.space.cols, self.hints)
 
     @functools.cached_property
-    def flow(self) -> Flow:
+    def depths(self) -> PassDepths:
         """Which loop over the reduced side each value waits for."""
         looped = frozenset(axis.name for axis in self.space.loop)
-        return find_flow(self.space.body, looped, online=self.target.has_online_softmax)
+        return find_pass_depths(self.space.body, looped, online=self.target.has_online_softmax)
 
     @functools.cached_property
     def passes(self) -> Passes:
         """The loops over the reduced side."""
-        return self.passes_of(self.flow)
+        return self.passes_of(self.depths)
 
     @functools.cached_property
     def masking(self) -> Masking:
         """What lanes past the end of these loops hold."""
-        return find_masking(self.flow)
+        return find_masking(self.depths)
 
-    def passes_of(self, flow: Flow) -> Passes:
+    def passes_of(self, depths: PassDepths) -> Passes:
         """Loops, and what waits between them."""
         rows = {
-            position: store_pass(flow, position)
-            for position, value in enumerate(flow.body)
-            if isinstance(value, Store) and flow.is_element[position]
+            position: store_pass(depths, position)
+            for position, value in enumerate(depths.body)
+            if isinstance(value, Store) and depths.is_element[position]
         }
         has_scratch = self.space.family is Family.ROWS
         return find_passes(
-            flow,
-            Stager(flow, self.buffers, rows, is_on=self.target.keeps_between_loops, has_scratch=has_scratch),
+            depths,
+            InterPassCache(
+                depths, self.buffers, rows, is_on=self.target.keeps_between_loops, has_scratch=has_scratch
+            ),
         )
 
 
@@ -108,7 +110,7 @@ class KernelWork:
         has_varied_cols: Whether the cols may be more, in another call, than there are now.
         is_across: Whether something lies in memory column after column, where the kernel reduces rows.
         writes_rows: Whether a reduction's kernel also stores whole rows.
-        is_turned: Whether a tile copies what is contiguous along the rows before it is read (CPU).
+        is_transposed: Whether a tile copies what is contiguous along the rows before it is read (CPU).
         element_bytes: Of the widest tensor, a vector among them.
         live_words: How many 32-bit registers the values of one element take, where most are alive at once.
     """
@@ -125,7 +127,7 @@ class KernelWork:
     has_varied_cols: bool = False
     is_across: bool = False
     writes_rows: bool = False
-    is_turned: bool = False
+    is_transposed: bool = False
     live_words: int = 1
 
 

@@ -11,10 +11,10 @@ stores these comes after all rows. ROWS, SPLITS, GRAIN.
 from __future__ import annotations
 
 from longhand.schedule.fusion.column_reductions import pass_over_rows
-from longhand.schedule.kernels.flow import find_flow
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.masks import Masking, find_masking
+from longhand.schedule.kernels.pass_depths import find_pass_depths
 from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, grain
 from longhand.schedule.targets import CPP, TRITON
 
@@ -37,15 +37,19 @@ def chunks_of_rows(n_rows: int, n_cols: int) -> int:
 def _loops(candidate: Candidate) -> Loops | None:
     """Rows with their reductions, and sums down the columns; whole rows in registers where there are programs."""
     space = candidate.space
-    if not space.column_sums:
+    if not space.column_reductions:
         return None
     cols = frozenset(axis.name for axis in space.cols)
     if not candidate.target.holds_rows:
-        flow = find_flow(space.body, cols, online=False, column_sums=frozenset(space.column_sums))
-        return Loops(candidate.passes_of(flow), is_split=True)
-    passes = pass_over_rows(space.body, frozenset(axis.name for axis in space.rows), space.column_sums)
-    masking = find_masking(find_flow(space.body, cols, online=False))
-    guards = tuple(sorted({*masking.guards, *space.column_sums}))  # rows past the end of a chunk are kept out
+        depths = find_pass_depths(
+            space.body, cols, online=False, column_reductions=frozenset(space.column_reductions)
+        )
+        return Loops(candidate.passes_of(depths), is_split=True)
+    passes = pass_over_rows(space.body, frozenset(axis.name for axis in space.rows), space.column_reductions)
+    masking = find_masking(find_pass_depths(space.body, cols, online=False))
+    guards = tuple(
+        sorted({*masking.guards, *space.column_reductions})
+    )  # rows past the end of a chunk are kept out
     return Loops(passes, Masking(guards, masking.padding), is_split=True)
 
 

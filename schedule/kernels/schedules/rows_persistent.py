@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 
 from longhand.lower.ir import Load, Pointwise, arguments
-from longhand.schedule.kernels.flow import Flow
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.masks import find_masking
+from longhand.schedule.kernels.pass_depths import PassDepths
 from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import TRITON
@@ -43,19 +43,19 @@ def _fits_registers(n_cols: int, live: int, writes_rows: bool) -> bool:
 def _loops(candidate: Candidate) -> Loops | None:
     if candidate.space.family is not Family.ROWS or not candidate.target.holds_rows:
         return None
-    flow, passes = candidate.flow, candidate.passes
-    if not _fits_registers(candidate.n_cols, _live_row_values(flow), passes.writes_elements):
+    depths, passes = candidate.depths, candidate.passes
+    if not _fits_registers(candidate.n_cols, _live_row_values(depths), passes.writes_elements):
         return None
-    return Loops(passes, find_masking(dataclasses.replace(flow, online=())))
+    return Loops(passes, find_masking(dataclasses.replace(depths, online=())))
 
 
-def _live_row_values(flow: Flow) -> int:
+def _live_row_values(depths: PassDepths) -> int:
     """How many values of a whole row are alive at once at most."""
-    last = {argument: position for position, value in enumerate(flow.body) for argument in arguments(value)}
+    last = {argument: position for position, value in enumerate(depths.body) for argument in arguments(value)}
     most = 0
     alive: set[int] = set()
-    for position, value in enumerate(flow.body):
-        if flow.is_element[position] and isinstance(value, Load | Pointwise):
+    for position, value in enumerate(depths.body):
+        if depths.is_element[position] and isinstance(value, Load | Pointwise):
             alive.add(position)
         most = max(most, len(alive))
         alive = {other for other in alive if last.get(other, -1) > position}

@@ -1,7 +1,7 @@
 """TRANSPOSED: no reduction; the last row axis and the only col axis make tiles of TILE x TILE (CPU: TILE_ROWS x
 TILE_COLS), further row axes are a batch (one program id or outer loops).
 
-Tunables. CUDA: TILE, NUM_WARPS. CPU: TILE_ROWS, TILE_COLS, GRAIN; what is `turned` is read into arrays of that size
+Tunables. CUDA: TILE, NUM_WARPS. CPU: TILE_ROWS, TILE_COLS, GRAIN; what is `transposed` is read into arrays of that size
 first.
 """
 
@@ -28,7 +28,7 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
 
 
 def _cpu(work: KernelWork) -> tuple[Tunable, ...]:
-    if work.is_turned:
+    if work.is_transposed:
         # Long rows: several lines of cache, one after the other, are what the processor fetches ahead.
         rows, cols = 64, 256 if work.element_bytes <= 4 else 128
     else:

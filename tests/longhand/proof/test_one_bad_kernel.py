@@ -13,8 +13,8 @@ import longhand
 from longhand.emit.unit.files import LANGUAGES, Cpp
 from longhand.errors import KernelWarning
 from longhand.loading import bound
-from longhand.staleness.currency import check
-from longhand.staleness.file_check import Currency
+from longhand.staleness.file_check import Staleness
+from longhand.staleness.model_check import check
 from longhand.verify.verification import verify
 
 
@@ -113,7 +113,7 @@ def test_the_unit_is_what_its_model_generates(tmp_path, monkeypatch):
     spoiled(monkeypatch, "cpu", "layer_norm", *FAULTS["cpu"])
     with pytest.warns(KernelWarning):
         generated(tmp_path / "unit")
-    assert check(tmp_path / "unit").currency is Currency.CURRENT
+    assert check(tmp_path / "unit").staleness is Staleness.CURRENT
 
 
 def test_a_printer_that_raises(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from longhand.schedule.kernels.kernel_plan import OnlineSoftmax
 
 
 @dataclasses.dataclass(frozen=True)
-class Flow:
+class PassDepths:
     """A body seen from its loop.
 
     Attributes:
@@ -35,7 +35,7 @@ class Flow:
         depth: By position: the number of loops that must be over before (an element value: before it is computed).
         online: Pairs of a maximum and a sum of exponentials that one loop finds together.
         n_passes: The number of loops.
-        column_sums: Reductions across the loop, to which each of its elements is added.
+        column_reductions: Reductions across the loop, to which each of its elements is added.
     """
 
     body: tuple[Value, ...]
@@ -44,7 +44,7 @@ class Flow:
     depth: tuple[int, ...]
     online: tuple[OnlineSoftmax, ...]
     n_passes: int
-    column_sums: frozenset[int] = frozenset()
+    column_reductions: frozenset[int] = frozenset()
 
     def is_leaf(self, position: int) -> bool:
         """Whether the value is printed where it is used."""
@@ -55,13 +55,13 @@ class Flow:
         return tuple(position for position in arguments(self.body[store]) if self.is_element[position])
 
 
-def find_flow(
+def find_pass_depths(
     body: tuple[Value, ...],
     loop: frozenset[str],
     *,
     online: bool,
-    column_sums: frozenset[int] = frozenset(),
-) -> Flow:
+    column_reductions: frozenset[int] = frozenset(),
+) -> PassDepths:
     """Count the loops. `online`: find a softmax's maximum and sum in one."""
     is_element = tuple(bool(span & loop) for span in domains(body))
     pairs = _online_pairs(body, is_element) if online else ()
@@ -72,13 +72,13 @@ def find_flow(
         below = max((depth[argument] for argument in arguments(value)), default=0)
         if position in together:
             below = depth[together[position]] - 1
-        if isinstance(value, Reduce) and position not in column_sums:
+        if isinstance(value, Reduce) and position not in column_reductions:
             n_passes = max(n_passes, below + 1)
             below += 1
         elif isinstance(value, Store) and is_element[position]:
             n_passes = max(n_passes, below + 1)
         depth.append(below)
-    return Flow(body, loop, is_element, tuple(depth), pairs, n_passes, column_sums)
+    return PassDepths(body, loop, is_element, tuple(depth), pairs, n_passes, column_reductions)
 
 
 def _online_pairs(body: tuple[Value, ...], is_element: tuple[bool, ...]) -> tuple[OnlineSoftmax, ...]:

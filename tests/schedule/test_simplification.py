@@ -23,7 +23,7 @@ from longhand.lower.ir import (
     Value,
 )
 from longhand.lower.ir import PointwiseOp as Op
-from longhand.schedule.cleanup import clean_body, clean_nest
+from longhand.schedule.simplification import simplify_body, simplify_nest
 
 f32, f64, i32, i64 = torch.float32, torch.float64, torch.int32, torch.int64
 HERE = Index(0, (("i", 1),))
@@ -45,12 +45,12 @@ PLAIN = (Load("x", HERE, f32), Store("y", HERE, 0))
     ("op", "number"), [(Op.MUL, 1.0), (Op.DIV, 1.0), (Op.ADD, -0.0), (Op.SUB, 0.0)], ids=str
 )
 def test_neutral_numbers_go(op: Op, number: float) -> None:
-    assert clean_body(with_constant(op, number)) == PLAIN
+    assert simplify_body(with_constant(op, number)) == PLAIN
 
 
 @pytest.mark.parametrize(("op", "number"), [(Op.ADD, 0.0), (Op.SUB, -0.0), (Op.MUL, 0.0)], ids=str)
 def test_numbers_that_change_signs_or_nans_stay(op: Op, number: float) -> None:
-    body = clean_body(with_constant(op, number))
+    body = simplify_body(with_constant(op, number))
     assert len(body) == 4
     (constant,) = [value for value in body if isinstance(value, Constant)]
     assert math.copysign(1.0, constant.value) == math.copysign(1.0, number)
@@ -67,11 +67,11 @@ def choice(inside: bool | float, outside: bool | float, dtype: torch.dtype) -> t
 
 
 def test_a_choice_of_true_and_false_is_its_condition() -> None:
-    kept = clean_body(choice(True, False, torch.bool))
-    turned = clean_body(choice(False, True, torch.bool))
+    kept = simplify_body(choice(True, False, torch.bool))
+    turned = simplify_body(choice(False, True, torch.bool))
     assert kept == (Load("x", HERE, torch.bool), Store("y", HERE, 0))
     assert turned[1:] == (Pointwise(Op.LOGICAL_NOT, (0,), torch.bool), Store("y", HERE, 1))
-    assert len(clean_body(choice(1.0, 0.0, f32))) == 5  # of numbers it is none
+    assert len(simplify_body(choice(1.0, 0.0, f32))) == 5  # of numbers it is none
 
 
 def test_both_zeros_and_false_are_three_constants() -> None:
@@ -83,7 +83,7 @@ def test_both_zeros_and_false_are_three_constants() -> None:
         Pointwise(Op.MUL, (3, 2), f32),
         Store("y", HERE, 4),
     )
-    zeros = [value.value for value in clean_body(body) if isinstance(value, Constant)]
+    zeros = [value.value for value in simplify_body(body) if isinstance(value, Constant)]
     assert [math.copysign(1.0, zero) for zero in zeros] == [1.0, -1.0]
 
 
@@ -97,7 +97,7 @@ def test_equal_values_are_computed_once_and_dead_ones_never() -> None:
         Pointwise(Op.MUL, (1, 3), f32),
         Store("y", HERE, 5),
     )
-    cleaned = clean_body(body)
+    cleaned = simplify_body(body)
     assert [type(value).__name__ for value in cleaned] == ["Load", "Pointwise", "Pointwise", "Store"]
     assert cleaned[1].name == "e"
 
@@ -114,12 +114,12 @@ def test_a_cast_there_and_back_goes_where_it_loses_nothing(
         Pointwise(Op.CAST, (1,), start),
         Store("y", HERE, 2),
     )
-    assert (len(clean_body(body)) == 2) is goes
+    assert (len(simplify_body(body)) == 2) is goes
 
 
 def test_a_narrowing_cast_stays() -> None:
     body = (Load("x", HERE, i32), Pointwise(Op.CAST, (0,), i32, torch.int8), Store("y", HERE, 1))
-    assert clean_body(body) == body
+    assert simplify_body(body) == body
 
 
 def test_loads_stand_before_stores_into_the_same_buffer() -> None:
@@ -130,7 +130,7 @@ def test_loads_stand_before_stores_into_the_same_buffer() -> None:
         Store("x", HERE, 1),
         Store("y", HERE, 2),
     )
-    assert [type(value).__name__ for value in clean_body(body)][-2:] == ["Store", "Store"]
+    assert [type(value).__name__ for value in simplify_body(body)][-2:] == ["Store", "Store"]
 
 
 def test_axes_that_nothing_walks_go_and_leave_their_number() -> None:
@@ -141,11 +141,11 @@ def test_axes_that_nothing_walks_go_and_leave_their_number() -> None:
         Pointwise(Op.MUL, (0, 1), f32),
         Store("y", HERE, 2),
     )
-    cleaned = clean_nest(Nest(axes, body))
+    cleaned = simplify_nest(Nest(axes, body))
     assert cleaned.axes == axes[:1]
     assert [value.value for value in cleaned.body if isinstance(value, Scalar)] == [3]
     reducing = (Load("x", HERE, f32), Reduce(ReduceOp.SUM, 0, ("k",), f32), Store("y", HERE, 1))
-    cleaned = clean_nest(Nest(axes, reducing))
+    cleaned = simplify_nest(Nest(axes, reducing))
     assert cleaned.axes == axes[:1]
     assert [value.value for value in cleaned.body if isinstance(value, Scalar)] == [3]
     varying = (
@@ -153,7 +153,7 @@ def test_axes_that_nothing_walks_go_and_leave_their_number() -> None:
         Reduce(ReduceOp.SUM, 0, ("k",), f32),
         Store("y", HERE, 1),
     )
-    assert clean_nest(Nest(axes, varying)).axes == axes
+    assert simplify_nest(Nest(axes, varying)).axes == axes
 
 
 def test_a_reduction_goes_along_no_axis_that_its_argument_does_not_vary_over():
@@ -166,7 +166,7 @@ def test_a_reduction_goes_along_no_axis_that_its_argument_does_not_vary_over():
         Store("largest", rows, 1),
         Store("total", Index(), 2),
     )
-    nest = clean_nest(Nest((Axis("i", 3), Axis("j", 5)), body))
+    nest = simplify_nest(Nest((Axis("i", 3), Axis("j", 5)), body))
     assert [axis.name for axis in nest.axes] == ["i"]
     (total,) = (value for value in nest.body if isinstance(value, Reduce))
     assert total.op is ReduceOp.SUM and total.axes == ("i",)
@@ -183,5 +183,5 @@ def test_a_gather_at_numbers_reads_there():
         Load("x", Index(2, values=((1, 4),)), f32),
         Store("y", HERE, 2),
     )
-    loads = [value for value in clean_body(body) if not isinstance(value, Store)]
+    loads = [value for value in simplify_body(body) if not isinstance(value, Store)]
     assert loads == [Load("x", Index(6), f32)]

@@ -17,7 +17,7 @@ from longhand.lower.ir import (
     Store,
     Value,
 )
-from longhand.schedule.fusion.fission import divide
+from longhand.schedule.fusion.fission import split_wide_nests
 
 f32 = torch.float32
 ROW = Index(0, (("row", 1),))
@@ -86,7 +86,7 @@ def stored(nest: Nest) -> list[str]:
 
 
 def test_two_norms_are_two_nests_with_their_own_results() -> None:
-    parts = divide([two_norms()], PLACES)
+    parts = split_wide_nests([two_norms()], PLACES)
     assert [sorted(stored(part)) for part in parts if isinstance(part, Nest)] == [
         ["d_first", "d_first_bias", "d_first_weight"],
         ["d_second", "d_second_bias", "d_second_weight"],
@@ -94,7 +94,7 @@ def test_two_norms_are_two_nests_with_their_own_results() -> None:
 
 
 def test_parts_that_do_the_same_are_the_same() -> None:
-    first, second = divide([two_norms()], PLACES)
+    first, second = split_wide_nests([two_norms()], PLACES)
     assert isinstance(first, Nest) and isinstance(second, Nest)
     assert [type(value) for value in first.body] == [type(value) for value in second.body]
     assert [getattr(v, "args", None) for v in first.body] == [getattr(v, "args", None) for v in second.body]
@@ -104,9 +104,9 @@ def test_one_norm_stays_whole_and_so_does_what_it_is_given() -> None:
     body = Body()
     body.norm("first", body.load("d_left", WHOLE), "x")
     nest = Nest(AXES, tuple(body.values))
-    assert divide([nest], PLACES) == [nest]
+    assert split_wide_nests([nest], PLACES) == [nest]
 
 
 def test_what_writes_over_what_it_reads_stays_whole() -> None:
     nest = two_norms(written="y")
-    assert divide([nest], PLACES) == [nest]
+    assert split_wide_nests([nest], PLACES) == [nest]

@@ -41,12 +41,12 @@ _EXACT_WIDENINGS = {
 _NO_MEANING = frozenset({"name", "origin"})  # the fields of a value that tell no two apart
 
 
-def clean_nest(nest: Nest) -> Nest:
+def simplify_nest(nest: Nest) -> Nest:
     """The nest with its body cleaned and axes that nothing uses left out."""
-    body = clean_body(nest.body)
+    body = simplify_body(nest.body)
     for simplify in (without_constant_axes, without_known_choices):
         simpler = simplify(body)
-        body = body if simpler is body else clean_body(simpler)
+        body = body if simpler is body else simplify_body(simpler)
     used: set[str] = set()
     for value in body:
         if isinstance(value, Store) and value.adds:  # as often as there are iterations
@@ -68,12 +68,12 @@ def clean_nest(nest: Nest) -> Nest:
     return Nest(tuple(axis for axis in nest.axes if axis.name in used), body)
 
 
-def clean_body(body: tuple[Value, ...]) -> tuple[Value, ...]:
+def simplify_body(body: tuple[Value, ...]) -> tuple[Value, ...]:
     """An equal body in canonical order: values in the order in which the stores need them, then the stores.
 
     Loads of a buffer that the body also stores stay before the store: a body never reads what it has written.
     """
-    shared, positions = _share(body)
+    shared, positions = _common_values(body)
     roots = [positions[position] for position, value in enumerate(body) if isinstance(value, Store)]
     order: list[int] = []
     seen: set[int] = set()
@@ -112,7 +112,7 @@ def _visit(root: int, body: list[Value], order: list[int], seen: set[int]) -> No
             stack += [(arg, False) for arg in reversed(arguments(body[position])) if arg not in seen]
 
 
-def _share(body: tuple[Value, ...]) -> tuple[list[Value], list[int]]:
+def _common_values(body: tuple[Value, ...]) -> tuple[list[Value], list[int]]:
     """The body with equal values once and identities applied, and the new position of each old value."""
     result: list[Value] = []
     known: dict[tuple[object, ...], int] = {}

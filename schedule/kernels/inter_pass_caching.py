@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 
 from longhand.lower.ir import PRIMITIVES, Buffer, Cost, Load, Pointwise, Store, arguments, domains
-from longhand.schedule.kernels.flow import Flow
+from longhand.schedule.kernels.pass_depths import PassDepths
 
 _LOADS = {Cost.NOTHING: 0, Cost.MEDIUM: 1, Cost.HEAVY: 4}  # of float32 from the L1 cache, roughly
 # Staging pays from this cost on: an output row is written anyway, a scratch row takes cache of its own.
@@ -21,7 +21,7 @@ _WORTH_A_SCRATCH_ROW = 3
 
 
 @dataclasses.dataclass
-class Kept:
+class CachedValue:
     """A value put aside.
 
     Attributes:
@@ -37,28 +37,28 @@ class Kept:
     read: int
 
 
-class Stager:
+class InterPassCache:
     """Decides for a CPU; `rows` are the stores whose output rows may hold values, by the loop that stores them."""
 
     def __init__(
         self,
-        flow: Flow,
+        depths: PassDepths,
         buffers: Mapping[str, Buffer],
         rows: Mapping[int, int],
         *,
         is_on: bool,
         has_scratch: bool,
     ) -> None:
-        self.kept: list[Kept] = []
-        self._flow = flow
+        self.kept: list[CachedValue] = []
+        self._depths = depths
         self._buffers = buffers
-        self._rows = _usable_rows(flow, rows) if is_on else {}
+        self._rows = _usable_rows(depths, rows) if is_on else {}
         self._is_on = is_on
         self._has_scratch = has_scratch
 
     def keep(self, position: int, written: int, read: int) -> bool:
         """Whether loop `read` gets the value back from loop `written`, instead of computing it again."""
-        if not self._is_on or not isinstance(self._flow.body[position], Pointwise):
+        if not self._is_on or not isinstance(self._depths.body[position], Pointwise):
             return False
         before = next((kept for kept in self.kept if kept.position == position), None)
         if before is not None:
@@ -70,20 +70,20 @@ class Stager:
         store = self._free_row(position, written, read) if cost >= _WORTH_AN_OUTPUT_ROW else None
         if store is None and not (self._has_scratch and cost >= _WORTH_A_SCRATCH_ROW):
             return False
-        self.kept.append(Kept(position, store, written, read))
+        self.kept.append(CachedValue(position, store, written, read))
         return True
 
     def _free_row(self, position: int, written: int, read: int) -> int | None:
-        own = [store for store in self._rows if self._value_of(store) == position]
-        others = [store for store in self._rows if store not in own]
-        for store in own + others:
-            if self._row_dtype(store) == self._flow.body[position].dtype and self._is_free(  # type: ignore[union-attr]
-                store, Kept(position, store, written, read), written, read
-            ):
+        value = self._depths.body[position]
+        assert isinstance(value, Pointwise)
+        cached = [(store, CachedValue(position, store, written, read)) for store in self._rows]
+        own_first = sorted(cached, key=lambda pair: self._value_of(pair[0]) != position)
+        for store, candidate in own_first:
+            if self._row_dtype(store) == value.dtype and self._is_free(store, candidate, written, read):
                 return store
         return None
 
-    def _is_free(self, store: int, candidate: Kept, written: int, read: int) -> bool:
+    def _is_free(self, store: int, candidate: CachedValue, written: int, read: int) -> bool:
         """Whether the row holds nothing else between the two loops."""
         done = self._rows[store]
         if self._value_of(store) == candidate.position:
@@ -97,12 +97,12 @@ class Stager:
         )
 
     def _value_of(self, store: int) -> int:
-        value = self._flow.body[store]
+        value = self._depths.body[store]
         assert isinstance(value, Store)
         return value.value
 
     def _row_dtype(self, store: int) -> torch.dtype:
-        value = self._flow.body[store]
+        value = self._depths.body[store]
         assert isinstance(value, Store)
         return self._buffers[value.buffer].dtype
 
@@ -114,10 +114,10 @@ class Stager:
         cost = 0
         while waiting:
             current = waiting.pop()
-            if current in seen or not self._flow.is_element[current]:
+            if current in seen or not self._depths.is_element[current]:
                 continue
             seen.add(current)
-            value = self._flow.body[current]
+            value = self._depths.body[current]
             if current in at_hand:
                 cost += 1
                 continue
@@ -130,14 +130,14 @@ class Stager:
         return cost
 
 
-def _usable_rows(flow: Flow, rows: Mapping[int, int]) -> dict[int, int]:
+def _usable_rows(depths: PassDepths, rows: Mapping[int, int]) -> dict[int, int]:
     """Stores of whole rows, each element once, into memory that the kernel does not read."""
-    spans = domains(flow.body)
+    spans = domains(depths.body)
     everything = frozenset[str]().union(*spans)
-    read = {value.buffer for value in flow.body if isinstance(value, Load)}
+    read = {value.buffer for value in depths.body if isinstance(value, Load)}
     usable: dict[int, int] = {}
     for position, done in rows.items():
-        value = flow.body[position]
+        value = depths.body[position]
         assert isinstance(value, Store)
         whole = spans[position] == everything and not value.index.values and value.mask is None
         if whole and value.buffer not in read:

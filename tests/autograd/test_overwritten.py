@@ -1,0 +1,70 @@
+"""A write in place into what the backward pass needs: eager raises for it, and so does the compiled call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import longhand
+from longhand.compiled.from_bytecode import captured
+from longhand.errors import CaptureError, EagerWarning
+
+
+def result_is_written(x: torch.Tensor) -> torch.Tensor:
+    y = x.exp()
+    z = y * 2
+    y.add_(1)
+    return z.sum() + y.sum()
+
+
+def factor_is_written(x: torch.Tensor) -> torch.Tensor:
+    a, b = x * 1, x.tanh()
+    c = a * b
+    a.zero_()
+    return c.sum()
+
+
+def view_is_written(x: torch.Tensor) -> torch.Tensor:
+    y = x.sqrt()
+    y.view(-1)[:2].zero_()
+    return y.sum()
+
+
+def _step(function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor | None:
+    x = torch.linspace(0.1, 0.9, 12).view(4, 3).requires_grad_()
+    function(x).backward()
+    return x.grad
+
+
+@pytest.mark.parametrize("function", [result_is_written, factor_is_written, view_is_written])
+def test_a_compiled_call_raises_what_eager_raises(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        _step(function)
+    with (
+        pytest.warns(EagerWarning, match="writes in place into a tensor that its backward pass needs"),
+        pytest.raises(RuntimeError, match="modified by an inplace operation"),
+    ):
+        _step(captured(function))
+
+
+def test_no_unit_is_made(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"needs \(.*output 0 of Exp, is at version 1; expected version 0"):
+        longhand.generate(
+            result_is_written, (torch.rand(4, 3, requires_grad=True),), out=tmp_path / "unit", train=True
+        )
+    assert not (tmp_path / "unit").exists()
+
+
+def written_and_unread(x: torch.Tensor) -> torch.Tensor:
+    """Writes that eager's backward pass does not mind: relu needs its result alone, and a sum nothing."""
+    normed = F.relu(F.batch_norm(x, None, None, training=True), inplace=True)
+    return ((normed * 2).add_(1) + x).mul_(3).sum()
+
+
+@pytest.mark.filterwarnings("error::longhand.errors.EagerWarning")
+def test_other_writes_stay_in_the_unit() -> None:
+    torch.testing.assert_close(_step(captured(written_and_unread)), _step(written_and_unread))
