@@ -99,6 +99,7 @@ _TELLING = {
 # Runs of operations that have a name of their own, longest first.
 _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("power", "mean", "add", "rsqrt", "normalize", "normalize"), "rms_norm"),
+    (("power", "mean", "add", "rsqrt", "normalize", "mul"), "rms_norm"),
     (("power", "mean", "add", "rsqrt", "normalize"), "rms_norm"),
     (("neg", "cat", "mul", "mul", "add"), "rotary"),
     (("mul", "neg", "cat", "mul", "add"), "rotary"),
@@ -179,11 +180,18 @@ def is_normalizing(node: fx.Node) -> bool:
         return False
     if any(map(_is_rstd, factors)):
         return True
-    inner = [
-        f for f in factors if aten_name(f) == "mul" and provenance_of(f).module == provenance_of(node).module
-    ]
+    above = [_behind_views(factor) for factor in factors]
+    module = provenance_of(node).module
+    inner = [one for one in above if aten_name(one) == "mul" and provenance_of(one).module == module]
     weights = [factor for factor in factors if factor.op == "placeholder" and _n_dims(factor) == 1]
     return bool(inner and weights) and is_normalizing(inner[0])
+
+
+def _behind_views(node: fx.Node) -> fx.Node:
+    """What a value was before it was only seen otherwise, or rounded."""
+    while node.op == "call_function" and aten_name(node) in SILENT and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
 
 
 def _is_rstd(node: fx.Node) -> bool:

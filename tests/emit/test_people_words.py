@@ -271,6 +271,25 @@ class Attention(nn.Module):
         return merged.view(batch, seq, n_heads * head_dim)
 
 
+class Rounded(nn.Module):
+    """A norm whose normalized value is rounded before it is weighted, after a sum that is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(32).bfloat16())
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        h = x + y
+        wide = h.float()
+        normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return h, normed.to(x.dtype) * self.weight
+
+
+def test_a_norm_that_is_rounded_before_its_weight_is_one() -> None:
+    files = unit(Rounded(), *(torch.randn(4, 32).bfloat16() for _ in range(2)))
+    assert "def reference" in kernel(files, "add_and_rms_norm")
+
+
 class Turned(nn.Module):
     """An image whose lines and columns change places."""
 
