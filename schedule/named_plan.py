@@ -57,6 +57,8 @@ from longhand.schedule.names.dimensions.dimension_names import DimWords, symbol_
 from longhand.schedule.names.dimensions.dimension_propagation import grouped, reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
+from longhand.schedule.names.meanings.body_values import words_in_formula
+from longhand.schedule.names.meanings.halves import rotated_half
 from longhand.schedule.names.naming import launches
 from longhand.schedule.names.number_names import least_of
 from longhand.schedule.names.operation_names import (
@@ -66,7 +68,6 @@ from longhand.schedule.names.operation_names import (
     noun_of,
     op_word,
     provenance_of,
-    rotated_half,
 )
 from longhand.schedule.names.parameter_names import children, parameters_in_order
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
@@ -183,5 +184,6 @@ __all__ = [
     "symbol_words",
     "unread_buffers",
     "view_key",
+    "words_in_formula",
     "words_of",
 ]

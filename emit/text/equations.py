@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from longhand.emit.text.expression import Precedence, Text, literal_text
-from longhand.emit.text.reference_ops import Join, find_joins
+from longhand.emit.text.reference_ops import Join, TorchFunction, find_joins, operator_of
 from longhand.emit.text.title_lines import LONGEST_LINE, Equation
 from longhand.emit.text.value_formula import LONGEST_FORMULA, Formula, plain_choice, says_only_the_operation
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Scalar, Store
@@ -141,6 +141,23 @@ class _InSteps(Formula):
         self.equations.append(Equation(word, made.text, is_result=False))
         return Text(word)
 
+    def _pointwise(self, value: Pointwise) -> Text | None:
+        """What a `where` chooses is said as it is where that is chosen: no mask of a load says it again."""
+        plain = self._in_plain_math(value) if value.op is PointwiseOp.WHERE else super()._pointwise(value)
+        if plain is not None or value.op is not PointwiseOp.WHERE:
+            return plain
+        condition, chosen, other = value.args
+        told = (
+            self._value(condition),
+            self._while_holding(frozenset({(condition, True)}), chosen),
+            self._while_holding(frozenset({(condition, False)}), other),
+        )
+        texts = [text for text in told if text is not None]
+        if len(texts) < len(told) or any(len(text.text) > self.longest for text in texts):
+            return None
+        operator = operator_of(value.op, len(texts))
+        return (operator.as_math if isinstance(operator, TorchFunction) else operator).apply(texts)
+
     def _joined(self, join: Join) -> Text | None:
         """``cat(x, y)``; ``rotate_half(x)`` where that is what is joined, and ``-rotate_half(x)`` in its gradient."""
         rotated = self._rotated(join.pieces) if len(join.pieces) == 2 else None
@@ -230,15 +247,6 @@ class _InSteps(Formula):
             conditions.add((value.args[0], False) if is_not else (condition, True))  # type: ignore[union-attr]
         return conditions <= self._holding
 
-    def _half(self, position: int) -> str:
-        """Which half of a row a load reads for the other one: ``[half:]``; empty where it reads its own place."""
-        match self.plan.addresses[position].offset:
-            case ((ScalarRef(position=place),),) if self.names.scalars.get(place) == _HALF:
-                return _SECOND
-            case ((-1, ScalarRef(position=place)),) if self.names.scalars.get(place) == _HALF:
-                return _FIRST
-        return ""
-
     def _rotated(self, pieces: Sequence[int]) -> Text | None:
         """The halves of one value in the other order, one of them negated."""
         signs, wholes = [], []
@@ -266,14 +274,16 @@ class _InSteps(Formula):
             around = "" if value.other == 0 else f", {literal_text(value.other)}"
             return Text(f"pad({plain.text}{around})")
         if self._is_whole_piece(value):
-            return Text(f"{plain.text}{self._shown(self._half(position))}")
+            half = _half_read(self.plan, self.names, position)
+            is_named = not self._is_rotated and self.names.values.get(position, value.name) != value.name
+            if half and not is_named:
+                return Text(f"{plain.text}{self._shown(half)}")
+            return _told_apart(self.plan, self.names, position, plain)
         piece = self._pieces.get(position)
         if piece is not None:
             return plain if piece.slice is None else Text(f"{plain.text}{self._shown(f'[{piece.slice}]')}")
-        mask = self._value(value.mask)
-        return (
-            None if mask is None else Text(f"where({mask.text}, {plain.text}, {literal_text(value.other)})")
-        )
+        mask, read = self._value(value.mask), _told_apart(self.plan, self.names, position, plain)
+        return None if mask is None else Text(f"where({mask.text}, {read.text}, {literal_text(value.other)})")
 
     def _shown(self, part: str) -> str:
         """The part of a row that is read, where it is said; the halves of a row that changes them are not."""
@@ -298,3 +308,32 @@ class _InSteps(Formula):
             or limit_along(self.plan, condition, PointwiseOp.LT)
             for condition in conditions
         )
+
+
+def _half_read(plan: KernelPlan, names: KernelNames, position: int) -> str:
+    """Which half of a row a load reads for the other one: ``[half:]``; empty where it reads its own place.
+
+    What is joined behind something as long is no half: nothing of it is read beyond.
+    """
+    match plan.addresses[position].offset:
+        case ((ScalarRef(position=place),),) if names.scalars.get(place) == _HALF:
+            return _SECOND
+        case ((-1, ScalarRef(position=place)),) if names.scalars.get(place) == _HALF:
+            loads = [(at, plan.body[at]) for at in _loads_of_same(plan, position) if at != position]
+            is_beyond = (one.mask is None or _half_read(plan, names, at) == _SECOND for at, one in loads)  # type: ignore[union-attr]
+            return _FIRST if any(is_beyond) else ""
+    return ""
+
+
+def _loads_of_same(plan: KernelPlan, position: int) -> list[int]:
+    """Where the tensor is read that is read at a position."""
+    buffer = plan.body[position].buffer  # type: ignore[union-attr]
+    return [at for at, one in enumerate(plan.body) if isinstance(one, Load) and one.buffer == buffer]
+
+
+def _told_apart(plan: KernelPlan, names: KernelNames, position: int, plain: Text) -> Text:
+    """Of a tensor that is read at several places the word for what stands at this one."""
+    places = {plan.addresses[place] for place in _loads_of_same(plan, position)}
+    word = names.values.get(position)
+    is_told = word not in (None, getattr(plan.body[position], "name", None))
+    return Text(str(word)) if is_told and len(places) > 1 else plain

@@ -34,7 +34,7 @@ from longhand.schedule.named_plan import (
     rotated_half,
     words_of,
 )
-from longhand.schedule.names.words import GradientWord, listed, plural
+from longhand.schedule.names.words import GradientWord, identifier, listed, plural
 from longhand.schedule.plan import Access, KernelPlan
 
 _LONGEST = 96
@@ -81,6 +81,8 @@ class _FormulaWriter:
         self.inside = frozenset(plan.origins)
         self.words = words
         self.taken = {*names.pointers.values()}
+        body = plan.body
+        self.parts = {word for place, word in names.values.items() if isinstance(body[place], Load)}
         self.steps: list[Equation] = []  # gradients on the way, which several results are computed from
         self.known: dict[fx.Node, Text] = {}
         written = {value.buffer for value in plan.body if isinstance(value, Store)}
@@ -101,6 +103,8 @@ class _FormulaWriter:
             return self._summed(inner) if aten_name(inner) == "sum" else self._derivative(node)
         if name == "getitem" and node.args[1] == 0:
             return self.text(node.args[0])  # type: ignore[arg-type]
+        if name in SILENT and identifier(self.words.origins.local(node) or "_") in self.parts - self.taken:
+            return Text(identifier(self.words.origins.local(node) or "_"))  # a part that has a line
         if name in _UNSAID and node.args and isinstance(node.args[0], fx.Node):
             return self.text(node.args[0])
         if name in SILENT and node.args and isinstance(node.args[0], fx.Node):
@@ -239,7 +243,8 @@ _MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better t
 def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     """What the kernel computes, in one line."""
     purpose = purpose_of(plan, words)
-    if purpose is KernelPurpose.TO_CHANNELS_LAST and len(plan.pointers) == 2:
+    is_called_so = purpose is not None and names.kernel.startswith(purpose.value)
+    if purpose is KernelPurpose.TO_CHANNELS_LAST and is_called_so and len(plan.pointers) == 2:
         source, made = (names.pointers[pointer.name] for pointer in plan.pointers)
         return f"{made} = {source} with its channels last in memory{_walk(plan, names)}."
     if purpose is KernelPurpose.FILL_PADDING:
@@ -249,7 +254,23 @@ def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
         return "each row's mean and spread, from those of its pieces."
     if purpose is KernelPurpose.BATCH_STATISTICS:
         return "each channel's mean and 1 / deviation, from those of its pieces; the running ones follow."
-    return _padded(plan, names, words) or _computed(plan, names, words)
+    return _padded(plan, names, words) or _moved(plan, names) or _computed(plan, names, words)
+
+
+def _moved(plan: KernelPlan, names: KernelNames) -> str:
+    """``out[batch, position, head, col] = q[batch, head, position, col].``, of what only changes places."""
+    match plan.body:
+        case (Load() as load, Store() as store) if not (load.mask or store.mask or store.adds):
+            pointers = {pointer.name: pointer for pointer in plan.pointers}
+            read, written = pointers[load.buffer].dims, pointers[store.buffer].dims
+        case _:
+            return ""
+    is_plain = not any(address.offset or address.values for address in plan.addresses.values())
+    if not read or not written or read == written or not is_plain:
+        return ""
+    from_, to = (", ".join(names.axes[axis].index for axis in dims) for dims in (read, written))
+    title = f"{names.pointers[store.buffer]}[{to}] = {names.pointers[load.buffer]}[{from_}]."
+    return title if len(title) <= _WIDEST - len(names.kernel) else ""
 
 
 def _place(plan: KernelPlan, names: KernelNames) -> str:
@@ -296,9 +317,9 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
         return f"{equations[0]}{how}."
     most = _MOST_INSTEAD_OF_OPS if coarse else MOST_EQUATIONS
     if 1 < len(equations) <= most and max(len(str(one)) for one in equations) <= _LONGEST_EQUATION:
-        return laid_out(equations, how)
+        return laid_out(equations, how, room)
     if of_ops and len(coarse) <= _TWO_LINES - len(names.kernel):
-        return laid_out(of_ops, how) if len(of_ops) > 1 else f"{coarse}."
+        return laid_out(of_ops, how, room) if len(of_ops) > 1 else f"{coarse}."
     backward = _differentiated(plan, words)
     of = f"the backward pass of {_some(backward)}: " if backward else ""
     return f"{of}{_in_words(plan, names)}{how}."

@@ -46,7 +46,13 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.named_plan import BufferWords, KernelNames, fills_padding, noun_of
+from longhand.schedule.named_plan import (
+    BufferWords,
+    KernelNames,
+    fills_padding,
+    noun_of,
+    words_in_formula,
+)
 from longhand.schedule.plan import KernelPlan
 
 _LONGEST = 84
@@ -266,8 +272,8 @@ class _ReferenceWriter:
         noun = noun_of(value)
         stored = self.stored.get(position)
         new = f"new_{stored}" if stored in self.views else None
-        words = (stored, known, new, role, noun)
-        return [word for word in words if word]
+        meant = words_in_formula(position, self.plan)
+        return [word for word in (stored, known, new, role, *meant, noun) if word]
 
     def _expression(self, position: int) -> Text:
         group = self.groups.get(position)

@@ -246,7 +246,8 @@ class SizeWriter:
             is_plain = len(shape) == len(order)
             for axis, group in zip(axes, groups, strict=True):
                 texts = [self.written(size, word) for size, word in group]
-                dims, places = places[: len(group)], places[len(group) :]
+                is_last = group is groups[-1] and len(group) == 1 and group[0][0] == buffer.shape[order[-1]]
+                dims, places = [order[-1]] if is_last else places[: len(group)], places[len(group) :]
                 if axis in found or not texts:
                     continue
                 is_whole = len(axes) == 1 and len(texts) > (1 if any(text.is_number for text in texts) else 2)
@@ -254,7 +255,7 @@ class SizeWriter:
                     found[axis] = MethodCode(NameCode(variable), "numel", ())
                 elif not any(text.is_number for text in texts):
                     found[axis] = self.use(multiplied(texts) if len(texts) > 1 else texts[0])
-                elif is_plain and is_path(variable):
+                elif (is_plain or is_last) and is_path(variable):
                     read = read_from(variable, len(order), dims, texts, self.reads_shapes)
                     literal.setdefault(axis, multiplied(read))
                 else:

@@ -35,16 +35,18 @@ class Equation:
         return f"{self.word} {self.sign} {self.text}"
 
 
-def laid_out(equations: list[Equation], how: str) -> str:
+def laid_out(equations: list[Equation], how: str, room: int | None = None) -> str:
     """The title of several formulas, a line for each after the first.
 
     Args:
         equations: In the order in which they are computed.
         how: ``, row by row``; empty where nothing is to be said.
+        room: How long the first line may be; one that would be longer does not say how.
     """
     results = [one for one in equations if one.is_result]
     if len(results) == 1:
         steps = [str(one) for one in reversed(equations) if not one.is_result]
+        how = how if room is None or len(f"{results[0]}{how}, where") <= room else ""
         return "\n".join([f"{results[0]}{how}, where", *steps])
     words = [one.word for one in results]
     shown = (

@@ -31,7 +31,7 @@ from longhand.schedule.names.dimensions.compound_words import Words, product_wor
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.forward_words import ForwardWords
 from longhand.schedule.names.layer_names import name_block
-from longhand.schedule.names.naming import callers_in, name_kernels, name_unit
+from longhand.schedule.names.naming import callers_in, externs, name_kernels, name_unit
 from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.unit_names import KernelNames, Ledger, NamedPlan
 from longhand.schedule.names.variables import list_words
@@ -105,6 +105,7 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedP
         weights_of(training.backward),
     )
     dims = _backward_dims(graphs, forward.words, words, training.backward.program)
+    dims.learn_copies(externs(training.backward))
     names = name_unit(training.backward, known, frozenset(forward.names.kernels), words, dims)
     return NamedPlan(training.backward, names, words, dims)
 

@@ -51,6 +51,7 @@ from longhand.schedule.once import listed_once, once
 
 _SHORT = 14
 _BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
+_COUNTED_LAYOUT = re.compile(r"_\d+(?=_(contiguous|channels_last)$)")  # ``x_22_contiguous``
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 
 
@@ -121,7 +122,7 @@ class BufferWords:
         if node is None:
             made = self.origins.derived(buffer)
             yield from self._of_derived(made) if made is not None else ()
-            yield without_counter(identifier(buffer))
+            yield _COUNTED_LAYOUT.sub("", without_counter(identifier(buffer)))
             return
         yield from self._of_node(node)
 
@@ -285,6 +286,7 @@ class BufferWords:
             if made.how is Derivation.CONTIGUOUS:
                 yield word  # where the word is free: nothing reads the other layout any more
             yield reworded(word, lambda of: f"{of}_{made.how.value}")
+            yield from (other for other in self.candidates(of) if other not in self.fillers(of))
         elif made.how is Derivation.LOSSES:
             yield made.how.value
         elif made.how.is_of_pieces:
@@ -308,7 +310,7 @@ class BufferWords:
             given = self._main_input(node)
             if given:
                 yield f"{word}_{given}"
-        yield word
+        yield snake_case(word)
 
     def _main_input(self, node: fx.Node) -> str | None:
         """The nearest value with a name of its own that the node is computed from, weights left out."""

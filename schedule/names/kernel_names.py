@@ -11,7 +11,10 @@ from torch import fx
 from longhand.capture.graph import Provenance
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, Store
 from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.dimensions.axis_names import dimensions_of
 from longhand.schedule.names.kernel_purposes import KernelPurpose, purpose_of
+from longhand.schedule.names.meanings.kernel_formulas import heads_moved, softmax_of_visible
+from longhand.schedule.names.meanings.lengths import weight_norm
 from longhand.schedule.names.operation_names import (
     aten_name,
     derivative_word,
@@ -46,6 +49,7 @@ _SAYS_LITTLE = frozenset(
     {"step", "update", "forward", "call", "f", "fn", "function", "inner", "loop", "foreach", "run", "main"}
 )
 
+_LAYOUTS = frozenset({KernelPurpose.TO_CHANNELS_LAST.value, KernelPurpose.TO_CONTIGUOUS.value})
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "scale", "power", "sqrt", "rsqrt", "neg", "reciprocal"})
 
 
@@ -78,6 +82,11 @@ def _candidates(plan: KernelPlan, callers: Callers, named: Mapping[str, KernelPl
     base = min(names, key=lambda name: (name == "copy", len(name), name))
     is_copy = base == "cat" or (base == "transpose" and "copy" in names)
     base = "copy" if is_copy and _keeps_rows(plan) else base
+    if base in ("copy", "transpose"):
+        base = heads_moved(plan, dimensions_of(plan, callers)) or base
+    base = softmax_of_visible(base, plan)
+    if len(names) > 1 and not _LAYOUTS.isdisjoint(names):
+        base = "transpose"  # to one layout in a call, from it in another
     if plan.schedule.is_over_lists:
         yield _of_update([callers.first.words.provenance(node.name) for node in nodes])
     yield base
@@ -114,6 +123,7 @@ def _told(plan: KernelPlan, caller: Caller) -> str:
     if derivatives is not None and not plan.schedule.is_down_columns:
         derivatives = name_of_differentiated(nodes, _stored(plan, caller), words) or derivatives
     derivatives = derivatives or _of_summands(nodes) or _of_softmax_backward(nodes)
+    derivatives = derivatives or weight_norm([node for node in nodes if not op_word(node).silent])
     backward = None if derivatives else name_of_backward(nodes, _stored(plan, caller), words)
     people = (
         name_of_people(nodes, _stored(plan, caller), words)
@@ -150,9 +160,7 @@ def _as_walked(plan: KernelPlan, caller: Caller, base: str, is_told: bool) -> st
         base = re.sub(r"_norm$", "_norm_columns", base)
     if plan.schedule.is_tiled and "transpose" not in base:
         base = _joined("transpose", base)
-    return (
-        _of_purpose(plan, caller.words, caller.nodes) or _of_count(plan) or _of_padding(caller.nodes) or base
-    )
+    return _of_purpose(plan, caller) or _of_count(plan) or _of_padding(caller.nodes) or base
 
 
 def _of_derivatives(plan: KernelPlan, caller: Caller) -> str | None:
@@ -245,10 +253,10 @@ def _parameter_word(origin: Provenance) -> str:
     return leaf if leaf in ("weight", "bias") else ""
 
 
-def _of_purpose(plan: KernelPlan, words: BufferWords, nodes: list[fx.Node]) -> str | None:
-    """What a kernel is for. A plain copy is called one only for or after a library call."""
-    purpose = purpose_of(plan, words)
-    is_copy = purpose is KernelPurpose.TO_CONTIGUOUS and all(op_word(node).silent for node in nodes)
+def _of_purpose(plan: KernelPlan, caller: Caller) -> str | None:
+    """What a kernel is for in a call. A plain copy is called one only for or after a library call."""
+    purpose = purpose_of(plan, caller.words, next(reversed(caller.launch.buffers), None))
+    is_copy = purpose is KernelPurpose.TO_CONTIGUOUS and all(op_word(node).silent for node in caller.nodes)
     return purpose.value if purpose is not None and not is_copy else None
 
 

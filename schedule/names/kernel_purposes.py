@@ -20,8 +20,14 @@ class KernelPurpose(enum.Enum):
     TO_CONTIGUOUS = "to_contiguous"
 
 
-def purpose_of(plan: KernelPlan, words: BufferWords) -> KernelPurpose | None:
-    """What a kernel is for; None where its operations say it."""
+def purpose_of(plan: KernelPlan, words: BufferWords, made: str | None = None) -> KernelPurpose | None:
+    """What a kernel is for; None where its operations say it.
+
+    Args:
+        plan: The kernel.
+        words: The captured graph's.
+        made: The last buffer of the call; of the one that the kernel was planned from where it is not told.
+    """
     stored = _derivations(plan, words, Store)
     if Derivation.PIECE_SQUARES in stored:
         return KernelPurpose.PIECE_STATISTICS
@@ -31,7 +37,7 @@ def purpose_of(plan: KernelPlan, words: BufferWords) -> KernelPurpose | None:
     if fills_padding(plan):
         return KernelPurpose.FILL_PADDING
     if all(isinstance(value, Load | Store) for value in plan.body):
-        last = words.origins.derived(plan.pointers[-1].name)
+        last = words.origins.derived(made or plan.pointers[-1].name)
         if last is not None and last.how is Derivation.CHANNELS_LAST:
             return KernelPurpose.TO_CHANNELS_LAST
         if last is not None and last.how is Derivation.CONTIGUOUS:

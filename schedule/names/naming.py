@@ -17,6 +17,7 @@ from longhand.schedule.names.call_frames import own_origins
 from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_axes
 from longhand.schedule.names.dimensions.dimension_names import DimWords
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
+from longhand.schedule.names.meanings.parts import part_words, word_of_offset
 from longhand.schedule.names.number_names import constant_words
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedWords, differentiated
 from longhand.schedule.names.shared.plain_words import plain_words
@@ -236,8 +237,9 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
     pointers = _name_pointers(kernel, callers, scope)
     lists = _name_lists(kernel, pointers, scope)
     axes = name_axes(kernel, scope, dimensions_of(kernel, callers))
+    parts = part_words(kernel, callers)
     ints = {
-        parameter.name: scope.pick(_int_words(kernel, parameter.name, pointers, axes))
+        parameter.name: scope.pick(_int_words(kernel, parameter.name, pointers, axes, parts))
         for parameter in kernel.ints
     }
     scalars = {
@@ -250,7 +252,7 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
             scope.release(word)
             scope.take(pointer_word(word))
     shared = SharedWords(callers)
-    values = ValueWords(kernel, shared, pointers, scope, loads_have_lines=prints_blocks).name_values()
+    values = ValueWords(kernel, shared, pointers, scope, prints_blocks, parts).name_values()
     return KernelNames(
         kernel=name,
         title="",
@@ -336,12 +338,22 @@ def _pointer_fallbacks(pointer: Pointer, candidates: list[str], n_written: int) 
 
 
 def _int_words(
-    kernel: KernelPlan, name: str, pointers: dict[str, str], axes: dict[str, AxisNames]
+    kernel: KernelPlan,
+    name: str,
+    pointers: dict[str, str],
+    axes: dict[str, AxisNames],
+    parts: Mapping[int, str],
 ) -> list[str]:
     parameter = next(parameter for parameter in kernel.ints if parameter.name == name)
     word = pointers[parameter.pointer] if parameter.pointer is not None else "position"
     if parameter.axis is None:
-        return [f"{word}_offset", f"{word}_second_offset", f"{word}_start"]
+        part = word_of_offset(kernel, name, parts)
+        return [
+            *([f"{part}_offset"] if part else []),
+            f"{word}_offset",
+            f"{word}_second_offset",
+            f"{word}_start",
+        ]
     axis = axes[parameter.axis].index
     only = sum(other.pointer == parameter.pointer and other.axis is not None for other in kernel.ints) == 1
     return [f"{word}_stride"] * only + [f"{word}_{axis}_stride", f"{word}_other_{axis}_stride"]
@@ -361,7 +373,7 @@ def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
     hint = "_".join(word for word in origin.split("_") if word and not word.isdigit())
     return [
         "scale" if hint in ("mul", "div") or _is_factor(kernel, position) else "",
-        f"second_{name}" if name else "",
+        *((f"{turn}_{name}" for turn in ("second", "third", "fourth", "fifth", "sixth")) if name else ()),
         f"{hint}_by" if hint else "",
         "number",
         "second_number",

@@ -1,7 +1,4 @@
-"""What an ATen operation is called in a name: the table behind kernel names and the words of unnamed values.
-
-Rotations of halves, ``cat((-x2, x1), -1)`` of one value's two halves, are told by their form.
-"""
+"""What an ATen operation is called in a name: the table behind kernel names and the words of unnamed values."""
 
 from __future__ import annotations
 
@@ -14,44 +11,9 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
+from longhand.schedule.names.meanings.halves import rotated_half, rotates_pairs
+from longhand.schedule.names.meanings.lengths import is_over_own_norm
 from longhand.schedule.names.words import GradientWord, without_counter
-
-
-def rotated_half(node: fx.Node) -> fx.Node | None:
-    """The value whose halves a node joins in the other order, one of them negated; None for anything else."""
-    if _op(node) != "cat" or not node.args or not isinstance(node.args[0], list | tuple):
-        return None
-    pieces = [piece for piece in node.args[0] if isinstance(piece, fx.Node)]
-    signs = [_op(piece) == "neg" for piece in pieces]
-    if len(pieces) != 2 or len(node.args[0]) != 2 or signs[0] == signs[1]:
-        return None
-    halves = [half_of(piece.args[0] if sign else piece) for piece, sign in zip(pieces, signs, strict=True)]
-    first, second = halves
-    if first is None or second is None or (first[1], second[1]) != (1, 0) or first[0] is not second[0]:
-        return None
-    return first[0]
-
-
-def half_of(node: Any) -> tuple[fx.Node, int] | None:
-    """The value that a node is a half of, and which one: ``x.chunk(2)[1]``, ``x[..., n // 2:]``."""
-    if not isinstance(node, fx.Node) or not node.args or not isinstance(node.args[0], fx.Node):
-        return None
-    source = node.args[0]
-    if _op(node) == "getitem" and _op(source) in ("split", "split_with_sizes", "chunk"):
-        is_two = len(source.meta.get("val", ())) == 2 and isinstance(source.args[0], fx.Node)
-        return (source.args[0], int(str(node.args[1]))) if is_two else None  # type: ignore[return-value]
-    if _op(node) == "slice" and len(node.args) >= 2:
-        dim, start = node.args[1], (*node.args[2:3], None)[0]
-        size = source.meta["val"].shape[dim]
-        if 2 * node.meta["val"].shape[dim] == size:
-            return source, 0 if start in (None, 0) else 1
-    return None
-
-
-def _op(node: fx.Node) -> str:
-    packet = getattr(node.target, "overloadpacket", None)
-    return str(getattr(packet if packet is not None else node.target, "__name__", ""))
-
 
 # Steps that move or retype data without computing: they name nothing as long as something else does.
 SILENT_TEXT = """
@@ -99,6 +61,8 @@ _SPELLED = {
     "constant_pad_nd": "pad",
     "reciprocal": "reciprocal",
     "hardtanh": "clamp",
+    "linalg_vector_norm": "vector_norm",
+    "clamp_min": "clamp",
 }
 _ROOTS: dict[float | None, str] = {-0.5: "rsqrt", 0.5: "sqrt", -1: "reciprocal"}  # powers that have a name
 _ACTIVATIONS = """
@@ -134,8 +98,9 @@ _TELLING = {
 }
 # Runs of operations that have a name of their own, longest first.
 _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("power", "mean", "add", "rsqrt", "mul", "mul"), "rms_norm"),
-    (("power", "mean", "add", "rsqrt", "mul"), "rms_norm"),
+    (("power", "mean", "add", "rsqrt", "normalize", "normalize"), "rms_norm"),
+    (("power", "mean", "add", "rsqrt", "normalize", "mul"), "rms_norm"),
+    (("power", "mean", "add", "rsqrt", "normalize"), "rms_norm"),
     (("neg", "cat", "mul", "mul", "add"), "rotary"),
     (("mul", "neg", "cat", "mul", "add"), "rotary"),
     (("exp", "exp", "sum", "div"), "exp_normalize"),
@@ -146,6 +111,8 @@ _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("log_softmax", "nll_loss"), "cross_entropy"),
     (("silu", "mul"), "swiglu"),
     (("gelu", "mul"), "geglu"),
+    (("vector_norm", "clamp", "divide_by_norm"), "l2_normalize"),
+    (("vector_norm", "divide_by_norm"), "l2_normalize"),
 )
 _TELLING |= {f"{word}s": weight for word, weight in _TELLING.items() if word.endswith("_norm")}
 # A derivative tells as much as what it differentiates.
@@ -195,7 +162,8 @@ def op_word(node: fx.Node) -> OpWord:
     dropped = _of_dropout(node, name)
     if dropped is not None:
         return dropped
-    word = spelled(name)
+    word = "normalize" if name == "mul" and is_normalizing(node) else spelled(name)
+    word = "divide_by_norm" if name == "div" and is_over_own_norm(node) else word
     if word == "power" and len(node.args) > 1:
         word = _ROOTS.get(_number_of(node.args[1]), word)
     if word in ("mul", "div") and _has_number(node):
@@ -203,6 +171,38 @@ def op_word(node: fx.Node) -> OpWord:
     if word == "add" and _adds_bias(node):
         return OpWord("bias")
     return OpWord(without_counter(word) if not word[-1:].isdigit() else word)
+
+
+def is_normalizing(node: fx.Node) -> bool:
+    """Whether a product is one with 1 / sqrt(x + eps), or of that with a weight."""
+    factors = [factor for factor in node.args[:2] if isinstance(factor, fx.Node)]
+    if len(factors) < 2 or provenance_of(node).differentiates:
+        return False
+    if any(map(_is_rstd, factors)):
+        return True
+    above = [_behind_views(factor) for factor in factors]
+    module = provenance_of(node).module
+    inner = [one for one in above if aten_name(one) == "mul" and provenance_of(one).module == module]
+    weights = [factor for factor in factors if factor.op == "placeholder" and _n_dims(factor) == 1]
+    return bool(inner and weights) and is_normalizing(inner[0])
+
+
+def _behind_views(node: fx.Node) -> fx.Node:
+    """What a value was before it was only seen otherwise, or rounded."""
+    while node.op == "call_function" and aten_name(node) in SILENT and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _is_rstd(node: fx.Node) -> bool:
+    """Whether a value is 1 / sqrt(x + a number), as a root or as a power."""
+    inner = node.args[0] if node.op == "call_function" and node.args else None
+    is_root = isinstance(inner, fx.Node) and op_word(node).word == "rsqrt" and aten_name(inner) == "add"
+    return is_root and any(isinstance(argument, int | float) for argument in inner.args)  # type: ignore[union-attr]
+
+
+def _n_dims(node: fx.Node) -> int:
+    return getattr(node.meta.get("val"), "ndim", 0)
 
 
 def _of_dropout(node: fx.Node, name: str) -> OpWord | None:
@@ -319,7 +319,7 @@ def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
 
 def _rotates(nodes: list[fx.Node]) -> bool:
     """Whether halves are rotated, or the user's own words say that positions are: nothing in cat, mul and add does."""
-    if any(rotated_half(node) is not None for node in nodes):
+    if any(rotated_half(node) is not None or rotates_pairs(node) for node in nodes):
         return True
     where = [node.meta.get("provenance") for node in nodes]
     return any(
@@ -336,7 +336,11 @@ def _rotation_as_one(words: list[OpWord], name: str) -> list[OpWord]:
     for length in (5, 4, 3):
         for start in range(len(loud) - length + 1):
             run = loud[start : start + length]
-            if run[-1] in ("add", "sub") and set(run) <= {"neg", "cat", "mul", "add", "sub"} and "mul" in run:
+            if (
+                run[-1] in ("add", "sub")
+                and set(run) <= {"neg", "cat", "stack", "mul", "add", "sub"}
+                and "mul" in run
+            ):
                 return [OpWord(word) for word in [*loud[:start], name, *loud[start + length :]]]
     return words
 

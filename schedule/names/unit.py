@@ -42,6 +42,7 @@ def name_plans(
     renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
     words = BufferWords(graph, buffers, renamed=renamed)
     dims = DimWords(graph, buffers, layers=words, chains=plan.program.layers)
+    dims.learn_copies(externs(plan))
     names = name_unit(plan, ledger, words=words, dims=dims)
     forward = NamedPlan(plan, names, words, dims)
     if training is None:
@@ -63,13 +64,12 @@ def name_plans(
 
 
 def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPlan:
-    """A pass with the words of its layers and of copies' dimensions, and with what its module holds.
+    """A pass with the words of its layers, and with what its module holds.
 
     Args:
         named: The pass.
         records: Of a backward pass: what layers saved for it.
     """
-    named.dims.learn_copies(externs(named.plan))
     layers = name_layers(named.names.steps, named.words, named.names.buffers, records)
     layers = with_words_of_first(layers, named.names.steps, named.words)
     plan = named.plan

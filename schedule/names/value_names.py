@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from longhand.capture.graph import GradientPart
+from longhand.capture.graph import GradientPart, Role
 from longhand.lower.ir import (
     Constant,
     Extent,
@@ -39,6 +39,8 @@ from longhand.schedule.plan import Access, KernelPlan
 
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
+_SIDES = frozenset({Role.LEFT, Role.RIGHT})
+_INITIALS = 2  # letters: ``x1`` says less of a half than that it is the first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +53,7 @@ class ValueWords:
         pointers: The words of the kernel's pointers, by key.
         scope: Names given out in the kernel so far.
         loads_have_lines: Whether every load gets a line (Triton), or only one that is used twice (C++ reads in place).
+        parts: The user's words for parts of tensors that are loaded, by position.
     """
 
     plan: KernelPlan
@@ -58,6 +61,7 @@ class ValueWords:
     pointers: Mapping[str, str]
     scope: Scope
     loads_have_lines: bool
+    parts: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     def name_values(self) -> dict[int, str]:
         """The names of the values that get lines of their own, by position."""
@@ -180,7 +184,7 @@ class ValueWords:
     ) -> Iterator[str]:
         value = self.plan.body[position]
         if isinstance(value, Load):
-            yield from self._load_words(value)
+            yield from self._load_words(value, self.parts.get(position))
             return
         local = locals_of.get(position)
         one = Nameless(
@@ -223,10 +227,16 @@ class ValueWords:
             if part and not part.isdigit():
                 yield part
 
-    def _load_words(self, value: Load) -> Iterator[str]:
+    def _load_words(self, value: Load, part: str | None) -> Iterator[str]:
         pointer = self.pointers.get(value.buffer, without_counter(value.buffer))
-        if value.name and (value.index.values or value.mask is not None):
+        part = None if part in self.pointers.values() else part
+        if part and len(part) > _INITIALS:
+            yield part if self.loads_have_lines else one_of(part)
+        is_side = value.name in _SIDES and not self._is_read_elsewhere(value)
+        if value.name and not is_side and (value.index.values or value.mask is not None):
             yield value.name
+        if part:
+            yield part if self.loads_have_lines else one_of(part)
         is_one = not self.loads_have_lines or self._is_one(value)
         place = self._place_of_two(value)
         if place:
@@ -237,11 +247,16 @@ class ValueWords:
         if value.name and pointer.endswith(value.name):
             yield value.name
         local = self.words.provenance(value.origin).local if value.origin else None
-        if local:
+        if local and value.index.values:  # what is looked up is what the operation makes
             yield local
         is_only = not (value.index.axes or value.index.values)
         further = further_words(pointer) if self.loads_have_lines else element_words(pointer, is_only=is_only)
         yield from itertools.islice(further, 10)
+
+    def _is_read_elsewhere(self, value: Load) -> bool:
+        """Whether the kernel reads the same tensor at another place, too."""
+        loads = (other for other in self.plan.body if isinstance(other, Load))
+        return any(other.buffer == value.buffer and other.index != value.index for other in loads)
 
     def _place_of_two(self, value: Load) -> str:
         """``first`` or ``second``, of what is read at exactly two places of one tensor, neither under a mask."""

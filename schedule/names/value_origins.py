@@ -18,7 +18,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
-from longhand.schedule.names.words import identifier, place_words, whole_path, with_place
+from longhand.schedule.names.words import identifier, place_words, snake_case, whole_path, with_place
 
 
 def words_of_module(origin: Provenance) -> Iterator[str]:
@@ -33,7 +33,7 @@ def words_of_module(origin: Provenance) -> Iterator[str]:
         yield owner
         yield f"{owner}{origin.module[len(path) :].replace('.', '_')}"
     if word and (not origin.statement or not origin.qualname or is_call_of(origin.statement, origin.module)):
-        yield word
+        yield snake_case(word)
 
 
 def is_call_of(statement: str, module: str) -> bool:
@@ -97,6 +97,9 @@ _RESULTS = {
     "softmax": "weights",
     "layer_norm": "normalized",
     "rms_norm": "normalized",
+    "normalize": "normalized",
+    "l2_normalize": "normalized",
+    "divide_by_norm": "normalized",
     "group_norm": "normalized",
     "batch_norm": "normalized",
     "embedding": "embedded",

@@ -21,6 +21,7 @@ from longhand.lower.ir import (
     Reduce,
     ReduceOp,
     Scalar,
+    Size,
     Value,
     arguments,
     domains,
@@ -29,6 +30,7 @@ from longhand.schedule.names.meanings.kernel_values import (
     argument_of_function,
     biased_word,
     clamped,
+    in_formula,
     local_once_more,
     one_more,
     part_of_quotient,
@@ -169,12 +171,52 @@ def _squared(one: Nameless) -> Iterator[str]:
 
 
 def _in_a_piece(one: Nameless) -> Iterator[str]:
+    if _is_boundary(one.value, one.plan.body):
+        yield "in_first"
+        yield from (f"in_first_{number}" for number in _NUMBERS)
+
+
+_NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def _rest_of_pieces(one: Nameless) -> Iterator[str]:
+    """``rest``, of what is chosen from the pieces behind the first ones."""
+    value, body = one.value, one.plan.body
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.WHERE:
+        return
+    users = [user for user in body if one.position in arguments(user)]
+    is_rest = bool(users) and all(
+        isinstance(user, Pointwise)
+        and user.op is PointwiseOp.WHERE
+        and user.origin == value.origin
+        and user.args[2] == one.position
+        for user in users
+    )
+    if is_rest and _is_boundary(body[value.args[0]], body):
+        yield "rest"
+        yield from (f"rest_after_{number}" for number in ("one", *_NUMBERS))
+
+
+def _is_boundary(value: Value, body: Sequence[Value]) -> bool:
+    """``col < boundary``, where a piece ends."""
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.LT:
+        return False
+    limits = [body[argument] for argument in value.args]
+    return any(isinstance(limit, Scalar) and limit.name is Role.BOUNDARY for limit in limits)
+
+
+def _opposite(one: Nameless) -> Iterator[str]:
+    """``in_second_half``, ``is_not_causal``, ``not_in_first``: what a condition does not say."""
     value = one.value
-    if isinstance(value, Pointwise) and value.op is PointwiseOp.LT:
-        limits = [one.plan.body[argument] for argument in value.args]
-        if any(isinstance(limit, Scalar) and limit.name is Role.BOUNDARY for limit in limits):
-            yield "in_first"
-            yield "in_first_two"
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.LOGICAL_NOT or not one.named:
+        return
+    word = one.named[0]
+    if word == "in_first_half":
+        yield "in_second_half"
+    elif word.startswith("is_"):
+        yield f"is_not_{word.removeprefix('is_')}"
+    elif word.startswith("in_"):
+        yield f"not_{word}"
 
 
 _UPWARDS = frozenset({PointwiseOp.LE, PointwiseOp.LT})
@@ -182,21 +224,56 @@ _ORDERS = _UPWARDS | {PointwiseOp.GE, PointwiseOp.GT}
 
 
 def _order_of_places(one: Nameless) -> Iterator[str]:
-    """``col <= row``: what a causal mask keeps; ``col > row``: what it hides; else a part beside a diagonal."""
-    value, body = one.value, one.plan.body
+    """``col <= row``: what a causal mask keeps; ``col > row``: what it hides; ``row <= col + 7``: a window.
+
+    Of anything but a softmax a part beside a diagonal.
+    """
+    yield from word_of_order(one.value, one.plan)
+
+
+def word_of_order(value: Value, plan: KernelPlan) -> Iterator[str]:
+    """The word for a comparison of two places; none for anything else."""
+    body = plan.body
     if not isinstance(value, Pointwise) or value.op not in _ORDERS:
         return
-    places = [body[argument] for argument in value.args]
-    along = [[axis for axis, _ in place.index.axes] for place in places if isinstance(place, Position)]
-    if len(along) < len(places):
+    places = [place.index for argument in value.args if isinstance(place := body[argument], Position)]
+    if len(places) < 2:
         return
     is_of_softmax = any(isinstance(other, Reduce) and other.op is ReduceOp.MAX for other in body)
-    if not is_of_softmax or any(len(axes) != 1 for axes in along):
+    if not is_of_softmax or any(len(place.axes) != 1 or place.values for place in places):
         yield "in_triangle"
         return
-    order = [axis.name for axis in one.plan.axes]
-    smaller, larger = along if value.op in _UPWARDS else reversed(along)
-    yield "is_causal" if order.index(smaller[0]) > order.index(larger[0]) else "is_future"
+    order = [axis.name for axis in plan.axes]
+    smaller, larger = places if value.op in _UPWARDS else reversed(places)
+    distance = larger.offset - smaller.offset  # how far the smaller may be beyond the larger
+    if value.op in (PointwiseOp.LT, PointwiseOp.GT):
+        distance = distance - 1
+    looks_back = order.index(smaller.axes[0][0]) > order.index(larger.axes[0][0])
+    yield from _word_of_bound(looks_back, distance)
+
+
+def _word_of_bound(looks_back: bool, distance: Size) -> Iterator[str]:
+    """What a bound of the places that a query sees says: ``col - row <= distance``, or ``row - col <= distance``."""
+    if not isinstance(distance, int):
+        yield "in_triangle"
+    elif distance > 0:
+        yield "in_window"
+    elif looks_back:
+        yield {0: "is_causal", -1: "is_past"}.get(distance, "is_before_window")
+    else:
+        yield {0: "is_not_past", -1: "is_future"}.get(distance, "is_after_window")
+
+
+_BOUNDS = frozenset({"is_causal", "is_past", "in_window"})
+
+
+def _within_bounds(one: Nameless) -> Iterator[str]:
+    """``is_visible``, of what is neither in the future nor before a window."""
+    value = one.value
+    if isinstance(value, Pointwise) and value.op is PointwiseOp.LOGICAL_AND:
+        words = [next(word_of_order(one.plan.body[side], one.plan), "") for side in value.args]
+        if _BOUNDS.issuperset(words):
+            yield "is_visible"
 
 
 def _negated(one: Nameless) -> Iterator[str]:
@@ -252,7 +329,10 @@ RULES: tuple[NamingRule, ...] = (
     _sum_of_products,
     _position,
     _inverse_deviation,
+    in_formula,
+    _rest_of_pieces,
     _choice,
+    _opposite,
     clamped,
     same_step_again,
     _function_of_a_word,
@@ -263,6 +343,7 @@ RULES: tuple[NamingRule, ...] = (
     _squared,
     _in_a_piece,
     _order_of_places,
+    _within_bounds,
     _negated,
     _sum_of_the_users,
     biased_word,

@@ -11,7 +11,7 @@ from longhand.schedule.names.dimensions.dimension_propagation import grouped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.shared.callers import Caller, Callers
 from longhand.schedule.names.unit_names import AxisNames
-from longhand.schedule.names.words import Scope, plural
+from longhand.schedule.names.words import Scope, plural, singular
 from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis
 
 # From the innermost axis outwards: words for axes that came without one.
@@ -72,7 +72,7 @@ def _shared(calls: list[tuple[str, ...]]) -> tuple[str, ...]:
     while all(nouns) and len({noun[-1] for noun in nouns}) == 1:
         common.insert(0, nouns[0][-1])
         nouns = [noun[:-1] for noun in nouns]
-    is_counted = all(len(words) == 1 and words[0].startswith("n_") for words in calls)
+    is_counted = all(len(words) == 1 and _one_of_counted(words[0]) for words in calls)
     return (f"n_{plural('_'.join(common))}",) if is_counted and any(common) else ()
 
 
@@ -107,8 +107,17 @@ def _index_of(words: tuple[str, ...], is_of_window: bool = False) -> str | None:
         return _INDEX_OF[parts]
     if is_of_window and parts == ("width",):
         return "column"
-    counted = re.fullmatch(r"n_([a-z_]{2,}[^s])s", words[0]) if len(words) == 1 else None
-    return counted[1] if counted else None
+    return _one_of_counted(words[0]) if len(words) == 1 else None
+
+
+def _one_of_counted(word: str) -> str | None:
+    """``head`` for n_heads, num_attention_heads and heads; None where a word is no number of things."""
+    counted = re.fullmatch(r"(?:n|num)_([a-z_]{2,}s)|((?:[a-z_]+_)?heads)", word)
+    if counted is None:
+        return None
+    things = (counted[1] or counted[2]).removeprefix("attention_")
+    one = singular(things)
+    return one if one != things == plural(one) else None
 
 
 def _candidates(

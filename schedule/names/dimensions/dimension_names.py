@@ -209,6 +209,8 @@ class DimWords:
         if made is None:
             return (None,) * n_dims
         if made.how.keeps_the_value:  # whose own buffer may have the shape in which libraries read it
+            if self._is_moved(buffer, made.of):
+                return (None,) * n_dims
             found = self._words.get(made.of, ())
             found = found if len(found) == n_dims else self._own(made.of, n_dims)
             return found if len(found) == n_dims else (None,) * n_dims
@@ -218,6 +220,12 @@ class DimWords:
         if made.how.is_of_pieces and n_dims == 3 and len(of) > 2:
             return (of[1], of[0], None)  # by channel, then by image
         return (None,) * n_dims
+
+    def _is_moved(self, copy_of: str, buffer: str) -> bool:
+        """Whether a copy has as many dimensions as what it is of, but of other sizes: it is of a transposed view."""
+        one, other = self._buffers.get(copy_of), self._shapes.get(buffer)
+        shapes = ([*map(str, one.shape)], [*map(str, other)]) if one and other else ([], [])
+        return len(shapes[0]) == len(shapes[1]) and shapes[0] != shapes[1]
 
     def seen_as(self, twins: Mapping[str, str]) -> DimWords:
         """The same words, where buffers have those of others."""

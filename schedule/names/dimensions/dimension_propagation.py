@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from longhand.schedule.names.dimensions.stated_sizes import (
 from longhand.schedule.names.operation_names import aten_name, provenance_of
 from longhand.schedule.sizes import as_size
 
-_LINES = ("samples", "length", "n_frames")  # what a convolution or a pool over a line goes along
+_ENDS_OF_LINES = ("samples", "length", "frames")  # of what a convolution or a pool over a line goes along
 _GROUPS = 6  # which argument of conv2d they are; of convolution two more come before them
 _REDUCTION_OPS = """
     sum mean prod amax amin max min var std any all argmax argmin logsumexp norm linalg_vector_norm var_mean
@@ -218,9 +219,10 @@ def is_depthwise(node: fx.Node, image: fx.Node) -> bool:
 
 def _made(word: str | None) -> str | None:
     """``out_channels``: what stands in the place of channels after an operation on images."""
-    if word in _LINES:
-        return "n_frames"
-    return None if word is None or isinstance(word, ProductWord) else f"out_{word.removeprefix('out_')}"
+    if word is None or isinstance(word, ProductWord):
+        return None
+    plain = re.sub(r"^((out|padded)_)+", "", word)  # one word for what many layers make, in a row of them
+    return "n_frames" if plain.rpartition("_")[2] in _ENDS_OF_LINES else f"out_{plain}"
 
 
 def _moved(name: str, args: tuple[Any, ...], first: Words, n_dims: int) -> Words | None:

@@ -50,14 +50,15 @@ def _arguments(call: ast.Call, origin: Provenance, n_dims: int) -> list[ast.expr
     if len(given) == 1 and isinstance(given[0], ast.Tuple | ast.List):
         given = list(given[0].elts)
     starred = [place for place, size in enumerate(given) if isinstance(size, ast.Starred)]
+    unknown: ast.expr = ast.UnaryOp(ast.UAdd(), ast.Constant(1))  # which is no -1, the rest
     if len(starred) == 1:  # ``*input_shape``: as many as there are
         (place,) = starred
-        unknown: ast.expr = ast.UnaryOp(ast.USub(), ast.Constant(1))
         given[place : place + 1] = [unknown] * (n_dims - len(given) + 1)
     words = [*map(_word, given)]
-    if len(words) > 1 and words[-1] is None and "head" in (words[-2] or ""):
+    is_last_told = bool(given) and given[-1] is not unknown
+    if len(words) > 1 and is_last_told and words[-1] is None and "head" in (words[-2] or ""):
         given[-1] = ast.Name("head_dim")  # ``view(batch, seq, n_heads, -1)``
-    elif len(words) > 2 and _is_rest(given[-2]) and "head" in ast.unparse(given[-1]):
+    elif len(words) > 2 and _is_rest(given[-2]) and _is_of_one_head(given[-1]):
         given[-2] = ast.Name(HEADS)
     return given
 
@@ -65,6 +66,13 @@ def _arguments(call: ast.Call, origin: Provenance, n_dims: int) -> list[ast.expr
 def _is_rest(size: ast.expr) -> bool:
     """Whether a size is -1."""
     return isinstance(size, ast.UnaryOp) and isinstance(size.op, ast.USub)
+
+
+def _is_of_one_head(size: ast.expr) -> bool:
+    """Whether a size is that of one head: ``self.head_dim``, ``dim // n_heads``; not of all: ``all_head_size``."""
+    text = ast.unparse(size)
+    is_product = isinstance(size, ast.BinOp) and isinstance(size.op, ast.Mult)
+    return "head" in text and "all_head" not in text and not is_product
 
 
 def word_of_split(statement: str, piece: int = 0) -> str | None:

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import fx
 
+from longhand.schedule.names.meanings.lengths import words_by_length
 from longhand.schedule.names.operation_names import aten_name, is_norm, op_word, provenance_of
 
 _PRODUCTS = frozenset({"matmul", "bmm", "mm", "baddbmm"})
 # What may stand between a product of queries and keys and its softmax.
-_TO_SCORES = frozenset({"scale", "mul", "div", "add", "sub", "mask", "where", "clamp", "tanh", "bias", "max"})
+_TO_SCORES = frozenset(
+    {"scale", "mul", "div", "add", "sub", "mask", "where", "clamp", "tanh", "bias", "max", "cat"}
+)
 _STEPS = 8
 
 
@@ -25,6 +28,9 @@ def words_by_use(node: fx.Node) -> Iterator[str]:
     name, users = aten_name(node), _readers(node)
     if name in _PRODUCTS and _is_of_two_made(node) and _is_weighted_by_softmax(node):
         yield "scores"
+    if name in _PRODUCTS and _is_made_by_softmax(node.args[0]):
+        yield "attended"
+    yield from words_by_length(node)
     if not users:
         return
     if all(aten_name(user) == "div" and user.args[0] is not node for user in users):
@@ -56,6 +62,12 @@ def _source(node: fx.Node) -> fx.Node:
     while node.op == "call_function" and op_word(node).silent and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node
+
+
+def _is_made_by_softmax(factor: object) -> bool:
+    """Whether a factor is what a softmax makes, seen otherwise or not."""
+    source = _source(factor) if isinstance(factor, fx.Node) else None
+    return source is not None and source.op == "call_function" and op_word(source).word == "softmax"
 
 
 def _is_weighted_by_softmax(node: fx.Node) -> bool:

@@ -21,6 +21,7 @@ from longhand.lower.ir import (
     Value,
     arguments,
 )
+from longhand.schedule.names.meanings.body_values import words_in_formula
 from longhand.schedule.names.meanings.nameless import Nameless
 from longhand.schedule.names.operation_names import is_norm, op_word, provenance_of
 from longhand.schedule.names.words import ordinals
@@ -37,6 +38,7 @@ _OF_WHOLE = {
     "hardswish": "activated",
     "softplus": "softplus",
     "rms_norm": "normalized",
+    "normalize": "normalized",
     "layer_norm": "normalized",
     "batch_norm": "normalized",
     "group_norm": "normalized",
@@ -283,6 +285,17 @@ def one_more(one: Nameless) -> Iterator[str]:
 _FUNCTIONS = frozenset(
     {PointwiseOp.ERF, PointwiseOp.EXP, PointwiseOp.TANH, PointwiseOp.LOG, PointwiseOp.COS, PointwiseOp.SIN}
 )
+
+
+def in_formula(one: Nameless) -> Iterator[str]:
+    """``centered``, ``weighted``, ``scores``, and the same with the module's word."""
+    named = [one.names.get(argument) for argument in arguments(one.value)]
+    for word in words_in_formula(one.position, one.plan):
+        if word in named:  # what it is made of has a line of its own
+            continue
+        yield word
+        if one.place:
+            yield f"{one.place}_{word}"
 
 
 def _users(one: Nameless) -> list[Pointwise]:

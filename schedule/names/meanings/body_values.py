@@ -1,0 +1,133 @@
+"""What a value is to the formula that it stands in, as far as the kernel's body alone tells: ``centered``, ``scores``.
+
+The reference calls its lines so, too, which are others than the kernel's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from longhand.capture.graph import Role
+from longhand.lower.ir import (
+    Constant,
+    Extent,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Reduce,
+    ReduceOp,
+    Value,
+    arguments,
+)
+from longhand.schedule.plan import KernelPlan
+
+_MEANS = frozenset({Role.MEAN, Role.RUNNING_MEAN})
+_OF_BACKWARD = frozenset({Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.LESS_MEAN})
+
+
+def words_in_formula(position: int, plan: KernelPlan) -> Iterator[str]:
+    """The words, best first; none where a value is only what its operation makes."""
+    value = plan.body[position]
+    if not isinstance(value, Pointwise) or not value.dtype.is_floating_point:
+        return
+    if value.op is PointwiseOp.SUB:
+        yield from _of_difference(value, plan)
+    if value.op is PointwiseOp.MUL and any(_is_normalized(side, plan) for side in value.args):
+        yield from ["weighted"] if any(_is_weight(side, plan) for side in value.args) else []
+    if value.op is PointwiseOp.MUL and any(_is_rotated(plan.body[side], plan) for side in value.args):
+        yield "rotated"
+    if _is_of_softmax(position, plan):
+        yield "masked_scores" if _is_masked(value, plan) else "scores"
+
+
+def _of_difference(value: Pointwise, plan: KernelPlan) -> Iterator[str]:
+    """``centered``, of what a mean is taken from; ``less_means``, where it is the gradient's in a norm."""
+    whole, taken = (plan.body[side] for side in value.args)
+    if _is_of_norm_backward(whole, plan) or _is_of_norm_backward(taken, plan):
+        yield "less_means"
+    elif _is_mean(value.args[1], value.args[0], plan):
+        yield "centered"
+    if _is_of_softmax_backward(value, plan):
+        yield "d_scores"
+
+
+def _is_mean(position: int, of: int, plan: KernelPlan) -> bool:
+    """Whether a value is the mean of another one, by its role, by its name, or by what it is made of."""
+    value = plan.body[position]
+    if getattr(value, "name", None) in _MEANS:
+        return True
+    if isinstance(value, Load):
+        return value.buffer.endswith("running_mean")
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.DIV:
+        return False
+    total, count = (plan.body[side] for side in value.args)
+    return _sums(total, of) and isinstance(count, Extent)
+
+
+def _is_of_norm_backward(value: Value, plan: KernelPlan) -> bool:
+    """Whether a value is a mean that a norm takes from a gradient, or a product with one."""
+    if getattr(value, "name", None) in _OF_BACKWARD:
+        return True
+    if not isinstance(value, Pointwise) or value.op not in (PointwiseOp.MUL, PointwiseOp.SUB):
+        return False
+    return any(getattr(plan.body[side], "name", None) in _OF_BACKWARD for side in value.args)
+
+
+def _is_of_softmax_backward(value: Pointwise, plan: KernelPlan) -> bool:
+    """``p - weights * sum(p)``, where p is ``d * weights``."""
+    product, scaled = (plan.body[side] for side in value.args)
+    if not (isinstance(product, Pointwise) and isinstance(scaled, Pointwise)):
+        return False
+    if product.op is not PointwiseOp.MUL or scaled.op is not PointwiseOp.MUL:
+        return False
+    sums = [side for side in scaled.args if _sums(plan.body[side], value.args[0])]
+    return len(sums) == 1 and bool({*product.args} & {*scaled.args})
+
+
+def _sums(value: Value, position: int) -> bool:
+    return isinstance(value, Reduce) and value.op is ReduceOp.SUM and value.arg == position
+
+
+def _is_normalized(position: int, plan: KernelPlan) -> bool:
+    value = plan.body[position]
+    if getattr(value, "name", None) is Role.NORMALIZED:
+        return True
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.MUL:
+        return False
+    roles = {getattr(plan.body[side], "name", None) for side in value.args}
+    return Role.RSTD in roles and Role.CENTERED in roles
+
+
+def _is_weight(position: int, plan: KernelPlan) -> bool:
+    """Whether a value is loaded from a vector."""
+    value = plan.body[position]
+    dims = {pointer.name: pointer.dims for pointer in plan.pointers}
+    return isinstance(value, Load) and len(dims.get(value.buffer) or (0, 0)) == 1
+
+
+def _is_rotated(value: Value, plan: KernelPlan) -> bool:
+    """Whether a value is one half of a row or the negative of the other, by where it is."""
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.WHERE:
+        return False
+    condition, *sides = (plan.body[side] for side in value.args)
+    negated = [isinstance(side, Pointwise) and side.op is PointwiseOp.NEG for side in sides]
+    is_of_places = not any(isinstance(plan.body[side], Load) for side in arguments(condition))
+    return negated[0] != negated[1] and is_of_places
+
+
+def _is_of_softmax(position: int, plan: KernelPlan) -> bool:
+    return any(
+        isinstance(value, Reduce) and value.name is Role.ROW_MAX and value.arg == position
+        for value in plan.body
+    )
+
+
+def _is_masked(value: Pointwise, plan: KernelPlan) -> bool:
+    """Whether a value is a sum with what hides some of it, or a choice between it and a number."""
+    sides = [plan.body[side] for side in value.args]
+    if value.op is PointwiseOp.WHERE:
+        return any(isinstance(side, Constant) for side in sides)
+    choices = [side for side in sides if isinstance(side, Pointwise) and side.op is PointwiseOp.WHERE]
+    return value.op is PointwiseOp.ADD and any(
+        all(isinstance(plan.body[side], Constant) for side in choice.args[1:]) for choice in choices
+    )
