@@ -8,8 +8,15 @@ from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.functions.alike_steps import SharedCall
 from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, find_call_loops
 from longhand.schedule.functions.function_words import remark_on
+from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
-from longhand.schedule.functions.sites import FunctionBody, FunctionSites
+from longhand.schedule.functions.sites import (
+    BACKWARD_FORM,
+    FORWARD_FORM,
+    FunctionBody,
+    FunctionForm,
+    FunctionSites,
+)
 from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
     Choice,
@@ -82,6 +89,8 @@ from longhand.schedule.numerics.plain_loops import plan_domains
 from longhand.schedule.unread import unread_buffers
 
 __all__ = [
+    "BACKWARD_FORM",
+    "FORWARD_FORM",
     "SAVED",
     "SILENT",
     "Branch",
@@ -94,6 +103,7 @@ __all__ = [
     "FirstCall",
     "FunctionBody",
     "FunctionCandidate",
+    "FunctionForm",
     "FunctionSharing",
     "FunctionSites",
     "GradientGroup",
@@ -105,6 +115,7 @@ __all__ = [
     "KernelPurpose",
     "LayerCall",
     "Ledger",
+    "ListForCalls",
     "Loop",
     "ModelStep",
     "ModuleSignature",
@@ -151,6 +162,7 @@ __all__ = [
     "layers_called",
     "least_of",
     "list_holding",
+    "lists_for_calls",
     "loops_of",
     "module_signature",
     "named_views",

@@ -21,7 +21,10 @@ from longhand.emit.text.python_code import names
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import with_words_of_others
 from longhand.schedule.named_plan import (
+    FORWARD_FORM,
+    FunctionBody,
     FunctionCandidate,
+    FunctionForm,
     FunctionSharing,
     FunctionSites,
     ModelStep,
@@ -83,8 +86,9 @@ class FunctionPrinter:
         printed = (self._methods[id(each)] for each in (one.candidate, *one.also))
         method = _with_remarks_of_all(list(itertools.chain.from_iterable(printed)))
         bound = dataclasses.replace(method.bound, stated=one.stated)
-        parameters = (one.candidate.module, *one.parameters, *(word for word, _ in one.numbers[0]))
-        remark = python_docstring(remark_on(one.alike))
+        module = (one.candidate.module,) if one.candidate.module else ()
+        parameters = (*module, *one.parameters, *(word for word, _ in one.numbers[0]))
+        remark = python_docstring(remark_on(one.alike, is_backward=not one.candidate.module))
         return SharedFunction(one.name, remark, parameters, bound.lines(), method.paragraphs)
 
     def _method(self, candidate: FunctionCandidate, place: int) -> Method:
@@ -115,7 +119,7 @@ class FunctionPrinter:
             variables,
             device_inside([one for one in given if one not in of_site.aliases], inside, variables),
             sizes=sizes_inside(given, inside, variables, candidate.reads_shapes, numbers),
-            whose=ModulePlace(self._root, site.path, candidate.module),
+            whose=ModulePlace(self._root, site.path, candidate.module) if candidate.module else outer.whose,
         )
 
 
@@ -133,26 +137,45 @@ def _with_remarks_of_all(methods: Sequence[Method]) -> Method:
     return dataclasses.replace(methods[0], paragraphs=tuple(paragraphs))
 
 
-def share_functions(
-    steps: Sequence[ModelStep], outer: BodyWriter, tree: ModuleTree, names: Sequence[str]
+def share_modules(
+    steps: Sequence[ModelStep], outer: BodyWriter, tree: ModuleTree, name: str
 ) -> tuple[SharedFunction, ...]:
-    """What several of the user's modules do alike; the writer of forward() learns where that is called.
+    """What several of the user's modules do alike in a call of the model.
 
     Args:
         steps: Of forward().
         outer: Its writer.
         tree: The modules.
+        name: The model's.
+    """
+    return share_functions(bodies_of(steps, outer, tree), outer, tree, [name])
+
+
+def share_functions(
+    bodies: Sequence[FunctionBody],
+    outer: BodyWriter,
+    tree: ModuleTree,
+    names: Sequence[str],
+    form: FunctionForm = FORWARD_FORM,
+) -> tuple[SharedFunction, ...]:
+    """What several of the user's modules do alike; the writer of forward() learns where that is called.
+
+    Args:
+        bodies: forward(), and the functions of layers.
+        outer: The writer of forward().
+        tree: The modules.
         names: Those that no function may have.
+        form: Of the functions.
     """
     calls: dict[int, SharedCall] = {}
     outer.calls = calls
-    bodies, plan = bodies_of(steps, outer, tree), outer.plan
+    plan = outer.plan
     in_lists = frozenset(node for one in outer.lists for node in one.nodes)
 
     def reach(path: str, weight: str, word: str) -> str:
         return member(expression(tree.root.at(path), weight), word)
 
-    sites = FunctionSites(bodies, plan.program.graph, outer.words, tree.root, in_lists, reach, calls)
+    sites = FunctionSites(bodies, plan.program.graph, outer.words, tree.root, in_lists, reach, calls, form)
     printer = FunctionPrinter(outer, tree.root)
     kernels = {key: one.kernel for key, one in outer.names.kernels.items()}
     sharing = FunctionSharing(bodies, sites, outer.words, kernels, calls, printer.methods, plan.buffers)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence, Set
 
-from longhand.capture.graph import TrainingGraphs
+from longhand.capture.graph import BackwardKind, TrainingGraphs
 from longhand.emit.layers.class_names import TakenNames, whose
 from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText
 from longhand.emit.layers.model_loops import LayerClass
+from longhand.emit.layers.shared_backward import share_backward
 from longhand.emit.module.gradient_lists import write_gradients
 from longhand.emit.module.model_body import BodyWriter
-from longhand.emit.module.model_py import ModelWriter
+from longhand.emit.module.model_py import ModelWriter, body_writer
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
 from longhand.emit.text.python_code import Code, NameCode
@@ -32,6 +33,7 @@ from longhand.schedule.named_plan import (
     ReturnedGradients,
     SavedLayers,
     TurnCall,
+    has_modules_alike,
     list_holding,
     loops_of,
     plain_steps,
@@ -94,6 +96,9 @@ class BackwardWriter(ModelWriter):
         self._functions: list[LayerClass] = []
         # As the Function saves them: records first.
         self.layers = tuple(sorted(layers, key=lambda one: one.record is None))
+        self.may_share = has_modules_alike(self.steps, self.words)
+        if self.may_share:
+            self._share()
 
     def _layers_of(self, loop: Loop) -> LayersApart:
         """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
@@ -118,6 +123,18 @@ class BackwardWriter(ModelWriter):
             comma = "," if len(shape) == 1 else ""
             found.append(f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(shape)}{comma})")
         return found
+
+    def _share(self) -> None:
+        """What several modules' derivatives have in common is a function, given a list of what they read."""
+        body = body_writer(self, self._sizes(), self._device_expression())
+        gradients = {entry.node for entry in self._training.inputs if entry.kind is BackwardKind.GRADIENT}
+        kept = frozenset(self.single()) - gradients
+        words = [layers.word for layers in self.layers]
+        shared = share_backward(self.steps, body, self.tree, snake_case(self.name), kept, words)
+        self.share = shared
+        self.layers = (*self.layers, *(LayersApart(one.word, one.own) for one in shared.lists))
+        self._read -= kept - shared.single
+        self.tensors = [(node, path) for node, path in self.tensors if node in self._read]
 
     def unpacking(self, saved: Sequence[str]) -> list[str]:
         """The lines that take apart the list ``saved``: single tensors, then those of the layers.

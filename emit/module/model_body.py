@@ -35,6 +35,7 @@ from longhand.emit.text.python_code import (
     NameCode,
     PythonStatement,
     SeveralCode,
+    StarredCode,
     names,
     whole_number,
 )
@@ -211,9 +212,11 @@ class BodyWriter:
         self._made_in_calls |= call.made - set(call.results)
         targets = tuple(self._bind(buffer) for buffer in call.results)
         assert self.whose is not None
+        module = (self.whose.reach(call.path),) if call.path else ()
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
         numbers = numbers_given(call, self._number, self.variables, self.sizes, self.plan.buffers)
-        given = (*names([self.whose.reach(call.path), *tensors]), *numbers)
+        popped = [StarredCode(MethodCode(NameCode(call.taken_from), "pop", ()))] if call.taken_from else []
+        given = (*names([*module, *tensors]), *popped, *numbers)
         line = PythonLine.binding(targets, CallCode(call.name, given))
         paragraphs.append(Paragraph((), [*waiting, line], call=_of_many(call, self.whose, tensors, targets)))
         if call.released:

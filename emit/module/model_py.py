@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.class_names import TakenNames
 from longhand.emit.layers.layers_in_turn import write_layer_call
 from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop, write_record
-from longhand.emit.layers.shared_functions import SharedFunction, share_functions
+from longhand.emit.layers.shared_functions import SharedFunction, share_modules
 from longhand.emit.module.call_checks import (
     CallChecks,
     as_size,
@@ -98,6 +98,9 @@ class ModelWriter:
         self.dims = named.dims
         self.steps: tuple[ModelStep, ...] = names.steps
         self.tree = ModuleTree.of(named.modules, self.graph)
+        self.share: Callable[[BodyWriter], tuple[SharedFunction, ...]]
+        self.share = lambda body: share_modules(self.steps, body, self.tree, self.name)
+        self.may_share = self.graph.is_module and has_modules_alike(self.steps, words)
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
         self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)
@@ -154,12 +157,8 @@ class ModelWriter:
     def text(self) -> ModelText:
         """What the template prints, but for the imports, which are in `imports`."""
         sizes = self._sizes()
-        device = self._device_expression()
-        all_lists: list[TensorList | MadeList] = [*self.lists, *self.made_lists]
-        body = BodyWriter(self.plan, self.names, self.words, self.variables, sizes, device, all_lists)
-        body.whose = ModulePlace(self.tree.root)
-        is_shared = self.graph.is_module and has_modules_alike(self.steps, self.words)
-        functions = share_functions(self.steps, body, self.tree, [self.name]) if is_shared else ()
+        body = body_writer(self, sizes, self._device_expression())
+        functions = self.share(body) if self.may_share else ()
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         paragraphs = body.write(self.steps, layers.lines)
@@ -377,6 +376,14 @@ class ModelWriter:
     def has_launch(self) -> bool:
         """Whether forward() hands on what it is given: to a recording, or to the autograd.Function."""
         return self.records or self.training is not None
+
+
+def body_writer(writer: ModelWriter, sizes: SizeWriter, device: str) -> BodyWriter:
+    """What writes the statements of a file's outermost function, which binds the words of sizes."""
+    lists: list[TensorList | MadeList] = [*writer.lists, *writer.made_lists]
+    body = BodyWriter(writer.plan, writer.names, writer.words, writer.variables, sizes, device, lists)
+    body.whose = ModulePlace(writer.tree.root)
+    return body
 
 
 def _records_outside_loops(steps: Sequence[ModelStep], variables: Mapping[str, str]) -> list[Paragraph]:

@@ -202,6 +202,16 @@ class EachCode(Code):
         return f"[{self.item} for {self.word} in {self.of}]"
 
 
+@dataclasses.dataclass(frozen=True)
+class StarredCode(Code):
+    """``*blocks.pop()``"""
+
+    value: Code
+
+    def __str__(self) -> str:
+        return f"*{self.value}"
+
+
 NO_CODE = LiteralCode("()")  # what a call is given for a shape of no dimensions
 
 

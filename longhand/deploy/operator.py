@@ -26,7 +26,16 @@ from longhand.capture.torch_tracing import n_listening, n_transforms, no_modes
 from longhand.deploy.after_import import after_import
 from longhand.deploy.call_literal import described, rebuilt
 from longhand.deploy.random_state import n_state_bytes, random_state, set_random_state
-from longhand.deploy.shape_run import held, import_for_shapes, n_parameters, on_meta, put
+from longhand.deploy.shape_run import (
+    gradients_of_fakes,
+    held,
+    import_for_shapes,
+    n_parameters,
+    on_meta,
+    put,
+    reached,
+    without_memory,
+)
 from longhand.errors import UnitError
 
 _SCHEMA = "(Tensor[] weights, Tensor[] inputs, str call) -> Tensor[]"
@@ -159,6 +168,7 @@ class _Operator:
         self.impurity = self._impurity()
         self._kept = False  # whether a first call left the weights and buffers as they were
         self._structures: dict[tuple[Any, ...], tuple[list[Any], Any]] = {}
+        self._reaching: dict[tuple[Any, ...], list[bool]] = {}
         self._local = threading.local()
         self._op: Any = torch.library.custom_op(self.name, self._run, mutates_args=(), schema=_SCHEMA)
         self._op.register_fake(self._results_of_fakes)
@@ -166,7 +176,7 @@ class _Operator:
         self._gradients: Any = torch.library.custom_op(
             f"{self.name}_backward", self._run_backward, mutates_args=(), schema=_BACKWARD
         )
-        self._gradients.register_fake(_gradients_of_fakes)
+        self._gradients.register_fake(gradients_of_fakes)
 
         def call(weights: Any, args: Any, kwargs: Any, is_training: bool) -> Any:
             return self._call(weights, args, kwargs, is_training)
@@ -249,11 +259,6 @@ class _Operator:
                 return _structure_of(self._computed(self._on_shapes(), weights, inputs, call))
         key = (call, *(tensor.shape for tensor in inputs))  # a unit may return sizes
         if key not in self._structures:
-
-            def without_memory(tensor: torch.Tensor) -> torch.Tensor:
-                sizes, strides = tuple(tensor.shape), tuple(tensor.stride())
-                return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
-
             runner = self._on_shapes()
             with no_modes(), torch.no_grad(), _private().FakeTensorMode():
                 result = self._computed(
@@ -299,9 +304,27 @@ class _Operator:
             for d_result, (shape, dtype, device) in zip(d_results, ctx.results, strict=False)
         ]
         wanted = [*ctx.needs_input_grad[0], *ctx.needs_input_grad[1]]
+        flows = tuple(d_result is not None for d_result in d_results[:-1])
+        reached = self._reached(weights, inputs, ctx.call, flows)
+        wanted = [is_wanted and is_reached for is_wanted, is_reached in zip(wanted, reached, strict=True)]
         found = iter(self._gradients(weights, inputs, repr([ctx.call, [*map(int, wanted)]]), state, given))
         each = [next(found) if is_wanted else None for is_wanted in wanted]
         return each[: ctx.n_weights], each[ctx.n_weights :], None
+
+    def _reached(
+        self, weights: list[torch.Tensor], inputs: list[torch.Tensor], call: str, flows: tuple[bool, ...]
+    ) -> list[bool]:
+        """Whether a gradient of these results comes to each argument: the others get none, which is no zero."""
+        given = [*weights, *inputs]
+        if any(isinstance(size, torch.SymInt) for tensor in given for size in tensor.shape):
+            return [True] * len(given)
+        key = (call, flows, *(tensor.shape for tensor in given))
+        if key not in self._reaching:
+            runner = self._on_shapes()
+            with no_modes(), torch.enable_grad(), _private().FakeTensorMode():
+                run = lambda weights, inputs: self._computed(runner, weights, inputs, call)  # noqa: E731
+                self._reaching[key] = reached(run, weights, inputs, flows)
+        return self._reaching[key]
 
     def _run_backward(
         self,
@@ -339,22 +362,8 @@ class _Operator:
         return gradients
 
 
-def _gradients_of_fakes(
-    weights: list[torch.Tensor],
-    inputs: list[torch.Tensor],
-    call: str,
-    state: torch.Tensor,
-    d_results: list[torch.Tensor],
-) -> list[torch.Tensor]:
-    wanted = ast.literal_eval(call)[1]
-    return [
-        torch.empty_like(tensor, requires_grad=False)
-        for tensor, is_wanted in zip([*weights, *inputs], wanted, strict=True)
-        if is_wanted
-    ]
-
-
 def _keep(ctx: Any, inputs: Any, output: list[torch.Tensor]) -> None:
+    ctx.set_materialize_grads(False)  # a result that nothing came back for is told from one of zeros
     weights, tensors, ctx.call = inputs
     ctx.n_weights = len(weights)
     ctx.results = [(one.shape, one.dtype, one.device) for one in output[:-1]]

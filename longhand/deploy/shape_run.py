@@ -6,6 +6,7 @@ its results are: it is imported once more, with kernels that do nothing and a ru
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import nn
 
 
@@ -100,3 +102,62 @@ def on_meta(make: Callable[[], nn.Module]) -> nn.Module:
     """A module without memory, to be given tensors by `put`."""
     with torch.device("meta"):
         return make()
+
+
+def without_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """One like it, in the modes that are on."""
+    sizes, strides = tuple(tensor.shape), tuple(tensor.stride())
+    return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
+
+
+def reached(
+    computed: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Any],
+    weights: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    flows: Sequence[bool],
+) -> list[bool]:
+    """To which arguments a gradient comes; to all where the unit's backward pass does not run on shapes.
+
+    Args:
+        computed: A call on shapes.
+        weights: Its first arguments.
+        inputs: The others.
+        flows: For each of its results, whether a gradient comes back for it.
+    """
+    once: dict[Any, torch.Tensor] = {}  # tied weights are one
+    for tensor in (*weights, *inputs):
+        leaf = once.setdefault(_place(tensor), without_memory(tensor))
+        leaf.requires_grad_(leaf.is_floating_point() or leaf.is_complex())
+    leaves = [once[_place(tensor)] for tensor in (*weights, *inputs)]
+    asked = [leaf for leaf in once.values() if leaf.requires_grad]
+    try:
+        result = computed(leaves[: len(weights)], leaves[len(weights) :])
+        made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        ends = [one for one, flow in zip(made, flows, strict=True) if flow and one.requires_grad]
+        ones = [torch.ones_like(end) for end in ends]
+        found = torch.autograd.grad(ends, asked, ones, allow_unused=True) if ends else [None] * len(asked)
+    except Exception:  # whatever an edited unit does with addresses or values
+        return [True] * len(leaves)
+    there = {id(leaf) for leaf, gradient in zip(asked, found, strict=True) if gradient is not None}
+    return [id(leaf) in there for leaf in leaves]
+
+
+def _place(tensor: torch.Tensor) -> Any:
+    storage = tensor.untyped_storage()._cdata
+    return storage, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+
+
+def gradients_of_fakes(
+    weights: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    call: str,
+    state: torch.Tensor,
+    d_results: list[torch.Tensor],
+) -> list[torch.Tensor]:
+    """What a backward operator returns, in shape: a gradient for each argument that wants one."""
+    wanted = ast.literal_eval(call)[1]
+    return [
+        torch.empty_like(tensor, requires_grad=False)
+        for tensor, is_wanted in zip([*weights, *inputs], wanted, strict=True)
+        if is_wanted
+    ]

@@ -10,7 +10,7 @@ from longhand.capture.graph import Role
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
 from longhand.lower.lowerings.arithmetic import scaled
-from longhand.lower.lowerings.pointwise import apply
+from longhand.lower.lowerings.pointwise import apply, held_number
 from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import Decline
@@ -148,6 +148,7 @@ def _hardswish(ctx: Context, x: TensorView) -> TensorView:
 
 @lowers(aten.hardshrink.default)
 def _hardshrink(ctx: Context, x: TensorView, width: Number) -> TensorView:
+    width = held_number(width, x.dtype)
     return ctx.pointwise([x], lambda x: where((x >= -width) & (x <= width), 0, x))
 
 

@@ -8,9 +8,10 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import Provenance, Role
+from longhand.lower.body import ROUNDED
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
-from longhand.lower.lowerings.pointwise import apply
+from longhand.lower.lowerings.pointwise import apply, held_number
 from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
 from longhand.lower.unsupported import Decline
@@ -111,6 +112,14 @@ def _whole_division(ctx: Context, op: PointwiseOp, x: Operand, y: Operand) -> Te
         raise Decline("Division of bools is left to ATen.")
     if not dtype.is_floating_point and (isinstance(y, TensorView) or y == 0):
         raise Decline("Eager raises where an integer is divided by 0.")
+    if dtype not in ROUNDED:
+        return ctx.pointwise([x, y], lambda x, y: apply(op, x, y))
+    # What is cut off jumps: eager rounds a number that is no divisor to 16 bits, and a quotient of tensors.
+    x = held_number(x, dtype) if isinstance(x, int | float) else x
+    if op in (Op.REMAINDER, Op.FMOD) and isinstance(y, int | float):
+        y = held_number(y, dtype)
+    if op is Op.TRUNC_DIV and isinstance(y, TensorView):
+        return ctx.pointwise([x, y], lambda x, y: apply(Op.TRUNC, y.body.rounded(x / y, dtype)))
     return ctx.pointwise([x, y], lambda x, y: apply(op, x, y))
 
 

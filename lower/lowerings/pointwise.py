@@ -131,6 +131,11 @@ def operand_type(ctx: Context) -> torch.dtype:
     return torch.result_type(first, second)
 
 
+def held_number(number: Number, dtype: torch.dtype) -> Number:
+    """A number as 16 bits hold it, which hold no 0.1, for what jumps at it; other types are left as they are."""
+    return torch.tensor(number, dtype=dtype).item() if dtype in ROUNDED else number
+
+
 def _example(arg: Any) -> Any:
     return arg.meta["val"] if isinstance(arg, fx.Node) else arg
 

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 import torch
 
 from longhand.lower.ir import Extern
+from longhand.schedule.functions.computed_again import modules_of_readers
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import made_inside, references
 from longhand.schedule.names.buffer_names import BufferWords
@@ -113,14 +114,24 @@ class ModuleCalls:
         bodies: The steps of each function of model.py.
         words: The captured graph's.
         roots: For each function the path of the module that it is a method of.
+        is_backward: Whether they are of a backward pass, which computes some values again.
     """
 
     def __init__(
-        self, bodies: Sequence[Sequence[ModelStep]], words: BufferWords, roots: Sequence[str]
+        self,
+        bodies: Sequence[Sequence[ModelStep]],
+        words: BufferWords,
+        roots: Sequence[str],
+        *,
+        is_backward: bool = False,
     ) -> None:
         self._bodies = bodies
         self._roots = roots
         self._words = words
+        self._is_backward = is_backward
+        self._kinds: dict[str, str] = {}  # by path: the class of each module that does something
+        for node in words.nodes if is_backward else ():
+            self._kinds |= words.provenance(node).around
         self._by_class: dict[str, list[_Calls]] = defaultdict(list)
         self._n_touched = Counter(
             path for steps in bodies for step in steps for path in _touched_by(step, words)
@@ -138,7 +149,18 @@ class ModuleCalls:
         for class_name, calls in self._by_class.items():
             found += self._alike(class_name, calls, taken)
         worth = [one for one in found if one.is_worth and one.share >= _SHARE]
+        if self._is_backward:
+            worth = [one for one in worth if not self._are_layers(one)]
         return sorted(worth, key=lambda one: (-one.depth, -one.n_saved, -one.n_calls, one.sites[0].body))
+
+    def _are_layers(self, alike: CallsAlike) -> bool:
+        """Whether all modules are layers of lists: what these have in common has functions already."""
+        return all(self._is_layer(site.path, alike.class_name) for site in alike.sites)
+
+    def _is_layer(self, path: str, class_name: str) -> bool:
+        owner, _, position = path.rpartition(".")
+        beside = (kind for other, kind in self._kinds.items() if other.rpartition(".")[0] == owner)
+        return position.isdigit() and sum(kind == class_name for kind in beside) > 1
 
     def parts(self, taken: Collection[CallSite]) -> list[CallsAlike]:
         """Modules that are a good part of a long function: it reads better as calls of them. The largest first."""
@@ -156,6 +178,10 @@ class ModuleCalls:
     def _collect(self, number: int, steps: Sequence[ModelStep], root: str) -> None:
         """The stretches of calls that stand in one module each, by the class of the module."""
         inside = [self._modules_of(step, root) for step in steps]
+        if self._is_backward:
+            words = self._words
+            for place, reading in modules_of_readers(steps, words, _around).items():
+                inside[place] = {**(inside[place] or {}), **reading}
         paths = {path: kind for modules in inside for path, kind in (modules or {}).items()}
         for path, kind in paths.items():
             places: list[int] = []

@@ -36,6 +36,7 @@ class SharedCall:
         released: What is dropped after it.
         made: All that it makes.
         channels: By parameter: which of the tensors tells its number, by how many channels it has.
+        taken_from: The list whose last entry holds the rest of what it is given; empty where there is none.
     """
 
     n_steps: int
@@ -47,6 +48,7 @@ class SharedCall:
     released: tuple[str, ...]
     made: frozenset[str]
     channels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    taken_from: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

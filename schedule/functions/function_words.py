@@ -30,7 +30,7 @@ from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, b
 _WIDEST = 90  # of a docstring
 
 
-def remark_on(alike: CallsAlike) -> str:
+def remark_on(alike: CallsAlike, is_backward: bool = False) -> str:
     """``What MgpstrA3Module does: char_a3_module, bpe_a3_module and wp_a3_module.``, as far as a line goes."""
     paths = list(dict.fromkeys(map(_reached, alike.sites)))
     first, last = paths[0], paths[-1]
@@ -40,7 +40,11 @@ def remark_on(alike: CallsAlike) -> str:
     wheres = [f": {listed(paths)}", f": {span}"]
     wheres.append(f", in {len(alike.sites)} places" if len(alike.sites) > 1 else f": {end}")
     does = "does" if alike.share == 1 else "does in calls of its own"
-    texts = [f"What {alike.class_name} {does}{where}." for where in wheres]
+    said = f"What {alike.class_name} {does}"
+    if is_backward:
+        part = "" if alike.share == 1 else ", as far as it has calls of its own"
+        said = f"The derivative of {alike.class_name}{part}"
+    texts = [f"{said}{where}." for where in wheres]
     return next((text for text in texts if len(text) <= _WIDEST), texts[-1])
 
 
@@ -140,12 +144,13 @@ class _Words:
         given = self._parameters()
         named = dict.fromkeys((*self._locals.values(), *given.values()))
         taken = {*named, *OWN_WORDS, *RESERVED_IN_MODULE, self._module}
-        short = without_place(named, path, taken.union(word for word, _ in self._alike.numbers))
+        shortened = without_place if self._module else without_parts
+        short = shortened(named, path, taken.union(word for word, _ in self._alike.numbers))
         given = {name: short.get(word, word) for name, word in given.items()}
         around = dict(self._locals)
         self._locals = {name: short.get(word, word) for name, word in around.items()}
         self._bound = {short.get(word, word): place for word, place in self._bound.items()}
-        given |= self._users(given, path)
+        given |= self._users(given, path) if self._module else {}
         found = {**self._hidden, **self._locals, **given}
         for step in self._first.steps:  # a name in place is no other variable
             if isinstance(step, Reuse) and step.buffer in self._locals:
@@ -217,6 +222,25 @@ def without_place(names: Iterable[str], path: str, taken: Container[str]) -> dic
             if is_identifier(word) and word not in taken and word not in found.values():
                 found[name] = word
                 break
+    return found
+
+
+def without_parts(names: Iterable[str], path: str, taken: Container[str]) -> dict[str, str]:
+    """As `without_place`, of a derivative, whose words tell the place in parts: ``stage_3_conv_x``, ``d_stage_3_x``.
+
+    What begins with parts of the path, in their order, is called by what is left, if nothing else is called so.
+    """
+    parts = [part for word in path.split(".") for part in (word, singular(word)) for part in part.split("_")]
+    found: dict[str, str] = {}
+    for name in names:
+        before = "d_" if name.startswith("d_") else ""
+        rest, at = name.removeprefix(before).split("_"), 0
+        while len(rest) > 1 and rest[0] in parts[at:]:
+            at = parts.index(rest[0], at) + 1
+            rest = rest[1:]
+        word = f"{before}{'_'.join(rest)}"
+        if word not in {name, *found.values()} and word not in taken and is_identifier("_".join(rest)):
+            found[name] = word
     return found
 
 

@@ -22,11 +22,11 @@ from longhand.schedule.functions.weight_sizes import told_by_weights
 from longhand.schedule.names.buffer_names import BufferWords
 from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, first_free, further_words, snake_case
 
-MOST_PARAMETERS = 8
 MOST_OF_PART = 5  # parameters of a function that is called once
 MOST_TRIES = 40
 MOST_NUMBERS = 3
 # What a shared function calls, or may: runtime.py's conv2d is not the module that such a function is given.
+NO_MODULE = ""  # what a function calls the module where it is given none
 _CALLED = OWN_WORDS - {"block", "layer"}
 
 
@@ -39,7 +39,7 @@ class FunctionCandidate:
         sites: Where.
         around: For each module the variables around it.
         words: What the function calls everything in the first module's steps.
-        module: What it calls the module that it is given.
+        module: What it calls the module that it is given; empty if it is given none.
         reads_shapes: Whether it reads all sizes from tensors: it is one for several sizes.
     """
 
@@ -120,6 +120,7 @@ class FunctionSharing:
     ) -> None:
         self._bodies = bodies
         self._sites = sites
+        self._form = sites.form
         self._words = words
         self._names_of_kernels = kernels
         self._calls = calls
@@ -135,7 +136,10 @@ class FunctionSharing:
             names: Those that no function may have.
         """
         found = ModuleCalls(
-            [body.steps for body in self._bodies], self._words, [body.root for body in self._bodies]
+            [body.steps for body in self._bodies],
+            self._words,
+            [body.root for body in self._bodies],
+            is_backward=not self._form.takes_module,
         )
         taken = {
             CallSite(number, place, place, "")
@@ -159,13 +163,14 @@ class FunctionSharing:
         self._sites.forget()
         functions = {*(function.name for function in self.functions), *_CALLED}
         words = (one for one in words_for_module(alike) if one not in functions)
-        word = next(one for one in words if all(self._sites.is_free(one, site) for site in alike.sites))
+        free = (one for one in words if all(self._sites.is_free(one, site) for site in alike.sites))
+        word = next(free) if self._form.takes_module else NO_MODULE
         one = self._largest(alike, word)
         if one is None:
             return ()
         sites, steps = one.candidate.sites, one.candidate.alike.sites
         name = self._named(one, word, used)
-        used |= {name, word}
+        used |= {name, word} - {NO_MODULE}
         each = [self._sites.steps_of(site, word) for site in sites]
         for place, (site, told) in enumerate(zip(sites, each, strict=True)):
             assert told is not None
@@ -173,7 +178,7 @@ class FunctionSharing:
             call = SharedCall(
                 site.stop - site.start,
                 name,
-                site.path,
+                site.path if self._form.takes_module else "",
                 tuple(steps[place].aliases.get(buffer, buffer) for buffer in given),
                 one.numbers[place],
                 steps[place].results,
@@ -247,7 +252,7 @@ class FunctionSharing:
 
     def _name(self, alike: CallsAlike, site: SiteSteps, used: set[str]) -> str:
         """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""
-        word = snake_case(alike.class_name)
+        word = f"{snake_case(alike.class_name)}{self._form.ending}"
         plain = f"{word}_" if word in RESERVED_IN_MODULE else word  # of a class called Lambda, say
         words = kernel_words(site, self._names_of_kernels)
         known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
@@ -279,7 +284,8 @@ class FunctionSharing:
         )
         known = {word: size for word, size in told.items() if size is not None}
         found = OneFunction(candidate, methods[0].parameters, numbers, known, alike)
-        is_short = found.n_parameters <= MOST_PARAMETERS and len(numbers[0]) <= MOST_NUMBERS
+        is_short = len(numbers[0]) <= MOST_NUMBERS
+        is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
         return found if is_short else None
 
     def _told(self, candidate: FunctionCandidate, word: str, sizes: Sequence[int | str]) -> int | str | None:
@@ -294,17 +300,18 @@ class FunctionSharing:
     ) -> FunctionCandidate | None:
         """What modules do alike, in the first one's words; None where these do not go together."""
         found = alike_steps([one.steps for one in sites], self._words, sites[0].variables)
-        if found is None or len(found.inputs) + len(found.numbers) > MOST_PARAMETERS:
+        if found is None or not self._sites.are_few(found.inputs, len(found.numbers)):
             return None
         around = tuple(one.variables for one in sites)
         words = variables_of(found, around, self._words, word, alike.sites[0].path)
         told = [
-            word,
+            *([word] if self._form.takes_module else ()),
             *(number for number, _ in found.numbers),
             *(words[column[0]] for column in found.inputs),
         ]
         given = {column[0] for column in found.inputs}
         locals_of_it = {one for name, one in words.items() if name not in given}
-        if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[: 1 + len(found.numbers)]):
+        n_first = len(told) - len(found.inputs)
+        if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[:n_first]):
             return None
         return FunctionCandidate(found, alike.sites, around, words, word, reads_shapes)

@@ -17,11 +17,35 @@ from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import identifier
 from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
 
-MOST_RESULTS = 3
-
 Reach = Callable[
     [str, str, str], str
 ]  # a module's path, a weight's below it, the module's word: ``attn.q_proj.weight``
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionForm:
+    """What the functions of a pass are like.
+
+    Attributes:
+        takes_module: Whether they are given the module; or else its tensors, one by one.
+        ending: Of their names.
+        most_parameters: Beside the module.
+        most_kept: Of them, what a forward pass keeps for it; 0 where there is none.
+        most_results: What they hand back.
+    """
+
+    takes_module: bool
+    ending: str
+    most_parameters: int
+    most_kept: int
+    most_results: int
+
+
+FORWARD_FORM = FunctionForm(takes_module=True, ending="", most_parameters=8, most_kept=0, most_results=3)
+# A list holds what the forward pass keeps for a module's derivative; a gradient for each of its weights is returned.
+BACKWARD_FORM = FunctionForm(
+    takes_module=False, ending="_backward", most_parameters=8, most_kept=40, most_results=24
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +95,7 @@ class FunctionSites:
         in_lists: Tensors that are reached by way of a list.
         reach: How a weight below a module is reached.
         calls: What is a call already, by the first step of each; more may be added.
+        form: Of the functions.
     """
 
     def __init__(
@@ -82,8 +107,10 @@ class FunctionSites:
         in_lists: frozenset[str],
         reach: Reach,
         calls: Mapping[int, SharedCall],
+        form: FunctionForm = FORWARD_FORM,
     ) -> None:
         self._bodies = bodies
+        self.form = form
         self._words = words
         self._root = root
         self._reach = reach
@@ -93,6 +120,7 @@ class FunctionSites:
             for entry in graph.inputs
             if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
         }
+        self._placeholders = frozenset(entry.node for entry in graph.inputs)
         self._told_by_data = {size.node for size in graph.data_sizes}
         self._in_lists = in_lists
         self._read = [_first_and_last(body.steps) for body in bodies]
@@ -112,6 +140,11 @@ class FunctionSites:
         )
         return all(body.variables.get(name) != word for name in (*named, *keys))
 
+    def are_few(self, given: Sequence[Sequence[str]], n_numbers: int) -> bool:
+        """Whether a function may have so many parameters: what each module is given for them, and numbers."""
+        kept = 0 if self.form.takes_module else sum(self._placeholders.issuperset(names) for names in given)
+        return kept <= self.form.most_kept and len(given) - kept + n_numbers <= self.form.most_parameters
+
     def forget(self) -> None:
         """What was told of sites holds for as long as calls stay the same."""
         self._known.clear()
@@ -127,9 +160,10 @@ class FunctionSites:
         body = self._bodies[site.body]
         steps = plain_sites(body.steps, site)
         made = made_in(steps)
-        told = self._given(site, steps, word) if self._holds(site.path) else None
+        is_reached = self._holds(site.path) or not self.form.takes_module
+        told = self._given(site, steps, word) if is_reached else None
         results = self._results(site, steps)
-        if told is None or not 0 < len(results) <= MOST_RESULTS:
+        if told is None or not 0 < len(results) <= self.form.most_results:
             return None
         given, variables, weights = told
         own, calls = own_steps(steps, self._calls)
@@ -178,6 +212,8 @@ class FunctionSites:
                 given.append(name)
         named = {name for step in steps for name in references(step)}
         is_whole = not named & (self._told_by_data | self._in_lists)
+        if not self.form.takes_module:  # gradients first, as layers' derivatives have them
+            given.sort(key=self._placeholders.__contains__)
         return (given, variables, weights) if is_whole else None
 
     def _results(self, site: CallSite, steps: Sequence[PlanStep]) -> tuple[str, ...]:
@@ -188,7 +224,10 @@ class FunctionSites:
             first, last = read.get(name, (site.start, site.start))
             return name in kept or first < site.start or last >= site.stop
 
-        return tuple(name for name in _made_in_order(steps) if is_read(name))
+        found = [name for name in _made_in_order(steps) if is_read(name)]
+        if not self.form.takes_module:  # what others take, and then the gradients of what the module holds
+            found.sort(key=kept.__contains__)
+        return tuple(found)
 
 
 def _first_and_last(steps: Sequence[ModelStep]) -> dict[str, tuple[int, int]]:

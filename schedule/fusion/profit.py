@@ -128,6 +128,7 @@ def absorb_problem(
 
 def recomputing_problem(
     producer: Nest,
+    readers: Sequence[Nest],
     instead: Sequence[Nest],
     absorbed: Sequence[Nest],
     buffers: Mapping[str, Buffer],
@@ -135,8 +136,11 @@ def recomputing_problem(
 ) -> str | None:
     """Why it does not pay that each reader computes what a producer makes, or None.
 
+    Nor does it where the producer reads columns and the readers are rows: it writes once what lies as they read it.
+
     Args:
         producer: Makes it.
+        readers: All that read it, as they are.
         instead: A reader that makes it on its way, for itself and for the others; and those.
         absorbed: All readers, each computing it.
         buffers: Of the program.
@@ -144,6 +148,10 @@ def recomputing_problem(
     """
     if len(absorbed) * len(producer.body) > MOST_REPEATED_VALUES:
         return "it would be computed again for each reader"
+    made = max(_elements(store, sizes_of(producer), hint) for _, store in stores(producer))
+    pairs = zip(absorbed, readers, strict=True)
+    if any(_turned_to_columns(nest, reader, buffers, hint, made // 2) for nest, reader in pairs):
+        return "row kernels would read columns"
     apart, again = (sum(traffic(nest, buffers, hint) for nest in nests) for nests in (instead, absorbed))
     return "computing it again for each reader would move more bytes" if again > apart else None
 
@@ -170,10 +178,7 @@ def besides_problem(
     again = sum(len(after.body) - len(before.body) for before, after in pairs)
     if again > MOST_REPEATED_VALUES or any(_heavy(after) > _heavy(before) for before, after in pairs):
         return "it would be computed again for each reader"
-    if any(
-        _uncoalesced_accesses(after, buffers) > _uncoalesced_accesses(before, buffers)
-        for before, after in pairs
-    ):
+    if any(_turned_to_columns(after, before, buffers, hint) for before, after in pairs):
         return "row kernels would read columns"
     moved = sum(traffic(nest, buffers, hint) for nest in (rest, *absorbed))
     if moved >= sum(traffic(nest, buffers, hint) for nest in (producer, *readers)):
@@ -254,15 +259,34 @@ def _repeated_work(nest: Nest, hint: Hint) -> int:
 
 def _uncoalesced_accesses(nest: Nest, buffers: Mapping[str, Buffer]) -> int:
     """How many full-sized accesses of a row kernel are not contiguous along its cols."""
+    return len(_columns(nest, buffers))
+
+
+def _columns(nest: Nest, buffers: Mapping[str, Buffer]) -> list[Load | Store]:
+    """The accesses of a row kernel that are not contiguous along its cols."""
     reduced = reduced_axes(nest)
     if not reduced or reduces_columns(nest, buffers):
-        return 0
-    count = 0
+        return []
+    found = []
     for value in nest.body:
         if isinstance(value, Load | Store) and any(axis in reduced for axis, _ in value.index.axes):
             inner = min(value.index.axes, key=lambda term: abs(rank(term[1])))[0]
-            count += inner not in reduced and not value.index.values
-    return count
+            if inner not in reduced and not value.index.values:
+                found.append(value)
+    return found
+
+
+def _turned_to_columns(
+    nest: Nest, before: Nest, buffers: Mapping[str, Buffer], hint: Hint, fewest: int = 0
+) -> bool:
+    """Whether a row kernel reads columns that it did not before, of so many elements or more."""
+    if reduces_columns(nest, buffers) and not reduces_columns(before, buffers):
+        return True
+    now, then = (
+        sum(_elements(access, sizes_of(one), hint) >= fewest for access in _columns(one, buffers))
+        for one in (nest, before)
+    )
+    return now > then
 
 
 def _cannot_split(nest: Nest, hint: Hint) -> bool:

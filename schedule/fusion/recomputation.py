@@ -62,8 +62,10 @@ class Recomputation:
         rest = [step for step in others if isinstance(step, Nest)]
         if not 2 <= len(absorbed) <= FEW_READERS or len(rest) != len(absorbed) - 1:
             return ()
-        found = [*absorbed.values()]
-        if recomputing_problem(producer, (merged, *rest), found, self._buffers, self._hint) is not None:
+        found, read = [*absorbed.values()], [self._graph.steps[reader] for reader in absorbed]
+        readers = [step for step in read if isinstance(step, Nest)]
+        instead = (merged, *rest)
+        if recomputing_problem(producer, readers, instead, found, self._buffers, self._hint) is not None:
             return ()
         return self._take_over(first, absorbed)
 

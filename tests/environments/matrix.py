@@ -26,7 +26,9 @@ HEAD = (
 )
 # What can differ between versions: bytecode, private names, units of other versions, launches, the doors of torch.
 PART = (
+    "tests/capture/bytecode/test_frame_eval.py",
     "tests/capture/bytecode/test_opcodes.py",
+    "tests/capture/bytecode/test_toy_python.py",
     "tests/capture/test_torch_private.py",
     "tests/emit/test_launch_arguments.py",
     "tests/environments",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import longhand
 
@@ -63,7 +64,14 @@ def numbers(x: torch.Tensor) -> Results:
     return tenths == 0.1, filled == tenths, filled.float() == 0.1, x.half() > torch.tensor(0.1), tenths <= 0.1
 
 
-DECIDED = [comparisons, rounded, converted, signs, remainders, places, chains, numbers]
+def quotients(x: torch.Tensor) -> Results:
+    """So are a number that is divided, one that leaves a remainder, and a quotient that is cut off."""
+    half, tenths, others = (x * 0.3).bfloat16(), *(torch.full_like(x, n).bfloat16() for n in (0.1, -0.7))
+    cut = torch.div(x.half(), x.half().flip(0), rounding_mode="trunc")
+    return half % 0.1, half.fmod(0.3), 0.7 % half, 0.7 // others, cut, F.hardshrink(tenths, 0.1)
+
+
+DECIDED = [comparisons, rounded, converted, signs, remainders, places, chains, numbers, quotients]
 
 
 def given() -> torch.Tensor:

@@ -109,6 +109,26 @@ def test_training_inside_a_compiled_step(backend):
         torch.testing.assert_close(one, other)
 
 
+class Halves(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = torch.nn.Parameter(torch.ones(4)), torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x, y):
+        return (x * self.one).tanh(), (y * self.other).exp()
+
+
+def test_what_no_gradient_comes_to_has_none(tmp_path):
+    """Zeros would be a step of an optimizer that decays weights, as None is none."""
+    example = torch.rand(3, 4, requires_grad=True), torch.rand(3, 4, requires_grad=True)
+    longhand.generate(Halves().train(), example, out=tmp_path / "halves", train=True)
+    unit = longhand.load(tmp_path / "halves")().requires_grad_()
+    x, y = (one.detach().requires_grad_() for one in example)
+    torch.compile(lambda x, y: unit(x, y)[0].sum(), backend="aot_eager", fullgraph=True)(x, y).backward()
+    assert y.grad is None and unit.other.grad is None
+    assert x.grad is not None and unit.one.grad is not None
+
+
 def test_what_cannot_be_one_operator_is_told(attention):
     with pytest.raises(
         LonghandError, match=r"test_traced_units.py:\d+: .*torch\.func.*Transform the original"

@@ -8,7 +8,17 @@ import torch
 
 from longhand.lower.ir import PointwiseOp as Op
 from longhand.lower.ir import ReduceOp
-from tests.schedule.test_fusion import Run, add, fused, loaded, mul, nests, stored
+from tests.schedule.test_fusion import (
+    Run,
+    add,
+    full_reduce,
+    fused,
+    layer_norm,
+    loaded,
+    mul,
+    nests,
+    stored,
+)
 
 ROWS, COLS = 2048, 8  # so many that sums of columns are divided among programs
 
@@ -79,6 +89,27 @@ def test_what_a_library_reads_is_stored(program: Any, run: Run) -> None:
     assert any(
         "total" in stored(nest) for nest in nests(fused(program, run, "through", "out", "product").steps)
     )
+
+
+def test_rows_that_lie_as_columns_are_laid_out_once(program: Any, run: Run) -> None:
+    """An image's patches as a sequence: if each norm that reads them fetched columns, each would make the sum anew."""
+    patches, position = program.input("patches", 4, 8, 6), program.input("position", 6, 8)
+    weight, bias = program.input("weight", 8), program.input("bias", 8)
+    x = program.pointwise("x", add, patches.seen(lambda t: t.transpose(1, 2)), position)
+    normed = full_reduce(program, "normed", layer_norm, x, weight, bias)
+    program.extern(
+        "mixed",
+        torch.ops.aten.mm.default,
+        (24, 24),
+        normed.seen(lambda t: t.view(24, 8)),
+        normed.seen(lambda t: t.view(24, 8).t()),
+    )
+    mixed = program.input("attended", 4, 6, 8)
+    after = program.pointwise("after", add, x, mixed)
+    full_reduce(program, "normed_after", layer_norm, after, weight, bias)
+    found = nests(fused(program, run, "normed", "mixed", "after", "normed_after").steps)
+    assert [nest for nest in found if "x" in stored(nest)]
+    assert sum("patches" in loaded(nest) for nest in found) == 1
 
 
 def activated_and_normalized(program: Any, *, heavy: bool = False) -> None:

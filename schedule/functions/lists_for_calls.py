@@ -1,0 +1,107 @@
+"""What a backward pass keeps for the calls of one function: a list for each, in place of a variable for each tensor.
+
+d_x, d_conv_weight = conv_norm_act_backward(d_x, *conv_norm_acts.pop(), stride=2)
+
+The forward pass keeps what one module's derivative reads side by side, in the order of the modules; the last one's is
+taken first. So a call is a line, and memory is dropped where the function returns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+
+from longhand.schedule.functions.alike_steps import SharedCall
+from longhand.schedule.layers.model_steps import ModelStep, plain_steps
+from longhand.schedule.names.words import first_free, further_words
+from longhand.schedule.plan import buffers_read
+
+FEWEST_CALLS = 2
+FEWEST_KEPT = 3  # tensors that are worth a list
+
+
+@dataclasses.dataclass(frozen=True)
+class ListForCalls:
+    """What the forward pass keeps for the calls of one function.
+
+    Attributes:
+        word: The list.
+        own: For each call, that of the first module first: placeholders of the backward graph.
+    """
+
+    word: str
+    own: tuple[tuple[str, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ListedCalls:
+    """A backward pass whose calls are given lists.
+
+    Attributes:
+        calls: By the first of the steps that they stand for.
+        lists: In the order in which they are saved.
+        single: Placeholders that are read beside those calls.
+    """
+
+    calls: dict[int, SharedCall]
+    lists: tuple[ListForCalls, ...]
+    single: frozenset[str]
+
+
+def lists_for_calls(
+    steps: Sequence[ModelStep],
+    calls: Mapping[int, SharedCall],
+    kept: frozenset[str],
+    returned: frozenset[str],
+    names: Mapping[str, str],
+    taken: Collection[str],
+) -> ListedCalls:
+    """The calls, and what is kept for those of them that take a list.
+
+    Args:
+        steps: Of the function that computes the gradients.
+        calls: By the first of the steps that they stand for.
+        kept: What the forward pass keeps.
+        returned: What the function returns.
+        names: By function: what the list is to be called.
+        taken: Words that no list may have.
+    """
+    outer: dict[str, list[int]] = {}  # by function: the first steps of its calls, in order
+    beside: set[str] = set()
+    done = 0
+    for place, step in enumerate(steps):
+        call = calls.get(id(step))
+        if place >= done and call is not None:
+            done = place + call.n_steps
+            outer.setdefault(call.name, []).append(id(step))
+        elif place >= done:
+            beside.update(name for plain in plain_steps(step) for name in buffers_read(plain))
+    found = dict(calls)
+    lists: list[ListForCalls] = []
+    listed: list[int] = []
+    used = {*taken}
+    for function, firsts in outer.items():
+        own = [tuple(name for name in calls[first].tensors if name in kept) for first in firsts]
+        if len(firsts) < FEWEST_CALLS or len({len(one) for one in own}) > 1 or len(own[0]) < FEWEST_KEPT:
+            beside.update(name for one in own for name in one)
+            continue
+        word = first_free(itertools.chain([names[function]], further_words(names[function])), used)
+        used.add(word)
+        lists.append(ListForCalls(word, tuple(own[::-1])))
+        listed += firsts
+        for first in firsts:
+            found[first] = _given_list(calls[first], word, kept)
+    single = (frozenset(beside) | returned) & kept
+    for first in listed:  # what has no variable is dropped nowhere
+        gone = frozenset(calls[first].tensors) & kept - single
+        found[first] = dataclasses.replace(found[first], made=found[first].made | gone)
+    return ListedCalls(found, tuple(lists), single)
+
+
+def _given_list(call: SharedCall, word: str, kept: frozenset[str]) -> SharedCall:
+    """The call with a list in the place of what the forward pass keeps for it, which comes last."""
+    tensors = tuple(name for name in call.tensors if name not in kept)
+    assert call.tensors[: len(tensors)] == tensors
+    channels = {number: place for number, place in call.channels.items() if place < len(tensors)}
+    return dataclasses.replace(call, tensors=tensors, channels=channels, taken_from=word)
