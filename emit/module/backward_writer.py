@@ -96,8 +96,8 @@ class BackwardWriter(ModelWriter):
         self._functions: list[LayerClass] = []
         # As the Function saves them: records first.
         self.layers = tuple(sorted(layers, key=lambda one: one.record is None))
-        self.may_share = has_modules_alike(self.steps, self.words)
-        if self.may_share:
+        self.has_modules_alike = has_modules_alike(self.steps, self.words)
+        if self.has_modules_alike:
             self._share()
 
     def _layers_of(self, loop: Loop) -> LayersApart:

@@ -100,7 +100,7 @@ class ModelWriter:
         self.tree = ModuleTree.of(named.modules, self.graph)
         self.share: Callable[[BodyWriter], tuple[SharedFunction, ...]]
         self.share = lambda body: share_modules(self.steps, body, self.tree, self.name)
-        self.may_share = self.graph.is_module and has_modules_alike(self.steps, words)
+        self.has_modules_alike = self.graph.is_module and has_modules_alike(self.steps, words)
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
         self.recording = next(word for word in ("_graph", *_OTHERWISE) if word not in held)
@@ -158,7 +158,7 @@ class ModelWriter:
         """What the template prints, but for the imports, which are in `imports`."""
         sizes = self._sizes()
         body = body_writer(self, sizes, self._device_expression())
-        functions = self.share(body) if self.may_share else ()
+        functions = self.share(body) if self.has_modules_alike else ()
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         paragraphs = body.write(self.steps, layers.lines)
