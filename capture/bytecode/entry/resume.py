@@ -215,7 +215,9 @@ def continuation(position: ResumePoint) -> CodeType:
     shift = start(body, position, label, line)
     made = assemble(body, code, "continuation")
     if len(decode(made).instructions) != shift + len(decode(code).instructions):
-        raise SkipFrame("its instructions cannot be rebuilt")  # places in the one would be others in the user's
+        raise SkipFrame(
+            "its instructions cannot be rebuilt"
+        )  # places in the one would be others in the user's
     _ORIGINS[id(made)] = (code, shift)
     weakref.finalize(made, _ORIGINS.pop, id(made)).atexit = False
     return made
