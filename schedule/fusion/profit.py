@@ -150,7 +150,9 @@ def recomputing_problem(
         return "it would be computed again for each reader"
     made = max(_elements(store, sizes_of(producer), hint) for _, store in stores(producer))
     pairs = zip(absorbed, readers, strict=True)
-    if any(_turned_to_columns(nest, reader, buffers, hint, made // 2) for nest, reader in pairs):
+    if _transposes(producer, hint) and any(
+        _turned_to_columns(nest, reader, buffers, hint, made // 2) for nest, reader in pairs
+    ):
         return "row kernels would read columns"
     apart, again = (sum(traffic(nest, buffers, hint) for nest in nests) for nests in (instead, absorbed))
     return "computing it again for each reader would move more bytes" if again > apart else None
@@ -274,6 +276,20 @@ def _columns(nest: Nest, buffers: Mapping[str, Buffer]) -> list[Load | Store]:
             if inner not in reduced and not value.index.values:
                 found.append(value)
     return found
+
+
+def _transposes(nest: Nest, hint: Hint) -> bool:
+    """Whether the largest of what a nest reads lies along another axis than what it writes."""
+    sizes = sizes_of(nest)
+
+    def inner(access: Load | Store) -> str | None:
+        terms = access.index.axes
+        return min(terms, key=lambda term: abs(rank(term[1])))[0] if terms else None
+
+    read = [load for _, load in loads(nest) if not load.index.values]
+    most = max((_elements(load, sizes, hint) for load in read), default=0)
+    largest = {inner(load) for load in read if _elements(load, sizes, hint) == most}
+    return not largest <= {inner(store) for _, store in stores(nest)}
 
 
 def _turned_to_columns(

@@ -154,9 +154,9 @@ def reference(unscaled_d_ln_f, d_loss, weight, x, n_cols, eps):
     centered = x - x.sum(-1, keepdim=True) / n_cols
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
-    difference = (
+    less_means = (
         d_normalized
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
     )
-    return difference * rstd, (product * normalized).sum(-2, keepdim=True), product.sum(-2, keepdim=True)
+    return less_means * rstd, (product * normalized).sum(-2, keepdim=True), product.sum(-2, keepdim=True)

@@ -49,10 +49,10 @@ extern "C" void batch_norms_add_relu(
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
         const float normalized = (conv2_row[pixel] - bn2_running_mean_i) * rstd;
         const float out = normalized * bn2_weight_i + bn2_bias_i;
-        const float difference = shortcut_row[pixel] - shortcut_1_running_mean_i;
-        const float product = difference * shortcut_rstd * shortcut_1_weight_i;
+        const float centered = shortcut_row[pixel] - shortcut_1_running_mean_i;
+        const float weighted = centered * shortcut_rstd * shortcut_1_weight_i;
 
-        activated_row[pixel] = maximum(out + (product + shortcut_1_bias_i), 0.0f);
+        activated_row[pixel] = maximum(out + (weighted + shortcut_1_bias_i), 0.0f);
       }
     }
   }

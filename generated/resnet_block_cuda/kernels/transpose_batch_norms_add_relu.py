@@ -135,7 +135,7 @@ def reference(
 ):
     """What transpose_batch_norms_add_relu() must fill activated with."""
     out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
-    product = (
+    weighted = (
         (shortcut - shortcut_1_running_mean) * torch.rsqrt(shortcut_1_running_var + eps) * shortcut_1_weight
     )
-    return torch.relu(out + (product + shortcut_1_bias))
+    return torch.relu(out + (weighted + shortcut_1_bias))

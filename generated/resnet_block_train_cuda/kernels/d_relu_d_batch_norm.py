@@ -87,7 +87,7 @@ def d_relu_d_batch_norm(
 
 def reference(out, d_out, through_mean, conv1, bn1_mean, bn1_rstd, through_rstd, weight):
     """What d_relu_d_batch_norm() must fill d_conv1 with."""
-    difference = (
+    less_means = (
         torch.where(out <= 0.0, 0.0, d_out) - through_mean - (conv1 - bn1_mean) * bn1_rstd * through_rstd
     )
-    return difference * (bn1_rstd * weight)
+    return less_means * (bn1_rstd * weight)

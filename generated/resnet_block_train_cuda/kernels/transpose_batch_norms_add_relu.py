@@ -68,8 +68,8 @@ def transpose_batch_norms_add_relu_kernel(
 
     centered = conv2 - bn2_mean
     normalized = centered * bn2_rstd
-    product = (shortcut - shortcut_mean) * shortcut_rstd * shortcut_1_weight
-    out = normalized * bn2_weight + bn2_bias + (product + shortcut_1_bias)
+    weighted = (shortcut - shortcut_mean) * shortcut_rstd * shortcut_1_weight
+    out = normalized * bn2_weight + bn2_bias + (weighted + shortcut_1_bias)
 
     tl.store(
         activated_ptr + (batch * n_channels + channel) * n_pixels + pixel,

@@ -20,14 +20,14 @@ def reference(x, weight, bias, d_out, d_normed, n_cols, eps):
     rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
     normalized = centered * rstd
     d_normalized = d_normed * weight
-    difference = (
+    less_means = (
         d_normalized
         - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
     )
     return (
         normalized * weight + bias,
-        d_out + difference * rstd,
+        d_out + less_means * rstd,
         d_normed.sum(-2, keepdim=True),
         (d_normed * normalized).sum(-2, keepdim=True),
     )

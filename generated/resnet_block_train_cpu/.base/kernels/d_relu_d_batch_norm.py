@@ -19,7 +19,7 @@ def reference(out, d_out, x, mean, rstd, weight, n_batches, n_pixels):
     normalized = (x.transpose(0, 1) - mean) * rstd
     d_weight = (masked_d_out * normalized).sum((-2, -1), keepdim=True)
     d_bias = masked_d_out.sum((-2, -1), keepdim=True)
-    difference = (
+    less_means = (
         masked_d_out - d_bias / (n_batches * n_pixels) - normalized * (d_weight / (n_batches * n_pixels))
     )
-    return d_weight, difference * (rstd * weight), d_bias
+    return d_weight, less_means * (rstd * weight), d_bias

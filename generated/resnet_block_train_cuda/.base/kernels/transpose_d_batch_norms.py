@@ -70,10 +70,10 @@ def transpose_d_batch_norms_kernel(
     less_mean = d_out - through_mean
     normalized = (shortcut - shortcut_mean) * shortcut_rstd
     scale = shortcut_rstd * shortcut_1_weight
-    difference = less_mean - (conv2 - bn2_mean) * bn2_rstd * bn2_through_rstd
+    less_means = less_mean - (conv2 - bn2_mean) * bn2_rstd * bn2_through_rstd
 
     tl.store(d_shortcut_ptr + at, (less_mean - normalized * through_rstd) * scale, mask=in_range)
-    tl.store(d_conv2_ptr + at, difference * (bn2_rstd * bn2_weight), mask=in_range)
+    tl.store(d_conv2_ptr + at, less_means * (bn2_rstd * bn2_weight), mask=in_range)
 
 
 def transpose_d_batch_norms(
