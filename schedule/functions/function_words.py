@@ -22,8 +22,10 @@ from longhand.schedule.names.words import (
     identifier,
     is_identifier,
     listed,
+    reworded,
     singular,
     snake_case,
+    undifferentiated,
 )
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, buffers_read
 
@@ -231,15 +233,19 @@ def without_parts(names: Iterable[str], path: str, taken: Container[str]) -> dic
     What begins with parts of the path, in their order, is called by what is left, if nothing else is called so.
     """
     parts = [part for word in path.split(".") for part in (word, singular(word)) for part in part.split("_")]
-    found: dict[str, str] = {}
-    for name in names:
-        before = "d_" if name.startswith("d_") else ""
-        rest, at = name.removeprefix(before).split("_"), 0
+
+    def without(word: str) -> str:
+        rest, at = word.split("_"), 0
         while len(rest) > 1 and rest[0] in parts[at:]:
             at = parts.index(rest[0], at) + 1
             rest = rest[1:]
-        word = f"{before}{'_'.join(rest)}"
-        if word not in {name, *found.values()} and word not in taken and is_identifier("_".join(rest)):
+        return "_".join(rest)
+
+    found: dict[str, str] = {}
+    for name in names:
+        word = reworded(name, without)
+        is_short = word not in {name, *found.values()} and word not in taken
+        if is_short and is_identifier(undifferentiated(word)):
             found[name] = word
     return found
 

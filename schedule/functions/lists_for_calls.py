@@ -82,16 +82,20 @@ def lists_for_calls(
     listed: list[int] = []
     used = {*taken}
     for function, firsts in outer.items():
-        own = [tuple(name for name in calls[first].tensors if name in kept) for first in firsts]
-        if len(firsts) < FEWEST_CALLS or len({len(one) for one in own}) > 1 or len(own[0]) < FEWEST_KEPT:
-            beside.update(name for one in own for name in one)
+        given = [calls[first].tensors for first in firsts]
+        n_listed = _last_kept(given, kept) if len(firsts) >= FEWEST_CALLS else 0
+        if n_listed < FEWEST_KEPT:
+            n_listed = 0
+        beside.update(name for one in given for name in one[: len(one) - n_listed] if name in kept)
+        if not n_listed:
             continue
+        own = [one[len(one) - n_listed :] for one in given]
         word = first_free(itertools.chain([names[function]], further_words(names[function])), used)
         used.add(word)
         lists.append(ListForCalls(word, tuple(own[::-1])))
         listed += firsts
         for first in firsts:
-            found[first] = _given_list(calls[first], word, kept)
+            found[first] = _given_list(calls[first], word, n_listed)
     single = (frozenset(beside) | returned) & kept
     for first in listed:  # what has no variable is dropped nowhere
         gone = frozenset(calls[first].tensors) & kept - single
@@ -99,9 +103,14 @@ def lists_for_calls(
     return ListedCalls(found, tuple(lists), single)
 
 
-def _given_list(call: SharedCall, word: str, kept: frozenset[str]) -> SharedCall:
-    """The call with a list in the place of what the forward pass keeps for it, which comes last."""
-    tensors = tuple(name for name in call.tensors if name not in kept)
-    assert call.tensors[: len(tensors)] == tensors
+def _last_kept(given: Sequence[tuple[str, ...]], kept: frozenset[str]) -> int:
+    """How many of the last tensors are kept ones in every call: one module may make what another one keeps."""
+    columns = zip(*(reversed(one) for one in given), strict=True)
+    return sum(1 for _ in itertools.takewhile(kept.issuperset, columns))
+
+
+def _given_list(call: SharedCall, word: str, n_listed: int) -> SharedCall:
+    """The call with a list in the place of the last tensors, which the forward pass keeps for it."""
+    tensors = call.tensors[: len(call.tensors) - n_listed]
     channels = {number: place for number, place in call.channels.items() if place < len(tensors)}
     return dataclasses.replace(call, tensors=tensors, channels=channels, taken_from=word)
