@@ -85,7 +85,8 @@ def _without_detours(
     for line in lines:
         last = found[-1] if found else None
         is_read = last is not None and (line.source,) == last.keys
-        if is_read and last and _is_reshape(last) and _op(line.view.calls[line.n_before]) in _RESHAPES:
+        calls = line.view.calls[line.n_before :]  # none in a line that only takes parts
+        if is_read and last and _is_reshape(last) and calls and _op(calls[0]) in _RESHAPES:
             found.pop()
             line = dataclasses.replace(line, source=last.source, n_before=last.n_before, is_last=last.is_last)
         found.append(line)

@@ -141,3 +141,26 @@ def test_a_view_of_a_view_is_not_taken_again(unit_folder: Callable[..., Path]) -
     unit = bound(load(unit_folder(model, (x,))), model)
     with torch.no_grad():
         torch.testing.assert_close(unit(x), model(x))
+
+
+class Joined(nn.Module):
+    """Query, key and value taken from one dimension of what is reshaped for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, height, width, _ = x.shape
+        qkv = self.qkv(x).reshape(batch, height * width, 3, 2, 8)
+        q, k, v = torch.unbind(qkv, 2)
+        return F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
+
+
+def test_parts_of_what_is_reshaped_for_them(unit_folder: Callable[..., Path]) -> None:
+    model, x = Joined().eval(), torch.randn(2, 3, 5, 16)
+    folder = unit_folder(model, (x,))
+    text = (folder / "model.py").read_text(encoding="utf-8")
+    assert "q, k, v = " in text and ".unbind(2)" in text
+    with torch.no_grad():
+        torch.testing.assert_close(bound(load(folder), model)(x), model(x))
