@@ -17,6 +17,7 @@ from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import (
     OWN_WORDS,
     RESERVED_IN_MODULE,
+    GradientWord,
     first_free,
     further_words,
     identifier,
@@ -152,7 +153,7 @@ class _Words:
         around = dict(self._locals)
         self._locals = {name: short.get(word, word) for name, word in around.items()}
         self._bound = {short.get(word, word): place for word, place in self._bound.items()}
-        given |= self._users(given, path) if self._module else {}
+        given |= self._users(given, path) if self._module else _gradient_of_result(given, path, taken)
         found = {**self._hidden, **self._locals, **given}
         for step in self._first.steps:  # a name in place is no other variable
             if isinstance(step, Reuse) and step.buffer in self._locals:
@@ -248,6 +249,12 @@ def without_parts(names: Iterable[str], path: str, taken: Container[str]) -> dic
         if is_short and is_identifier(undifferentiated(word)):
             found[name] = word
     return found
+
+
+def _gradient_of_result(given: Mapping[str, str], path: str, taken: Container[str]) -> dict[str, str]:
+    """``d_out`` for the gradient that a derivative is given and the first module's name stands for: ``d_third``."""
+    own, plain = GradientWord(identifier(path.rpartition(".")[2])), GradientWord("out")
+    return {} if plain in taken else {name: plain for name, word in given.items() if word == own}
 
 
 def _heads(parts: Sequence[str]) -> Iterator[str]:

@@ -32,7 +32,7 @@ from longhand.schedule.names.variables import (
     list_words,
 )
 from longhand.schedule.names.weight_names import inside_layer, name_weights
-from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope, identifier
+from longhand.schedule.names.words import RESERVED_IN_MODULE, GradientWord, Scope, identifier
 from longhand.schedule.plan import Allocate, buffers_made
 
 _D_OUTPUT = (
@@ -115,7 +115,7 @@ def name_block(
         buffer for step in steps_of(loop) for plain in plain_steps(step) for buffer in buffers_made(plain)
     }
     names = {
-        gradient: scope.take(f"d_{fields[value]}")
+        gradient: scope.take(GradientWord(fields[value]))
         for gradient, value in words.differentiated.items()
         if value in fields and gradient in made
     }
@@ -174,7 +174,7 @@ def _name_weights_inside(
         if buffer in inside and buffer not in names and not alike.has_one_path(buffer)
     }
     for buffer, word in outside.items():
-        names[buffer] = scope.pick([word if buffer in words.inputs else f"d_{word}"])
+        names[buffer] = scope.pick([word if buffer in words.inputs else GradientWord(word)])
     paths = {
         buffer: inside_layer(path, loop.owner, loop.positions) or path
         for buffer, path in words.weights.items()
@@ -184,4 +184,4 @@ def _name_weights_inside(
         return
     found = name_weights(paths.values(), (), scope.is_free)
     for buffer, path in paths.items():
-        names[buffer] = scope.take(found[path] if buffer in words.inputs else f"d_{found[path]}")
+        names[buffer] = scope.take(found[path] if buffer in words.inputs else GradientWord(found[path]))

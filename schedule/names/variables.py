@@ -30,6 +30,7 @@ from longhand.schedule.names.weight_names import name_weights
 from longhand.schedule.names.words import (
     OWN_WORDS,
     RESERVED_IN_MODULE,
+    GradientWord,
     Scope,
     identifier,
     own_name,
@@ -98,7 +99,7 @@ def _name_weights(words: BufferWords, names: dict[str, str], scope: Scope, insid
         return
     found = name_weights(own.values(), words.weights.values(), scope.is_free)
     for buffer, path in own.items():
-        names[buffer] = scope.take(found[path] if buffer in words.inputs else f"d_{found[path]}")
+        names[buffer] = scope.take(found[path] if buffer in words.inputs else GradientWord(found[path]))
 
 
 def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:

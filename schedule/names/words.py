@@ -313,6 +313,7 @@ class Scope:
         seen = []
         for candidate in candidates:
             word = identifier(candidate)
+            word = candidate if word == candidate else word  # a gradient's stays one
             if self.is_free(word):
                 return self.take(word)
             if word:

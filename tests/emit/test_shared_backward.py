@@ -65,7 +65,9 @@ def test_derivatives_of_one_class_are_calls_of_one_function(unit: Path) -> None:
     ]
     assert [ast.unparse(call.args[-1]) for call in calls] == ["*branches.pop()"] * 2
     given = [one.arg for one in functions["branch_backward"].args.args]
-    assert given[0].startswith("d_") and not any("first" in one or "second" in one for one in given)
+    assert given[0] == "d_out" and not any("first" in one or "second" in one for one in given)
+    bound = {node.id for node in ast.walk(functions["branch_backward"]) if isinstance(node, ast.Name)}
+    assert "d_narrow_weight" in bound and not any("third" in one for one in bound)
 
 
 def test_each_call_takes_what_its_module_has_kept(model: nn.Module, unit: Path) -> None:
