@@ -134,7 +134,7 @@ def _read(file: str) -> UserFile:
     return _source_of(file, tuple(linecache.getlines(file)))
 
 
-def shape_words(file: str, first_line: int, last_line: int) -> dict[tuple[str, int], str]:
+def shape_names(file: str, first_line: int, last_line: int) -> dict[tuple[str, int], str]:
     """Words that code between two lines gives to sizes: (tensor's name, dimension) -> local.
 
     Understands ``batch, seq = ids.shape``, ``seq = ids.shape[1]``, ``ids.size()`` and ``ids.size(1)``.

@@ -97,7 +97,7 @@ class Scalar:
 
 
 @dataclasses.dataclass(frozen=True)
-class Position:
+class IndexExpression:
     """Where in the iteration space we are, as an integer: an affine expression of axes (arange, tril's row, ...)."""
 
     index: Index
@@ -107,7 +107,7 @@ class Position:
 
 
 @dataclasses.dataclass(frozen=True)
-class Extent:
+class AxisSize:
     """The number of elements of some axes together (the n of a mean), so that kernels are not tied to a size."""
 
     axes: tuple[str, ...]
@@ -170,7 +170,7 @@ class Store:
 
 # `name` of a value is a word for it or None: the user's local, a text, or its `Role` in a lowering.
 # `origin` is the node of the captured graph that it comes from.
-Value = Load | Constant | Scalar | Position | Extent | Pointwise | Reduce | Store
+Value = Load | Constant | Scalar | IndexExpression | AxisSize | Pointwise | Reduce | Store
 
 
 def arguments(value: Value) -> tuple[int, ...]:
@@ -195,7 +195,7 @@ def domain_of(value: Value, earlier: Sequence[frozenset[str]]) -> frozenset[str]
     for position in arguments(value):  # most have the same axes: then no set is made
         if not earlier[position] <= axes:
             axes = axes | earlier[position] if axes else earlier[position]
-    if isinstance(value, Load | Position | Store):
+    if isinstance(value, Load | IndexExpression | Store):
         return axes.union(axis for axis, _ in value.index.axes)
     return axes.difference(value.axes) if isinstance(value, Reduce) else axes
 

@@ -16,12 +16,12 @@ import torch
 from longhand.capture.graph import Role
 from longhand.errors import LoweringError
 from longhand.lower.body import (
+    AxisSize,
     Constant,
-    Extent,
     Index,
+    IndexExpression,
     Load,
     Pointwise,
-    Position,
     Reduce,
     Scalar,
     Size,
@@ -192,11 +192,11 @@ class BodyBuilder:
 
     def position(self, index: Index, name: str | None = None) -> Handle:
         """An affine expression of the axes, as int64."""
-        return self._add(Position(index), name)
+        return self._add(IndexExpression(index), name)
 
-    def extent(self, axes: Sequence[str], dtype: torch.dtype, name: str | None = None) -> Handle:
+    def axis_size(self, axes: Sequence[str], dtype: torch.dtype, name: str | None = None) -> Handle:
         """The number of elements of some axes together."""
-        return self._add(Extent(tuple(axes), dtype), name)
+        return self._add(AxisSize(tuple(axes), dtype), name)
 
     def pointwise(self, op: PointwiseOp, *args: Handle | Number, name: str | None = None) -> Handle:
         """An elementwise operation; Python numbers take the dtype of the handles, which must agree."""
@@ -273,7 +273,7 @@ class BodyBuilder:
             # The value is the same at every position of these axes.
             inner = self.reduce(op, value, [axis for axis in axes if axis in domain])
             if op is ReduceOp.SUM:
-                inner = inner * self.extent(missing, value.dtype)
+                inner = inner * self.axis_size(missing, value.dtype)
             return inner.named(name)
         for axis in missing:
             anywhere = self.position(Index(axes=((axis, 1),))) >= 0

@@ -17,7 +17,7 @@ from longhand.lower.library_copies import allocated_for_aten
 from longhand.lower.nest import NestBuilder, factors_of
 from longhand.lower.program_builder import DeferredProducer, ProgramBuilder
 from longhand.lower.sizes import contiguous_strides
-from longhand.lower.unsupported import LOOP_DTYPES, Decline, require_loop_dtypes
+from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView, whole
 
 Operand: TypeAlias = TensorView | float | sympy.Expr
@@ -136,10 +136,10 @@ class Context(ProgramBuilder):
     def write(self, view: TensorView, into: TensorView) -> None:
         """A nest that copies the elements of a view to where `into` (of the same shape) is."""
         if view.dtype not in LOOP_DTYPES:
-            raise Decline(f"{view.dtype} is copied by ATen.")
+            raise UnsupportedLowering(f"{view.dtype} is copied by ATen.")
         factors, unfit = factors_of(into.shape, [self.readable(view), into])
         if unfit:
-            raise Decline("The two layouts have no common loops.")
+            raise UnsupportedLowering("The two layouts have no common loops.")
         nest = NestBuilder(self.name, into.shape, factors, self._words)
         source = self.readable(view)
         nest.store(into, nest.load(source))

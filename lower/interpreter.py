@@ -17,12 +17,12 @@ import torch
 from longhand.capture.graph import InputKind, Literal
 from longhand.errors import LoweringError
 from longhand.lower.body import (
+    AxisSize,
     Constant,
-    Extent,
     Index,
+    IndexExpression,
     Load,
     Pointwise,
-    Position,
     Reduce,
     Scalar,
     Size,
@@ -167,9 +167,9 @@ class _Space:
                 return self.store(value, buffers[value.buffer])
             case Constant() | Scalar():
                 return self.scalar(number_of(value.value, self.sizes), value.dtype)
-            case Position():
+            case IndexExpression():
                 return self.position(value.index).to(value.dtype)
-            case Extent():
+            case AxisSize():
                 return self.scalar(math.prod(self.lengths[axis] for axis in value.axes), value.dtype)
             case Reduce():
                 return self.reduce(value)

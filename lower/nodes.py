@@ -41,7 +41,7 @@ from longhand.lower.lowerings.mutation import written_in_place
 from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.registry import LOWERINGS, VIEWS
 from longhand.lower.sizes import as_number, as_size
-from longhand.lower.unsupported import LOOP_DTYPES, Decline, require_loop_dtypes
+from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
 from longhand.options import Device
 
@@ -158,14 +158,16 @@ def _lower_node(ctx: Context) -> Any:
     n_steps, known = len(ctx.steps), set(ctx.buffers)
     try:
         return lowering(ctx, *(_readable(ctx, arg) for arg in args))
-    except (Decline, TypeError) as error:
+    except (UnsupportedLowering, TypeError) as error:
         if isinstance(error, TypeError) and not any(isinstance(arg, sympy.Expr) for arg in args):
             raise
         del ctx.steps[n_steps:]
         for name in set(ctx.buffers) - known:
             ctx.forget(name)
         reason = (
-            str(error) if isinstance(error, Decline) else "It asks how large a number is that sizes decide."
+            str(error)
+            if isinstance(error, UnsupportedLowering)
+            else "It asks how large a number is that sizes decide."
         )
         return call_extern(ctx, reason or None)
 
@@ -183,11 +185,11 @@ def _lower_view(ctx: Context, args: list[Any]) -> Any:
         if _is_wordless(ctx, args[0]):
             require_loop_dtypes(args[0].dtype)
         elif ctx.node.target is aten.as_strided.default and args[3] is not None:
-            raise Decline(
+            raise UnsupportedLowering(
                 "Its offset counts from where the argument's memory begins, which may be before it."
             )
         return replay_view(ctx, ctx.node, args[0], args[1:])
-    except Decline as decline:
+    except UnsupportedLowering as decline:
         return call_extern(ctx, str(decline))
     except LoweringError:
         if all(isinstance(size, int) for size in (*args[0].shape, *ctx.result_shape())):

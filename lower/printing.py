@@ -6,12 +6,12 @@ from typing import Any
 
 from longhand.capture.graph import Literal
 from longhand.lower.body import (
+    AxisSize,
     Constant,
-    Extent,
     Index,
+    IndexExpression,
     Load,
     Pointwise,
-    Position,
     Reduce,
     Scalar,
     Size,
@@ -68,9 +68,9 @@ def _value(value: Value, words: list[str]) -> str:
             return repr(value.value)
         case Scalar():
             return f"scalar({value.value})"
-        case Position():
+        case IndexExpression():
             return f"({_index(value.index, words)})"
-        case Extent():
+        case AxisSize():
             return f"count({', '.join(value.axes)})"
         case Pointwise():
             narrow = "" if value.narrow is None else f", {_dtype(value.narrow)}"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from longhand.capture.graph import Literal
-from longhand.lower.body import Extent, Index, Load, Pointwise, Reduce, Store, Value, arguments, domains
+from longhand.lower.body import AxisSize, Index, Load, Pointwise, Reduce, Store, Value, arguments, domains
 from longhand.lower.ir import Buffer, BufferKind, Contraction, Extern, Nest, Step, View
 
 
@@ -97,7 +97,7 @@ def _prune_nest(step: Nest, buffers: Mapping[str, Buffer], needed: set[str]) -> 
         return step
     moved = {old: new for new, old in enumerate(sorted(live))}
     body = tuple(renumber(step.body[old], moved) for old in sorted(live))
-    counted = [frozenset(value.axes) for value in body if isinstance(value, Extent)]
+    counted = [frozenset(value.axes) for value in body if isinstance(value, AxisSize)]
     if any(isinstance(value, Store) and value.adds for value in body):  # as often as there are iterations
         return Nest(step.axes, body)
     used = frozenset[str]().union(*domains(body), *counted)

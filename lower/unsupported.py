@@ -22,7 +22,7 @@ LOOP_DTYPES = frozenset(
 BEST_IN_LIBRARY = ""  # no reason that a reader wants to be told: the call is what anybody would write
 
 
-class Decline(Exception):
+class UnsupportedLowering(Exception):
     """Raised by a lowering that does not fit this call; the op becomes an extern with this reason."""
 
 
@@ -30,4 +30,4 @@ def require_loop_dtypes(*dtypes: torch.dtype) -> None:
     """Declines dtypes that bodies do not compute in."""
     for dtype in dtypes:
         if dtype not in LOOP_DTYPES:
-            raise Decline(f"{str(dtype).removeprefix('torch.')} is left to ATen.")
+            raise UnsupportedLowering(f"{str(dtype).removeprefix('torch.')} is left to ATen.")

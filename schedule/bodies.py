@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from longhand.lower.ir import (
     Axis,
-    Extent,
+    AxisSize,
     Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
-    Position,
     Reduce,
     Size,
     Store,
@@ -83,13 +83,13 @@ def rewrite(
             if mask == value.mask and index is value.index and stored == value.value:
                 return value
             return Store(value.buffer, index, stored, mask, value.name, value.origin, value.adds)
-        case Position():
+        case IndexExpression():
             index = index_of(_renumber(value.index, positions))
             is_same = index is value.index
-            return value if is_same else Position(index, value.dtype, value.name, value.origin)
-        case Extent():
+            return value if is_same else IndexExpression(index, value.dtype, value.name, value.origin)
+        case AxisSize():
             axes = axes_of(value.axes)
-            return value if axes == value.axes else Extent(axes, value.dtype, value.name, value.origin)
+            return value if axes == value.axes else AxisSize(axes, value.dtype, value.name, value.origin)
         case Pointwise():
             args = tuple([positions[arg] for arg in value.args])
             if args == value.args:

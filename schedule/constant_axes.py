@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from longhand.lower.ir import Extent, Pointwise, PointwiseOp, Reduce, ReduceOp, Value, domains
+from longhand.lower.ir import AxisSize, Pointwise, PointwiseOp, Reduce, ReduceOp, Value, domains
 from longhand.schedule.bodies import rewrite
 
 _OF_EQUALS = frozenset({ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.ANY, ReduceOp.ALL})
@@ -47,7 +47,7 @@ def _reduced(value: Reduce, missing: tuple[str, ...], made: list[Value]) -> int:
         made.append(dataclasses.replace(value, axes=axes))
     if value.op is not ReduceOp.SUM:
         return position
-    made.append(Extent(missing, value.dtype, origin=value.origin))
+    made.append(AxisSize(missing, value.dtype, origin=value.origin))
     product = (position, len(made) - 1)
     made.append(Pointwise(PointwiseOp.MUL, product, value.dtype, name=value.name, origin=value.origin))
     return len(made) - 1

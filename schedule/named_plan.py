@@ -7,7 +7,7 @@ from longhand.schedule.functions.alike_calls import has_modules_alike
 from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.functions.alike_steps import SharedCall
 from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, find_call_loops
-from longhand.schedule.functions.function_words import remark_on
+from longhand.schedule.functions.inner_names import remark_on
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
 from longhand.schedule.functions.sites import (
@@ -50,10 +50,10 @@ from longhand.schedule.modules.held import (
     WeightFunction,
 )
 from longhand.schedule.modules.sizes_alike import held_sizes, module_signature
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward, own_origins
-from longhand.schedule.names.dimensions.compound_words import PaddedWord, ProductWord, Words
-from longhand.schedule.names.dimensions.dimension_names import DimWords, symbol_words
+from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words
+from longhand.schedule.names.dimensions.dimension_names import DimNamer, symbol_names
 from longhand.schedule.names.dimensions.dimension_propagation import grouped, reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
@@ -71,7 +71,7 @@ from longhand.schedule.names.operation_names import (
 )
 from longhand.schedule.names.parameter_names import children, parameters_in_order
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
-from longhand.schedule.names.schedule_words import in_plain_loops, words_of
+from longhand.schedule.names.schedule_names import in_plain_loops, words_of
 from longhand.schedule.names.unit_names import (
     KernelNames,
     Ledger,
@@ -94,12 +94,12 @@ __all__ = [
     "SAVED",
     "SILENT",
     "Branch",
-    "BufferWords",
+    "BufferNamer",
     "ByLayer",
     "CallLoop",
     "CallOfMany",
     "Choice",
-    "DimWords",
+    "DimNamer",
     "FirstCall",
     "FunctionBody",
     "FunctionCandidate",
@@ -181,7 +181,7 @@ __all__ = [
     "rotated_half",
     "stages_alike",
     "steps_of",
-    "symbol_words",
+    "symbol_names",
     "unread_buffers",
     "view_key",
     "words_in_formula",

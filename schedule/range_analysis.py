@@ -14,11 +14,11 @@ import torch
 from longhand.lower.ir import (
     Constant,
     Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     Scalar,
     Size,
@@ -60,7 +60,7 @@ def _plain_access(value: Load | Store, body: list[Value]) -> Load | Store:
     offset, axes, values = value.index.offset, dict(value.index.axes), []
     for position, factor in value.index.values:
         gathered = body[position]
-        if isinstance(gathered, Position) and not gathered.index.values:
+        if isinstance(gathered, IndexExpression) and not gathered.index.values:
             offset = plus(offset, times(factor, gathered.index.offset))
             for axis, step in gathered.index.axes:
                 axes[axis] = plus(axes.get(axis, 0), times(factor, step))
@@ -155,7 +155,7 @@ def _truth(value: Pointwise, body: list[Value], sizes: Mapping[str, Size]) -> bo
 
 def _bounds(value: Value, sizes: Mapping[str, Size]) -> Bounds | None:
     """The smallest and the largest that an integer can be."""
-    if isinstance(value, Position) and not value.index.values:
+    if isinstance(value, IndexExpression) and not value.index.values:
         low = high = value.index.offset
         for axis, step in value.index.axes:
             reach = times(step, plus(sizes[axis], -1))

@@ -10,13 +10,13 @@ import torch
 from longhand.capture.graph import Role
 from longhand.lower.ir import (
     PRIMITIVES,
+    AxisSize,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -53,14 +53,14 @@ def simplify_nest(nest: Nest) -> Nest:
             return Nest(nest.axes, body)
         if isinstance(value, Reduce):
             used.update(value.axes)
-        elif isinstance(value, Load | Store | Position):
+        elif isinstance(value, Load | Store | IndexExpression):
             used.update(axis for axis, _ in value.index.axes)
     sizes = {axis.name: axis.size for axis in nest.axes}
     # A sum over a broadcast axis is a product with the axis's size: the number stays, the loop goes.
     body = tuple(
         (
             Scalar(product(sizes[axis] for axis in value.axes), value.dtype, value.name, value.origin)
-            if isinstance(value, Extent) and not used.issuperset(value.axes)
+            if isinstance(value, AxisSize) and not used.issuperset(value.axes)
             else value
         )
         for value in body
@@ -156,7 +156,7 @@ def _simplify(value: Value, body: list[Value]) -> Value | int:
             value = dataclasses.replace(value, mask=None, other=0)
     if isinstance(value, Load):
         return _at_known_places(value, body)
-    if isinstance(value, Position) and not value.index.axes and not value.index.values:
+    if isinstance(value, IndexExpression) and not value.index.axes and not value.index.values:
         # Not a symbolic size, which only the caller knows.
         if isinstance(value.index.offset, int):
             return Constant(value.index.offset, value.dtype, origin=value.origin)

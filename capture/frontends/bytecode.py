@@ -177,7 +177,7 @@ def _traced(
     leaf_nodes = dict(zip(arguments, named, strict=True))
     values = {entry_.target: entry_.node for entry_ in inputs}
     tensors = {values[one.target]: one.tensor for one in given}
-    size_words = size_names(entry, call, _or_literal(leaves, words, arguments), dynamic_shapes)
+    by_dim = size_names(entry, call, _or_literal(leaves, words, arguments), dynamic_shapes)
     outputs = iter(pytree.tree_leaves(traced.graph.output_node().args[0]))
     return Traced(
         module=traced,
@@ -197,7 +197,7 @@ def _traced(
         tied=tied_paths(model) if isinstance(model, nn.Module) else (),
         shared_storage=overlapping(tensors),
         grad_inputs=tuple(node for node, value in tensors.items() if value.requires_grad),
-        size_names={(values[n], d): word for (n, d), word in size_words.items() if n in values},
+        size_names={(values[n], d): word for (n, d), word in by_dim.items() if n in values},
         facts=facts_of(whole.guards),
         mode=mode_of(model),
     )

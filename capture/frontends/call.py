@@ -13,7 +13,7 @@ import torch.utils._pytree as pytree
 from torch import nn
 
 from longhand.capture.graph import Literal
-from longhand.capture.source import shape_words
+from longhand.capture.source import shape_names
 from longhand.errors import CaptureError
 
 __all__ = [
@@ -185,4 +185,4 @@ def _words_in(entry: Callable[..., Any]) -> dict[tuple[str, int], str]:
     if code is None:
         return {}
     last = max(line for *_, line in code.co_lines() if line is not None)
-    return shape_words(code.co_filename, code.co_firstlineno, last)
+    return shape_names(code.co_filename, code.co_firstlineno, last)

@@ -30,7 +30,7 @@ from longhand.capture.functionalize.decompositions import decomposition_table
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.capture.own_derivatives import derivative_of, op_call
 from longhand.capture.provenance import StackLevel, as_attributes, dotted_path, user_frames
-from longhand.capture.source import function_lines, shape_words, wrapper_of_method
+from longhand.capture.source import function_lines, shape_names, wrapper_of_method
 from longhand.capture.storages import overlapping
 from longhand.options import Target
 
@@ -307,7 +307,7 @@ def _source(frames: tuple[StackLevel, ...], name: str) -> str:
 def _size_words(frames: tuple[StackLevel, ...]) -> dict[tuple[str, int], str]:
     """Words that the outermost function gives to sizes of its arguments."""
     return (
-        shape_words(frames[0].file, *function_lines(frames[0].file, frames[0].statement.line))
+        shape_names(frames[0].file, *function_lines(frames[0].file, frames[0].statement.line))
         if frames
         else {}
     )

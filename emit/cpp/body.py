@@ -13,12 +13,12 @@ from longhand.emit.cpp.types import cpp_type, is_struct, literal
 from longhand.emit.text.expression import Precedence, Text, render
 from longhand.emit.text.kernel_head import NamedConstant, named_constants
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
-    Position,
     Scalar,
     Store,
     Value,
@@ -151,16 +151,16 @@ class BodyPrinter:
                 return literal(value.value, value.dtype, is_wide=position in self._wide_numbers)
             case Scalar():
                 return Text(self.names.scalars[scalar_at(self.plan, position)])
-            case Position():
+            case IndexExpression():
                 text = sum_of_terms(self._terms(self.plan.addresses[position], known))
                 if cpp_type(value.dtype) == "int64_t":
                     return text
                 return Text(f"static_cast<{self.type_of(value.dtype)}>({text.text})")
-            case Extent():
-                return self._extent(position, value)
+            case AxisSize():
+                return self._axis_size(position, value)
         raise TypeError(f"{type(value).__name__} has no text of its own")
 
-    def _extent(self, position: int, value: Extent) -> Text:
+    def _axis_size(self, position: int, value: AxisSize) -> Text:
         words = [self.names.axes[axis].size for axis in value.axes]
         product = Text(" * ".join(words), Precedence.PRODUCT if len(words) > 1 else Precedence.ATOM)
         if value.dtype.is_floating_point and prints_bare(position, self.plan.body):

@@ -10,7 +10,7 @@ from longhand.emit.cpp.body import BodyPrinter, Known, inline_closure
 from longhand.emit.cpp.reductions import ReductionVariable
 from longhand.emit.text.expression import Precedence, Text
 from longhand.lower.ir import Load, Reduce, Store, arguments
-from longhand.schedule.names.words import element_words, first_free, further_words
+from longhand.schedule.names.words import element_names, first_free, further_names
 from longhand.schedule.plan import OnlineSoftmax, Pass, PlanAxis
 
 
@@ -97,7 +97,7 @@ def accumulator_names(printer: BodyPrinter) -> dict[int, str]:
             word = printer.names.values.get(position)
             if word is None:
                 word = f"row_{value.op.value}"
-                word = first_free(itertools.chain([word], further_words(word)), taken)
+                word = first_free(itertools.chain([word], further_names(word)), taken)
             taken.add(word)
             names[position] = word
     return names
@@ -249,7 +249,7 @@ def _unused(word: str, printer: BodyPrinter) -> str:
     """A word for one element of what has `word`."""
     names = printer.names
     taken = {*names.values.values(), *names.pointers.values(), *names.scalars.values()}
-    return first_free(element_words(word), taken)
+    return first_free(element_names(word), taken)
 
 
 def paragraphs(lines: list[str], end: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

@@ -13,7 +13,7 @@ import torch
 from longhand.emit.cpp.types import cpp_type, is_struct
 from longhand.emit.text.expression import SAME, Operator, Precedence, call, infix
 from longhand.emit.text.function_names import FUNCTIONS, n_arguments
-from longhand.lower.ir import Extent, Pointwise, PointwiseOp, Store, Value
+from longhand.lower.ir import AxisSize, Pointwise, PointwiseOp, Store, Value
 
 P = PointwiseOp
 
@@ -190,13 +190,13 @@ def _cast(value: Pointwise, source: torch.dtype) -> Operator:
 
 
 def prints_bare(position: int, body: tuple[Value, ...]) -> bool:
-    """Whether an `Extent` may stand as the integer that it is: every use is arithmetic with a float beside it."""
+    """Whether an `AxisSize` may stand as the integer that it is: every use is arithmetic with a float beside it."""
     for value in body:
         if not isinstance(value, Pointwise) or position not in value.args:
             continue
         if value.op not in (P.ADD, P.SUB, P.MUL, P.DIV):
             return False
         other = value.args[0] if value.args[1] == position else value.args[1]
-        if isinstance(body[other], Extent):
+        if isinstance(body[other], AxisSize):
             return False
     return True

@@ -26,7 +26,7 @@ from longhand.emit.cpp.loops import (
 from longhand.emit.cpp.reductions import ReductionVariable, accumulators, is_position, value_reduction
 from longhand.emit.text.expression import Text
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, Store, Value, arguments
-from longhand.schedule.names.words import first_free, further_words
+from longhand.schedule.names.words import first_free, further_names
 from longhand.schedule.plan import OnlineSoftmax, Pass, Stage, SumType
 
 
@@ -167,7 +167,7 @@ class PassPrinter:
         names = self.printer.names
         taken = {*names.values.values(), *names.pointers.values(), *self.accumulator_names.values()}
         taken |= {*self.inverses.values()}
-        return first_free(itertools.chain([word], further_words(word)), taken)
+        return first_free(itertools.chain([word], further_names(word)), taken)
 
     def _main_loop(self, one_pass: Pass, reductions: tuple[int, ...]) -> ColumnLoop:
         """Printed twice: an index that several statements use, and that is more than a variable, gets a line."""

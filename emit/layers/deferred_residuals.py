@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from torch import fx
 
 from longhand.lower.ir import Extern
-from longhand.schedule.named_plan import BufferWords, Loop, op_word
+from longhand.schedule.named_plan import BufferNamer, Loop, op_word
 from longhand.schedule.plan import Launch
 
 _WIDEST_REMARK = 96
 
 
-def remark_on_deferred_residual(loop: Loop, words: BufferWords, variables: Mapping[str, str]) -> str:
+def remark_on_deferred_residual(loop: Loop, words: BufferNamer, variables: Mapping[str, str]) -> str:
     """What a layer's function says of a sum of two of its arguments; empty where it begins with no such sum."""
     first = next((step for step in loop.run if isinstance(step, Launch | Extern)), None)
     if not isinstance(first, Launch):

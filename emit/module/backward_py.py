@@ -11,7 +11,7 @@ from longhand.capture.graph import AliasKind, BackwardInput, BackwardKind, Input
 from longhand.emit.module.backward_writer import BackwardWriter
 from longhand.emit.module.layer_columns import column_of
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.trained_call import TrainedCall, launched_words
+from longhand.emit.module.trained_call import TrainedCall, launched_names
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import Extern, View
 from longhand.schedule.named_plan import (
@@ -192,7 +192,7 @@ class _Function:
 
     def text(self) -> BackwardText:
         assert self.forward.training is not None
-        arguments = tuple(self.forward.arguments.leaf_words(self.forward.variables))
+        arguments = tuple(self.forward.arguments.leaf_names(self.forward.variables))
         n_results = len(self.graph.outputs) - self.graph.n_saved
         launched, expressions = self._launched(set(arguments), n_results)
         entries = {entry.node: entry for entry in self.training.inputs}
@@ -309,7 +309,7 @@ class _Function:
         }
         users = [text for place, text in variables.items() if place < n_results]
         saved = [text for place, text in variables.items() if place >= n_results]
-        returned = launched_words(users, saved)
+        returned = launched_names(users, saved)
         used = taken | {"ctx"} | {layers.word for layers in self.backward.layers}
         used |= {record.word for record in self.forward.training.records}
         words: dict[str, str] = {}

@@ -18,7 +18,7 @@ from longhand.emit.text.expression import size_text
 from longhand.emit.text.quoting import python_string
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Size, View
-from longhand.schedule.named_plan import BufferWords, DimWords
+from longhand.schedule.named_plan import BufferNamer, DimNamer
 from longhand.schedule.names.words import identifier, listed
 from longhand.schedule.plan import UnitPlan
 
@@ -242,7 +242,7 @@ def updated_arguments(plan: UnitPlan) -> list[str]:
 
 def signature_lines(
     plan: UnitPlan,
-    dims: DimWords,
+    dims: DimNamer,
     tensors: Sequence[tuple[str, str]],
     sizes: SizeWriter,
     lists: Sequence[TensorList] = (),
@@ -290,7 +290,7 @@ def _entry(size: Size, word: str | None, said: set[str]) -> str:
     return f"{word}={size}"
 
 
-def _sizes_of_view(plan: UnitPlan, view: View, dims: DimWords, sizes: SizeWriter) -> list[str]:
+def _sizes_of_view(plan: UnitPlan, view: View, dims: DimNamer, sizes: SizeWriter) -> list[str]:
     buffer = plan.buffers[view.buffer]
     if [str(size) for size in view.shape] == [str(size) for size in buffer.shape]:
         return list(map(str, sizes.dims(buffer)))
@@ -320,7 +320,7 @@ def may_require_grad(plan: UnitPlan, training: TrainedCall | None) -> frozenset[
     return wanted or None
 
 
-def remark_on_gradients(results: Sequence[object], words: BufferWords, is_training: bool) -> str:
+def remark_on_gradients(results: Sequence[object], words: BufferNamer, is_training: bool) -> str:
     """Why the forward pass makes gradients."""
     made = (words.provenance(one.buffer) for one in results if isinstance(one, View))
     is_begun = any(origin.gradient_of and origin.part is GradientPart.UNSCALED for origin in made)

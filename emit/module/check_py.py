@@ -17,7 +17,7 @@ from longhand.emit.module.trees import Parameter, TensorList, build_arguments, f
 from longhand.emit.text.reference import Reference
 from longhand.emit.text.reference_page import FlatMemory, StridedView
 from longhand.emit.unit.templates import render_template
-from longhand.schedule.named_plan import SILENT, BufferWords, KernelNames, NamedPlan, aten_name, kernels_of
+from longhand.schedule.named_plan import SILENT, BufferNamer, KernelNames, NamedPlan, aten_name, kernels_of
 from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, Scope
 from longhand.schedule.plan import KernelPlan
 
@@ -153,7 +153,7 @@ def _window(view: StridedView) -> str:
     return f"window({view.tensor}, {listed(view.shape)}, {listed(view.stride)}{offset})"
 
 
-def _variables(graph: CapturedGraph, words: BufferWords, exported: str) -> dict[str, str]:
+def _variables(graph: CapturedGraph, words: BufferNamer, exported: str) -> dict[str, str]:
     """The variable of each argument's tensor in check.py."""
     scope = Scope(RESERVED_IN_MODULE | OWN_WORDS | _OWN_NAMES | {exported, f"generated_{exported}"})
     arguments = (InputKind.ARGUMENT, InputKind.SIZE)
@@ -166,7 +166,7 @@ def _variables(graph: CapturedGraph, words: BufferWords, exported: str) -> dict[
 
 def _random_tensors(
     graph: CapturedGraph,
-    words: BufferWords,
+    words: BufferNamer,
     variables: Mapping[str, str],
     given: tuple[Parameter, ...],
     lists: tuple[TensorList, ...],

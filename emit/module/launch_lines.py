@@ -22,7 +22,7 @@ from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_code
 from longhand.emit.module.view_calls import argument
 from longhand.emit.text.expression import number
-from longhand.emit.text.kernel_head import shape_words
+from longhand.emit.text.kernel_head import shape_names
 from longhand.emit.text.python_code import (
     NO_CODE,
     CallCode,
@@ -42,7 +42,7 @@ from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.options import Device
 from longhand.schedule.named_plan import (
-    BufferWords,
+    BufferNamer,
     KernelNames,
     ModelStep,
     UnitNames,
@@ -222,7 +222,7 @@ def dimensions_of(tensor: str) -> Code:
 _MANY = 3  # numbers in a row
 
 
-def number_words(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
+def number_names_of(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
     """What a kernel's host function calls the numbers that follow its tensors, in order; lists tell their sizes."""
     sizes = [names.axes[axis.name].size for axis in plan.axes] if not plan.schedule.is_over_lists else []
     ints = [names.ints[parameter.name] for parameter in plan.ints] if not plan.schedule.is_over_lists else []
@@ -246,7 +246,7 @@ class LaunchWriter:
         self,
         plan: UnitPlan,
         names: UnitNames,
-        words: BufferWords,
+        words: BufferNamer,
         variables: Mapping[str, str],
         sizes: SizeWriter,
         lists: Sequence[TensorList | MadeList],
@@ -296,7 +296,7 @@ class LaunchWriter:
 
     def _numbers(self, step: Launch, texts: Sequence[Code]) -> list[Code]:
         """Sizes, strides and scalars, by keyword where there are many."""
-        words = number_words(self.plan.kernels[step.kernel], self.names.kernels[step.kernel])
+        words = number_names_of(self.plan.kernels[step.kernel], self.names.kernels[step.kernel])
         if len(texts) < _MANY:
             return list(texts)
         return [KeywordCode(word, text) for word, text in zip(words, texts, strict=True)]
@@ -369,7 +369,7 @@ class LaunchWriter:
         kernel, names = self.plan.kernels[step.kernel], self.names.kernels[step.kernel]
         passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
         for pointer, name in zip(passed, step.buffers, strict=True):
-            buffer, words = self.plan.buffers[name], shape_words(kernel, names, pointer) or ()
+            buffer, words = self.plan.buffers[name], shape_names(kernel, names, pointer) or ()
             known = zip(buffer.shape, self.sizes.words_of(buffer), strict=True)
             dims = [(size, word) for size, word in known if str(size) != "1"]
             if names.scalars[position] not in words or len(words) != len(dims):

@@ -43,7 +43,7 @@ from longhand.emit.text.sizes import SizeWriter, same_sizes
 from longhand.lower.ir import Extern
 from longhand.options import Device
 from longhand.schedule.named_plan import (
-    BufferWords,
+    BufferNamer,
     CallOfMany,
     Choice,
     FirstCall,
@@ -100,7 +100,7 @@ class BodyWriter:
         self,
         plan: UnitPlan,
         names: UnitNames,
-        words: BufferWords,
+        words: BufferNamer,
         variables: Mapping[str, str],
         sizes: SizeWriter,
         device: str,

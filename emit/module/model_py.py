@@ -35,7 +35,7 @@ from longhand.emit.module.model_weights import constants_of_function, construct,
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import ModuleTree, member
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
-from longhand.emit.module.trained_call import TrainedCall, launched_words
+from longhand.emit.module.trained_call import TrainedCall, launched_names
 from longhand.emit.module.trained_results import trained_lines
 from longhand.emit.module.trees import (
     MadeList,
@@ -57,7 +57,7 @@ from longhand.schedule.named_plan import (
     Reached,
     has_modules_alike,
     records_apart,
-    symbol_words,
+    symbol_names,
 )
 from longhand.schedule.names.words import identifier, own_name
 
@@ -195,7 +195,7 @@ class ModelWriter:
             shape = tuple(as_size(size) for size in self.words.nodes[node].meta["val"].shape)
             if self.variables[node].isidentifier():
                 tensors.append((self.variables[node], self.dims.of(node, len(shape)), shape))
-        symbols, given = symbol_words(self.graph, taken, tensors)
+        symbols, given = symbol_names(self.graph, taken, tensors)
         return bind_sizes(self.dims, symbols, tensors, taken, given, may_state)
 
     # What came in.
@@ -242,7 +242,7 @@ class ModelWriter:
             n_results = len(self.graph.outputs) - self.graph.n_saved
             users = [texts[place] for place in self.training.launched if place < n_results]
             saved = [texts[place] for place in self.training.launched if place >= n_results]
-            words = [*launched_words(users, saved), *(record.word for record in self.training.records)]
+            words = [*launched_names(users, saved), *(record.word for record in self.training.records)]
             return f"{', '.join(words)}{',' * (len(words) == 1)}"
         return self._built(texts, is_bare=len(texts) > 1)
 
@@ -351,7 +351,7 @@ class ModelWriter:
             checks=tuple(checks),
             sizes=(*unpacked, *bound),
             paragraphs=tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
-            launch_arguments=tuple(self.arguments.leaf_words(self.variables)) if self.has_launch else None,
+            launch_arguments=tuple(self.arguments.leaf_names(self.variables)) if self.has_launch else None,
             launch_given=self.arguments.given(),
             mutates=self.arguments.mutated(),
             blocks=tuple({block.name: block for _, block in blocks}.values()),

@@ -144,7 +144,7 @@ class CallArguments:
         """What forward() gives launch(): ``batch["mask"]``."""
         return tuple(path for _, path in self.leaves)
 
-    def leaf_words(self, variables: Mapping[str, str]) -> list[str]:
+    def leaf_names(self, variables: Mapping[str, str]) -> list[str]:
         """The parameters of launch(): the leaves of the call's arguments, by their words."""
         return [variables[leaf] for leaf, _ in self.leaves]
 

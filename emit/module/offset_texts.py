@@ -26,7 +26,7 @@ from longhand.emit.text.python_code import (
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import is_bare, is_path, is_product
 from longhand.lower.ir import Buffer, Load, Size, Store
-from longhand.schedule.named_plan import BufferWords, ProductWord, aten_name
+from longhand.schedule.named_plan import BufferNamer, ProductWord, aten_name
 from longhand.schedule.plan import Access, KernelPlan, Launch, Product, SizeOf
 
 _MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
@@ -145,7 +145,7 @@ def before_pieces(
 
 
 def end_of_pieces(
-    kernel: KernelPlan, position: int, value: float | Size, graph: BufferWords, sizes: SizeWriter
+    kernel: KernelPlan, position: int, value: float | Size, graph: BufferNamer, sizes: SizeWriter
 ) -> Code | None:
     """Where one of the pieces of a ``cat`` ends, if the pieces before have one word: ``2 * dim``."""
     node = graph.nodes.get(getattr(kernel.body[position], "origin", ""))

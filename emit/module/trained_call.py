@@ -38,7 +38,7 @@ class TrainedCall:
         return frozenset(place for record in self.records for place in record.places)
 
 
-def launched_words(results: Sequence[str], saved: Sequence[str]) -> list[str]:
+def launched_names(results: Sequence[str], saved: Sequence[str]) -> list[str]:
     """What launch() returns: a list of which every entry is wanted is returned as it is, after all single tensors.
 
     Args:

@@ -16,7 +16,7 @@ from longhand.emit.text.reference_ops import Join, TorchFunction, find_joins, op
 from longhand.emit.text.title_lines import LONGEST_LINE, Equation
 from longhand.emit.text.value_formula import LONGEST_FORMULA, Formula, plain_choice, says_only_the_operation
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Scalar, Store
-from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
+from longhand.schedule.named_plan import BufferNamer, KernelNames, aten_name
 from longhand.schedule.plan import Factor, KernelPlan, ScalarRef, conditions_of, limit_along
 
 _HALF = "half"  # the number that halves a row
@@ -25,7 +25,7 @@ _SECOND, _FIRST = "[half:]", "[:half]"  # halves of a row
 Condition = tuple[int, bool]  # a value's position, and whether it is true
 
 
-def equations_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> list[Equation]:
+def equations_of(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> list[Equation]:
     """All results and what they are made of, in the order of computing; empty where there is no formula for one.
 
     What has no word of its own (``product``) and is read once stands where it is read, if that is still a line.
@@ -80,7 +80,7 @@ class _InSteps(Formula):
     longest = 2 * LONGEST_FORMULA
 
     def __init__(
-        self, plan: KernelPlan, names: KernelNames, words: BufferWords, inside: frozenset[int] = frozenset()
+        self, plan: KernelPlan, names: KernelNames, words: BufferNamer, inside: frozenset[int] = frozenset()
     ) -> None:
         super().__init__(plan, names, words)
         self.equations: list[Equation] = []

@@ -21,7 +21,7 @@ from longhand.emit.text.value_formula import value_formulas
 from longhand.lower.ir import Load, Store
 from longhand.schedule.named_plan import (
     SILENT,
-    BufferWords,
+    BufferNamer,
     KernelNames,
     KernelPurpose,
     aten_name,
@@ -56,7 +56,7 @@ _VERBS: dict[Role | None, str] = {Role.NORMALIZED: "normalize"}
 _UNSAID = frozenset(_UNSAID_TEXT.split())
 
 
-def op_equations(plan: KernelPlan, names: KernelNames, words: BufferWords) -> list[Equation]:
+def op_equations(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> list[Equation]:
     """All results, in order, after what they are made of; none where some operation has no such form."""
     writer = _FormulaWriter(plan, names, words)
     parts: list[Equation] = []
@@ -77,7 +77,7 @@ def op_equations(plan: KernelPlan, names: KernelNames, words: BufferWords) -> li
 
 
 class _FormulaWriter:
-    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
+    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferNamer) -> None:
         self.inside = frozenset(plan.origins)
         self.words = words
         self.taken = {*names.pointers.values()}
@@ -240,7 +240,7 @@ _LONGEST_EQUATION = 180  # two lines
 _MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better than their arithmetic
 
 
-def title_of(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
+def title_of(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
     """What the kernel computes, in one line."""
     purpose = purpose_of(plan, words)
     is_called_so = purpose is not None and names.kernel.startswith(purpose.value)
@@ -282,7 +282,7 @@ def _place(plan: KernelPlan, names: KernelNames) -> str:
     return f", {axis.size} {'columns' if axis.index == 'col' else plural(axis.index)} from {starts[0]} on"
 
 
-def _padded(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
+def _padded(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
     """``padded_weight = token_embedding, with zeros after its n_filled rows.``"""
     joins, _ = find_joins(plan, names, words)
     stores = [value for value in plan.body if isinstance(value, Store)]
@@ -297,7 +297,7 @@ def _padded(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     return f"{made} = {source}, with zeros after its {filled} {plural(axis.index)}."
 
 
-def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
+def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
     """The results as formulas of values, else of the user's operations, else the operations in words."""
     how = _walk(plan, names)
     of_values, of_ops = value_formulas(plan, names, words), op_equations(plan, names, words)
@@ -325,7 +325,7 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferWords) -> str:
     return f"{of}{_in_words(plan, names)}{how}."
 
 
-def _differentiated(plan: KernelPlan, words: BufferWords) -> list[str]:
+def _differentiated(plan: KernelPlan, words: BufferNamer) -> list[str]:
     """What a kernel is the backward pass of, in the field's words, else the user's: ``layer norm``, LlamaRMSNorm."""
     nodes = [words.nodes[name] for name in plan.origins if name in words.nodes]
     origins = [provenance_of(node) for node in nodes]

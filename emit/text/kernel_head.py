@@ -16,14 +16,14 @@ from longhand.emit.text.expression import log_of, root_text
 from longhand.emit.text.formula import title_of
 from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Reduce, Size, Store, Value
 from longhand.schedule.named_plan import (
-    BufferWords,
+    BufferNamer,
     KernelNames,
     NamedPlan,
     fills_padding,
     launches,
     least_of,
 )
-from longhand.schedule.names.words import further_words, identifier, listed
+from longhand.schedule.names.words import further_names, identifier, listed
 from longhand.schedule.plan import KernelPlan, Launch, Pointer, Region, UnitPlan, tensor_shape
 
 _LARGEST_BARE = 9
@@ -89,7 +89,7 @@ def named_constants(
         if same is None:
             word = given.get(position) or (value.name.upper() if value.name else _role(position, body))
             if word in used and value.dtype.is_floating_point:
-                word = next(one.upper() for one in further_words(word) if one.upper() not in used)
+                word = next(one.upper() for one in further_names(word) if one.upper() not in used)
             elif word in used:
                 word = identifier(f"{word}_{text.rstrip('L').replace('-', 'MINUS_')}")
             used.add(word)
@@ -138,7 +138,7 @@ _SHAPE = {
 }
 
 
-def shape_words(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> tuple[str, ...] | None:
+def shape_names(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> tuple[str, ...] | None:
     """A word for each dimension; none for a single element, None where no shape says what is accessed."""
     shape = tensor_shape(plan, pointer)
     if shape is None:
@@ -148,7 +148,7 @@ def shape_words(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> tuple
 
 def shape_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> str | None:
     """``(n_rows, n_cols)``, ``the first (n_rows, n_cols)``, ``one element``; None where no shape says it."""
-    words = shape_words(plan, names, pointer)
+    words = shape_names(plan, names, pointer)
     if words is None:
         return None
     if not words:
@@ -158,7 +158,7 @@ def shape_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> str
 
 def is_whole_shape(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> bool:
     """Whether `shape_comment` begins with sizes: nothing but them says what is accessed."""
-    return bool(shape_words(plan, names, pointer)) and pointer.region in (Region.WHOLE, Region.IN_MEMORY)
+    return bool(shape_names(plan, names, pointer)) and pointer.region in (Region.WHOLE, Region.IN_MEMORY)
 
 
 _LARGE_PRIME = 9973
@@ -185,7 +185,7 @@ def headed(passes: Sequence[NamedPlan]) -> list[NamedPlan]:
 
 
 def _notes(
-    kernel: KernelPlan, launch: Launch, plan: UnitPlan, pointers: Mapping[str, str], words: BufferWords
+    kernel: KernelPlan, launch: Launch, plan: UnitPlan, pointers: Mapping[str, str], words: BufferNamer
 ) -> tuple[str, ...]:
     """Why longhand added the operation, if it did; what is read and written how often."""
     remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)

@@ -32,12 +32,12 @@ from longhand.emit.text.reference_page import (
 )
 from longhand.emit.text.value_formula import find_groups
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -47,7 +47,7 @@ from longhand.lower.ir import (
     domains,
 )
 from longhand.schedule.named_plan import (
-    BufferWords,
+    BufferNamer,
     KernelNames,
     fills_padding,
     noun_of,
@@ -80,13 +80,13 @@ class Reference:
     uses_functional: bool
 
 
-def write_reference(plan: KernelPlan, names: KernelNames, words: BufferWords) -> Reference:
+def write_reference(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> Reference:
     """The reference of a kernel, from its body and the operations that the body's values came from."""
     return _ReferenceWriter(plan, names, words).write()
 
 
 class _ReferenceWriter:
-    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
+    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferNamer) -> None:
         self.plan = plan
         self.names = names
         self.domains = domains(plan.body)
@@ -253,7 +253,7 @@ class _ReferenceWriter:
         self.page.modules |= text.needs
         value = self.plan.body[position]
         is_leaf = (
-            isinstance(value, Constant | Scalar | Extent)
+            isinstance(value, Constant | Scalar | AxisSize)
             or (isinstance(value, Load) and self.views.get(self.names.pointers[value.buffer]) is not None)
             or text.text.isidentifier()  # a second name for ``row`` would say nothing
         )
@@ -293,10 +293,10 @@ class _ReferenceWriter:
                 return number_text(number)
             case Scalar():
                 return self._scalar(position, value)
-            case Extent(axes=axes):
+            case AxisSize(axes=axes):
                 sizes = [self.page.number(self.names.axes[axis].size) for axis in axes]
                 return Text(" * ".join(sizes), Precedence.PRODUCT if len(sizes) > 1 else Precedence.ATOM)
-            case Position():
+            case IndexExpression():
                 return self.indices.at(self.plan.addresses[position])
             case Reduce():
                 return self._reduce(value)

@@ -12,8 +12,8 @@ from longhand.capture.graph import Role
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
     Load,
     Pointwise,
     Reduce,
@@ -73,7 +73,7 @@ def values_of(plan: KernelPlan, node: fx.Node, names: KernelNames) -> OperationV
     inside = [
         position
         for position, value in enumerate(body)
-        if isinstance(value, Pointwise | Reduce | Constant | Scalar | Extent | Load)
+        if isinstance(value, Pointwise | Reduce | Constant | Scalar | AxisSize | Load)
         and value.origin == node.name
         and (not isinstance(value, Load) or value.index.values)
     ]
@@ -89,7 +89,7 @@ def values_of(plan: KernelPlan, node: fx.Node, names: KernelNames) -> OperationV
         return None
     given = [argument for position in inside for argument in arguments(body[position])]
     outside = list(dict.fromkeys(argument for argument in given if argument not in members))
-    is_number = Constant | Scalar | Extent
+    is_number = Constant | Scalar | AxisSize
     return OperationValues(
         node,
         tuple(p for p in outside if not isinstance(body[p], is_number)),

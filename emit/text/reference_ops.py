@@ -13,7 +13,7 @@ import torch
 from longhand.capture.graph import Role
 from longhand.emit.text.expression import Operator, Precedence, Text, infix
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, arguments, domains
-from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name
+from longhand.schedule.named_plan import BufferNamer, KernelNames, aten_name
 from longhand.schedule.plan import Address, KernelPlan, Product, ScalarRef, conditions_of, limit_along
 
 TORCH, FUNCTIONAL = "torch", "F"  # the modules that a reference names
@@ -211,7 +211,7 @@ class PieceLoad:
 
 
 def find_joins(
-    plan: KernelPlan, names: KernelNames, words: BufferWords
+    plan: KernelPlan, names: KernelNames, words: BufferNamer
 ) -> tuple[dict[int, Join], dict[int, PieceLoad]]:
     """The joins of a body by the position of their result, and how the loads of their pieces are seen."""
     found: dict[int, tuple[Join, dict[int, PieceLoad]]] = {}

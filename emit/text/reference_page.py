@@ -19,7 +19,7 @@ from longhand.emit.text.reference_ops import (
     goes_back,
     stays_number,
 )
-from longhand.lower.ir import Constant, Extent, Load, Pointwise, Position, Scalar, arguments
+from longhand.lower.ir import AxisSize, Constant, IndexExpression, Load, Pointwise, Scalar, arguments
 from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope
 from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
@@ -189,9 +189,9 @@ def prints_number(plan: KernelPlan, position: int, called: Set[int]) -> bool:
     if position in called:
         return False
     match plan.body[position]:
-        case Constant() | Scalar() | Extent():
+        case Constant() | Scalar() | AxisSize():
             return True
-        case Position():
+        case IndexExpression():
             address = plan.addresses[position]
             return not address.axes and not address.values
         case Pointwise(op=op, args=args):

@@ -32,7 +32,7 @@ from longhand.emit.text.told_sizes import (
 )
 from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import (
-    DimWords,
+    DimNamer,
     PaddedWord,
     ProductWord,
     Words,
@@ -83,7 +83,7 @@ class SizeWriter:
 
     def __init__(
         self,
-        words: DimWords,
+        words: DimNamer,
         values: Mapping[str, Size],
         symbols: Mapping[str, str],
         binding: Sequence[tuple[str, Words]] = (),
@@ -332,7 +332,7 @@ _WIDEST = 90  # of a line that says what words stand for
 
 
 def bind_sizes(
-    words: DimWords,
+    words: DimNamer,
     symbols: Mapping[str, str],
     tensors: Sequence[Shaped],
     taken: set[str],

@@ -20,7 +20,7 @@ from longhand.emit.text.python_code import (
     dimension,
     whole_number,
 )
-from longhand.lower.ir import Pointwise, PointwiseOp, Position, Reduce, Scalar, Size
+from longhand.lower.ir import IndexExpression, Pointwise, PointwiseOp, Reduce, Scalar, Size
 from longhand.schedule.named_plan import ProductWord, Words
 from longhand.schedule.plan import KernelPlan, Launch
 
@@ -117,7 +117,7 @@ def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str,
         if isinstance(value, Pointwise) and value.op is PointwiseOp.LT and value.args[1] == position:
             address = plan.addresses.get(value.args[0])
             if (
-                isinstance(plan.body[value.args[0]], Position)
+                isinstance(plan.body[value.args[0]], IndexExpression)
                 and address is not None
                 and len(address.axes) == 1
                 and not isinstance(number, float)

@@ -25,19 +25,19 @@ from longhand.emit.text.reference_ops import TorchFunction, operator_of
 from longhand.lower.ir import (
     PRIMITIVES,
     REDUCTIONS,
+    AxisSize,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
     Store,
     Value,
 )
-from longhand.schedule.named_plan import BufferWords, KernelNames, aten_name, counts_from_the_end, op_word
+from longhand.schedule.named_plan import BufferNamer, KernelNames, aten_name, counts_from_the_end, op_word
 from longhand.schedule.plan import (
     Factor,
     KernelPlan,
@@ -68,7 +68,7 @@ _SUM = _Sum("", Precedence.SUM, (Precedence.SUM, Precedence.PRODUCT))
 _OF_TWO = frozenset({"cross_entropy"})
 
 
-def value_formulas(plan: KernelPlan, names: KernelNames, words: BufferWords) -> list[str]:
+def value_formulas(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> list[str]:
     """All results, each a formula of what the kernel reads; none where one is too long or has none."""
     return Formula(plan, names, words).written()
 
@@ -83,7 +83,7 @@ class Formula:
 
     longest: int = LONGEST_FORMULA
 
-    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferWords) -> None:
+    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferNamer) -> None:
         self.plan = plan
         self.names = names
         self.words = words
@@ -154,9 +154,9 @@ class Formula:
             case Scalar():
                 word = self.names.scalars.get(position) or value.name
                 return Text(word) if word else None
-            case Extent():
+            case AxisSize():
                 return Text("n")
-            case Position():
+            case IndexExpression():
                 return self._position(position)
             case Reduce(op=op):
                 arg = self._value(value.arg)
@@ -270,7 +270,7 @@ def says_only_the_operation(word: str) -> bool:
 def is_mean(value: Pointwise, body: Sequence[Value]) -> bool:
     """``sum(x) / n``, where n is how many are summed."""
     total, count = (body[at] for at in value.args)
-    return isinstance(total, Reduce) and total.op is ReduceOp.SUM and isinstance(count, Extent)
+    return isinstance(total, Reduce) and total.op is ReduceOp.SUM and isinstance(count, AxisSize)
 
 
 def rectified(value: Pointwise, body: Sequence[Value]) -> int | None:
@@ -322,7 +322,7 @@ def _is_in_table(condition: Value, body: Sequence[Value]) -> bool:
     return ops == [PointwiseOp.GE, PointwiseOp.LT] and len(indices) == 1
 
 
-def find_groups(plan: KernelPlan, names: KernelNames, words: BufferWords) -> dict[int, OperationCall]:
+def find_groups(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> dict[int, OperationCall]:
     """For the position of each operation's result that is one torch call: that call."""
     found: dict[int, OperationCall] = {}
     for origin in dict.fromkeys(getattr(value, "origin", "") for value in plan.body):

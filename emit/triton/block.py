@@ -22,12 +22,12 @@ from longhand.emit.triton.scope import FileScope, language_dtype, number, typed_
 from longhand.emit.triton.space import AddressText, Line, Space, StatementKind, address_text
 from longhand.errors import ScheduleError
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     Scalar,
     Store,
@@ -105,9 +105,9 @@ class Block:
             case Scalar(dtype=dtype):
                 scalar = word(self.names.scalars[scalar_at(self.plan, position)])
                 return self._number(position, scalar, dtype)
-            case Position():
+            case IndexExpression():
                 return self._position(position)
-            case Extent(axes=axes):
+            case AxisSize(axes=axes):
                 sizes = [word(self.names.axes[axis].size) for axis in axes]
                 if len(sizes) > 1 and self.plan.has_wide_count(axes):
                     sizes[0] = compose("tl.cast({}, tl.int64)", sizes[0])
@@ -134,7 +134,7 @@ class Block:
     # Memory
 
     def address(self, position: int) -> AddressText:
-        """The address of a Load or Store (or the value of a Position), without the pointer."""
+        """The address of a Load or Store (or the value of an IndexExpression), without the pointer."""
         rows = next((flat for flat in self.space.flats if flat.axes == self.space.rows.axes), None)
         return address_text(
             self.plan.addresses[position],

@@ -12,7 +12,7 @@ from longhand.emit.triton.functions import (
     FunctionText,
     needed,
     paragraphs,
-    side_words,
+    side_names,
 )
 from longhand.emit.triton.loops import Accumulator, LoopPrinter, PassLoop, identity_of
 from longhand.emit.triton.scope import FileScope, language_dtype
@@ -49,8 +49,8 @@ def combine_rows(
 
 
 def row_walk(plan: KernelPlan, names: KernelNames, scope: FileScope) -> tuple[Axes, Axes, LoopPrinter]:
-    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
-    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=True)
+    rows = side_names(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_names(plan, plan.cols, names, scope, "col", "n_cols", is_divided=True)
     flats = tuple(side.flat for side in (rows, cols) if side.keys)
     space = Space(flats, Side(rows.keys), Side(cols.keys, "COLS", "in_cols"))
     return rows, cols, LoopPrinter(plan, names, scope, space, cols.index, leaves_partials=bool(plan.partials))

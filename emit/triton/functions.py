@@ -59,7 +59,7 @@ class Axes:
         return TO_WIDE if self.is_wide else ""
 
 
-def side_words(
+def side_names(
     plan: KernelPlan,
     axes: Sequence[PlanAxis],
     names: KernelNames,

@@ -26,10 +26,10 @@ from longhand.emit.triton.space import Space
 from longhand.errors import LoweringError
 from longhand.lower.ir import (
     Constant,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -249,7 +249,7 @@ def _tensors(body: tuple[Value, ...]) -> frozenset[int]:
         match value:
             case Load() | Reduce():
                 found.add(position)
-            case Position(index=index) if index.axes or index.values:
+            case IndexExpression(index=index) if index.axes or index.values:
                 found.add(position)
             case Pointwise(op=op, args=args) if op is Op.CAST or found.intersection(args):
                 found.add(position)

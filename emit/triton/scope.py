@@ -8,7 +8,7 @@ from collections.abc import Container, Hashable, Iterator
 import torch
 
 from longhand.emit.text.kernel_head import NamedConstant, named_constants
-from longhand.lower.ir import Constant, Extent, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
+from longhand.lower.ir import AxisSize, Constant, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
 from longhand.schedule.named_plan import KernelNames, pointer_word
 from longhand.schedule.names.words import RESERVED_IN_KERNEL, Scope
 from longhand.schedule.plan import KernelPlan
@@ -81,7 +81,7 @@ def typed_numbers(
             if all(_is_number(arg, body) for arg in args):
                 found.update(_first_leaf(arg, body) for arg in args)
         if isinstance(value, Pointwise) and all(
-            isinstance(body[arg], Constant | Scalar | Extent) for arg in args
+            isinstance(body[arg], Constant | Scalar | AxisSize) for arg in args
         ):
             found.update(arg for arg in args if _is_double(body[arg]))
         for arg in args:
@@ -97,7 +97,7 @@ def typed_numbers(
     return found
 
 
-_NUMBERS = (Constant, Scalar, Extent)
+_NUMBERS = (Constant, Scalar, AxisSize)
 
 
 def _is_number(position: int, body: tuple[Value, ...]) -> bool:

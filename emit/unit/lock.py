@@ -39,7 +39,7 @@ from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch, in_torch_fo
 from longhand.lower.ir import Extern
 from longhand.options import Frontend
 from longhand.schedule.named_plan import (
-    BufferWords,
+    BufferNamer,
     Ledger,
     NamedPlan,
     kernels_of,
@@ -211,7 +211,7 @@ def _whole(node: fx.Node) -> fx.Node:
     return source if isinstance(source, fx.Node) else node
 
 
-def _tensors(nodes: Iterable[fx.Node], words: BufferWords) -> list[str]:
+def _tensors(nodes: Iterable[fx.Node], words: BufferNamer) -> list[str]:
     """A line for each kind of tensor, the largest first; one for all that are left."""
     kinds: Counter[tuple[str, str, int]] = Counter()
     for node in nodes:
@@ -300,7 +300,7 @@ def _hash(content: str | bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _guards(graph: CapturedGraph, words: BufferWords) -> list[dict[str, Any]]:
+def _guards(graph: CapturedGraph, words: BufferNamer) -> list[dict[str, Any]]:
     """What a call must be given, input by input; the sizes that may vary; what must hold of them."""
     names = {str(size.symbol): size.name for size in graph.symbols}
 

@@ -13,7 +13,7 @@ from longhand.lower.lowerings.arithmetic import scaled
 from longhand.lower.lowerings.pointwise import apply, held_number
 from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
-from longhand.lower.unsupported import Decline
+from longhand.lower.unsupported import UnsupportedLowering
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -239,7 +239,7 @@ def clamp(x: Handle, low: Handle | Number | None, high: Handle | Number | None) 
 @lowers(aten.clamp.default, aten.clamp.Tensor, aten.clip.default)
 def _clamp(ctx: Context, x: Operand, low: Operand | None, high: Operand | None) -> TensorView:
     if ctx.result().dtype is torch.bool:
-        raise Decline("clamp of bools is left to ATen.")
+        raise UnsupportedLowering("clamp of bools is left to ATen.")
     bounds = [bound for bound in (low, high) if bound is not None]
 
     def value(x: Handle, *given: Handle) -> Handle:

@@ -46,7 +46,7 @@ from longhand.lower.ops import ReduceOp
 from longhand.lower.registry import lowers
 from longhand.lower.rules.adding import adding_problem
 from longhand.lower.sizes import product, same
-from longhand.lower.unsupported import LOOP_DTYPES, Decline
+from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -92,7 +92,7 @@ def _index_put(
 ) -> TensorView:
     given = {dim: index for dim, index in enumerate(indices) if index is not None}
     if not (ctx.is_cuda and accumulate) or not given:
-        raise Decline("Where it writes is data: ATen does it.")
+        raise UnsupportedLowering("Where it writes is data: ATen does it.")
     rank = max(index.rank for index in given.values())
     dims = sorted(given)
     # The indices' dimensions stand where the first of them was, or in front if they are not neighbours.
@@ -112,7 +112,7 @@ def _index_add(
     ctx: Context, x: TensorView, dim: int, index: TensorView, source: TensorView, alpha: float = 1
 ) -> TensorView:
     if x.rank == 0 or index.rank != 1 or source.rank != x.rank:
-        raise Decline("index_add of one element is left to ATen.")
+        raise UnsupportedLowering("index_add of one element is left to ATen.")
     dim = wrap(dim, x.rank)
     others = {i: i for i in range(x.rank) if i != dim}
     aligned = {dim: _before(index, x.rank - dim - 1)}
@@ -122,13 +122,13 @@ def _index_add(
 @lowers(aten.scatter_add.default)
 def _scatter_add(ctx: Context, x: TensorView, dim: int, index: TensorView, source: TensorView) -> TensorView:
     if x.rank == 0 or index.rank != x.rank or source.rank != x.rank:
-        raise Decline("scatter_add of one element is left to ATen.")
+        raise UnsupportedLowering("scatter_add of one element is left to ATen.")
     dim = wrap(dim, x.rank)
     looked_at: TensorView | None = source  # where the index says nothing, no element is
     for i in range(x.rank):
         looked_at = looked_at and looked_at.narrow(i, 0, index.size(i))
     if looked_at is None:
-        raise Decline("The part of the source that the index is for has no loops.")
+        raise UnsupportedLowering("The part of the source that the index is for has no loops.")
     others = {i: i for i in range(x.rank) if i != dim}
     return _added_up(ctx, x, _Added(looked_at, {dim: index}, others))
 
@@ -144,7 +144,7 @@ def _scatter_reduce(
     include_self: bool = True,
 ) -> TensorView:
     if reduce != "sum" or not include_self:
-        raise Decline("What it does where values meet is no sum: ATen does it.")
+        raise UnsupportedLowering("What it does where values meet is no sum: ATen does it.")
     return _scatter_add(ctx, x, dim, index, source)
 
 
@@ -158,7 +158,7 @@ def _embedding_dense_backward(
     scale_grad_by_freq: bool,
 ) -> TensorView:
     if scale_grad_by_freq:
-        raise Decline("How often a position comes is counted by ATen.")
+        raise UnsupportedLowering("How often a position comes is counted by ATen.")
     aligned = {0: _before(indices, 1)}
     skipped = padding_idx if padding_idx >= 0 else None
     return _added_up(ctx, None, _Added(d_out, aligned, {1: d_out.rank - 1}, skipped=skipped))
@@ -187,7 +187,7 @@ def _added_up(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:
     if _meets_at_few(shape, added):
         return _summed_by_place(ctx, x, added)
     if torch.are_deterministic_algorithms_enabled():
-        raise Decline("Deterministic algorithms are asked for, and ATen has one.")
+        raise UnsupportedLowering("Deterministic algorithms are asked for, and ATen has one.")
     wide = compute_dtype(dtype)
     total = ctx.make_result() if wide == dtype else ctx.derive(Derivation.TOTALS, ctx.name, wide, shape)
     _begin(ctx, x, total)
@@ -201,7 +201,7 @@ def _added_up(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:
     nest.add_at(total, coordinates, value, mask)
     adding = nest.finish()
     if adding_problem(adding) is not None:
-        raise Decline("Some values are added at one place along a whole dimension: ATen does it.")
+        raise UnsupportedLowering("Some values are added at one place along a whole dimension: ATen does it.")
     ctx.append(adding)
     return total if wide == dtype else _narrowed(ctx, total)
 
@@ -209,21 +209,23 @@ def _added_up(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:
 def _check(ctx: Context, shape: Sequence[Size], added: _Added) -> None:
     """Declines what is left to ATen."""
     if not ctx.is_cuda:
-        raise Decline("Where it writes is data: ATen does it.")
+        raise UnsupportedLowering("Where it writes is data: ATen does it.")
     types = {ctx.result().dtype, added.values.dtype}
     if not types <= LOOP_DTYPES or not all(dtype.is_floating_point for dtype in types):
-        raise Decline("Totals that are no floats have no value that shows a position out of range.")
+        raise UnsupportedLowering(
+            "Totals that are no floats have no value that shows a position out of range."
+        )
     if any(index.dtype not in _POSITIONS for index in added.indices.values()):
-        raise Decline("Only integer positions are loops of ours.")
+        raise UnsupportedLowering("Only integer positions are loops of ours.")
     if 0 in shape or added.values.is_empty or added.values.rank == 0:
-        raise Decline("Adding nothing is left to ATen.")
+        raise UnsupportedLowering("Adding nothing is left to ATen.")
 
 
 def _meets_at_few(shape: Sequence[Size], added: _Added) -> bool:
     """Whether so many values meet at one that they are not added one by one, and the places are few.
 
     Raises:
-        Decline: The places are too many for a sum each.
+        UnsupportedLowering: The places are too many for a sum each.
     """
     n_added, n_elements = product(added.values.shape), product(shape)
     if not isinstance(n_added, int) or not isinstance(n_elements, int):
@@ -233,7 +235,7 @@ def _meets_at_few(shape: Sequence[Size], added: _Added) -> bool:
     n_places = product(shape[dim] for dim in added.indices)
     is_few = isinstance(n_places, int) and n_places <= _FEW and n_places * n_added <= _MOST_LOOKS
     if len(added.indices) > 1 or not is_few:
-        raise Decline("So many values meet at one that ATen sorts them first.")
+        raise UnsupportedLowering("So many values meet at one that ATen sorts them first.")
     return True
 
 

@@ -14,7 +14,7 @@ from longhand.lower.context import Context, Operand
 from longhand.lower.lowerings.pointwise import apply, held_number
 from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
-from longhand.lower.unsupported import Decline
+from longhand.lower.unsupported import UnsupportedLowering
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -109,9 +109,9 @@ def _fmod(ctx: Context, x: Operand, y: Operand) -> TensorView:
 def _whole_division(ctx: Context, op: PointwiseOp, x: Operand, y: Operand) -> TensorView:
     dtype = ctx.result().dtype
     if dtype is torch.bool:
-        raise Decline("Division of bools is left to ATen.")
+        raise UnsupportedLowering("Division of bools is left to ATen.")
     if not dtype.is_floating_point and (isinstance(y, TensorView) or y == 0):
-        raise Decline("Eager raises where an integer is divided by 0.")
+        raise UnsupportedLowering("Eager raises where an integer is divided by 0.")
     if dtype not in ROUNDED:
         return ctx.pointwise([x, y], lambda x, y: apply(op, x, y))
     # What is cut off jumps: eager rounds a number that is no divisor to 16 bits, and a quotient of tensors.
@@ -130,21 +130,21 @@ def _whole_division(ctx: Context, op: PointwiseOp, x: Operand, y: Operand) -> Te
 def _pow_scalar(ctx: Context, x: TensorView, exponent: Number) -> TensorView:
     dtype = ctx.result().dtype
     if not dtype.is_floating_point and (dtype is torch.bool or not 0 <= exponent <= 8):
-        raise Decline("Integer powers are left to ATen.")
+        raise UnsupportedLowering("Integer powers are left to ATen.")
     return ctx.pointwise([x], lambda x: power(x, exponent))
 
 
 @lowers(aten.pow.Tensor_Tensor)
 def _pow(ctx: Context, x: TensorView, y: TensorView) -> TensorView:
     if not ctx.result().dtype.is_floating_point:
-        raise Decline("Integer powers are left to ATen.")
+        raise UnsupportedLowering("Integer powers are left to ATen.")
     return ctx.pointwise([x, y], lambda x, y: apply(Op.POW, x, y))
 
 
 @lowers(aten.pow.Scalar)
 def _pow_base(ctx: Context, base: Number, y: TensorView) -> TensorView:
     if not ctx.result().dtype.is_floating_point:
-        raise Decline("Integer powers are left to ATen.")
+        raise UnsupportedLowering("Integer powers are left to ATen.")
     if base == 2:
         return ctx.pointwise([y], lambda y: apply(Op.EXP2, y))
     return ctx.pointwise([y], lambda y: apply(Op.POW, base, y))
@@ -191,5 +191,5 @@ def _shift(ctx: Context, op: PointwiseOp, x: TensorView, by: Any) -> TensorView:
         or not isinstance(by, int)
         or not 0 <= by < 8 * dtype.itemsize
     ):
-        raise Decline("Only shifts by a number smaller than the width are loops of ours.")
+        raise UnsupportedLowering("Only shifts by a number smaller than the width are loops of ours.")
     return ctx.pointwise([x], lambda x: apply(op, x, by))

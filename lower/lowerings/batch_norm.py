@@ -12,7 +12,7 @@ from longhand.lower.ir import BufferKind
 from longhand.lower.lowerings.batch_statistics import has_pieces, normalize_by_batch
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import as_size
-from longhand.lower.unsupported import Decline
+from longhand.lower.unsupported import UnsupportedLowering
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -37,9 +37,9 @@ def _batch_norm_training(
     if training and has_pieces(ctx, x):
         return normalize_by_batch(ctx, x, weight, bias, running, momentum, eps)
     if not training or not _only_update(ctx, (3, 4)):
-        raise Decline("Batch norm whose new statistics are read is left to ATen.")
+        raise UnsupportedLowering("Batch norm whose new statistics are read is left to ATen.")
     if any(ctx.buffers[view.buffer].kind is BufferKind.INTERMEDIATE for view in running):
-        raise Decline("Batch norm of statistics that are computed is left to ATen.")
+        raise UnsupportedLowering("Batch norm of statistics that are computed is left to ATen.")
     made = []
     for position in range(3):
         value, shape = ctx.result(position), ctx.result_shape(position)

@@ -16,7 +16,7 @@ from longhand.lower.nest import Coordinate, NestBuilder
 from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add
-from longhand.lower.unsupported import Decline, require_loop_dtypes
+from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -46,7 +46,7 @@ def _folded(ctx: Context, x: TensorView, pad: Sequence[Size], fold: Fold) -> Ten
     """The result read from x at folded positions in its last len(pad) / 2 dimensions."""
     require_loop_dtypes(x.dtype)
     if x.is_empty:
-        raise Decline("Padding nothing is left to ATen.")
+        raise UnsupportedLowering("Padding nothing is left to ATen.")
     x = ctx.strided(x)
     target = ctx.make_result(like=[x])
     nest, _ = ctx.nest(target.shape)
@@ -84,7 +84,7 @@ def rolled(ctx: Context, x: TensorView, shifts: Mapping[int, Size]) -> TensorVie
 def _unroll(nest: NestBuilder, x: TensorView, dim: int, shift: Size) -> Coordinate:
     size = x.size(dim)
     if not isinstance(size, int) or not isinstance(shift, int):
-        raise Decline("roll by a symbolic size is left to ATen.")
+        raise UnsupportedLowering("roll by a symbolic size is left to ATen.")
     if shift % size == 0:
         return nest.coordinate(dim)
     by = nest.body.scalar(shift % size, torch.int64, Role.SHIFT)

@@ -19,7 +19,7 @@ from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.nest import NestBuilder
 from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
-from longhand.lower.unsupported import Decline, require_loop_dtypes
+from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -63,7 +63,7 @@ def read_given(
 ) -> ClassLossArguments:
     require_float_table(x, target)
     if x.is_empty:
-        raise Decline("The loss of nothing is left to ATen.")
+        raise UnsupportedLowering("The loss of nothing is left to ATen.")
     if weight is not None:
         require_loop_dtypes(weight.dtype)
         weight = ctx.strided(weight)
@@ -135,7 +135,7 @@ def _cross_entropy(
 ) -> TensorView:
     if target.dtype.is_floating_point:
         if ignore_index >= 0:
-            raise Decline("Eager refuses ignore_index with class probabilities.")
+            raise UnsupportedLowering("Eager refuses ignore_index with class probabilities.")
         return _soft_cross_entropy(ctx, logits, target, weight, reduction, label_smoothing)
     given = read_given(ctx, logits, target, weight, ignore_index)
     losses = row_losses(ctx, given, reduction)
@@ -181,7 +181,7 @@ def _mean_loss(
     nest: NestBuilder, axes: Sequence[str], shifted: Handle, log_denominator: Handle, weight: Handle | None
 ) -> Handle:
     """The loss of a row whose label could be any class, from its logits less the largest of them."""
-    count = nest.body.extent(axes, shifted.dtype) if axes else nest.body.constant(1, shifted.dtype)
+    count = nest.body.axis_size(axes, shifted.dtype) if axes else nest.body.constant(1, shifted.dtype)
     if weight is None:
         return log_denominator - nest.body.reduce(ReduceOp.SUM, shifted, axes, Role.SHIFTED_SUM) / count
     total = nest.body.reduce(ReduceOp.SUM, weight, axes, Role.WEIGHT_SUM)
@@ -207,7 +207,7 @@ def _soft_cross_entropy(
     """Cross entropy with a probability for each class: -sum(target * weight * log_softmax(logits))."""
     require_loop_dtypes(logits.dtype, target.dtype, *([] if weight is None else [weight.dtype]))
     if logits.is_empty:
-        raise Decline("The loss of nothing is left to ATen.")
+        raise UnsupportedLowering("The loss of nothing is left to ATen.")
     # The labels of these rows are no data: `target` stands for them.
     given = ClassLossArguments(logits, target, weight, -1)
     views = [logits, target, *([] if weight is None else [along_classes(weight, given)])]
@@ -215,7 +215,7 @@ def _soft_cross_entropy(
     axes = nest.axes([given.dim])
     logit, expected = nest.load(x_view), nest.load(target_view)
     if smoothing:
-        count = nest.body.extent(axes, logit.dtype) if axes else nest.body.constant(1, logit.dtype)
+        count = nest.body.axis_size(axes, logit.dtype) if axes else nest.body.constant(1, logit.dtype)
         expected = expected * (1.0 - smoothing) + smoothing / count
     row_max = nest.body.reduce(ReduceOp.MAX, logit, axes, Role.ROW_MAX)
     shifted = (logit - row_max).named(Role.SHIFTED)
@@ -285,7 +285,7 @@ def _reduce_all(ctx: Context, losses: TensorView, reduction: int) -> TensorView:
     nest, (view,) = ctx.nest(losses.shape, [losses])
     total = nest.body.reduce(ReduceOp.SUM, nest.load(view), nest.axes(), Role.TOTAL)
     if reduction == LossReduction.MEAN and nest.axes():
-        total = total / nest.body.extent(nest.axes(), total.dtype)
+        total = total / nest.body.axis_size(nest.axes(), total.dtype)
     result = ctx.make_result()
     nest.store(result, total.named(ctx.local), [])
     ctx.finish(nest)

@@ -14,7 +14,7 @@ from longhand.lower.context import Context, number
 from longhand.lower.nest import NestBuilder
 from longhand.lower.program_builder import DeferredProducer
 from longhand.lower.registry import lowers
-from longhand.lower.unsupported import Decline, require_loop_dtypes
+from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -72,7 +72,7 @@ def filled(ctx: Context, value: Number | sympy.Expr) -> TensorView:
     """The node's result, the same number everywhere."""
     dtype = ctx.result().dtype
     if not isinstance(value, int | float | sympy.Expr):
-        raise Decline("Filling with a complex number is left to ATen.")
+        raise UnsupportedLowering("Filling with a complex number is left to ATen.")
 
     def compute(nest: NestBuilder, _: list[Handle]) -> Handle:
         return number(nest, value, dtype)
@@ -122,7 +122,7 @@ def _linspace(ctx: Context, start: Number, end: Number, steps: int, *_: Any) -> 
     dtype = ctx.result().dtype
     if dtype not in (torch.float32, torch.float64) or steps < 2:
         # Eager rounds the step to the dtype.
-        raise Decline("linspace of integers and 16-bit floats is left to ATen.")
+        raise UnsupportedLowering("linspace of integers and 16-bit floats is left to ATen.")
     step = (float(end) - float(start)) / (steps - 1)
 
     def value(nest: NestBuilder) -> Handle:

@@ -18,7 +18,7 @@ from longhand.lower.nest import NestBuilder
 from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import divide
-from longhand.lower.unsupported import Decline, require_loop_dtypes
+from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -36,7 +36,7 @@ def _group_norm(
 ) -> TensorView:
     per_group = divide(x.size(1), groups)
     if per_group is None or x.is_empty:
-        raise Decline("group_norm of nothing is left to ATen.")
+        raise UnsupportedLowering("group_norm of nothing is left to ATen.")
     split = (x.size(0), groups, per_group, *x.shape[2:])
     grouped = x.reshape(split) or ctx.copy(x).reshape(split)
     assert grouped is not None

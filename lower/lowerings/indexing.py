@@ -23,7 +23,7 @@ from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.nest import Coordinate, NestBuilder
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add, multiply
-from longhand.lower.unsupported import Decline, require_loop_dtypes
+from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView, as_strided
 
 aten = torch.ops.aten
@@ -35,11 +35,11 @@ def require_float_table(table: TensorView, *indices: TensorView) -> None:
     """Declines tables that cannot show a position out of range, and indices that are no integers."""
     require_loop_dtypes(table.dtype)
     if not table.dtype.is_floating_point:
-        raise Decline(
+        raise UnsupportedLowering(
             "Eager raises for positions out of range; a table of integers has no value that shows them."
         )
     if any(index.dtype not in _INDEX_DTYPES for index in indices):
-        raise Decline("Only integer positions are loops of ours.")
+        raise UnsupportedLowering("Only integer positions are loops of ours.")
 
 
 class Lookup:
@@ -67,7 +67,9 @@ class Lookup:
         mask_word: str = Role.IN_TABLE,
     ) -> None:
         limit = (
-            nest.body.extent(along, torch.int64) if along else nest.body.scalar(size, torch.int64, size_word)
+            nest.body.axis_size(along, torch.int64)
+            if along
+            else nest.body.scalar(size, torch.int64, size_word)
         )
         position = index.to(torch.int64)
         if wraps:
@@ -98,7 +100,7 @@ def _embedding(ctx: Context, weight: TensorView, indices: TensorView, *_: Any) -
 def _index_select(ctx: Context, x: TensorView, dim: int, index: TensorView) -> TensorView:
     require_float_table(x, index)
     if x.rank == 0:
-        raise Decline("index_select of one element is left to ATen.")
+        raise UnsupportedLowering("index_select of one element is left to ATen.")
     return _select_rows(ctx, ctx.strided(x), index if index.rank else index.insert(0), wrap(dim, x.rank))
 
 
@@ -123,7 +125,7 @@ def gathered(ctx: Context, x: TensorView, dim: int, index: TensorView) -> Tensor
     """The node's result: of x, along `dim`, the elements at the positions in `index`."""
     require_float_table(x, index)
     if x.rank == 0 or index.rank == 0 or index.is_empty:
-        raise Decline("gather of one element or of nothing is left to ATen.")
+        raise UnsupportedLowering("gather of one element or of nothing is left to ATen.")
     x = ctx.strided(x)
     target = ctx.make_result()
     nest, (view,) = ctx.nest(target.shape, [index])
@@ -184,7 +186,7 @@ def _is_within(position: Size, size: Size) -> bool:
 def _index(ctx: Context, x: TensorView, indices: Sequence[TensorView | None]) -> TensorView:
     given = {dim: index for dim, index in enumerate(indices) if index is not None}
     if not given or x.is_empty or any(index.is_empty for index in given.values()):
-        raise Decline("Indexing nothing is left to ATen.")
+        raise UnsupportedLowering("Indexing nothing is left to ATen.")
     rank = max(index.rank for index in given.values())
     dims = sorted(given)
     # The indices' dimensions stand where the first of them was, or in front if they are not neighbours.

@@ -25,7 +25,7 @@ from longhand.lower.nest import Coordinate, NestBuilder
 from longhand.lower.program_builder import DeferredProducer
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add, multiply, same
-from longhand.lower.unsupported import Decline, require_loop_dtypes
+from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView, whole
 
 aten = torch.ops.aten
@@ -135,7 +135,7 @@ def _cat(ctx: Context, tensors: Sequence[TensorView], dim: int) -> TensorView:
 
 def _joined_in_order(ctx: Context, parts: Sequence[TensorView], dim: int) -> TensorView:
     if not parts:
-        raise Decline("Joining nothing is left to ATen.")
+        raise UnsupportedLowering("Joining nothing is left to ATen.")
     start: Size = 0
     pieces = []
     for x in parts:
@@ -240,7 +240,7 @@ def _stack(ctx: Context, tensors: Sequence[TensorView], dim: int) -> TensorView:
     dim = wrap(dim, rank)
     require_loop_dtypes(ctx.result().dtype, *(x.dtype for x in tensors))
     if any(x.is_empty for x in tensors):
-        raise Decline("Stacking nothing is left to ATen.")
+        raise UnsupportedLowering("Stacking nothing is left to ATen.")
     if len(tensors) > _MOST_MASKED:
         rows = [x.insert(dim) for x in tensors]
         return _stored_one_by_one(ctx, rows, [Piece((x,), None, i, i + 1) for i, x in enumerate(rows)], dim)
@@ -257,7 +257,7 @@ def _stack(ctx: Context, tensors: Sequence[TensorView], dim: int) -> TensorView:
 @lowers(aten.roll.default)
 def _roll(ctx: Context, x: TensorView, shifts: Sequence[Size], dims: Sequence[int]) -> TensorView:
     if not dims or x.is_empty:
-        raise Decline("roll of nothing, or over all dimensions at once, is left to ATen.")
+        raise UnsupportedLowering("roll of nothing, or over all dimensions at once, is left to ATen.")
     ways: dict[int, Size] = {}
     for dim, shift in zip(wrap_all(dims, x.rank), shifts, strict=True):
         ways[dim] = add(ways.get(dim, 0), shift)  # a dimension that is named twice is rolled twice
@@ -266,7 +266,7 @@ def _roll(ctx: Context, x: TensorView, shifts: Sequence[Size], dims: Sequence[in
     ((dim, shift),) = ways.items()
     size = x.size(dim)
     if not isinstance(size, int) or not isinstance(shift, int):
-        raise Decline("roll by a symbolic size is left to ATen.")
+        raise UnsupportedLowering("roll by a symbolic size is left to ATen.")
     require_loop_dtypes(x.dtype)
     shift %= size
     if shift == 0:
@@ -284,14 +284,14 @@ def _roll(ctx: Context, x: TensorView, shifts: Sequence[Size], dims: Sequence[in
 def _constant_pad(ctx: Context, x: TensorView, pad: Sequence[Size], value: Number) -> TensorView:
     require_loop_dtypes(x.dtype)
     if x.is_empty:
-        raise Decline("Padding nothing is left to ATen.")
+        raise UnsupportedLowering("Padding nothing is left to ATen.")
     x = ctx.strided(x)
     ranges: list[tuple[int, Size, Size]] = []
     for i in range(len(pad) // 2):
         dim = x.rank - 1 - i
         before, after = pad[2 * i], pad[2 * i + 1]
         if not isinstance(before, int) or not isinstance(after, int):
-            raise Decline("Padding by a symbolic size is left to ATen.")
+            raise UnsupportedLowering("Padding by a symbolic size is left to ATen.")
         cut = x.narrow(dim, max(-before, 0), add(x.size(dim), min(before, 0) + min(after, 0)))
         assert cut is not None
         x = cut
@@ -364,7 +364,7 @@ def _slice_scatter(
     dim = wrap(dim, x.rank)
     require_loop_dtypes(x.dtype, source.dtype)
     if step != 1 or x.is_empty or source.is_empty:
-        raise Decline("slice_scatter with steps is left to ATen.")
+        raise UnsupportedLowering("slice_scatter with steps is left to ATen.")
     begin = slice_start(x.size(dim), start, source.size(dim))
     return _overwritten(ctx, x, source, dim, begin, add(begin, source.size(dim)))
 
@@ -374,7 +374,7 @@ def _select_scatter(ctx: Context, x: TensorView, source: TensorView, dim: int, i
     dim = wrap(dim, x.rank)
     require_loop_dtypes(x.dtype, source.dtype)
     if not isinstance(index, int):
-        raise Decline("select_scatter at a symbolic position is left to ATen.")
+        raise UnsupportedLowering("select_scatter at a symbolic position is left to ATen.")
     begin = add(index, x.size(dim)) if index < 0 else index
     return _overwritten(ctx, x, source.insert(dim), dim, begin, add(begin, 1))
 

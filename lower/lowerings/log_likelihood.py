@@ -30,7 +30,7 @@ from longhand.lower.lowerings.indexing import Lookup, gathered, load_looked_up, 
 from longhand.lower.lowerings.losses import LossReduction
 from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.registry import lowers
-from longhand.lower.unsupported import Decline
+from longhand.lower.unsupported import UnsupportedLowering
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -79,7 +79,7 @@ def _nll_forward(
 ) -> tuple[TensorView, ...]:
     """The loss and the total weight of the rows that count, which the gradient of a mean divides by."""
     if reduction == LossReduction.NONE:
-        raise Decline("It leaves the total weight undefined.")
+        raise UnsupportedLowering("It leaves the total weight undefined.")
     given = read_given(ctx, log_probs, target, weight, ignore_index)
     losses = row_losses(ctx, given, reduction)
     _store_nll(ctx, given, losses)

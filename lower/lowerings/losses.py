@@ -14,7 +14,7 @@ from longhand.lower.lowerings.activations import clamp, where
 from longhand.lower.lowerings.pointwise import apply
 from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
-from longhand.lower.unsupported import Decline, require_loop_dtypes
+from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -40,13 +40,17 @@ def _elementwise(
     require_loop_dtypes(dtype, *(view.dtype for view in tensors))
     shape = max((view.shape for view in tensors), key=len)
     if any(view.shape != shape or view.is_empty for view in tensors[:2]):
-        raise Decline("A loss of nothing, or between tensors of different shapes, is left to ATen.")
+        raise UnsupportedLowering(
+            "A loss of nothing, or between tensors of different shapes, is left to ATen."
+        )
     nest, views = ctx.nest(shape, tensors)
     values = [nest.load(view).to(dtype) for view in views]
     total = nest.body.reduce(ReduceOp.SUM, loss(*values), nest.axes(), Role.TOTAL)
     if reduction == LossReduction.MEAN:
         count = (
-            nest.body.extent(nest.axes(), total.dtype) if nest.axes() else nest.body.constant(1, total.dtype)
+            nest.body.axis_size(nest.axes(), total.dtype)
+            if nest.axes()
+            else nest.body.constant(1, total.dtype)
         )
         total = total / count
     target = ctx.make_result()

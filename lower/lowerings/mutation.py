@@ -19,7 +19,7 @@ from longhand.lower.ir import BufferKind
 from longhand.lower.lowerings.externs import extern_argument
 from longhand.lower.lowerings.viewing import slice_start, wrap
 from longhand.lower.sizes import add
-from longhand.lower.unsupported import LOOP_DTYPES, Decline
+from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering
 from longhand.lower.views import TensorView, overlaps
 
 aten = torch.ops.aten
@@ -60,7 +60,7 @@ def written_in_place(ctx: Context, args: list[Any]) -> TensorView | None:
         return None
     try:
         written = _write_part(ctx, base, args) if node.target in _PARTS else _call_twin(ctx, base, args)
-    except Decline:
+    except UnsupportedLowering:
         return None
     if not written:
         return None

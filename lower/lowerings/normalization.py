@@ -17,7 +17,7 @@ from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.nest import NestBuilder
 from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
-from longhand.lower.unsupported import Decline, require_loop_dtypes
+from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -108,7 +108,7 @@ def _layer_norms(
 ) -> tuple[TensorView, ...]:
     position = 0 if with_statistics else None
     if x.is_empty:
-        raise Decline("layer_norm of nothing is left to ATen.")
+        raise UnsupportedLowering("layer_norm of nothing is left to ATen.")
     views = [x, *(view for view in (weight, bias) if view is not None)]
     require_loop_dtypes(*(view.dtype for view in views))
     nest, (x_view, *others) = ctx.nest(x.shape, views)
@@ -141,7 +141,7 @@ def mean_of(nest: NestBuilder, value: Handle, axes: Sequence[str], name: str) ->
     if not axes:
         return value
     total = nest.body.reduce(ReduceOp.SUM, value, axes)
-    return (total / nest.body.extent(axes, value.dtype)).named(name)
+    return (total / nest.body.axis_size(axes, value.dtype)).named(name)
 
 
 def normalize(
@@ -262,7 +262,7 @@ def _batch_norm(
     *_: Any,
 ) -> TensorView:
     if training or running_mean is None or running_var is None:
-        raise Decline("batch_norm by the batch's own statistics is left to ATen.")
+        raise UnsupportedLowering("batch_norm by the batch's own statistics is left to ATen.")
     return _normalize_by_running(ctx, x, weight, bias, running_mean, running_var, eps, None)
 
 

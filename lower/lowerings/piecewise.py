@@ -117,4 +117,4 @@ def combined(
     apart = (mean_of_piece - mean).named(Role.APART)
     around = (squares + apart * apart * size).named(Role.SQUARES_AROUND)
     total = nest.body.reduce(ReduceOp.SUM, around, axes, Role.TOTAL_SQUARES)
-    return mean, total, (nest.body.extent(axes, mean.dtype) * size).named(Role.COUNT)
+    return mean, total, (nest.body.axis_size(axes, mean.dtype) * size).named(Role.COUNT)

@@ -13,7 +13,7 @@ from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
 from longhand.lower.ops import PointwiseOp
 from longhand.lower.registry import lowers
-from longhand.lower.unsupported import Decline
+from longhand.lower.unsupported import UnsupportedLowering
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -262,7 +262,7 @@ def _copy(ctx: Context, x: TensorView, *_: Any) -> TensorView:
     source = ctx.node.args[0]
     assert isinstance(source, torch.fx.Node)
     if source.meta["val"].device != ctx.result().device:
-        raise Decline("It moves between devices.")
+        raise UnsupportedLowering("It moves between devices.")
     turns_contiguous = ctx.result().is_contiguous() and not source.meta["val"].is_contiguous()
     return ctx.pointwise([x], lambda x: x, keeps_layout=not turns_contiguous)
 

@@ -22,7 +22,7 @@ from longhand.lower.nest import Coordinate, NestBuilder
 from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import add, multiply, same
-from longhand.lower.unsupported import BEST_IN_LIBRARY, Decline
+from longhand.lower.unsupported import BEST_IN_LIBRARY, UnsupportedLowering
 from longhand.lower.views import TensorView, overlaps
 
 aten = torch.ops.aten
@@ -122,7 +122,7 @@ class _PoolingNest:
             is_cut = self._passes_end(dim, margin)
             if padding == margin and not is_cut:
                 axes = self.nest.axes([self.target.rank + dim])
-                count = count * self.nest.body.extent(axes, dtype) if axes else count
+                count = count * self.nest.body.axis_size(axes, dtype) if axes else count
                 continue
             result = self.nest.coordinate(self.first + dim).times(self.window.stride[dim])
             begin, end = (self.nest.position_of(result.plus(at - padding)) for at in (0, size))
@@ -149,7 +149,7 @@ def _begin(ctx: Context, x: TensorView, window: _Window) -> _PoolingNest:
     # Of sizes that vary without a bound nobody knows whether steps between places pass 32 bits.
     is_small &= all(isinstance(extent, int) for extent in x.shape[-len(window.size) :])
     if not ctx.is_cuda or not is_small or x.dtype not in _FLOATS or x.is_empty:
-        raise Decline(BEST_IN_LIBRARY)
+        raise UnsupportedLowering(BEST_IN_LIBRARY)
     x = ctx.strided(x)
     x = ctx.copy(x) if overlaps(x) else x
     return _PoolingNest(ctx, x, ctx.make_result(like=[x]), window)
@@ -215,7 +215,7 @@ def _avg_pool_backward(
     )
     is_ours = ctx.is_cuda and d_out.dtype in _FLOATS and not d_out.is_empty
     if not is_ours or window.stride != window.size or any(window.padding) or not fills:
-        raise Decline(BEST_IN_LIBRARY)
+        raise UnsupportedLowering(BEST_IN_LIBRARY)
     spread, shape = ctx.readable(d_out), list(d_out.shape[:first])
     for dim, n_places in enumerate(window.size):
         shape += [d_out.size(first + dim), n_places]

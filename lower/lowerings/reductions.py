@@ -19,7 +19,7 @@ from longhand.lower.nest import NestBuilder
 from longhand.lower.ops import PointwiseOp, ReduceOp
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import product
-from longhand.lower.unsupported import Decline, require_loop_dtypes
+from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -47,7 +47,7 @@ class ReductionNest:
         self.axes = self.nest.axes(sorted(self.dims))
         if any(self.nest.shape[dim] == 0 for dim in self.dims):
             # Loops without a turn would leave the result as it is in memory.
-            raise Decline("The reduction of nothing is left to ATen.")
+            raise UnsupportedLowering("The reduction of nothing is left to ATen.")
 
     def load(self, dtype: torch.dtype) -> Handle:
         """The element, converted."""
@@ -65,7 +65,7 @@ class ReductionNest:
         """The number of elements reduced."""
         if not self.axes:
             return self.nest.body.constant(1, dtype)
-        return self.nest.body.extent(self.axes, dtype)
+        return self.nest.body.axis_size(self.axes, dtype)
 
     def mean(self, value: Handle, name: str | None = None) -> Handle:
         """The mean over the axes."""

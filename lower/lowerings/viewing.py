@@ -12,7 +12,7 @@ from longhand.lower.context import Context
 from longhand.lower.ir import ViewCall
 from longhand.lower.registry import lowers, views
 from longhand.lower.sizes import add, as_size, multiply, product, static
-from longhand.lower.unsupported import Decline
+from longhand.lower.unsupported import UnsupportedLowering
 from longhand.lower.views import TensorView, as_strided
 
 aten = torch.ops.aten
@@ -125,7 +125,7 @@ def slice_start(size: Size, start: Size | None, length: Size) -> Size:
     if isinstance(begin, int) and isinstance(size, int):
         return min(begin, size)
     if not isinstance(begin, int) and not begin.is_nonnegative:
-        raise Decline("The sign of the slice's start is not known.")
+        raise UnsupportedLowering("The sign of the slice's start is not known.")
     return begin
 
 
@@ -177,7 +177,7 @@ def _as_strided(
     if start == 0:
         x = ctx.as_in_eager(x, fake)
     if x.strides() != strides or x.offset != start:
-        raise Decline("as_strided of a tensor whose memory is laid out differently here.")
+        raise UnsupportedLowering("as_strided of a tensor whose memory is laid out differently here.")
     return as_strided(x, size, stride, start if offset is None else add(offset, -before))
 
 
@@ -260,7 +260,7 @@ def _repeat(ctx: Context, x: TensorView, repeats: Sequence[Size]) -> TensorView 
         x = x.insert(0)
     shape = x.shape
     if product(repeats) == 0 or product(shape) == 0:
-        raise Decline("repeat of nothing.")
+        raise UnsupportedLowering("repeat of nothing.")
     for dim in range(x.rank - 1, -1, -1):
         x = x.insert(dim)
     doubled: list[Size] = []

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
     Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
     PointwiseOp,
-    Position,
     Scalar,
     Size,
     Store,
@@ -84,9 +84,9 @@ def _value(nest: Nest, position: int, point: Mapping[str, int], sizes: Mapping[s
     match nest.body[position]:
         case Constant(value=number) | Scalar(value=number):
             return number
-        case Position(index=index):
+        case IndexExpression(index=index):
             return None if index.values else _at(index, point)
-        case Extent(axes=axes):
+        case AxisSize(axes=axes):
             return math.prod(int(sizes[axis]) for axis in axes)
         case Pointwise(op=op, args=args):
             given = [_value(nest, argument, point, sizes) for argument in args]

@@ -9,13 +9,13 @@ import torch
 
 from longhand.lower.ir import (
     PRIMITIVES,
-    Extent,
+    AxisSize,
     Extern,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     ReduceOp,
     Size,
@@ -88,9 +88,9 @@ def body_breaches(
             yield PlanRule.WRITTEN_FIRST, f"value {position} refers to one that is not before it"
             return
         used: frozenset[str] = frozenset()
-        if isinstance(value, Load | Store | Position):
+        if isinstance(value, Load | Store | IndexExpression):
             used = frozenset(axis for axis, _ in value.index.axes)
-        elif isinstance(value, Reduce | Extent):
+        elif isinstance(value, Reduce | AxisSize):
             used = frozenset(value.axes)
         for axis in sorted(used - axes):
             yield PlanRule.NAMES, f"value {position} names the axis {axis}, which is not there"

@@ -18,7 +18,7 @@ from longhand.lower.ir import Extern
 from longhand.schedule.functions.computed_again import modules_of_readers
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import made_inside, references
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse
 
 FEWEST_CALLS = 2  # launches and library calls that are worth a function, if it is called often
@@ -120,7 +120,7 @@ class ModuleCalls:
     def __init__(
         self,
         bodies: Sequence[Sequence[ModelStep]],
-        words: BufferWords,
+        words: BufferNamer,
         roots: Sequence[str],
         *,
         is_backward: bool = False,
@@ -252,7 +252,7 @@ class ModuleCalls:
         return site if is_filled else None
 
 
-def has_modules_alike(steps: Sequence[ModelStep], words: BufferWords) -> bool:
+def has_modules_alike(steps: Sequence[ModelStep], words: BufferNamer) -> bool:
     """Whether any two modules of one class of the user's take part in some steps."""
     paths: dict[str, set[str]] = defaultdict(set)
     for plain in (inner for step in steps for inner in plain_steps(step)):
@@ -262,7 +262,7 @@ def has_modules_alike(steps: Sequence[ModelStep], words: BufferWords) -> bool:
     return any(len(found) > 1 and not hasattr(torch.nn, kind) for kind, found in paths.items())
 
 
-def _around(step: PlanStep, words: BufferWords) -> dict[str, str]:
+def _around(step: PlanStep, words: BufferNamer) -> dict[str, str]:
     """The modules that all operations of a call stand in, and their classes."""
     if not isinstance(step, Launch | Extern):
         return {}
@@ -273,7 +273,7 @@ def _around(step: PlanStep, words: BufferWords) -> dict[str, str]:
     return common or {}
 
 
-def _touched_by(step: ModelStep, words: BufferWords) -> set[str]:
+def _touched_by(step: ModelStep, words: BufferNamer) -> set[str]:
     """The modules that any operation of a call stands in."""
     if not isinstance(step, Launch | Extern):
         return set()

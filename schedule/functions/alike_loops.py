@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps, own_steps
 from longhand.schedule.layers.model_steps import Loop, LoopKey, ModelStep, loops_of
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.unit_names import LayerNames
 
 
 def with_words_of_first(
-    layers: Mapping[LoopKey, LayerNames], steps: Sequence[ModelStep], words: BufferWords
+    layers: Mapping[LoopKey, LayerNames], steps: Sequence[ModelStep], words: BufferNamer
 ) -> dict[LoopKey, LayerNames]:
     """The words of layers, those of later lists as in the first one that does the same.
 
@@ -48,7 +48,7 @@ def _is_plain(loop: Loop) -> bool:
     return loop.record is None and not (is_cut or is_other)
 
 
-def _alike(first: Loop, loop: Loop, words: BufferWords, named: LayerNames) -> AlikeSteps | None:
+def _alike(first: Loop, loop: Loop, words: BufferNamer, named: LayerNames) -> AlikeSteps | None:
     """What the layers of two lists do alike; None if they do not, or in other numbers."""
     if first.class_name != loop.class_name or first.carried != loop.carried:
         return None

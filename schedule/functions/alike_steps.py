@@ -15,7 +15,7 @@ from longhand.lower.ir import Extern, View
 from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, Number, require
 from longhand.schedule.functions.alike_releases import places_without_releases, united_releases
 from longhand.schedule.layers.outside import made_inside
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
 
@@ -122,7 +122,7 @@ def own_steps(
 
 
 def alike_steps(
-    sites: Sequence[SiteSteps], words: BufferWords, variables: Mapping[str, str]
+    sites: Sequence[SiteSteps], words: BufferNamer, variables: Mapping[str, str]
 ) -> AlikeSteps | None:
     """What some modules do alike; None if they do not.
 
@@ -140,7 +140,7 @@ def alike_steps(
 class _StepsInStep:
     """Walks the steps of all modules at once."""
 
-    def __init__(self, sites: Sequence[SiteSteps], words: BufferWords, variables: Mapping[str, str]) -> None:
+    def __init__(self, sites: Sequence[SiteSteps], words: BufferNamer, variables: Mapping[str, str]) -> None:
         self._sites = sites
         self._words = words
         self._made = [made_inside(site.steps) for site in sites]

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from longhand.lower.ir import Extern
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import references
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Reuse, buffers_read
 
 Around = Callable[
-    [PlanStep, BufferWords], Mapping[str, str]
+    [PlanStep, BufferNamer], Mapping[str, str]
 ]  # the modules that a call stands in, and their classes
 
 
 def modules_of_readers(
-    steps: Sequence[ModelStep], words: BufferWords, around: Around
+    steps: Sequence[ModelStep], words: BufferNamer, around: Around
 ) -> dict[int, dict[str, str]]:
     """By the place of each call that computes something again: the modules that all calls stand in that read it.
 
@@ -60,7 +60,7 @@ def _named(step: ModelStep) -> list[str]:
     return [name for plain in plain_steps(step) for name in buffers_read(plain)]
 
 
-def _is_again(step: Launch | Extern, words: BufferWords) -> bool:
+def _is_again(step: Launch | Extern, words: BufferNamer) -> bool:
     """Whether all of a call is an operation of the forward pass."""
     origins = step.origins if isinstance(step, Launch) else (step.origin,)
     return all(origin and not words.provenance(origin).differentiates for origin in origins)

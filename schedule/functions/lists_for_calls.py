@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from longhand.schedule.functions.alike_steps import SharedCall
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
-from longhand.schedule.names.words import first_free, further_words
+from longhand.schedule.names.words import first_free, further_names
 from longhand.schedule.plan import buffers_read
 
 FEWEST_CALLS = 2
@@ -90,7 +90,7 @@ def lists_for_calls(
         if not n_listed:
             continue
         own = [one[len(one) - n_listed :] for one in given]
-        word = first_free(itertools.chain([names[function]], further_words(names[function])), used)
+        word = first_free(itertools.chain([names[function]], further_names(names[function])), used)
         used.add(word)
         lists.append(ListForCalls(word, tuple(own[::-1])))
         listed += firsts

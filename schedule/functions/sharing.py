@@ -1,6 +1,6 @@
 """What the user wrote once and calls several times: a function of model.py, called for each of the modules.
 
-alike_calls.py says which modules may do the same, alike_steps.py which do, up to sizes, and function_words.py what the
+alike_calls.py says which modules may do the same, alike_steps.py which do, up to sizes, and inner_names.py what the
 function calls everything. That is a function if whatever says one module's sizes says the others', too: calls take
 their place.
 """
@@ -16,11 +16,11 @@ from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
 from longhand.schedule.functions.alike_numbers import Number, told_by_channels
 from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, SiteSteps, alike_steps
-from longhand.schedule.functions.function_words import kernel_words, variables_of, words_for_module
+from longhand.schedule.functions.inner_names import kernel_names, variables_of, words_for_module
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
 from longhand.schedule.functions.weight_sizes import told_by_weights
-from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, first_free, further_words, snake_case
+from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, first_free, further_names, snake_case
 
 MOST_OF_PART = 5  # parameters of a function that is called once
 MOST_TRIES = 40
@@ -112,7 +112,7 @@ class FunctionSharing:
         self,
         bodies: Sequence[FunctionBody],
         sites: FunctionSites,
-        words: BufferWords,
+        words: BufferNamer,
         kernels: Mapping[str, str],
         calls: dict[int, SharedCall],
         tell_sizes: TellSizes,
@@ -254,10 +254,10 @@ class FunctionSharing:
         """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""
         word = f"{snake_case(alike.class_name)}{self._form.ending}"
         plain = f"{word}_" if word in RESERVED_IN_MODULE else word  # of a class called Lambda, say
-        words = kernel_words(site, self._names_of_kernels)
+        words = kernel_names(site, self._names_of_kernels)
         known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
         own = (f"{plain}_{word}" for word in words if word not in known)
-        name = first_free(itertools.chain([plain], own, further_words(plain)), used)
+        name = first_free(itertools.chain([plain], own, further_names(plain)), used)
         self._kernels[name] = words
         return name
 

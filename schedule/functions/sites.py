@@ -12,7 +12,7 @@ from longhand.schedule.functions.alike_steps import SharedCall, SiteSteps, own_s
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import references
 from longhand.schedule.modules.held import Branch
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import identifier
 from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
@@ -102,7 +102,7 @@ class FunctionSites:
         self,
         bodies: Sequence[FunctionBody],
         graph: CapturedGraph,
-        words: BufferWords,
+        words: BufferNamer,
         root: Branch,
         in_lists: frozenset[str],
         reach: Reach,

@@ -8,8 +8,8 @@ parts are added up afterwards, in order.
 from __future__ import annotations
 
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
     Nest,
     Reduce,
     ReduceOp,
@@ -59,7 +59,7 @@ def pass_over_rows(body: tuple[Value, ...], rows: frozenset[str], sums: tuple[in
     stores: list[int] = []
     then: list[int] = []
     for position, value in enumerate(body):
-        if position in sums or isinstance(value, Constant | Scalar | Extent):
+        if position in sums or isinstance(value, Constant | Scalar | AxisSize):
             continue
         if isinstance(value, Store):
             (then if value.value in sums else stores).append(position)

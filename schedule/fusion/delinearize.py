@@ -13,14 +13,14 @@ import sympy
 
 from longhand.lower.ir import (
     Axis,
+    AxisSize,
     Constant,
-    Extent,
     Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
     PointwiseOp,
-    Position,
     Scalar,
     Size,
     Value,
@@ -275,11 +275,11 @@ _FLIPPED = {
 def _affine(position: int, body: list[Value], sizes: Mapping[str, Size]) -> Index:
     """A value of a body as an affine expression: of axes, a number, or of itself."""
     value = body[position]
-    if isinstance(value, Position) and not value.index.values:
+    if isinstance(value, IndexExpression) and not value.index.values:
         return value.index
     if isinstance(value, Constant | Scalar) and not isinstance(value.value, float):
         return Index(value.value)
-    if isinstance(value, Extent) and not value.dtype.is_floating_point:
+    if isinstance(value, AxisSize) and not value.dtype.is_floating_point:
         return Index(product(sizes[axis] for axis in value.axes))
     return Index(values=((position, 1),))
 

@@ -31,13 +31,13 @@ import torch
 
 from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import (
+    AxisSize,
     Buffer,
     BufferKind,
-    Extent,
     Extern,
+    IndexExpression,
     Load,
     Nest,
-    Position,
     Reduce,
     Size,
     Step,
@@ -197,7 +197,7 @@ def _is_listable(plan: KernelPlan, target: TargetFacts) -> bool:
     """Whether a kernel walks whole tensors element by element, from the first on."""
     if plan.schedule != ELEMENTWISE or plan.rows or plan.ints:
         return False
-    if any(isinstance(value, Extent | Position) for value in plan.body):
+    if any(isinstance(value, AxisSize | IndexExpression) for value in plan.body):
         return False
     if any(address.values or address.offset for address in plan.addresses.values()):
         return False

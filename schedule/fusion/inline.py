@@ -13,15 +13,15 @@ from collections.abc import Mapping
 import torch
 
 from longhand.lower.ir import (
+    AxisSize,
     Buffer,
     Constant,
-    Extent,
     Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     Scalar,
     Store,
@@ -46,7 +46,7 @@ def inline(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
     part = Nest(producer.axes, simplify_body(without_stores(producer, lambda s: s.buffer != buffer).body))
     if any(isinstance(value, Reduce) for value in part.body):
         return "a reduction is never computed twice"
-    if any(isinstance(value, Position) and value.index.values for value in part.body):
+    if any(isinstance(value, IndexExpression) and value.index.values for value in part.body):
         return "a position depends on data"
     split = _split(consumer, buffer, chain)
     body: list[Value] = []
@@ -105,10 +105,10 @@ def _repeat(part: Nest, at: Mapping[str, Index], mask: int | None, body: list[Va
         if isinstance(value, Store):
             return positions[value.value]
         moved = rewrite(value, positions, lambda index: substitute(index, at))
-        if isinstance(moved, Extent):
+        if isinstance(moved, AxisSize):
             total = product(sizes[axis] for axis in moved.axes)
             moved = Scalar(total, moved.dtype, moved.name, moved.origin)
-        elif isinstance(moved, Position) and moved.index.values:
+        elif isinstance(moved, IndexExpression) and moved.index.values:
             positions[number] = _append_position(moved, body)
             continue
         elif isinstance(moved, Load) and mask is not None and _varies_with(moved, mask, body):
@@ -126,7 +126,7 @@ def _varies_with(load: Load, mask: int, body: list[Value]) -> bool:
     return bool(spans[-1] & spans[mask]) or not spans[mask]
 
 
-def _append_position(position: Position, body: list[Value]) -> int:
+def _append_position(position: IndexExpression, body: list[Value]) -> int:
     """A place that depends on data, as arithmetic."""
     affine = Index(position.index.offset, position.index.axes)
     body.append(dataclasses.replace(position, index=affine, dtype=torch.int64))

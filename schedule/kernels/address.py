@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from longhand.lower.ir import BOUNDARIES, Axis, Index, Load, Position, Scalar, Size, Store, Value
+from longhand.lower.ir import BOUNDARIES, Axis, Index, IndexExpression, Load, Scalar, Size, Store, Value
 from longhand.schedule.kernels.address_terms import Address, ParameterRef, Product, ScalarRef, SizeOf
 from longhand.schedule.kernels.kernel_plan import IntParameter
 from longhand.schedule.sizes import Hints, guess, is_negative, plus, same, times
@@ -25,7 +25,7 @@ class Addresses:
     """How a body's values are addressed.
 
     Attributes:
-        by_position: For each Load, Store and Position.
+        by_position: For each Load, Store and IndexExpression.
         ints: The stride and offset arguments that the addresses use.
         values: What this call passes for them.
         dims: For each pointer, see `Pointer.dims`.
@@ -60,7 +60,9 @@ def find_addresses(
     }
     finder = _ProductFinder(axes, hints, limits, strided, begun)
     indexed = {
-        position: value for position, value in enumerate(body) if isinstance(value, Load | Store | Position)
+        position: value
+        for position, value in enumerate(body)
+        if isinstance(value, Load | Store | IndexExpression)
     }
     for value in indexed.values():
         finder.learn(_pointer(value), value.index)
@@ -72,8 +74,8 @@ def find_addresses(
     )
 
 
-def _pointer(value: Load | Store | Position) -> str | None:
-    return None if isinstance(value, Position) else value.buffer
+def _pointer(value: Load | Store | IndexExpression) -> str | None:
+    return None if isinstance(value, IndexExpression) else value.buffer
 
 
 class _ProductFinder:
@@ -137,7 +139,7 @@ class _ProductFinder:
         return next((axis for axis, magnitude in remaining.items() if same(magnitude, step)), None)
 
     def _is_plain_number(self, pointer: str | None, value: Size) -> bool:
-        """Small numbers of a Position are math (the diagonal of tril), not sizes: they stay in the text."""
+        """Small numbers of an IndexExpression are math (the diagonal of tril), not sizes: they stay in the text."""
         return pointer is None and isinstance(value, int) and abs(value) < LARGEST_PLAIN_NUMBER
 
     def _products(self, pointer: str | None, index: Index) -> dict[str, Product]:
@@ -222,12 +224,12 @@ class _ProductFinder:
 
 
 def _all_dims(
-    values: list[Load | Store | Position], axes: tuple[Axis, ...], hints: Hints
+    values: list[Load | Store | IndexExpression], axes: tuple[Axis, ...], hints: Hints
 ) -> dict[str, tuple[str, ...] | None]:
     dims: dict[str, tuple[str, ...] | None] = {}
     plain: dict[str, set[tuple[str, ...] | None]] = {}
     for value in values:
-        if not isinstance(value, Position):
+        if not isinstance(value, IndexExpression):
             dims[value.buffer] = None
             if not value.index.values:
                 plain.setdefault(value.buffer, set()).add(_dims(value.index, axes, hints))

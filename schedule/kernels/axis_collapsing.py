@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 from longhand.lower.ir import (
     Axis,
+    AxisSize,
     Constant,
-    Extent,
     Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -87,7 +87,7 @@ def with_arguments(value: Value, rename: Callable[[int], int]) -> Value:
             mask = None if value.mask is None else rename(value.mask)
             index = _with_values(value.index, rename)
             return dataclasses.replace(value, index=index, value=rename(value.value), mask=mask)
-        case Constant() | Scalar() | Position() | Extent():
+        case Constant() | Scalar() | IndexExpression() | AxisSize():
             return value
 
 
@@ -99,11 +99,11 @@ def _with_values(index: Index, rename: Callable[[int], int]) -> Index:
 def _are_one(outer: Axis, inner: Axis, body: tuple[Value, ...]) -> bool:
     for value in body:
         match value:
-            case Load() | Store() | Position():
+            case Load() | Store() | IndexExpression():
                 steps = coefficient(value.index, outer.name), coefficient(value.index, inner.name)
                 if steps != (0, 0) and (0 in steps or not same(steps[0], times(steps[1], inner.size))):
                     return False
-            case Extent():
+            case AxisSize():
                 if (outer.name in value.axes) != (inner.name in value.axes):
                     return False
             case Reduce():
@@ -137,9 +137,9 @@ def _merge(nest: Nest, outer: Axis, inner: Axis) -> Nest:
     body: list[Value] = []
     for value in nest.body:
         match value:
-            case Load() | Store() | Position():
+            case Load() | Store() | IndexExpression():
                 body.append(dataclasses.replace(value, index=index(value.index)))
-            case Extent() | Reduce():
+            case AxisSize() | Reduce():
                 body.append(dataclasses.replace(value, axes=names(value.axes)))
             case _:
                 body.append(value)

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from longhand.capture.graph import Role
 from longhand.lower.ir import (
     Axis,
+    AxisSize,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
-    Position,
     Scalar,
     Size,
     Store,
@@ -42,7 +42,7 @@ class Halves:
     Attributes:
         limit: The position in `body` of the Scalar that is half the size of the axis: its loop ends there.
         body: One after the other; what does not differ between the halves stands once.
-        addresses: For each Load, Store and Position of `body`.
+        addresses: For each Load, Store and IndexExpression of `body`.
         sources: For each value of `body`: the position of the one that it is an instance of.
         sides: For each value of `body`: 0 or 1 where the other half has another instance, else None. Of a load, the
             half that is read.
@@ -64,7 +64,7 @@ def find_halves(
 
     Args:
         body: Without reductions.
-        addresses: For each Load, Store and Position.
+        addresses: For each Load, Store and IndexExpression.
         col: The axis.
         hints: Values of symbolic sizes.
     """
@@ -93,7 +93,7 @@ def _compares(value: Value, limit: int, body: tuple[Value, ...]) -> bool:
     if not isinstance(value, Pointwise) or value.op is not PointwiseOp.LT:
         return False
     left, right = value.args
-    return right == limit and isinstance(body[left], Position)
+    return right == limit and isinstance(body[left], IndexExpression)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +139,7 @@ class _HalvesWriter:
 
     def _known(self, value: Value, made: Mapping[int, _Made], half: int) -> _Made | None:
         """What needs no value of its own in this half."""
-        if isinstance(value, Position) and any(axis == self.col for axis, _ in value.index.axes):
+        if isinstance(value, IndexExpression) and any(axis == self.col for axis, _ in value.index.axes):
             return _At(half) if value.index == make_index(0, [(self.col, 1)]) else None
         if not isinstance(value, Pointwise):
             return None
@@ -167,7 +167,7 @@ class _HalvesWriter:
             return self._loaded(position, value, made, half)
         if isinstance(value, Constant | Scalar):
             return self._put(value, None, position, None)
-        if isinstance(value, Extent):
+        if isinstance(value, AxisSize):
             return None if self.col in value.axes else self._put(value, None, position, None)
         args = [made[argument] for argument in arguments(value)]
         if any(isinstance(argument, _Unread) for argument in args):
@@ -175,7 +175,7 @@ class _HalvesWriter:
         places = [argument for argument in args if type(argument) is int]
         if len(places) < len(args):
             return None
-        if isinstance(value, Position):
+        if isinstance(value, IndexExpression):
             return self._put(value, self.old_addresses[position], position, None)
         if not isinstance(value, Pointwise):
             return None

@@ -103,7 +103,7 @@ class IntParameter:
 
     Attributes:
         name: Its key, used by ParameterRef.
-        pointer: The pointer that it belongs to; None for the step or the start of a `Position`.
+        pointer: The pointer that it belongs to; None for the step or the start of a `IndexExpression`.
         axis: For a stride: the axis it steps along. None for an offset, or the stride of a gathered index.
     """
 
@@ -263,7 +263,7 @@ class KernelPlan:
         axes: Rows first, then cols, outermost first.
         body: The fused body. Loads and stores name pointers; their `index` is that of the first launch and not to be
             printed: `addresses` is.
-        addresses: For each Load, Store and Position of the body, by position, its address.
+        addresses: For each Load, Store and IndexExpression of the body, by position, its address.
         pointers: In order of printing: what is read, then what is written, each in order of first use.
         ints: Stride and offset arguments.
         scalars: Number arguments.

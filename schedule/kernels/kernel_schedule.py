@@ -23,7 +23,7 @@ class KernelSchedule:
 
     Attributes:
         name: What its printers and templates are called, and what the kernel's key holds. Words for people stand in
-            schedule/names/schedule_words.py.
+            schedule/names/schedule_names.py.
         has_passes: Whether the plan lists `passes`; without, the body is computed in order.
         is_row_wise: Whether it reduces over all cols and goes from row to row, for the title.
         is_row_by_row: Whether one program or thread has one whole row, and loops over its cols.

@@ -11,11 +11,11 @@ import hashlib
 from typing import Any
 
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Pointwise,
-    Position,
     Reduce,
     Scalar,
     Store,
@@ -86,9 +86,9 @@ class CanonicalPlan:
                 content = (repr(value.value),)
             case Scalar():
                 content = (self.scalar[position],)
-            case Position():
+            case IndexExpression():
                 content = (self.address(position),)
-            case Extent():
+            case AxisSize():
                 content = tuple(sorted(self.axis[axis] for axis in value.axes))
             case Pointwise():
                 content = (value.op.value, value.args, str(value.narrow))

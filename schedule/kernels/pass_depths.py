@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
     Pointwise,
     PointwiseOp,
     Reduce,
@@ -48,7 +48,7 @@ class PassDepths:
 
     def is_leaf(self, position: int) -> bool:
         """Whether the value is printed where it is used."""
-        return isinstance(self.body[position], Constant | Scalar | Extent)
+        return isinstance(self.body[position], Constant | Scalar | AxisSize)
 
     def roots(self, store: int) -> tuple[int, ...]:
         """The element values that a store needs."""

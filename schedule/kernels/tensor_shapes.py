@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from longhand.lower.ir import Buffer, Load, Pointwise, PointwiseOp, Position, Scalar, Size, Store
+from longhand.lower.ir import Buffer, IndexExpression, Load, Pointwise, PointwiseOp, Scalar, Size, Store
 from longhand.schedule.kernels.address_terms import SizeOf
 from longhand.schedule.kernels.kernel_plan import KernelPlan, Pointer, Region
 from longhand.schedule.sizes import product, same
@@ -138,7 +138,7 @@ def limit_along(plan: KernelPlan, position: int, op: PointwiseOp) -> tuple[str, 
     if not isinstance(value, Pointwise) or value.op is not op:
         return None
     at, limit = (plan.body[argument] for argument in value.args)
-    if not isinstance(at, Position) or not isinstance(limit, Scalar):
+    if not isinstance(at, IndexExpression) or not isinstance(limit, Scalar):
         return None
     address = plan.addresses[value.args[0]]
     if len(address.axes) != 1 or address.axes[0][1] != () or address.offset or address.values:

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph
 from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, layers_called, loops_of
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import identifier
 
 
 def with_kinds_told(
-    steps: Sequence[ModelStep], graph: CapturedGraph, words: BufferWords
+    steps: Sequence[ModelStep], graph: CapturedGraph, words: BufferNamer
 ) -> tuple[ModelStep, ...]:
     """The steps; loops over several kinds of layers of one list have class names of their own, where any can."""
     told: dict[int, Loop] = {}
@@ -50,7 +50,7 @@ def _is_other_kind(loop: Loop, other: Loop) -> bool:
     return is_list and layers_called(loop).isdisjoint(layers_called(other))
 
 
-def _held(loop: Loop, graph: CapturedGraph, words: BufferWords) -> dict[str, str]:
+def _held(loop: Loop, graph: CapturedGraph, words: BufferNamer) -> dict[str, str]:
     """The classes of the modules that a loop's first layer holds, by their paths below it."""
     head = f"{loop.repeat.paths[loop.pattern]}."
     return {

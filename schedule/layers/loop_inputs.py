@@ -9,7 +9,7 @@ from typing import Any
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.lower.ir import View
 from longhand.schedule.layers.divergent_layers import without_first
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import identifier
 from longhand.schedule.plan import Repeat, UnitPlan, UnitStep, buffers_read
 
@@ -104,7 +104,7 @@ def previous_weights(graph: CapturedGraph, repeat: Repeat, pattern: int) -> dict
     return dict(zip(repeat.previous[pattern], below[pattern], strict=True)) if below else {}
 
 
-def class_of(graph: CapturedGraph, path: str, words: BufferWords) -> str:
+def class_of(graph: CapturedGraph, path: str, words: BufferNamer) -> str:
     """The class of the module at `path`, from a node that stands in it; ``Layer`` where none tells."""
     inside = ""
     for node in graph.graph.nodes:

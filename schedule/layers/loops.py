@@ -40,11 +40,11 @@ from longhand.schedule.layers.peeled_first import (
 )
 from longhand.schedule.layers.saved_layers import SavedLayers, saved_before
 from longhand.schedule.layers.shared_tails import with_shared_tails, without_tails_called_inside
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.plan import Release, Repeat, UnitPlan, UnitStep, buffers_made, buffers_read
 
 
-def arrange(plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers] = ()) -> tuple[ModelStep, ...]:
+def arrange(plan: UnitPlan, words: BufferNamer, records: Sequence[SavedLayers] = ()) -> tuple[ModelStep, ...]:
     """The plan's steps with repeats as loops, or unrolled where they are none.
 
     Args:
@@ -70,7 +70,7 @@ def _lists_in_layers(loops: Sequence[Loop]) -> frozenset[str]:
 
 
 def _arranged(
-    plan: UnitPlan, words: BufferWords, records: Sequence[SavedLayers], unrolled: frozenset[str]
+    plan: UnitPlan, words: BufferNamer, records: Sequence[SavedLayers], unrolled: frozenset[str]
 ) -> tuple[ModelStep, ...]:
     """What `arrange` returns, without loops over the lists that are to be unrolled."""
     arranged: list[ModelStep] = []
@@ -112,7 +112,7 @@ def _arranged(
 
 
 def _layers_apart(
-    plan: UnitPlan, steps: Sequence[UnitStep], words: BufferWords, records: Sequence[SavedLayers]
+    plan: UnitPlan, steps: Sequence[UnitStep], words: BufferNamer, records: Sequence[SavedLayers]
 ) -> dict[int, tuple[Loop | None, int]]:
     """By the place of each layer that has other steps around it: the function that it is, and which of its calls."""
     found: dict[int, tuple[Loop | None, int]] = {}
@@ -139,7 +139,7 @@ def _with_layers_in_turn(
     before: Sequence[ModelStep],
     repeat: Repeat,
     later: Sequence[UnitStep],
-    words: BufferWords,
+    words: BufferNamer,
     records: Sequence[SavedLayers],
     unrolled: frozenset[str],
 ) -> list[ModelStep]:
@@ -308,7 +308,7 @@ def _as_loop(
     plan: UnitPlan,
     repeat: Repeat,
     later: Sequence[UnitStep],
-    words: BufferWords,
+    words: BufferNamer,
     handed_on: tuple[int, ...] | None = None,
     is_apart: bool = False,
 ) -> Loop | None:

@@ -14,11 +14,11 @@ from longhand.schedule.modules.sizes_alike import (
     Column,
     module_signature,
     size_columns,
+    size_names,
     size_text,
-    size_words,
     with_sizes,
 )
-from longhand.schedule.names.words import first_free, further_words
+from longhand.schedule.names.words import first_free, further_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,7 @@ def class_of_stages(
     """
     modules = [stage.module for stage in stages]
     columns = size_columns(modules)
-    words = size_words(columns)
+    words = size_names(columns)
     held = {*modules[0].held, *modules[0].branches}
     kept: dict[str, str] = {}
     told: dict[str, str] = {}
@@ -131,5 +131,5 @@ def _told(column: Column, word: str, words: dict[Column, str]) -> int | str:
 
 
 def _further(word: str, count: int) -> list[str]:
-    more = further_words(word)
+    more = further_names(word)
     return [next(more) for _ in range(count + 1)]

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.schedule.modules.held import Branch, ModuleSignature
-from longhand.schedule.names.words import first_free, further_words, identifier
+from longhand.schedule.names.words import first_free, further_names, identifier
 
 
 def module_signature(branch: Branch) -> ModuleSignature | None:
@@ -68,7 +68,7 @@ def size_columns(branches: Sequence[Branch]) -> list[tuple[HeldSize, Column]]:
     return [(row[0], tuple(int(one.size) for one in row)) for row in rows]
 
 
-def size_words(columns: Sequence[tuple[HeldSize, Column]]) -> dict[Column, str]:
+def size_names(columns: Sequence[tuple[HeldSize, Column]]) -> dict[Column, str]:
     """The parameters: sizes that differ, and are no multiple of another one."""
     differing = {column: None for _, column in columns if len(set(column)) > 1}
     kernels = {column for one, column in columns if one.dim > 1}
@@ -93,7 +93,7 @@ def size_words(columns: Sequence[tuple[HeldSize, Column]]) -> dict[Column, str]:
             word = ("n_rows", "n_cols")[min(first.dim, 1)]
         module = identifier(first.module or first.tensor)
         choices = (word, f"{module}_{word.removeprefix('n_')}", f"{identifier(first.tensor)}_{word}")
-        found[column] = first_free(itertools.chain(choices, further_words(word)), {*found.values()})
+        found[column] = first_free(itertools.chain(choices, further_names(word)), {*found.values()})
     return found
 
 

@@ -14,7 +14,7 @@ from longhand.schedule.layers.model_steps import ModelStep, layers_called, loops
 from longhand.schedule.modules.held import Branch, HeldModules, HeldTensor
 from longhand.schedule.modules.value_sources import is_in_state_dict, value_sources
 from longhand.schedule.modules.weight_functions import find_weight_functions
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import identifier, own_name
 
 _FEWEST_HELD = 10  # tensors of which some may be made by one function
@@ -22,7 +22,7 @@ _OF_MODULES = frozenset({*dir(nn.Module), "launch"})
 
 
 def find_modules(
-    graph: CapturedGraph, buffers: Mapping[str, Buffer], steps: Sequence[ModelStep], words: BufferWords
+    graph: CapturedGraph, buffers: Mapping[str, Buffer], steps: Sequence[ModelStep], words: BufferNamer
 ) -> HeldModules:
     """What the module of a pass holds.
 

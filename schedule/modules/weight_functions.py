@@ -17,11 +17,11 @@ from longhand.schedule.modules.sizes_alike import (
     held_sizes,
     module_signature,
     size_columns,
+    size_names,
     size_text,
-    size_words,
     with_sizes,
 )
-from longhand.schedule.names.words import first_free, further_words, identifier, snake_case
+from longhand.schedule.names.words import first_free, further_names, identifier, snake_case
 
 _LEAST_SAVED = 4  # lines that are worth a function
 _FRAME = 5  # of it: its head, its docstring, two blank lines, its return
@@ -67,7 +67,7 @@ def _named(
         name = snake_case(module) if module else identifier(path.rpartition(".")[2])
         known = plain.setdefault(name, first)
         extra = [f"{name}_with_{one}" for one in first.branches if one not in known.branches]
-        names = [name, *extra, *itertools.islice(further_words(name), 99)]
+        names = [name, *extra, *itertools.islice(further_names(name), 99)]
         taken = [other for other, _ in found.values()]
         chosen = first_free((f"{one}_weights" for one in names), taken)
         has = next((one for one in first.branches if chosen == f"{name}_with_{one}_weights"), "")
@@ -133,7 +133,7 @@ def _width(branch: Branch) -> int:
 
 def _as_function(instances: Sequence[tuple[str, Branch]], name: str, module: str) -> WeightFunction:
     columns = size_columns([branch for _, branch in instances])
-    words = size_words(columns)
+    words = size_names(columns)
     texts = (size_text(column, words) for _, column in columns)
     parameters = sorted(words.items(), key=lambda one: one[1] != "n_in")
     order = [column for _, column in columns]

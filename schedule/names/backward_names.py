@@ -26,23 +26,23 @@ from longhand.lower.ir import Program, View
 from longhand.schedule.layers.loops import record_of
 from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
 from longhand.schedule.layers.saved_layers import SavedLayers
-from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimensions.compound_words import Words, product_word
-from longhand.schedule.names.dimensions.dimension_names import DimWords
-from longhand.schedule.names.forward_words import ForwardWords
+from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.dimensions.compound_names import Words, product_word
+from longhand.schedule.names.dimensions.dimension_names import DimNamer
+from longhand.schedule.names.forward_names import ForwardNames
 from longhand.schedule.names.layer_names import name_block
 from longhand.schedule.names.naming import callers_in, externs, name_kernels, name_unit
 from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.unit_names import KernelNames, Ledger, NamedPlan
-from longhand.schedule.names.variables import list_words
+from longhand.schedule.names.variables import list_names
 from longhand.schedule.names.weight_names import weights_of
 from longhand.schedule.names.words import GradientWord
 from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read, facts_of
 
 
 def _backward_dims(
-    training: TrainingGraphs, forward: BufferWords, backward: BufferWords, program: Program
-) -> DimWords:
+    training: TrainingGraphs, forward: BufferNamer, backward: BufferNamer, program: Program
+) -> DimNamer:
     """The words of a backward graph's dimensions.
 
     Args:
@@ -52,7 +52,7 @@ def _backward_dims(
         program: The backward graph, lowered.
     """
     graph = program.graph
-    dims = DimWords(training.forward, {}, layers=forward)
+    dims = DimNamer(training.forward, {}, layers=forward)
     given: dict[str, Words] = {}
     for entry in training.inputs:
         value = backward.nodes[entry.node].meta["val"]
@@ -62,11 +62,11 @@ def _backward_dims(
             node = forward.nodes[source]
             of = forward.nodes.get(forward.provenance(source).gradient_of, node)
             given[entry.node] = _flattened(of, value, dims)
-    return DimWords(graph, program.buffers, given, _known(graph, forward, backward, dims))
+    return DimNamer(graph, program.buffers, given, _known(graph, forward, backward, dims))
 
 
 def _known(
-    graph: CapturedGraph, forward: BufferWords, backward: BufferWords, dims: DimWords
+    graph: CapturedGraph, forward: BufferNamer, backward: BufferNamer, dims: DimNamer
 ) -> dict[str, Words]:
     """Words for gradients, which are shaped as what they are the gradient of, and for what is computed again."""
     found: dict[str, Words] = {}
@@ -82,7 +82,7 @@ def _known(
     return found
 
 
-def _flattened(node: fx.Node, value: torch.Tensor, dims: DimWords) -> Words:
+def _flattened(node: fx.Node, value: torch.Tensor, dims: DimNamer) -> Words:
     """The words of a node's dimensions for a value of the same elements: all but the last dimension may be one."""
     shape = node.meta["val"].shape
     words = dims.of(node.name, len(shape))
@@ -97,7 +97,7 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedP
     """The backward pass, named after the forward: a kernel that both launch keeps its name."""
     known = Ledger({**(ledger.kernels if ledger is not None else {}), **forward.names.kernels})
     graphs, lowered = training.graphs, training.backward.program.graph
-    words = BufferWords(
+    words = BufferNamer(
         lowered,
         training.backward.program.buffers,
         _words_of_forward(training, forward),
@@ -138,7 +138,7 @@ def _with_kernels(named: NamedPlan, kernels: Mapping[str, KernelNames]) -> Named
     return dataclasses.replace(named, names=dataclasses.replace(named.names, kernels=kernels))
 
 
-def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardWords:
+def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardNames:
     """What the forward pass calls what the backward pass reads, makes again, or makes the gradients of."""
     words, values = forward.words, training.graphs.forward.outputs
     found = _Found(forward)
@@ -161,7 +161,7 @@ def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardWord
             found.add(node.name, value, words.gradient(origin))
             if value in saved and origin.part is GradientPart.WHOLE:
                 differentiated[node.name] = saved[value]
-    return ForwardWords(found.words, found.fillers, found.modules, differentiated)
+    return ForwardNames(found.words, found.fillers, found.modules, differentiated)
 
 
 class _Found:
@@ -266,7 +266,7 @@ def _record(
     }
     return SavedLayers(
         loop.owner,
-        f"saved_{list_words(backward.names.steps)[loop.owner, loop.positions]}",
+        f"saved_{list_names(backward.names.steps)[loop.owner, loop.positions]}",
         f"{twin.class_name}Saved",
         tuple(words[loop.own[0][place]] for place in order),
         tuple(_inside_layer(paths.get(loop.own[0][place], "")) for place in order),
@@ -276,7 +276,7 @@ def _record(
     )
 
 
-def with_forward_words(records: Sequence[SavedLayers], forward: NamedPlan) -> tuple[SavedLayers, ...]:
+def with_forward_names(records: Sequence[SavedLayers], forward: NamedPlan) -> tuple[SavedLayers, ...]:
     """The records, what layers made by the variables that it has where the forward's function of a layer ends."""
     variables: dict[str, str] = {}
     for loop in loops_of(forward.names.steps):

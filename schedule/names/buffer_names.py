@@ -11,11 +11,11 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
-from longhand.schedule.names.forward_words import NO_FORWARD, ForwardWords
+from longhand.schedule.names.forward_names import NO_FORWARD, ForwardNames
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
-from longhand.schedule.names.module_words import alike, short_words
+from longhand.schedule.names.module_names import alike, short_names
 from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
-from longhand.schedule.names.result_words import (
+from longhand.schedule.names.result_names import (
     STATISTIC_WORDS,
     call_of_several,
     filled_word,
@@ -28,7 +28,7 @@ from longhand.schedule.names.value_origins import (
     RenamedLocals,
     ValueOrigins,
     comparison_word,
-    copied_words,
+    copied_names,
     has_result_word,
     is_call_of,
     laid_out,
@@ -42,7 +42,7 @@ from longhand.schedule.names.words import (
     GradientWord,
     identifier,
     ordinals,
-    path_words,
+    path_names,
     reworded,
     snake_case,
     without_counter,
@@ -55,7 +55,7 @@ _COUNTED_LAYOUT = re.compile(r"_\d+(?=_(contiguous|channels_last)$)")  # ``x_22_
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 
 
-class BufferWords:
+class BufferNamer:
     """Candidates for the names of a captured graph's values.
 
     Args:
@@ -75,7 +75,7 @@ class BufferWords:
         self,
         graph: CapturedGraph,
         buffers: Mapping[str, Buffer],
-        forward: ForwardWords = NO_FORWARD,
+        forward: ForwardNames = NO_FORWARD,
         renamed: RenamedLocals = NOTHING_RENAMED,
         weights: Mapping[str, str] | None = None,
     ) -> None:
@@ -110,7 +110,7 @@ class BufferWords:
         """Names for a buffer, best first. Never empty."""
         yield from self._forward.words.get(buffer, ())
         if buffer in self.paths:
-            of_path = path_words(self.paths[buffer])
+            of_path = path_names(self.paths[buffer])
             yield from of_path if buffer in self._inputs else map(GradientWord, of_path)
         entry = self._inputs.get(buffer)
         if entry is not None:
@@ -153,7 +153,7 @@ class BufferWords:
         yield from plain
         module = self.module_of(buffer)
         if buffer not in self._inputs:
-            yield from short_words(module, plain, layer, self._modules_alike)
+            yield from short_names(module, plain, layer, self._modules_alike)
         yield from words_in_module(module, plain, layer)
         if is_of_all:
             yield from words_in_module(re.sub(r"\.\d+", "", self.module_of(buffer)), plain)
@@ -237,13 +237,13 @@ class BufferWords:
             yield from words
             return  # what is made beside the first result is called nothing else
         if origin.differentiates:  # on the way to a gradient: none of the module's results
-            yield from copied_words(self.origins, node)
+            yield from copied_names(self.origins, node)
             yield from words_of_terms(node)
         else:
             yield from self._returned(node, origin)
             yield from words_of_module(origin)
             yield from self._of_stream(node)
-            yield from copied_words(self.origins, node)
+            yield from copied_names(self.origins, node)
         if local and (turn := self.origins.turn(node)):
             yield from itertools.islice(ordinals(local), turn - 1, turn)
         if phrase := phrase_of_sum(node, self._short_name):
@@ -382,7 +382,7 @@ def _of_input(entry: GraphInput) -> Iterator[str]:
     if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
         yield identifier(entry.target)
         return
-    for word in path_words(entry.target):
+    for word in path_names(entry.target):
         plain = without_counter(word.lstrip("_"))
         yield {"tensor_constant": "table", "lifted_tensor": "table"}.get(plain, word)
 

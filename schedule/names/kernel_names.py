@@ -10,7 +10,7 @@ from torch import fx
 
 from longhand.capture.graph import Provenance
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, Store
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.axis_names import dimensions_of
 from longhand.schedule.names.kernel_purposes import KernelPurpose, purpose_of
 from longhand.schedule.names.meanings.kernel_formulas import heads_moved, softmax_of_visible
@@ -285,7 +285,7 @@ def _of_two_results(plan: KernelPlan, caller: Caller) -> str | None:
     return name if len(name) <= _LONGEST and name_of_ops(before) != name_of_ops(after) else None
 
 
-def _call_of(buffer: str, words: BufferWords) -> fx.Node | None:
+def _call_of(buffer: str, words: BufferNamer) -> fx.Node | None:
     """The operation that makes a buffer: of one of several results, the one that makes all."""
     node = words.nodes.get(buffer)
     source = node.args[0] if node is not None and node.target is operator.getitem else node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from longhand.lower.ir import Constant, Derivation, Derived, Load, Store
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.plan import KernelPlan
 
 
@@ -20,7 +20,7 @@ class KernelPurpose(enum.Enum):
     TO_CONTIGUOUS = "to_contiguous"
 
 
-def purpose_of(plan: KernelPlan, words: BufferWords, made: str | None = None) -> KernelPurpose | None:
+def purpose_of(plan: KernelPlan, words: BufferNamer, made: str | None = None) -> KernelPurpose | None:
     """What a kernel is for; None where its operations say it.
 
     Args:
@@ -52,6 +52,6 @@ def fills_padding(plan: KernelPlan) -> bool:
     return is_zero and any(parameter.pointer is not None for parameter in plan.ints)
 
 
-def _derivations(plan: KernelPlan, words: BufferWords, kind: type[Load] | type[Store]) -> set[Derivation]:
+def _derivations(plan: KernelPlan, words: BufferNamer, kind: type[Load] | type[Store]) -> set[Derivation]:
     found: list[Derived | None] = [words.origins.derived(v.buffer) for v in plan.body if isinstance(v, kind)]
     return {one.how for one in found if one is not None}

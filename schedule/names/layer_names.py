@@ -17,7 +17,7 @@ from longhand.schedule.layers.model_steps import (
     steps_of,
 )
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.reached import Reached, list_holding
 from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
 from longhand.schedule.names.shared.layers import AlikeInLayers
@@ -28,8 +28,8 @@ from longhand.schedule.names.variables import (
     StepNamer,
     given_to_layers,
     gradients_word,
+    list_names,
     list_of,
-    list_words,
 )
 from longhand.schedule.names.weight_names import inside_layer, name_weights
 from longhand.schedule.names.words import RESERVED_IN_MODULE, GradientWord, Scope, identifier
@@ -42,7 +42,7 @@ _D_OUTPUT = (
 
 def name_layers(
     steps: Sequence[ModelStep],
-    words: BufferWords,
+    words: BufferNamer,
     buffers: Mapping[str, str],
     records: Sequence[SavedLayers] = (),
 ) -> dict[LoopKey, LayerNames]:
@@ -54,7 +54,7 @@ def name_layers(
         buffers: The function's variables.
         records: Of a backward pass: what layers saved for it.
     """
-    lists, given = list_words(steps), given_to_layers(steps)
+    lists, given = list_names(steps), given_to_layers(steps)
     found = {}
     for loop in loops_of(steps):
         record = record_of(records, loop)
@@ -72,7 +72,7 @@ def name_layers(
     return found
 
 
-def _names_of_one(loop: Loop, words: BufferWords, buffers: Mapping[str, str]) -> dict[int, str]:
+def _names_of_one(loop: Loop, words: BufferNamer, buffers: Mapping[str, str]) -> dict[int, str]:
     """By place: the word for what one layer hands on, where the list of all layers' is what is named."""
     last = loop.repeat.outputs[-1]
     gathered = {place: list_holding(buffers[last[place]]) for place in loop.gathered}
@@ -86,7 +86,7 @@ def _names_of_one(loop: Loop, words: BufferWords, buffers: Mapping[str, str]) ->
     }
 
 
-def _singular(name: str, buffer: str, layer: str, words: BufferWords, buffers: Mapping[str, str]) -> str:
+def _singular(name: str, buffer: str, layer: str, words: BufferNamer, buffers: Mapping[str, str]) -> str:
     """The word that a list's name is made of, told apart from a variable that is there already: ``ands`` has none."""
     candidates = words.variables(buffer, layer, is_of_all=True)
     word = next((word for word in candidates if list_of(word) == name), f"one_of_{name}")
@@ -96,7 +96,7 @@ def _singular(name: str, buffer: str, layer: str, words: BufferWords, buffers: M
 
 def name_block(
     loop: Loop,
-    words: BufferWords,
+    words: BufferNamer,
     fields: Mapping[str, str] | None = None,
     around: Mapping[str, str] | None = None,
 ) -> dict[str, str]:

@@ -12,17 +12,17 @@ from longhand.capture.graph import Provenance
 from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store, arguments
 from longhand.schedule.layers.loops import arrange
 from longhand.schedule.layers.saved_layers import SavedLayers
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import own_origins
 from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_axes
-from longhand.schedule.names.dimensions.dimension_names import DimWords
+from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
-from longhand.schedule.names.meanings.parts import part_words, word_of_offset
-from longhand.schedule.names.number_names import constant_words
-from longhand.schedule.names.shared.callers import Caller, Callers, SharedWords, differentiated
-from longhand.schedule.names.shared.plain_words import plain_words
+from longhand.schedule.names.meanings.parts import part_names, word_of_offset
+from longhand.schedule.names.number_names import constant_names
+from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames, differentiated
+from longhand.schedule.names.shared.plain_names import plain_names
 from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
-from longhand.schedule.names.value_names import ValueWords
+from longhand.schedule.names.value_names import ValueNamer
 from longhand.schedule.names.variables import name_variables
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
@@ -64,8 +64,8 @@ def name_unit(
     plan: UnitPlan,
     ledger: Ledger | None = None,
     elsewhere: frozenset[str] = frozenset(),
-    words: BufferWords | None = None,
-    dims: DimWords | None = None,
+    words: BufferNamer | None = None,
+    dims: DimNamer | None = None,
 ) -> UnitNames:
     """Words for the whole unit. Kernels that `ledger` knows by key keep theirs.
 
@@ -76,14 +76,14 @@ def name_unit(
         words: The captured graph's; by default those that follow from it alone.
         dims: Words for dimensions, after which kernels call their axes.
     """
-    words = BufferWords(plan.program.graph, plan.program.buffers) if words is None else words
+    words = BufferNamer(plan.program.graph, plan.program.buffers) if words is None else words
     facts = facts_of(plan.options.target)
     kernels = name_kernels(plan.kernels, callers_in(plan, words, dims), facts, ledger, elsewhere)
     steps = arrange(plan, words)
     return UnitNames(kernels, name_variables(plan, words, steps), {}, steps)
 
 
-def callers_in(plan: UnitPlan, words: BufferWords, dims: DimWords | None = None) -> dict[str, Callers]:
+def callers_in(plan: UnitPlan, words: BufferNamer, dims: DimNamer | None = None) -> dict[str, Callers]:
     """By kernel: its calls in a pass."""
     found: dict[str, list[Caller]] = {}
     for launch in launches(plan):
@@ -143,7 +143,7 @@ def _claimed(known: Mapping[str, KernelNames], keys: Sequence[str], scope: Scope
 
 
 def with_records(
-    plan: UnitPlan, names: UnitNames, words: BufferWords, records: Sequence[SavedLayers]
+    plan: UnitPlan, names: UnitNames, words: BufferNamer, records: Sequence[SavedLayers]
 ) -> UnitNames:
     """The same words in a unit whose layers save records for their backward pass."""
     if not records:
@@ -162,7 +162,7 @@ def externs(plan: UnitPlan) -> Iterator[Extern]:
     yield from (step for step in flat_steps(plan.steps) if isinstance(step, Extern))
 
 
-def quotes_of(origins: tuple[str, ...], words: BufferWords) -> tuple[Quote, ...]:
+def quotes_of(origins: tuple[str, ...], words: BufferNamer) -> tuple[Quote, ...]:
     """The user's statements behind these nodes, each once, in order."""
     found: dict[Quote, None] = {}
     for origin in own_origins(origins, words.nodes):
@@ -237,7 +237,7 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
     pointers = _name_pointers(kernel, callers, scope)
     lists = _name_lists(kernel, pointers, scope)
     axes = name_axes(kernel, scope, dimensions_of(kernel, callers))
-    parts = part_words(kernel, callers)
+    parts = part_names(kernel, callers)
     ints = {
         parameter.name: scope.pick(_int_words(kernel, parameter.name, pointers, axes, parts))
         for parameter in kernel.ints
@@ -251,8 +251,8 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
         for word in (*pointers.values(), *lists.values()):
             scope.release(word)
             scope.take(pointer_word(word))
-    shared = SharedWords(callers)
-    values = ValueWords(kernel, shared, pointers, scope, prints_blocks, parts).name_values()
+    shared = SharedNames(callers)
+    values = ValueNamer(kernel, shared, pointers, scope, prints_blocks, parts).name_values()
     return KernelNames(
         kernel=name,
         title="",
@@ -263,7 +263,7 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
         scalars=scalars,
         values=values,
         lists=lists,
-        constants=constant_words(kernel, callers),
+        constants=constant_names(kernel, callers),
     )
 
 
@@ -299,7 +299,7 @@ def _name_pointers(kernel: KernelPlan, callers: Callers, scope: Scope) -> dict[s
             candidates = [*candidates[1:], candidates[0]]  # two weights: both say whose they are
         if not candidates or len(callers.told_apart) > 1:
             place = places[pointer.name]
-            plain = plain_words(kernel, pointer, callers.are_gradients(place), gradients.get(place))
+            plain = plain_names(kernel, pointer, callers.are_gradients(place), gradients.get(place))
             candidates = [*candidates, *plain]
         if pointer.many:
             one = dict.fromkeys(singular(without_counter(word)) for word in candidates)

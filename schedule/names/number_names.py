@@ -18,7 +18,7 @@ from longhand.schedule.names.words import is_macro
 from longhand.schedule.plan import KernelPlan
 
 
-def constant_words(plan: KernelPlan, callers: Callers) -> dict[int, str]:
+def constant_names(plan: KernelPlan, callers: Callers) -> dict[int, str]:
     """By position in the body: the user's name for a number, where its statement has one."""
     words = callers.first.words
     found: dict[int, str] = {}

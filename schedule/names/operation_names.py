@@ -251,7 +251,7 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
 
     Runs with a name of their own are put together; of a long list the most telling operations stay.
     """
-    loud = loud_words(nodes)
+    loud = loud_names(nodes)
     while len(loud) > _MOST_OPS or len("_".join(loud)) > _LONGEST:
         if len(loud) == 1:
             return loud[0][:_LONGEST].rstrip("_")
@@ -261,7 +261,7 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
     return "_".join(loud)
 
 
-def loud_words(nodes: list[fx.Node]) -> list[str]:
+def loud_names(nodes: list[fx.Node]) -> list[str]:
     """What `nodes` do, in order: runs with a name of their own as that."""
     words = _derivatives_as_one(nodes)
     if _rotates(nodes):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from torch import fx
 
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import (
     CallFrame,
     frame_of,
@@ -24,7 +24,7 @@ from longhand.schedule.names.call_frames import (
 from longhand.schedule.names.operation_names import (
     is_activation,
     is_formula,
-    loud_words,
+    loud_names,
     op_word,
     provenance_of,
 )
@@ -63,10 +63,10 @@ _ANY_VALUE = frozenset(_ANY_VALUE_TEXT.split())
 
 def is_list_of_ops(nodes: Sequence[fx.Node]) -> bool:
     """Whether the operations alone make a name that only lists them."""
-    return sum(not is_formula(word) for word in loud_words(list(nodes))) > _PLAINLY_SAID
+    return sum(not is_formula(word) for word in loud_names(list(nodes))) > _PLAINLY_SAID
 
 
-def name_of_people(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str | None:
+def name_of_people(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str | None:
     """The name for a kernel whose operations would only be listed; None where people have none for it either.
 
     Args:
@@ -87,7 +87,7 @@ def name_of_people(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buffe
     )
 
 
-def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str | None:
+def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str | None:
     """``lstm_c_and_h``, ``experts_sums_add``: the function that most of a kernel is of, what it makes, and the rest.
 
     For a kernel that nothing else has a name for than a list of its operations. None where no function has one either.
@@ -97,7 +97,7 @@ def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferW
         stored: The buffers that it writes.
         words: The captured graph's.
     """
-    loud = [node for node in nodes if loud_words([node]) and not op_word(node).silent]
+    loud = [node for node in nodes if loud_names([node]) and not op_word(node).silent]
     frames = [(provenance_of(node).qualname, provenance_of(node).module) for node in loud]
     counted = Counter(frame for frame in frames if frame[0])
     for frame, _ in sorted(counted.items(), key=lambda entry: (-entry[1], frames.index(entry[0]))):
@@ -111,7 +111,7 @@ def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferW
         if not made and not is_nearly_whole(frame, nodes, words.nodes):
             made = result_word(op_word(inside[-1]).word)  # a part of a function has not its name
         outside = [node for node, own in zip(loud, frames, strict=True) if own != frame]
-        rest = loud_words(outside) if outside else []
+        rest = loud_names(outside) if outside else []
         sign = "d_" if any(map(is_derivative, nodes)) else ""
         tail = "_".join(rest) if len(rest) <= _PLAINLY_SAID and not sign else ""
         names = ["_".join(filter(None, parts)) for parts in ([told, made, tail], [told, made])]
@@ -119,14 +119,14 @@ def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferW
     return None
 
 
-def _made_by(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str:
+def _made_by(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str:
     """``c_and_h``: the user's words for those of a kernel's results that some of its operations make."""
     made = {node.name for node in nodes}
     locals_of = [words.provenance(buffer).local for buffer in stored if buffer in made]
     return "_and_".join(dict.fromkeys(without_counter(identifier(one)) for one in locals_of if one))
 
 
-def name_of_copy(nodes: Sequence[fx.Node], words: BufferWords) -> str | None:
+def name_of_copy(nodes: Sequence[fx.Node], words: BufferNamer) -> str | None:
     """``repeat_kv``: the one function, which is no module's forward(), of a kernel that only moves data.
 
     None where the function computes something elsewhere.
@@ -138,7 +138,7 @@ def name_of_copy(nodes: Sequence[fx.Node], words: BufferWords) -> str | None:
     return _told(frame)
 
 
-def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str | None:
+def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str | None:
     """``d_llama_rms_norm``: the module or function whose gradient a kernel computes; else the value whose gradient.
 
     None where nothing is differentiated, where a known formula says what (``d_rotary``), or where people have no name.
@@ -148,7 +148,7 @@ def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buf
         stored: The buffers that it writes.
         words: The captured graph's.
     """
-    loud = loud_words(list(nodes))
+    loud = loud_names(list(nodes))
     is_listed = is_list_of_ops(nodes) or _JOINS.issuperset(loud)
     is_formula_s = any(isinstance(word, GradientWord) for word in loud)
     if is_formula_s or not is_listed or not any(map(is_derivative, nodes)):
@@ -161,7 +161,7 @@ def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buf
     return _short_enough(f"d_{told}_{leaf}" if leaf else f"d_{told}")
 
 
-def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferWords) -> str | None:
+def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str | None:
     """``new_gelu_and_d_new_gelu``: a function that is differentiated, and what it computes again and keeps.
 
     None where a known formula is (``d_gelu`` says it), or where the kernel does anything else.
@@ -181,23 +181,23 @@ def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], word
     return _short_enough(f"{told}_and_d_{told}" if kept else f"d_{told}")
 
 
-def _leaf(buffer: str, words: BufferWords) -> str:
+def _leaf(buffer: str, words: BufferNamer) -> str:
     """``weight``, of a buffer that is the gradient of a layer's weight, or a view of it."""
     leaf = words.provenance(buffer).gradient_of.rpartition("_")[2]
     return leaf if leaf in ("weight", "bias") else ""
 
 
-def _path_of_gradient(buffer: str, words: BufferWords) -> str | None:
+def _path_of_gradient(buffer: str, words: BufferNamer) -> str | None:
     """The path of the parameter that a result is the gradient of; None where it is no parameter's."""
     return None if buffer in words.inputs else words.paths.get(buffer)
 
 
-def _named_gradient(buffer: str, words: BufferWords) -> str | None:
+def _named_gradient(buffer: str, words: BufferNamer) -> str | None:
     """``d_qkv``: the word for the gradient of a value; None of what is none."""
     return next(words.candidates(buffer), None) if words.provenance(buffer).gradient_of else None
 
 
-def _of_gradients(told: str | None, stored: Sequence[str], words: BufferWords) -> str | None:
+def _of_gradients(told: str | None, stored: Sequence[str], words: BufferNamer) -> str | None:
     """``d_qkv_and_bias``, ``d_token_embedding_weight``: the values that a kernel makes the gradients of."""
     found: list[str | None] = []
     leaves: list[str] = []
@@ -220,7 +220,7 @@ def _of_gradients(told: str | None, stored: Sequence[str], words: BufferWords) -
     return _short_enough(f"{'make_' if is_bare else ''}{'_and_'.join(told_once)}")
 
 
-def _of_part(told: str | None, stored: Sequence[str], words: BufferWords) -> str | None:
+def _of_part(told: str | None, stored: Sequence[str], words: BufferNamer) -> str | None:
     """``d_attention_hidden_states``: of a function's variable that is called as many others, with the function."""
     named = {_named_gradient(buffer, words) or words.provenance(buffer).local for buffer in stored}
     word = named.pop() if len(named) == 1 else None
@@ -246,12 +246,12 @@ def _told(frame: CallFrame) -> str | None:
 
 def _of_formulas(nodes: Sequence[fx.Node]) -> str | None:
     """``softmax``, of a scaled and masked one; an embedding alone is only a lookup."""
-    found = dict.fromkeys(word for word in loud_words(list(nodes)) if is_formula(word))
+    found = dict.fromkeys(word for word in loud_names(list(nodes)) if is_formula(word))
     name = "_".join(found)
     return name if found.keys() - {"embedding", "dropout"} and len(name) <= _LONGEST else None
 
 
-def _of_variables(stored: Sequence[str], words: BufferWords) -> str | None:
+def _of_variables(stored: Sequence[str], words: BufferNamer) -> str | None:
     """``make_alibi``: what the user assigns the results to."""
     named = [words.provenance(buffer).local for buffer in stored]
     found = list(dict.fromkeys(identifier(word) for word in named if word))

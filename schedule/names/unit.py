@@ -15,11 +15,11 @@ from longhand.schedule.modules.tree import find_modules
 from longhand.schedule.names.backward_names import (
     find_saved_layers,
     name_backward,
-    with_forward_words,
+    with_forward_names,
     with_shared_kernels,
 )
-from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimensions.dimension_names import DimWords
+from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.layer_names import name_layers
 from longhand.schedule.names.naming import externs, name_unit, with_records
 from longhand.schedule.names.parameter_names import given_values
@@ -40,8 +40,8 @@ def name_plans(
     """
     graph, buffers = plan.program.graph, plan.program.buffers
     renamed = NOTHING_RENAMED if ledger is None else find_renamed(ledger.statements, graph)
-    words = BufferWords(graph, buffers, renamed=renamed)
-    dims = DimWords(graph, buffers, layers=words, chains=plan.program.layers)
+    words = BufferNamer(graph, buffers, renamed=renamed)
+    dims = DimNamer(graph, buffers, layers=words, chains=plan.program.layers)
     dims.learn_copies(externs(plan))
     names = name_unit(plan, ledger, words=words, dims=dims)
     forward = NamedPlan(plan, names, words, dims)
@@ -50,7 +50,7 @@ def name_plans(
     forward, backward = with_shared_kernels(forward, name_backward(training, ledger, forward), ledger)
     records = find_saved_layers(training.graphs, forward, backward)
     first = NamedPlan(plan, with_records(plan, forward.names, words, records), words, dims)
-    records = with_forward_words(records, first)
+    records = with_forward_names(records, first)
     forward = NamedPlan(plan, with_records(plan, forward.names, words, records), words, dims)
     gradients = find_returned_gradients(
         training.graphs,

@@ -19,9 +19,9 @@ from longhand.schedule.layers.model_steps import Loop, LoopKey, ModelStep
 from longhand.schedule.layers.returned_gradients import ReturnedGradients
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.modules.held import HeldModules
-from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimensions.dimension_names import DimWords
-from longhand.schedule.names.words import KernelScope, first_free, further_words, is_word
+from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.dimensions.dimension_names import DimNamer
+from longhand.schedule.names.words import KernelScope, first_free, further_names, is_word
 from longhand.schedule.plan import Halves, KernelPlan, UnitPlan
 
 
@@ -272,8 +272,8 @@ class NamedPlan:
 
     plan: UnitPlan
     names: UnitNames
-    words: BufferWords
-    dims: DimWords
+    words: BufferNamer
+    dims: DimNamer
     modules: HeldModules = dataclasses.field(default_factory=HeldModules)
 
 
@@ -364,5 +364,5 @@ def _values(halves: Halves, names: KernelNames) -> dict[int, str]:
 
 def _more(word: str, used: set[str]) -> list[str]:
     """Further words, should the plain one be taken."""
-    words = further_words(word)
+    words = further_names(word)
     return [next(words) for _ in range(len(used) + 1)]

@@ -11,12 +11,12 @@ import torch
 
 from longhand.capture.graph import GradientPart, Role
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     Scalar,
     Store,
@@ -26,12 +26,12 @@ from longhand.lower.ir import (
 from longhand.schedule.names.meanings.kernel_values import without_half_clamps
 from longhand.schedule.names.meanings.nameless import Nameless, one_of
 from longhand.schedule.names.operation_names import noun_of
-from longhand.schedule.names.shared.callers import SharedWords
+from longhand.schedule.names.shared.callers import SharedNames
 from longhand.schedule.names.value_rules import words_by_rule
 from longhand.schedule.names.words import (
     Scope,
-    element_words,
-    further_words,
+    element_names,
+    further_names,
     ordinals,
     without_counter,
 )
@@ -44,7 +44,7 @@ _INITIALS = 2  # letters: ``x1`` says less of a half than that it is the first
 
 
 @dataclasses.dataclass(frozen=True)
-class ValueWords:
+class ValueNamer:
     """Names the values of one kernel.
 
     Attributes:
@@ -57,7 +57,7 @@ class ValueWords:
     """
 
     plan: KernelPlan
-    words: SharedWords
+    words: SharedNames
     pointers: Mapping[str, str]
     scope: Scope
     loads_have_lines: bool
@@ -111,9 +111,9 @@ class ValueWords:
 
     def _wants_line(self, position: int, value: Value, uses: Counter[int], locals_of: dict[int, str]) -> bool:
         body = self.plan.body
-        if isinstance(value, Constant | Scalar | Extent):
+        if isinstance(value, Constant | Scalar | AxisSize):
             return False
-        if isinstance(value, Position):
+        if isinstance(value, IndexExpression):
             return uses[position] > 1 and bool(value.index.offset or len(value.index.axes) > 1)
         if isinstance(value, Reduce):
             return True
@@ -250,7 +250,7 @@ class ValueWords:
         if local and value.index.values:  # what is looked up is what the operation makes
             yield local
         is_only = not (value.index.axes or value.index.values)
-        further = further_words(pointer) if self.loads_have_lines else element_words(pointer, is_only=is_only)
+        further = further_names(pointer) if self.loads_have_lines else element_names(pointer, is_only=is_only)
         yield from itertools.islice(further, 10)
 
     def _is_read_elsewhere(self, value: Load) -> bool:

@@ -18,7 +18,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
-from longhand.schedule.names.words import identifier, place_words, snake_case, whole_path, with_place
+from longhand.schedule.names.words import identifier, place_names, snake_case, whole_path, with_place
 
 
 def words_of_module(origin: Provenance) -> Iterator[str]:
@@ -68,7 +68,7 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     if not path or not last:
         return
     for word in words:
-        for place in (*itertools.islice(place_words(path, 1), _FEW), whole_path(path)):
+        for place in (*itertools.islice(place_names(path, 1), _FEW), whole_path(path)):
             yield with_place(word, place, last)
 
 
@@ -373,7 +373,7 @@ class ValueOrigins:
         return sum(_is_same_op(other, node) and self.ends_statement(other) for other in run)
 
 
-def copied_words(origins: ValueOrigins, node: fx.Node) -> Iterator[str]:
+def copied_names(origins: ValueOrigins, node: fx.Node) -> Iterator[str]:
     """The user's name for what a library call is given a copy of: ``q`` of ``torch.einsum("...", q, k)``."""
     source = node
     while source.op == "call_function" and (source is node or op_word(source).silent):

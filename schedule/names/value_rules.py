@@ -12,12 +12,12 @@ import torch
 from longhand.capture.graph import Role
 from longhand.lower.ir import (
     PRIMITIVES,
+    AxisSize,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -47,7 +47,7 @@ from longhand.schedule.plan import KernelPlan
 _HIDES = -1e4  # what is added to a score that shall not count is below
 
 
-def choice_words(value: Pointwise, body: Sequence[Value], operands: Mapping[int, str]) -> Iterator[str]:
+def choice_names(value: Pointwise, body: Sequence[Value], operands: Mapping[int, str]) -> Iterator[str]:
     """Words for a ``where``, best first.
 
     Args:
@@ -94,7 +94,7 @@ def _is_of_places(position: int, body: Sequence[Value]) -> bool:
     value = body[position]
     if isinstance(value, Pointwise):
         return all(_is_of_places(argument, body) for argument in arguments(value))
-    return isinstance(value, Constant | Scalar | Extent | Position)
+    return isinstance(value, Constant | Scalar | AxisSize | IndexExpression)
 
 
 _SHORT = 12  # an operand's word that takes the operation's in front of it
@@ -236,7 +236,7 @@ def word_of_order(value: Value, plan: KernelPlan) -> Iterator[str]:
     body = plan.body
     if not isinstance(value, Pointwise) or value.op not in _ORDERS:
         return
-    places = [place.index for argument in value.args if isinstance(place := body[argument], Position)]
+    places = [place.index for argument in value.args if isinstance(place := body[argument], IndexExpression)]
     if len(places) < 2:
         return
     is_of_softmax = any(isinstance(other, Reduce) and other.op is ReduceOp.MAX for other in body)
@@ -302,7 +302,7 @@ def _sum_of_the_users(one: Nameless) -> Iterator[str]:
 
 def _choice(one: Nameless) -> Iterator[str]:
     if isinstance(one.value, Pointwise) and one.value.op is PointwiseOp.WHERE:
-        yield from choice_words(one.value, one.plan.body, one.operands)
+        yield from choice_names(one.value, one.plan.body, one.operands)
 
 
 def _element_of_a_result(one: Nameless) -> Iterator[str]:

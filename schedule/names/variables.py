@@ -20,7 +20,7 @@ from longhand.schedule.layers.model_steps import (
     records_apart,
 )
 from longhand.schedule.layers.saved_layers import SAVED
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.parameter_names import parameter_specs
 from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.shared.layers import AlikeInLayers
@@ -43,7 +43,7 @@ from longhand.schedule.plan import Release, Reuse, UnitPlan, buffers_made, buffe
 TAKEN = OWN_WORDS
 
 
-def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep]) -> dict[str, str]:
+def name_variables(plan: UnitPlan, words: BufferNamer, steps: Sequence[ModelStep]) -> dict[str, str]:
     """The variable of each buffer of forward() itself; what the module holds is not among them."""
     names: dict[str, str] = {}
     graph = plan.program.graph
@@ -54,7 +54,7 @@ def name_variables(plan: UnitPlan, words: BufferWords, steps: Sequence[ModelStep
     of_layers = given_to_layers(steps)
     in_records: set[int] = set()
     loops = loops_of(steps)
-    for key, word in list_words(steps).items():
+    for key, word in list_names(steps).items():
         if any(loop.own and (loop.owner, loop.positions) == key for loop in loops):
             scope.take(word)  # what each layer saved, and its gradients
     for gradients in dict.fromkeys(gradients_word(loop, steps) for loop in loops if loop.own):
@@ -92,7 +92,7 @@ def list_of(word: str) -> str:
     return f"all_{word}" if is_many else plural(word)
 
 
-def _name_weights(words: BufferWords, names: dict[str, str], scope: Scope, inside: Collection[str]) -> None:
+def _name_weights(words: BufferNamer, names: dict[str, str], scope: Scope, inside: Collection[str]) -> None:
     """Names the weights of a backward pass and their gradients, but for those that only layers of loops have."""
     own = {buffer: path for buffer, path in words.weights.items() if buffer not in inside}
     if not own:
@@ -108,7 +108,7 @@ def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:
     return {buffer for loop in loops for outputs in loop.repeat.outputs for buffer in outputs}
 
 
-def list_words(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], str]:
+def list_names(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], str]:
     """By owner and positions of each loop: a word for its layers, ``blocks``, that no other loop has.
 
     It stands beside what the templates bind: the list ``encoder.layer`` is ``layers``, for ``layer`` is one of it.
@@ -132,7 +132,7 @@ def list_words(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], 
 
 def gradients_word(loop: Loop, steps: Sequence[ModelStep]) -> str:
     """The word of the dictionary of a loop's gradients: ``d_blocks``; layers in turn have one together."""
-    words = list_words(steps)
+    words = list_names(steps)
     key = loop.owner, loop.positions
     others = [one for one in loops_of(steps) if one.owner == loop.owner]
     if loop.is_in_turn and all(one.is_in_turn for one in others):
@@ -153,7 +153,7 @@ def given_to_layers(steps: Sequence[ModelStep]) -> dict[str, str]:
         for plain in plain_steps(step)
     )
     elsewhere = {buffer for plain in outside for buffer in buffers_read(plain)}
-    words = list_words(steps)
+    words = list_names(steps)
     return {
         buffer: Reached(words[loop.owner, loop.positions], position, place)
         for loop in loops_of(steps)
@@ -180,7 +180,7 @@ class StepNamer:
 
     def __init__(
         self,
-        words: BufferWords,
+        words: BufferNamer,
         names: dict[str, str],
         scope: Scope,
         kept: Iterable[str],

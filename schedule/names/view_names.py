@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from longhand.lower.ir import Extern, Size, View, ViewCall
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.sizes import as_size
 
 _RESHAPES = ("view", "reshape", "_unsafe_view")
@@ -42,7 +42,7 @@ class NamedView:
     heads: str = ""
 
 
-def named_views(step: Extern, words: BufferWords) -> tuple[NamedView, ...]:
+def named_views(step: Extern, words: BufferNamer) -> tuple[NamedView, ...]:
     """The lines before a library call, in order; none before one that only lays out anew what it is given."""
     if step.target is torch.ops.aten.contiguous.default:
         return ()
@@ -110,7 +110,7 @@ def view_key(step: Extern, node: str) -> str:
     return f"{node} before {', '.join(step.outputs) or step.origin}"
 
 
-def _heads_at_once(lines: Sequence[NamedView], words: BufferWords) -> list[NamedView]:
+def _heads_at_once(lines: Sequence[NamedView], words: BufferNamer) -> list[NamedView]:
     """Equal parts that are all viewed as heads alike, in one line instead of one for each and one for the split.
 
     ``q, k, v = qkv.view(batch, seq, 3, 12, 64).transpose(1, 3).unbind(2)``: seven calls become three, and each costs
@@ -128,7 +128,7 @@ def _heads_at_once(lines: Sequence[NamedView], words: BufferWords) -> list[Named
     return found
 
 
-def _merged(split: NamedView, parts: Sequence[NamedView], words: BufferWords) -> NamedView | None:
+def _merged(split: NamedView, parts: Sequence[NamedView], words: BufferNamer) -> NamedView | None:
     """A split of the last dimension and the lines of its parts as one line; None if they are not that alike."""
     if split.split is None or sorted(part.source for part in parts) != sorted(split.keys) or len(parts) < 2:
         return None
@@ -166,7 +166,7 @@ def _merged(split: NamedView, parts: Sequence[NamedView], words: BufferWords) ->
     )
 
 
-def _parts_at_once(lines: Sequence[NamedView], words: BufferWords) -> list[NamedView]:
+def _parts_at_once(lines: Sequence[NamedView], words: BufferNamer) -> list[NamedView]:
     """All parts of a dimension that is indexed place by place, in one line: ``q, k, v = qkv.unbind(2)``."""
     alike: dict[str, list[NamedView]] = {}
     for line in lines:
@@ -181,7 +181,7 @@ def _parts_at_once(lines: Sequence[NamedView], words: BufferWords) -> list[Named
     return found
 
 
-def _all_parts(parts: Sequence[NamedView], words: BufferWords) -> NamedView | None:
+def _all_parts(parts: Sequence[NamedView], words: BufferNamer) -> NamedView | None:
     """The line of all places of a dimension; None if these are not all, each once."""
     whole = words.nodes[parts[0].keys[0]].all_input_nodes[0].meta["val"]  # of unbind: a list
     dim = parts[0].view.calls[-1].args[0]
@@ -211,7 +211,7 @@ def _views(value: object) -> Iterator[View]:
             yield from _views(item)
 
 
-def _whole_splits(views: Sequence[View], words: BufferWords) -> dict[str, tuple[str, ...]]:
+def _whole_splits(views: Sequence[View], words: BufferNamer) -> dict[str, tuple[str, ...]]:
     """For each part of a split all of whose parts are read here and have names: all of them in order."""
     read = {call.origin for view in views for call in view.calls}
     found: dict[str, tuple[str, ...]] = {}
@@ -226,7 +226,7 @@ def _whole_splits(views: Sequence[View], words: BufferWords) -> dict[str, tuple[
     return found
 
 
-def _split_of(origin: str, words: BufferWords) -> fx.Node | None:
+def _split_of(origin: str, words: BufferNamer) -> fx.Node | None:
     """The split that a node is a part of."""
     node = words.nodes.get(origin)
     if node is None or node.target is not operator.getitem or not isinstance(node.args[0], fx.Node):
@@ -235,7 +235,7 @@ def _split_of(origin: str, words: BufferWords) -> fx.Node | None:
     return node.args[0] if name in ("split", "split_with_sizes", "chunk") else None
 
 
-def _sizes(origin: str, words: BufferWords) -> tuple[tuple[Size, ...], int]:
+def _sizes(origin: str, words: BufferNamer) -> tuple[tuple[Size, ...], int]:
     split = _split_of(origin, words)
     assert split is not None
     dim = split.kwargs.get("dim", split.args[2] if len(split.args) > 2 else 0)

@@ -12,7 +12,7 @@ from itertools import chain
 
 from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import View
-from longhand.schedule.names.words import further_words, identifier, path_words, place_words
+from longhand.schedule.names.words import further_names, identifier, path_names, place_names
 from longhand.schedule.plan import UnitPlan
 
 _BARE = frozenset({"weight", "bias"})  # say nothing of whose they are
@@ -49,7 +49,7 @@ def name_weights(
         taken = set(found.values())
         found[path] = next(
             word
-            for word in chain(own, further_words(own[-1]))
+            for word in chain(own, further_names(own[-1]))
             if word not in taken and is_free(word) and is_free(f"d_{word}")
         )
     return found
@@ -79,9 +79,9 @@ def _words(path: str, shared: Set[str]) -> Iterator[str]:
     """Shortest first; positions in lists come in where nothing shorter tells."""
     parts = path.split(".")
     bare = _BARE if len(parts) > 1 else frozenset()
-    *plain, last = path_words(path)  # the last one is all of the path
+    *plain, last = path_names(path)  # the last one is all of the path
     yield from (word for word in plain if word not in bare)
-    yield from place_words(path, 2, shared)
+    yield from place_names(path, 2, shared)
     yield last
     for start in range(len(parts) - 1, -1, -1):
         if any(part.isdigit() for part in parts[start:]) and not parts[start].isdigit():

@@ -153,7 +153,7 @@ def snake_case(name: str) -> str:
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()
 
 
-def path_words(path: str) -> Iterator[str]:
+def path_names(path: str) -> Iterator[str]:
     """Names for a dotted path, shortest first, positions in lists left out while a word is left.
 
     ``h.0.ln_1.weight`` gives ``weight``, ``ln_1_weight``, ``h_ln_1_weight``, and at last ``h_0_ln_1_weight``; the
@@ -182,7 +182,7 @@ def whole_path(path: str) -> str:
     return identifier(f"layer_{path}" if path[:1].isdigit() else path)
 
 
-def place_words(path: str, n_last: int, shared: Container[str] = ()) -> Iterator[str]:
+def place_names(path: str, n_last: int, shared: Container[str] = ()) -> Iterator[str]:
     """Names for what stands in lists, by their places and the end of the path: ``stage_0_q_proj_weight``.
 
     Of lists in lists the outer place comes first, then the inner one, then both; more of the path only where that
@@ -212,7 +212,7 @@ def _is_said(parts: list[str], at: int) -> bool:
     return not parts[at].isdigit() and not (at + 1 < len(parts) and parts[at + 1].isdigit())
 
 
-def joined_words(before: str, word: str) -> str:
+def joined_names(before: str, word: str) -> str:
     """``self_attn_output`` of ``self_attn`` and ``attn_output``: what both say is said once."""
     first, second = before.split("_"), word.split("_") if word else []
     n_same = next(
@@ -223,7 +223,7 @@ def joined_words(before: str, word: str) -> str:
 
 def with_place(word: str, place: str, owner: str) -> str:
     """A word with where it is of: ``stage_0_norm_mean`` of ``norm_mean``, ``stage_0_norm`` and the owner ``norm``."""
-    return reworded(word, lambda of: joined_words(place, "" if of == owner else of.removeprefix(f"{owner}_")))
+    return reworded(word, lambda of: joined_names(place, "" if of == owner else of.removeprefix(f"{owner}_")))
 
 
 def layer_and_leaf(path: str) -> str:
@@ -255,7 +255,7 @@ def listed(words: Iterable[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
-def further_words(word: str) -> Iterator[str]:
+def further_names(word: str) -> Iterator[str]:
     """Without an end: what else a second thing of a name may be called: ``other_total``."""
     prefix = ""
     while True:
@@ -272,7 +272,7 @@ def ordinals(word: str) -> Iterator[str]:
     yield from (f"{ordinal}_{word}" for ordinal in _ORDINALS)
 
 
-def element_words(word: str, *, is_only: bool = False) -> Iterator[str]:
+def element_names(word: str, *, is_only: bool = False) -> Iterator[str]:
     """Without an end: what one element of a tensor is called where the tensor has the word: ``x_i``, ``x_j``.
 
     Of the only one that is read no position tells: ``lr_0``.
@@ -280,7 +280,7 @@ def element_words(word: str, *, is_only: bool = False) -> Iterator[str]:
     if is_only:
         yield f"{word}_0"
     yield from (f"{word}_{index}" for index in "ijklm")
-    yield from further_words(word)
+    yield from further_names(word)
 
 
 def first_free(words: Iterable[str], taken: Container[str]) -> str:
@@ -326,7 +326,7 @@ class Scope:
 
     @staticmethod
     def _last_resorts(stem: str) -> Iterator[str]:
-        return further_words(stem)
+        return further_names(stem)
 
 
 class KernelScope(Scope):
@@ -342,7 +342,7 @@ class KernelScope(Scope):
         if is_macro(f"other_{stem}"):  # size_t, whatever stands before it
             stem += "_name"
             yield stem
-        yield from further_words(stem)
+        yield from further_names(stem)
 
     def pick(self, candidates: Iterable[str]) -> str:
         """The first free candidate; words in capitals in small letters."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from longhand.lower.ir import (
     Constant,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
-    Position,
     Scalar,
     Store,
     Value,
@@ -61,10 +61,11 @@ def _is_length(plan: KernelPlan, at: int) -> bool:
         return False
     ends = [plan.body[arg] for arg in value.args]
     if value.op in _BOUNDED:
-        is_made = all(isinstance(end, Position | Scalar) or _is_near(end) for end in ends)
+        is_made = all(isinstance(end, IndexExpression | Scalar) or _is_near(end) for end in ends)
     else:
         is_made = value.op is PointwiseOp.SUB and all(
-            isinstance(end, Position) or (isinstance(end, Pointwise) and end.op in _BOUNDED) for end in ends
+            isinstance(end, IndexExpression) or (isinstance(end, Pointwise) and end.op in _BOUNDED)
+            for end in ends
         )
     users = [(other, user) for other, user in enumerate(plan.body) if at in arguments(user)]
     return (

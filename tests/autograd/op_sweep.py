@@ -40,7 +40,7 @@ UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_
 
 
 _INTERNAL = re.compile(
-    r"(\w+(Error|Exception)|Decline): "
+    r"(\w+(Error|Exception)|UnsupportedLowering): "
 )  # the reason is an error that nobody wrote for people
 
 

@@ -14,7 +14,7 @@ import torch
 from longhand.emit.cpp.format import format_cpp
 from longhand.emit.cpp.headers import CppSource
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
-from longhand.lower.ir import Constant, Extent, Pointwise, Reduce, Scalar, Store, arguments
+from longhand.lower.ir import AxisSize, Constant, Pointwise, Reduce, Scalar, Store, arguments
 from longhand.schedule.names.unit_names import AxisNames, KernelNames
 from longhand.schedule.plan import KernelPlan, Launch
 
@@ -52,7 +52,7 @@ def plain_names(plan: KernelPlan, kernel: str) -> KernelNames:
     taken = {*pointers.values(), *(axis.name for axis in plan.axes)}
     values: dict[int, str] = {}
     for position, value in enumerate(plan.body):
-        if isinstance(value, Store | Constant | Scalar | Extent):
+        if isinstance(value, Store | Constant | Scalar | AxisSize):
             continue
         if uses[position] > 1 or isinstance(value, Reduce):
             word = f"{value.op.value}_value" if isinstance(value, Pointwise | Reduce) else "element"

@@ -33,7 +33,7 @@ def _centered_with_sums() -> nests.NestMaker:
     """Rows less their mean, and the sums down the columns of what that makes."""
     make = nests.NestMaker(row=700, col=100)
     x = make.load("x", "row col")
-    centered = x - make.reduce(nests.ReduceOp.SUM, x, "col") / make.extent("col")
+    centered = x - make.reduce(nests.ReduceOp.SUM, x, "col") / make.axis_size("col")
     make.store("y", "row col", centered)
     make.store("sums", "col", make.reduce(nests.ReduceOp.SUM, centered * x, "row"))
     return make

@@ -16,8 +16,8 @@ from longhand.emit.cpp.format import format_cpp
 from longhand.emit.cpp.headers import CppSource
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
     Index,
     Load,
     Pointwise,
@@ -86,7 +86,7 @@ def add_layer_norm() -> tuple[KernelPlan, KernelNames]:
         Load("attn", Index(), F32),
         Pointwise(PointwiseOp.ADD, (0, 1), F32),
         Reduce(ReduceOp.SUM, 2, ("c",), F32),
-        Extent(("c",), F32),
+        AxisSize(("c",), F32),
         Pointwise(PointwiseOp.DIV, (3, 4), F32),
         Pointwise(PointwiseOp.SUB, (2, 5), F32),
         Pointwise(PointwiseOp.MUL, (6, 6), F32),

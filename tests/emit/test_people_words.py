@@ -14,7 +14,7 @@ from benchmarks.readability.units import text_of
 from longhand.capture.graph import Provenance
 from longhand.lower.ir import Buffer, BufferKind, Derivation, Derived
 from longhand.schedule.names.dimensions.axis_names import _one_of_counted
-from longhand.schedule.names.dimensions.dimension_names import DimWords
+from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.dimensions.dimension_propagation import _made
 from longhand.schedule.names.dimensions.stated_sizes import words_of_reshape
 from longhand.schedule.names.value_rules import _word_of_bound
@@ -228,7 +228,7 @@ def test_a_copy_of_a_transposed_view_has_not_the_words_of_what_it_is_of() -> Non
         "moved": buffer("moved", (2, 19, 4, 8), copies),
         "same": buffer("same", (2, 4, 19, 8), copies),
     }
-    words = DimWords.__new__(DimWords)
+    words = DimNamer.__new__(DimNamer)
     words._words = {"q": ("batch", "n_heads", "seq", "head_dim")}
     words._buffers, words._shapes, words._twins = buffers, {"q": (2, 4, 19, 8)}, {}
     assert words.of("same", 4) == ("batch", "n_heads", "seq", "head_dim")

@@ -109,7 +109,7 @@ def alone(dtype: torch.dtype) -> NestMaker:
     for op in (Op.ATAN, Op.EXP, Op.LOG, Op.LOG1P, Op.EXPM1, Op.SINH, Op.ERF, Op.TANH, Op.RSQRT):
         for word, number in (
             ("constant", make.constant(0.1, dtype)),
-            ("size", make.extent("i", dtype=dtype)),
+            ("size", make.axis_size("i", dtype=dtype)),
         ):
             small = make.add(Pointwise(Op.MUL, (int(number), int(make.constant(1 / 3, dtype))), dtype))
             known = make.add(Pointwise(op, (int(small),), dtype))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from longhand.emit.triton.functions import side_words
+from longhand.emit.triton.functions import side_names
 from longhand.emit.triton.scope import FileScope
 from longhand.schedule.names.unit_names import AxisNames, KernelNames
 from tests.emit.conftest import plan_unit
@@ -22,7 +22,7 @@ def test_a_product_of_sizes_has_a_name_of_its_own() -> None:
     batch, row = (axis.name for axis in kernel.rows)
     words = {batch: AxisNames("group", "n_groups"), row: AxisNames("row", "n_rows")}
     names = KernelNames("kernel", "", (), {}, words, {}, {}, {})
-    side = side_words(kernel, kernel.rows, names, FileScope(kernel, names), "row", "n_rows")
+    side = side_names(kernel, kernel.rows, names, FileScope(kernel, names), "row", "n_rows")
     assert side.size.text == "n_flat_rows" and side.index.text == "flat_row"
     assert [(name, value.text) for name, value in side.size_lines] == [("n_flat_rows", "n_groups * n_rows")]
     lines = dict(side.split_lines)

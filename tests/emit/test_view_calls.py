@@ -13,11 +13,11 @@ from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.sizes import SizeWriter
 from longhand.loading import load
 from longhand.lower.ir import Buffer, BufferKind, View, ViewCall
-from longhand.schedule.names.dimensions.dimension_names import DimWords
+from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from tests.lower.conftest import traced
 
 ATEN = torch.ops.aten
-WORDS = DimWords(traced(torch.neg, (torch.zeros(2, 3, 4),)), {})
+WORDS = DimNamer(traced(torch.neg, (torch.zeros(2, 3, 4),)), {})
 
 
 def written(x: torch.Tensor, calls: list[ViewCall]) -> str:

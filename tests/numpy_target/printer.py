@@ -9,12 +9,12 @@ import torch
 
 from longhand.emit.text.reference import Reference
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -147,7 +147,7 @@ class _Printer:
                     text = (
                         f"{text} if {self._value(value.mask)} else {self._number(value.other, value.dtype)}"
                     )
-            case Position():
+            case IndexExpression():
                 text = self._number(self._place(position), value.dtype)
             case Pointwise(op=PointwiseOp.CAST):
                 text = self._number(self._value(value.args[0]), value.dtype)
@@ -173,7 +173,7 @@ class _Printer:
                 return self._number(repr(value.value).replace("inf", "np.inf"), value.dtype)
             case Scalar():
                 return self._number(self.names.scalars[scalar_at(self.plan, position)], value.dtype)
-            case Extent():
+            case AxisSize():
                 sizes = [self.names.axes[axis].size for axis in value.axes]
                 return self._number(" * ".join(sizes), value.dtype)
         return f"value_{position}"

@@ -11,17 +11,17 @@ import torch
 
 from longhand.lower.ir import (
     Axis,
+    AxisSize,
     Buffer,
     BufferKind,
     Constant,
-    Extent,
     Extern,
     Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -135,9 +135,9 @@ def _evaluate(
             )
         case Constant() | Scalar():
             return torch.full(ones, value.value, dtype=value.dtype)
-        case Position():
+        case IndexExpression():
             return _grid(value.index, values, names, sizes).to(value.dtype)
-        case Extent():
+        case AxisSize():
             return torch.full(ones, math.prod(sizes[axis] for axis in value.axes), dtype=value.dtype)
         case Pointwise():
             args = [values[arg] for arg in value.args]

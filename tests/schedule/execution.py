@@ -11,14 +11,14 @@ from collections.abc import Mapping
 import torch
 
 from longhand.lower.ir import (
+    AxisSize,
     Buffer,
     Constant,
-    Extent,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -89,10 +89,10 @@ class Lanes:
                 return torch.where(mask, got, torch.tensor(value.other, dtype=value.dtype))
             case Constant() | Scalar():
                 return torch.full([1] * len(self.names), value.value, dtype=value.dtype)
-            case Extent():
+            case AxisSize():
                 count = math.prod(self.sizes[axis] for axis in value.axes)
                 return torch.full([1] * len(self.names), count, dtype=value.dtype)
-            case Position():
+            case IndexExpression():
                 return self.place(position, values).to(value.dtype)
             case Pointwise():
                 return pointwise(value, [values[argument] for argument in value.args])
@@ -199,7 +199,7 @@ def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
     leaves = {
         position: lanes.compute(position, {})
         for position, value in enumerate(plan.body)
-        if isinstance(value, Constant | Scalar | Extent)
+        if isinstance(value, Constant | Scalar | AxisSize)
     }
     outer = dict(leaves)
     for position in plan.before:
@@ -309,7 +309,7 @@ def run_padded(plan: KernelPlan, launch: Launch, memory: Memory, lanes_past: int
         if isinstance(value, Load):
             fill = plan.padding.get(position, math.nan if value.dtype.is_floating_point else 77)
             extra = torch.full(extra_shape, fill, dtype=value.dtype)
-        elif isinstance(value, Position):
+        elif isinstance(value, IndexExpression):
             extra = torch.full(extra_shape, size, dtype=value.dtype)
         else:
             outer = {

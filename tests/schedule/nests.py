@@ -8,16 +8,16 @@ import torch
 
 from longhand.lower.ir import (
     Axis,
+    AxisSize,
     Buffer,
     BufferKind,
     Constant,
-    Extent,
     Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
     PointwiseOp,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -127,11 +127,11 @@ class NestMaker:
     def scalar(self, value: float | Size, name: str, dtype: torch.dtype = f32) -> Ref:
         return self.add(Scalar(value, dtype, name))
 
-    def extent(self, *axes: str, dtype: torch.dtype = f32) -> Ref:
-        return self.add(Extent(tuple(axis for axis in axes if self.sizes[axis] != 1), dtype))
+    def axis_size(self, *axes: str, dtype: torch.dtype = f32) -> Ref:
+        return self.add(AxisSize(tuple(axis for axis in axes if self.sizes[axis] != 1), dtype))
 
     def position(self, offset: Size = 0, **coefficients: Size) -> Ref:
-        return self.add(Position(self.index(offset, **coefficients)))
+        return self.add(IndexExpression(self.index(offset, **coefficients)))
 
     def op(self, op: PointwiseOp, *args: Ref | float, dtype: torch.dtype | None = None) -> Ref:
         own = next(self.dtype(arg) for arg in args if isinstance(arg, Ref))
@@ -176,7 +176,7 @@ def add_layer_norm(
     residual = make.load("x", "batch seq dim", dtype) + make.load("attn", "batch seq dim", dtype)
     if keep_residual:
         make.store("residual", "batch seq dim", residual, dtype)
-    n = make.extent("dim")
+    n = make.axis_size("dim")
     mean = make.reduce(ReduceOp.SUM, residual, "dim") / n
     centered = residual - mean
     variance = make.reduce(ReduceOp.SUM, centered * centered, "dim") / n
@@ -261,7 +261,7 @@ def split_gate(rows: Size, cols: Size) -> NestMaker:
 def full_sum(rows: Size, cols: Size) -> NestMaker:
     make = NestMaker(row=rows, col=cols)
     total = make.reduce(ReduceOp.SUM, make.load("x", "row col"), "row", "col")
-    make.store("mean", "", total / make.extent("row", "col"))
+    make.store("mean", "", total / make.axis_size("row", "col"))
     return make
 
 
@@ -277,7 +277,7 @@ def channel_statistics(n: Size, channels: Size, pixels: Size) -> NestMaker:
     """Mean of each channel of (n, channel, pixel): two reduced axes that do not merge."""
     make = NestMaker(n=n, channel=channels, pixel=pixels)
     total = make.reduce(ReduceOp.SUM, make.load("x", "n channel pixel"), "n", "pixel")
-    make.store("mean", "channel", total / make.extent("n", "pixel"))
+    make.store("mean", "channel", total / make.axis_size("n", "pixel"))
     return make
 
 
@@ -354,7 +354,7 @@ def embedding(rows: Size, cols: Size) -> NestMaker:
 def rms_norm(rows: Size, cols: Size, dtype: torch.dtype = bf16) -> NestMaker:
     make = NestMaker(row=rows, col=cols)
     x = make.load("x", "row col", dtype)
-    mean_square = make.reduce(ReduceOp.SUM, x * x, "col") / make.extent("col")
+    mean_square = make.reduce(ReduceOp.SUM, x * x, "col") / make.axis_size("col")
     rstd = make.op(PointwiseOp.RSQRT, mean_square + make.scalar(1e-6, "eps"))
     make.store("out", "row col", x * rstd * make.load("weight", "col", dtype), dtype)
     return make
@@ -388,7 +388,7 @@ def layer_norm_backward_columns(rows: Size, cols: Size, dtype: torch.dtype = bf1
 
 def _norm_rows(make: NestMaker, dtype: torch.dtype) -> tuple[Ref, Ref]:
     x, dy = make.load("x", "row col", dtype), make.load("dy", "row col", dtype)
-    n = make.extent("col")
+    n = make.axis_size("col")
     centered = x - make.reduce(ReduceOp.SUM, x, "col") / n
     variance = make.reduce(ReduceOp.SUM, centered * centered, "col") / n
     rstd = make.op(PointwiseOp.RSQRT, variance + make.scalar(1e-5, "eps"))

@@ -84,7 +84,7 @@ def test_sums_over_a_part_of_the_rows_stay_apart() -> None:
     """A position's embedding is summed over the batch alone."""
     rows = NestMaker(batch=64, seq=64, dim=768)
     x = rows.load("x", "batch seq dim")
-    mean = rows.reduce(nests.ReduceOp.SUM, x, "dim") / rows.extent("dim")
+    mean = rows.reduce(nests.ReduceOp.SUM, x, "dim") / rows.axis_size("dim")
     rows.store("centered", "batch seq dim", x - mean)
     columns = NestMaker(batch=64, seq=64, dim=768)
     product = columns.load("centered", "batch seq dim") * columns.load("x", "batch seq dim")

@@ -6,7 +6,7 @@ import torch
 
 from longhand.lower.ir import (
     Axis,
-    Extent,
+    AxisSize,
     Index,
     Load,
     Nest,
@@ -51,7 +51,7 @@ class Body:
             vector = self.load(f"{name}_vector_{'abcd'[place]}", ROW)
             x = self.op(PointwiseOp.MUL, x, vector)
         total = self.total(self.op(PointwiseOp.MUL, gradient, x))
-        mean = self.op(PointwiseOp.DIV, total, self.add(Extent(("col",), f32)))
+        mean = self.op(PointwiseOp.DIV, total, self.add(AxisSize(("col",), f32)))
         self.add(Store(f"d_{name}", WHOLE, self.op(PointwiseOp.SUB, gradient, mean)))
         self.add(Store(f"d_{name}_weight", ROW, total))
         self.add(Store(f"d_{name}_bias", ROW, self.total(gradient)))

@@ -10,7 +10,7 @@ from longhand.capture.graph import InputKind
 from longhand.lower.ir import Axis, Index, Load, Nest, Store
 from longhand.schedule.bodies import loads, sizes_of
 from longhand.schedule.functions.call_loops import CallOfMany, find_call_loops
-from longhand.schedule.functions.function_words import without_place
+from longhand.schedule.functions.inner_names import without_place
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.modules.held import Branch, HeldTensor

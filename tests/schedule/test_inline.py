@@ -12,10 +12,10 @@ from longhand.lower.ir import (
     Axis,
     Constant,
     Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -56,7 +56,7 @@ def padded(low: int, limit: int) -> Nest:
     """out[r, c] = made[r, c - 2] where low <= c < limit, else 0.5; a row of `made` has 6 columns."""
     index = Index(-2, (("c", 1), ("r", 6)))
     body = (
-        Position(Index(0, (("c", 1),))),
+        IndexExpression(Index(0, (("c", 1),))),
         Constant(low, torch.int64),
         Pointwise(Op.GE, (0, 1), torch.bool),
         Constant(limit, torch.int64),

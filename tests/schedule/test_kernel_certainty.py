@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from longhand.lower.ir import Load, PointwiseOp, Position
+from longhand.lower.ir import IndexExpression, Load, PointwiseOp
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.plan import KernelPlan, ParameterRef
 from tests.schedule import nests
@@ -61,7 +61,7 @@ def test_wrapping_of_positions_goes() -> None:
     make.buffer("table", (9, 8))
     make.store("out", "seq dim", make.load("table", make.index(dim=1, values=((wrapped, 8),))) * 2.0)
     plan = planned(make)
-    assert not any(isinstance(value, Position) for value in plan.body)
+    assert not any(isinstance(value, IndexExpression) for value in plan.body)
 
 
 def test_offsets_of_equal_size_are_one_argument() -> None:
@@ -82,4 +82,4 @@ def test_offsets_of_equal_size_are_one_argument() -> None:
 
 def test_a_causal_mask_stays() -> None:
     plan = planned(nests.masked_softmax(8, 8))
-    assert sum(isinstance(value, Position) for value in plan.body) == 2
+    assert sum(isinstance(value, IndexExpression) for value in plan.body) == 2

@@ -63,10 +63,10 @@ def test_position_blocks_merging_and_is_addressed_by_words() -> None:
 def test_an_extent_of_one_axis_keeps_it_apart() -> None:
     make = NestMaker(a=3, b=5)
     x = make.load("x", "a b")
-    make.store("out", "a b", x * make.extent("b"))
+    make.store("out", "a b", x * make.axis_size("b"))
     assert len(planned(make).axes) == 2
     make = NestMaker(a=3, b=5)
-    make.store("out", "a b", make.load("x", "a b") * make.extent("a", "b"))
+    make.store("out", "a b", make.load("x", "a b") * make.axis_size("a", "b"))
     assert len(planned(make).axes) == 1
 
 

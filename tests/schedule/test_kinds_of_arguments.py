@@ -12,7 +12,7 @@ from longhand.capture.frontends.export import capture_export
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
-from longhand.schedule.names.dimensions.dimension_names import DimWords
+from longhand.schedule.names.dimensions.dimension_names import DimNamer
 
 _IMAGE = ("batch", "channels", "height", "width")
 _HEADS = ("batch", "heads", "seq", "dim")
@@ -51,7 +51,7 @@ def test_words_of_an_argument(module: Called, wanted: tuple[str, ...]) -> None:
     graph = capture_export(module, (torch.randn(2, 3, 8, 8),), {}, target=options.target)
     program = lower(graph, options)
     (given,) = (entry.node for entry in graph.inputs)
-    assert DimWords(graph, program.buffers).of(given, 4) == wanted
+    assert DimNamer(graph, program.buffers).of(given, 4) == wanted
 
 
 def test_a_copy_has_the_dimensions_of_its_value_in_whatever_shape_that_lies() -> None:
@@ -71,5 +71,5 @@ def test_a_copy_has_the_dimensions_of_its_value_in_whatever_shape_that_lies() ->
         (48, 16, 4, 1),
         derived=Derived(Derivation.CONTIGUOUS, pooled),
     )
-    words = DimWords(graph, buffers).of("copied", 4)
+    words = DimNamer(graph, buffers).of("copied", 4)
     assert len(words) == 4 and words[:2] == ("batch", "channels")

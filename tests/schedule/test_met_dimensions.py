@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from benchmarks.readability.units import text_of
 from longhand.capture.graph import Provenance
-from longhand.schedule.names.dimensions.compound_words import ProductWord, Words
+from longhand.schedule.names.dimensions.compound_names import ProductWord, Words
 from longhand.schedule.names.dimensions.dimension_propagation import reshaped
 from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
 from longhand.schedule.names.dimensions.stated_sizes import word_of_split, words_of_reshape

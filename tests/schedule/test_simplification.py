@@ -9,13 +9,13 @@ import torch
 
 from longhand.lower.ir import (
     Axis,
+    AxisSize,
     Constant,
-    Extent,
     Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
-    Position,
     Reduce,
     ReduceOp,
     Scalar,
@@ -137,7 +137,7 @@ def test_axes_that_nothing_walks_go_and_leave_their_number() -> None:
     axes = (Axis("i", 4), Axis("k", 3))
     body: tuple[Value, ...] = (
         Load("x", HERE, f32),
-        Extent(("k",), f32),
+        AxisSize(("k",), f32),
         Pointwise(Op.MUL, (0, 1), f32),
         Store("y", HERE, 2),
     )
@@ -178,7 +178,7 @@ def test_a_reduction_goes_along_no_axis_that_its_argument_does_not_vary_over():
 
 def test_a_gather_at_numbers_reads_there():
     body = (
-        Position(Index(-1)),
+        IndexExpression(Index(-1)),
         Pointwise(Op.ABS, (0,), i64),
         Load("x", Index(2, values=((1, 4),)), f32),
         Store("y", HERE, 2),

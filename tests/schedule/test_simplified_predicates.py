@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import torch
 
-from longhand.lower.ir import Axis, Constant, Index, Load, Nest, Pointwise, PointwiseOp, Position, Store
+from longhand.lower.ir import (
+    Axis,
+    Constant,
+    Index,
+    IndexExpression,
+    Load,
+    Nest,
+    Pointwise,
+    PointwiseOp,
+    Store,
+)
 from longhand.schedule.fusion.traffic import accesses
 from longhand.schedule.range_analysis import simplify_predicates
 
@@ -55,7 +65,7 @@ def test_what_is_read_whole_comes_before_the_positions_that_pick_from_it() -> No
 def test_what_is_never_read_is_what_stands_for_it() -> None:
     """A row past the end of a padded matrix: no element of it is in the matrix, whatever the call's sizes are."""
     body = (
-        Position(Index(2, (), ())),
+        IndexExpression(Index(2, (), ())),
         Constant(2, torch.int64),
         Pointwise(PointwiseOp.LT, (0, 1), torch.bool, "is_inside"),
         Load("matrix", AT, torch.float32, mask=2, other=0),

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import Provenance
-from longhand.schedule.names.dimensions.dimension_propagation import carried_words
+from longhand.schedule.names.dimensions.dimension_propagation import propagated_names
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,5 @@ def test_only_the_split_dimension_has_the_word(dim: int, expected: tuple[str | N
     piece = graph.call_function(operator.getitem, (split, 0))
     piece.meta["val"] = split.meta["val"][0]
     piece.meta["provenance"] = split.meta["provenance"]
-    found = carried_words(piece, {"x": (None, "seq", None)})
+    found = propagated_names(piece, {"x": (None, "seq", None)})
     assert found == (expected or ("split_size", "seq", None))

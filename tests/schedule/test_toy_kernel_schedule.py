@@ -19,8 +19,8 @@ TOUCHED = {
         "    foreach,\n": "    one_program,\n",
         "    foreach.ENTRY,\n": "    one_program.ENTRY,\n",
     },
-    "schedule/names/schedule_words.py": {
-        "_WORDS = {\n": '    "one_program": ScheduleWords("small", walk="in one program"),\n',
+    "schedule/names/schedule_names.py": {
+        "_WORDS = {\n": '    "one_program": ScheduleNames("small", walk="in one program"),\n',
     },
 }
 USE = """

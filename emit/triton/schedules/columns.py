@@ -16,7 +16,7 @@ from longhand.emit.triton.functions import (
     FunctionText,
     KernelText,
     paragraphs,
-    side_words,
+    side_names,
 )
 from longhand.emit.triton.loops import LoopPrinter
 from longhand.emit.triton.scope import FileScope
@@ -27,9 +27,9 @@ from longhand.schedule.plan import KernelPlan
 
 def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for a block of columns, ROWS rows at a time; or for a chunk of the rows, combined afterwards."""
-    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows", is_divided=True)
-    cols = side_words(plan, plan.cols[-1:], names, scope, "col", "n_cols", is_divided=bool(plan.cols[:-1]))
-    batch = side_words(plan, plan.cols[:-1], names, scope, "batch", "n_batch")
+    rows = side_names(plan, plan.rows, names, scope, "row", "n_rows", is_divided=True)
+    cols = side_names(plan, plan.cols[-1:], names, scope, "col", "n_cols", is_divided=bool(plan.cols[:-1]))
+    batch = side_names(plan, plan.cols[:-1], names, scope, "batch", "n_batch")
     flats = tuple(side.flat for side in (rows, batch, cols) if side.keys)
     space = Space(
         flats, Side(rows.keys, "ROWS", "in_rows"), Side(cols.keys, "COLS", "in_cols"), width="[ROWS, COLS]"

@@ -7,7 +7,7 @@ from longhand.emit.triton.functions import (
     block_body,
     one_function,
     paragraph_context,
-    side_words,
+    side_names,
 )
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Side, Space
@@ -17,8 +17,8 @@ from longhand.schedule.plan import KernelPlan
 
 def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each block of elements."""
-    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
-    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
+    rows = side_names(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_names(plan, plan.cols, names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
     tile = bool(rows.keys and cols.keys)
     columns = "COLS" if tile else "BLOCK"
     space = Space(

@@ -9,7 +9,7 @@ from longhand.emit.triton.functions import (
     block_body,
     lists,
     paragraph_context,
-    side_words,
+    side_names,
 )
 from longhand.emit.triton.scope import FileScope, language_dtype
 from longhand.emit.triton.space import Side, Space
@@ -19,14 +19,14 @@ from longhand.schedule.plan import KernelPlan
 
 def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for each block of elements of each group; without an axis one for each group."""
-    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
+    cols = side_names(plan, plan.cols, names, scope, "col", "n_cols")
     space = Space(
         flats=(cols.flat,) if cols.keys else (),
         rows=Side(),
         cols=Side(cols.keys, "BLOCK" if cols.keys else "", "in_range"),
     )
     body = block_body(plan, names, scope, space, range(len(plan.body)))
-    context = paragraph_context(plan, side_words(plan, (), names, scope, "row", "n_rows"), cols, body)
+    context = paragraph_context(plan, side_names(plan, (), names, scope, "row", "n_rows"), cols, body)
     context["lists"] = [names.lists[pointer.name] for pointer in lists(plan)]
     alignment = "ALIGNMENT" if cols.keys else "1"
     context["tensors"] = [

@@ -16,7 +16,7 @@ from longhand.emit.triton.functions import (
     FunctionText,
     KernelText,
     paragraphs,
-    side_words,
+    side_names,
 )
 from longhand.emit.triton.loops import LoopPrinter
 from longhand.emit.triton.scope import FileScope
@@ -27,8 +27,8 @@ from longhand.schedule.plan import KernelPlan
 
 def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for a chunk of the rows, kept whole, which adds up their columns; then the chunks are combined."""
-    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows", is_divided=True)
-    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
+    rows = side_names(plan, plan.rows, names, scope, "row", "n_rows", is_divided=True)
+    cols = side_names(plan, plan.cols, names, scope, "col", "n_cols")
     space = Space(
         flats=(rows.flat, cols.flat),
         rows=Side(rows.keys, "ROWS", "in_rows"),

@@ -7,7 +7,7 @@ from longhand.emit.triton.functions import (
     block_body,
     one_function,
     paragraph_context,
-    side_words,
+    side_names,
 )
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Side, Space
@@ -17,8 +17,8 @@ from longhand.schedule.plan import KernelPlan
 
 def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One program for a few whole rows, kept in registers."""
-    rows = side_words(plan, plan.rows, names, scope, "row", "n_rows")
-    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
+    rows = side_names(plan, plan.rows, names, scope, "row", "n_rows")
+    cols = side_names(plan, plan.cols, names, scope, "col", "n_cols")
     space = Space(
         flats=tuple(side.flat for side in (rows, cols) if side.keys),
         rows=Side(rows.keys, "ROWS" if rows.keys else "", "in_rows"),

@@ -10,7 +10,7 @@ from longhand.emit.triton.functions import (
     masks_in,
     needed,
     paragraphs,
-    side_words,
+    side_names,
 )
 from longhand.emit.triton.loops import Accumulator, LoopPrinter
 from longhand.emit.triton.scope import FileScope
@@ -43,8 +43,8 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     """One program for each block of results."""
     if plan.has_wide_index(axis.name for axis in plan.rows):
         raise ScheduleError("The step from one place of a window to the next passes 32 bits.")
-    rows = side_words(plan, plan.cols[:-1], names, scope, "row", "n_rows")
-    cols = side_words(plan, plan.cols[-1:], names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
+    rows = side_names(plan, plan.cols[:-1], names, scope, "row", "n_rows")
+    cols = side_names(plan, plan.cols[-1:], names, scope, "col", "n_cols", is_divided=plan.widths.flat_grid)
     tile = bool(rows.keys)
     columns = "COLS" if tile else "BLOCK"
     space = Space(

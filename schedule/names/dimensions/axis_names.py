@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from longhand.lower.ir import memory_order
-from longhand.schedule.names.dimensions.compound_words import parts_of
+from longhand.schedule.names.dimensions.compound_names import parts_of
 from longhand.schedule.names.dimensions.dimension_propagation import grouped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.shared.callers import Caller, Callers

@@ -16,9 +16,9 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
-from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimensions.compound_words import ProductWord, Words, parts_of
-from longhand.schedule.names.dimensions.customary_words import (
+from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, parts_of
+from longhand.schedule.names.dimensions.customary_names import (
     words_apart_from_heads,
     words_of_sliced_tables,
     words_of_tables,
@@ -26,9 +26,9 @@ from longhand.schedule.names.dimensions.customary_words import (
 )
 from longhand.schedule.names.dimensions.dimension_propagation import (
     RESHAPES,
-    carried_words,
     filled,
     is_depthwise,
+    propagated_names,
     reshaped,
     shape_of,
 )
@@ -53,7 +53,7 @@ _SYNONYMS: Mapping[str | None, str] = {
 _CLASS_LOSSES = frozenset({"cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss_forward"})
 
 
-class DimWords:
+class DimNamer:
     """Words for dimensions.
 
     Args:
@@ -74,7 +74,7 @@ class DimWords:
         buffers: Mapping[str, Buffer],
         given: Mapping[str, Words] | None = None,
         known: Mapping[str, Words] | None = None,
-        layers: BufferWords | None = None,
+        layers: BufferNamer | None = None,
         chains: Sequence[Layers] = (),
     ) -> None:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
@@ -111,7 +111,7 @@ class DimWords:
         graph: CapturedGraph,
         twins: Mapping[str, str],
         known: Mapping[str, Words],
-        layers: BufferWords | None,
+        layers: BufferNamer | None,
     ) -> None:
         """Gives each value the words that its arguments have for its dimensions, where it has none yet."""
         for node in graph.graph.nodes:
@@ -122,7 +122,7 @@ class DimWords:
                 continue
             if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
                 continue
-            carried = self._heads_told_apart(node, carried_words(node, self._words))
+            carried = self._heads_told_apart(node, propagated_names(node, self._words))
             carried = self._agreeing(node, carried)
             old = self._words.get(node.name, ())
             carried = learned(old, carried) if len(old) == len(carried) else carried
@@ -227,7 +227,7 @@ class DimWords:
         shapes = ([*map(str, one.shape)], [*map(str, other)]) if one and other else ([], [])
         return len(shapes[0]) == len(shapes[1]) and shapes[0] != shapes[1]
 
-    def seen_as(self, twins: Mapping[str, str]) -> DimWords:
+    def seen_as(self, twins: Mapping[str, str]) -> DimNamer:
         """The same words, where buffers have those of others."""
         made = copy.copy(self)
         made._twins = twins
@@ -376,7 +376,7 @@ def _shape_of(value: ast.AST) -> str | None:
     return None
 
 
-def symbol_words(
+def symbol_names(
     graph: CapturedGraph, taken: Set[str], tensors: Iterable[tuple[str, Words, object]]
 ) -> tuple[dict[str, str], frozenset[str]]:
     """The word of each symbol, and the symbols whose words are variables without a shape that binds them.

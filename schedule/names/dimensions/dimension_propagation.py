@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from longhand.lower.ir import Size
-from longhand.schedule.names.dimensions.compound_words import (
+from longhand.schedule.names.dimensions.compound_names import (
     PaddedWord,
     ProductWord,
     Words,
@@ -43,7 +43,7 @@ def shape_of(node: Any) -> tuple[Size, ...]:
     return tuple(map(as_size, value.shape)) if isinstance(value, torch.Tensor) else ()
 
 
-def carried_words(node: fx.Node, words: Mapping[str, Words]) -> Words:
+def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
     """The words of a result, from those of its arguments."""
     name, shape = aten_name(node), shape_of(node)
     given = [argument for argument in node.all_input_nodes if shape_of(argument)]

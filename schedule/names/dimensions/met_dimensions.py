@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from longhand.lower.ir import Size
-from longhand.schedule.names.dimensions.compound_words import Words
+from longhand.schedule.names.dimensions.compound_names import Words
 from longhand.schedule.names.dimensions.dimension_propagation import (
     RESHAPES,
     moved_back,

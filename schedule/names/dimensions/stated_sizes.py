@@ -12,7 +12,7 @@ from pathlib import Path
 
 from longhand.capture.graph import Provenance
 from longhand.lower.ir import Size
-from longhand.schedule.names.dimensions.pattern_words import words_of_pattern
+from longhand.schedule.names.dimensions.pattern_names import words_of_pattern
 from longhand.schedule.names.words import RESERVED_IN_MODULE, identifier
 
 HEADS = "n_heads"  # where a shape says only how large a head is: ``(batch, seq, -1, head_dim)``

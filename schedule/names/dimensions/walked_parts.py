@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longhand.lower.ir import Size
-from longhand.schedule.names.dimensions.compound_words import Words
+from longhand.schedule.names.dimensions.compound_names import Words
 from longhand.schedule.names.dimensions.dimension_propagation import grouped
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from longhand.capture.graph import Role
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
-    Extent,
     Load,
     Pointwise,
     PointwiseOp,
@@ -61,7 +61,7 @@ def _is_mean(position: int, of: int, plan: KernelPlan) -> bool:
     if not isinstance(value, Pointwise) or value.op is not PointwiseOp.DIV:
         return False
     total, count = (plan.body[side] for side in value.args)
-    return _sums(total, of) and isinstance(count, Extent)
+    return _sums(total, of) and isinstance(count, AxisSize)
 
 
 def _is_of_norm_backward(value: Value, plan: KernelPlan) -> bool:

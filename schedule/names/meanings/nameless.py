@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 from longhand.lower.ir import Load, Store, Value, arguments
-from longhand.schedule.names.shared.callers import SharedWords
-from longhand.schedule.names.words import element_words, plural
+from longhand.schedule.names.shared.callers import SharedNames
+from longhand.schedule.names.words import element_names, plural
 from longhand.schedule.plan import KernelPlan
 
 _SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os")  # bias, axis
@@ -30,7 +30,7 @@ class Nameless:
 
     position: int
     plan: KernelPlan
-    words: SharedWords
+    words: SharedNames
     pointers: Mapping[str, str]
     names: Mapping[int, str]
     loads_have_lines: bool
@@ -73,7 +73,7 @@ class Nameless:
     def once_more(self, word: str) -> Iterator[str]:
         """Words for what would have one that stands for something else: one element of it in C++, else a new one."""
         newer = f"next_{word}" if word.startswith("new_") else f"new_{word}"
-        yield from [newer] if self.loads_have_lines else itertools.islice(element_words(word), 5)
+        yield from [newer] if self.loads_have_lines else itertools.islice(element_names(word), 5)
 
 
 NamingRule = Callable[[Nameless], Iterator[str]]

@@ -25,7 +25,7 @@ _COPIES = frozenset({"clone", "contiguous", "_to_copy", "to"})  # of the same el
 _TAKES_PART = frozenset({"slice", "narrow", "select", "getitem", "unbind"})
 
 
-def part_words(plan: KernelPlan, callers: Callers) -> dict[int, str]:
+def part_names(plan: KernelPlan, callers: Callers) -> dict[int, str]:
     """By position of the body: the word for the part that is loaded there, where all calls have the same one."""
     passed = [pointer.name for pointer in plan.pointers if not pointer.scratch]
     found: dict[int, str] = {}

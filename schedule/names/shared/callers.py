@@ -13,9 +13,9 @@ from torch import fx
 
 from longhand.capture.graph import GradientPart, Provenance
 from longhand.lower.ir import Buffer
-from longhand.schedule.names.buffer_names import BufferWords
-from longhand.schedule.names.dimensions.dimension_names import DimWords
-from longhand.schedule.names.result_words import STATISTIC_WORDS
+from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.dimensions.dimension_names import DimNamer
+from longhand.schedule.names.result_names import STATISTIC_WORDS
 from longhand.schedule.names.words import GradientWord, without_counter
 from longhand.schedule.plan import Launch
 
@@ -32,9 +32,9 @@ class Caller:
     """
 
     launch: Launch
-    words: BufferWords
+    words: BufferNamer
     buffers: Mapping[str, Buffer]
-    dims: DimWords | None = None
+    dims: DimNamer | None = None
 
     @property
     def nodes(self) -> list[fx.Node]:
@@ -122,13 +122,13 @@ class Callers:
         return all(name in caller.modules for caller in self.told_apart)
 
 
-def differentiated(words: BufferWords, buffer: str) -> str:
+def differentiated(words: BufferNamer, buffer: str) -> str:
     """What a buffer is the gradient of, or a copy of that gradient, if the backward pass is given it; or empty."""
     made = words.origins.derived(buffer)
     return words.differentiated.get(made.of if made is not None and made.how.is_layout else buffer, "")
 
 
-class SharedWords:
+class SharedNames:
     """The words that the values of a kernel may have: what the first call says where all the others do, too.
 
     Args:

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.stated_sizes import function_of
 
 
-def words_of_forward(readers: Mapping[str, Iterable[str]], path: str, words: BufferWords) -> dict[str, str]:
+def words_of_forward(readers: Mapping[str, Iterable[str]], path: str, words: BufferNamer) -> dict[str, str]:
     """By tensor: the parameter of a module's forward() that it is, where that is sure.
 
     Args:
@@ -50,7 +50,7 @@ def words_of_forward(readers: Mapping[str, Iterable[str]], path: str, words: Buf
     return found
 
 
-def users_of(buffers: Iterable[str], words: BufferWords) -> dict[str, list[str]]:
+def users_of(buffers: Iterable[str], words: BufferNamer) -> dict[str, list[str]]:
     """By buffer the nodes of the graph that read it."""
     known = {name: words.nodes[name] for name in buffers if name in words.nodes}
     return {name: [user.name for user in node.users] for name, node in known.items()}

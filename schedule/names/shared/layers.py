@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from longhand.schedule.layers.model_steps import Loop
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import GradientWord
 from longhand.schedule.once import listed_once
 from longhand.schedule.plan import buffers_made, flat_steps
@@ -29,13 +29,13 @@ class AlikeInLayers:
         plain: By buffer: the words that it has if the layers share none.
     """
 
-    words: BufferWords
+    words: BufferNamer
     layer: str = ""
     twins: Mapping[str, tuple[tuple[str, str], ...]] = dataclasses.field(default_factory=dict)
     plain: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @staticmethod
-    def of(loop: Loop, words: BufferWords) -> AlikeInLayers:
+    def of(loop: Loop, words: BufferNamer) -> AlikeInLayers:
         """Those of a loop; none of one whose runs are not one function."""
         repeat, paths = loop.repeat, [f"{path}." for path in loop.repeat.paths]
         if repeat.kinds or len(repeat.runs) != len(paths):
@@ -84,7 +84,7 @@ class AlikeInLayers:
         return len(below) == 1
 
 
-def _is_begin(buffer: str, loop: Loop, words: BufferWords) -> bool:
+def _is_begin(buffer: str, loop: Loop, words: BufferNamer) -> bool:
     """Whether a value is what layers begin with, which none makes: in them it is called after what it becomes."""
     is_gradient = isinstance(next(words.candidates(buffer)), GradientWord)
     is_held = buffer in words.weights

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from longhand.lower.ir import Load, Store
-from longhand.schedule.names.schedule_words import words_of
+from longhand.schedule.names.schedule_names import words_of
 from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.words import identifier, snake_case, without_counter
 from longhand.schedule.plan import Access, KernelPlan, Pointer

@@ -6,7 +6,17 @@ import textwrap
 from collections.abc import Mapping
 
 from longhand.emit.text.reference import Reference
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Position, Reduce, Scalar, Store, Value
+from longhand.lower.ir import (
+    Constant,
+    IndexExpression,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Reduce,
+    Scalar,
+    Store,
+    Value,
+)
 from longhand.options import Device
 from longhand.schedule.names.unit_names import KernelNames
 from longhand.schedule.plan import KernelPlan, ParameterRef, SizeOf, scalar_at
@@ -96,7 +106,7 @@ def _line(plan: KernelPlan, names: KernelNames, position: int, value: Value) -> 
             text = repr(value.value)
         case Scalar():
             text = names.scalars[scalar_at(plan, position)]
-        case Position():
+        case IndexExpression():
             text = _place(plan, names, position)
         case Pointwise():
             text = f"np.{_FUNCTIONS[value.op]}({', '.join(f'value_{one}' for one in value.args)})"

@@ -7,7 +7,7 @@ from longhand.emit.triton.functions import (
     block_body,
     one_function,
     paragraph_context,
-    side_words,
+    side_names,
 )
 from longhand.emit.triton.scope import FileScope
 from longhand.emit.triton.space import Side, Space
@@ -17,8 +17,8 @@ from longhand.schedule.plan import KernelPlan
 
 def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelText:
     """One function, launched once."""
-    rows = side_words(plan, (), names, scope, "row", "n_rows")
-    cols = side_words(plan, plan.cols, names, scope, "col", "n_cols")
+    rows = side_names(plan, (), names, scope, "row", "n_rows")
+    cols = side_names(plan, plan.cols, names, scope, "col", "n_cols")
     space = Space((cols.flat,), Side(), Side(cols.keys, "COLS", "in_range"))
     body = block_body(plan, names, scope, space, range(len(plan.body)))
     constants = (("COLS", f"{cols.size.text}, rounded up to a power of two"),)

@@ -9,13 +9,13 @@ from longhand.lower.ir import Load, Pointwise, PointwiseOp, Value
 from longhand.schedule.names.operation_names import noun_of
 from longhand.schedule.names.unit_names import KernelNames, as_printed
 from longhand.schedule.names.value_rules import is_rstd
-from longhand.schedule.names.words import element_words, first_free, further_words
+from longhand.schedule.names.words import element_names, first_free, further_names
 from longhand.schedule.numerics.plain_loops import needed_lines, sum_types
 from longhand.schedule.plan import KernelPlan
 
 
 @dataclasses.dataclass(frozen=True)
-class ScheduleWords:
+class ScheduleNames:
     """Words for one schedule.
 
     Attributes:
@@ -30,22 +30,22 @@ class ScheduleWords:
 
 
 _WORDS = {
-    "elementwise": ScheduleWords(),
-    "foreach": ScheduleWords(),
-    "transposed": ScheduleWords("transposed", is_best=True),
-    "columns": ScheduleWords("columns", is_best=True, walk="column by column"),
-    "windows": ScheduleWords("windows", walk="window by window"),
-    "rows_and_columns": ScheduleWords(walk="in one pass over the rows"),
-    "rows_split": ScheduleWords("split", is_best=True),
-    "rows_persistent": ScheduleWords("rows"),
-    "rows_looped": ScheduleWords("rows"),
+    "elementwise": ScheduleNames(),
+    "foreach": ScheduleNames(),
+    "transposed": ScheduleNames("transposed", is_best=True),
+    "columns": ScheduleNames("columns", is_best=True, walk="column by column"),
+    "windows": ScheduleNames("windows", walk="window by window"),
+    "rows_and_columns": ScheduleNames(walk="in one pass over the rows"),
+    "rows_split": ScheduleNames("split", is_best=True),
+    "rows_persistent": ScheduleNames("rows"),
+    "rows_looped": ScheduleNames("rows"),
 }
 
 
-def words_of(plan: KernelPlan) -> ScheduleWords:
+def words_of(plan: KernelPlan) -> ScheduleNames:
     """The words of a kernel's schedule; one that has none here is called by its own name."""
     name = plan.schedule.name
-    return _WORDS.get(name) or ScheduleWords(name)
+    return _WORDS.get(name) or ScheduleNames(name)
 
 
 def in_plain_loops(plan: KernelPlan, names: KernelNames) -> tuple[KernelPlan, KernelNames]:
@@ -66,9 +66,9 @@ def _with_needed_lines(plan: KernelPlan, names: KernelNames) -> dict[int, str]:
         source = plan.body[position]
         word = "rstd" if is_rstd(source, plan.body) else _word_for(source, names)
         further = (
-            element_words(word, is_only=not (source.index.axes or source.index.values))
+            element_names(word, is_only=not (source.index.axes or source.index.values))
             if isinstance(source, Load)
-            else itertools.chain([word], further_words(word))
+            else itertools.chain([word], further_names(word))
         )
         values[position] = first_free(further, taken)
         taken.add(values[position])

@@ -7,9 +7,9 @@ from torch import fx, nn
 
 from benchmarks.readability.units import text_of
 from longhand.capture.graph import Provenance
-from longhand.schedule.names.dimensions.compound_words import ProductWord
-from longhand.schedule.names.dimensions.customary_words import words_apart_from_heads, words_of_tokens
-from longhand.schedule.names.dimensions.dimension_propagation import carried_words, reshaped
+from longhand.schedule.names.dimensions.compound_names import ProductWord
+from longhand.schedule.names.dimensions.customary_names import words_apart_from_heads, words_of_tokens
+from longhand.schedule.names.dimensions.dimension_propagation import propagated_names, reshaped
 from longhand.schedule.names.dimensions.stated_sizes import word_of_end, words_of_reshape
 
 
@@ -117,7 +117,7 @@ def test_what_is_put_together_again_has_its_words() -> None:
     made = graph.call_function(torch.ops.aten.cat.default, (ends, -1))
     made.meta["val"] = torch.empty(2, 4, 19, 12)
     known = {"q": ("batch", "n_heads", "seq", "head_dim")}
-    assert carried_words(made, known) == known["q"]
+    assert propagated_names(made, known) == known["q"]
 
 
 def test_a_shape_that_is_added_to(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -19,7 +19,7 @@ def alike(paths: Iterable[str]) -> Alike:
     return found
 
 
-def short_words(module: str, words: Iterable[str], layer: str, among: Alike) -> Iterator[str]:
+def short_names(module: str, words: Iterable[str], layer: str, among: Alike) -> Iterator[str]:
     """The words with the module that makes the value, then also with the numbers that tell it from others like it.
 
     Args:

@@ -2,20 +2,20 @@
 
 import torch
 
-from longhand.lower.ir import Constant, Index, Load, Pointwise, PointwiseOp, Position
-from longhand.schedule.names.value_rules import choice_words
-from longhand.schedule.names.words import element_words, first_free
+from longhand.lower.ir import Constant, Index, IndexExpression, Load, Pointwise, PointwiseOp
+from longhand.schedule.names.value_rules import choice_names
+from longhand.schedule.names.words import element_names, first_free
 
 F32, I64 = torch.float32, torch.int64
 
 
 def words(*body: object, operands: dict[int, str] | None = None) -> list[str]:
     values = (*body,)
-    return list(choice_words(values[-1], values, operands or {}))  # type: ignore[arg-type]
+    return list(choice_names(values[-1], values, operands or {}))  # type: ignore[arg-type]
 
 
-def place() -> Position:
-    return Position(Index(()), I64)
+def place() -> IndexExpression:
+    return IndexExpression(Index(()), I64)
 
 
 def load(dtype: torch.dtype = F32) -> Load:
@@ -60,5 +60,5 @@ def test_halves_of_which_one_is_negated_are_rotated_where_the_place_decides() ->
 
 
 def test_elements_of_a_tensor_have_an_index() -> None:
-    assert first_free(element_words("h"), {"h"}) == "h_i"
-    assert first_free(element_words("h"), {f"h_{index}" for index in "ijklm"}) == "other_h"
+    assert first_free(element_names("h"), {"h"}) == "h_i"
+    assert first_free(element_names("h"), {f"h_{index}" for index in "ijklm"}) == "other_h"

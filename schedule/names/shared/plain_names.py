@@ -22,7 +22,7 @@ _VECTORS = {PointwiseOp.MUL: "factor", PointwiseOp.ADD: "shift", PointwiseOp.SUB
 _NORMED = "normed"  # then
 
 
-def plain_words(
+def plain_names(
     kernel: KernelPlan, pointer: Pointer, is_gradient: bool, gradient: Pointer | None = None
 ) -> Iterator[str]:
     """The words, best first.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from longhand.schedule.names.module_words import short_words
+from longhand.schedule.names.module_names import short_names
 from longhand.schedule.names.value_origins import words_in_module
 from longhand.schedule.names.weight_names import name_weights
 from longhand.schedule.names.words import GradientWord
@@ -54,8 +54,8 @@ def test_a_value_has_the_place_and_the_module_that_makes_it() -> None:
 def test_a_users_word_that_begins_as_that_of_a_gradient_is_none() -> None:
     """``d_model`` is a model's width: beside its module it was ``d_attn_model``, as if it were a gradient."""
     assert next(words_in_module("attn", ["d_model"])) == "attn_d_model"
-    assert [*short_words("encoder.attn", ["d_model"], "", {})] == ["attn_d_model"]
-    assert [*short_words("encoder.attn", [GradientWord("model")], "", {})] == ["d_attn_model"]
+    assert [*short_names("encoder.attn", ["d_model"], "", {})] == ["attn_d_model"]
+    assert [*short_names("encoder.attn", [GradientWord("model")], "", {})] == ["d_attn_model"]
 
 
 def test_whether_a_word_is_a_gradients_is_no_matter_of_its_letters() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
-from longhand.schedule.names.buffer_names import BufferWords
+from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import (
@@ -19,7 +19,7 @@ from longhand.schedule.names.words import (
     RESERVED_IN_MODULE,
     GradientWord,
     first_free,
-    further_words,
+    further_names,
     identifier,
     is_identifier,
     listed,
@@ -69,7 +69,7 @@ def words_for_module(alike: CallsAlike) -> Iterator[str]:
     own = snake_case(alike.class_name)
     noun = own.rpartition("_")[2]
     yield from (word for word in (noun, "module") if word not in (own, *RESERVED_IN_MODULE))
-    yield from further_words("module")
+    yield from further_names("module")
 
 
 def _attribute(path: str) -> str:
@@ -81,7 +81,7 @@ def _attribute(path: str) -> str:
     return singular(identifier(words[-1])) if words else "layer"
 
 
-def kernel_words(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
+def kernel_names(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
     """The words in the names of the kernels that a function launches itself.
 
     Args:
@@ -100,7 +100,7 @@ def kernel_words(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
 def variables_of(
     alike: AlikeSteps,
     variables: Sequence[Mapping[str, str]],
-    words: BufferWords,
+    words: BufferNamer,
     module: str,
     path: str,
 ) -> dict[str, str]:
@@ -120,7 +120,7 @@ class _Words:
     """Chooses them."""
 
     def __init__(
-        self, alike: AlikeSteps, variables: Sequence[Mapping[str, str]], words: BufferWords, module: str
+        self, alike: AlikeSteps, variables: Sequence[Mapping[str, str]], words: BufferNamer, module: str
     ) -> None:
         self._alike = alike
         self._words = words
@@ -272,7 +272,7 @@ def _origins(step: Launch | Extern) -> Collection[str]:
     return step.origins if isinstance(step, Launch) else (step.origin,)
 
 
-def _bound_by(step: PlanStep, words: BufferWords) -> list[str]:
+def _bound_by(step: PlanStep, words: BufferNamer) -> list[str]:
     """What a step binds to variables: buffers, and views that have names."""
     if isinstance(step, Allocate | Reuse):
         return [step.buffer]

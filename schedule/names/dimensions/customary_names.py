@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
-from longhand.schedule.names.dimensions.compound_words import ProductWord, Words, parts_of
+from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, parts_of
 from longhand.schedule.names.dimensions.dimension_propagation import shape_of
 from longhand.schedule.names.operation_names import aten_name
 

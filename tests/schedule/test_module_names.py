@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longhand.schedule.names.module_words import alike, short_words
+from longhand.schedule.names.module_names import alike, short_names
 from longhand.schedule.names.words import GradientWord
 
 STAGES = alike(
@@ -21,7 +21,7 @@ STAGES = alike(
 
 
 def test_the_module_comes_first_then_the_numbers_that_differ() -> None:
-    words = short_words("encoder.stages.1.layers.0.pwconv1", ["features", "pwconv1"], "", STAGES)
+    words = short_names("encoder.stages.1.layers.0.pwconv1", ["features", "pwconv1"], "", STAGES)
     assert list(words) == [
         "pwconv1_features",
         "pwconv1",
@@ -31,19 +31,19 @@ def test_the_module_comes_first_then_the_numbers_that_differ() -> None:
 
 
 def test_a_number_that_all_have_is_left_out() -> None:
-    assert list(short_words("encoder.stages.1.down.1", ["x"], "", STAGES)) == ["down_x", "stage_1_down_x"]
+    assert list(short_names("encoder.stages.1.down.1", ["x"], "", STAGES)) == ["down_x", "stage_1_down_x"]
 
 
 def test_numbers_of_lists_in_lists_stand_together() -> None:
-    found = list(short_words("features.1.conv.0.1", ["mean"], "", STAGES))
+    found = list(short_names("features.1.conv.0.1", ["mean"], "", STAGES))
     assert found == ["conv_mean", "feature_1_conv_0_mean"]
 
 
 def test_a_gradient_keeps_its_d_in_front() -> None:
-    assert list(short_words("attention.self", [GradientWord("query")], "", STAGES)) == ["d_attention_query"]
+    assert list(short_names("attention.self", [GradientWord("query")], "", STAGES)) == ["d_attention_query"]
 
 
 def test_inside_a_layers_function_the_layer_is_left_out() -> None:
     layer = "encoder.stages.1.layers.0."
-    assert list(short_words(f"{layer}pwconv1", ["out"], layer, STAGES)) == ["pwconv1_out"]
-    assert not list(short_words("", ["out"], "", STAGES))
+    assert list(short_names(f"{layer}pwconv1", ["out"], layer, STAGES)) == ["pwconv1_out"]
+    assert not list(short_names("", ["out"], "", STAGES))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 @dataclasses.dataclass(frozen=True)
-class ForwardWords:
+class ForwardNames:
     """By the names of the backward graph's nodes.
 
     Attributes:
@@ -23,4 +23,4 @@ class ForwardWords:
     differentiated: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-NO_FORWARD = ForwardWords()
+NO_FORWARD = ForwardNames()

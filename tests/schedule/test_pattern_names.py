@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import longhand
-from longhand.schedule.names.dimensions.pattern_words import words_of_pattern
+from longhand.schedule.names.dimensions.pattern_names import words_of_pattern
 
 # Just as much of einops as takes axes apart and puts them together, with its own words inside.
 _PACKAGE = """
