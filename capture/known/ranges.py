@@ -13,6 +13,7 @@ from typing import Any
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture.known.call import shape_of, size_of
@@ -35,6 +36,7 @@ class WholeRange:
     limit: Size
 
 
+_TOLD = "whole_range"  # in the meta of a placeholder
 _DEEPEST = 32  # calls that a range is looked for through
 # What makes positions along a dimension beside its values, and what makes nothing else.
 _SORTS = (aten.sort.default, aten.sort.stable)
@@ -60,6 +62,13 @@ _SAME_ELEMENTS = frozenset(
         *(aten.index_select.default, aten._to_copy.default, aten.to.dtype),
     }
 )
+# Where a call's arguments have the places that it reads or writes.
+_PLACES_AT: dict[Any, int] = {
+    **dict.fromkeys((aten.index.Tensor, aten._unsafe_index.Tensor, aten.embedding.default), 1),
+    **dict.fromkeys((aten.index_put.default, aten._unsafe_index_put.default), 1),
+    **dict.fromkeys((aten.gather.default, aten.index_select.default, aten.index_add.default), 2),
+    **dict.fromkeys((aten.scatter.src, aten.scatter.value, aten.scatter_add.default), 2),
+}
 _SAME_ORDER = frozenset(
     {aten.clone.default, aten.contiguous.default, aten.alias.default, aten.detach.default}
 )
@@ -71,14 +80,30 @@ def range_of(node: object) -> WholeRange | None:
     return _range(node, 0)
 
 
+def tell_range(placeholder: fx.Node, range_: WholeRange | None) -> None:
+    """What is known of a placeholder that stands for a value of another graph, or for one that was made ahead."""
+    if range_ is not None:
+        placeholder.meta[_TOLD] = range_
+
+
+def range_of_numbers(numbers: torch.Tensor) -> WholeRange | None:
+    """The same of numbers that are known."""
+    if numbers.dtype not in _WHOLE or not numbers.numel() or numbers.min() < 0:
+        return None
+    return WholeRange(int(numbers.min()), int(numbers.max()) + 1)
+
+
 def _range(node: object, depth: int) -> WholeRange | None:
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     if not isinstance(node, fx.Node) or not isinstance(value, torch.Tensor) or depth > _DEEPEST:
         return None
     if value.dtype is torch.bool:
         return WholeRange(0, 2)
-    if value.dtype not in _WHOLE or node.op != "call_function" or _is_written(node, 0):
+    if value.dtype not in _WHOLE or _is_written(node, 0):
         return None
+    if node.op != "call_function":
+        told: WholeRange | None = node.meta.get(_TOLD)
+        return told
     found = _of_places(node) or _of_same_elements(node, depth) or _of_arithmetic(node, depth)
     if found is None and node.target is aten.index_put.default:
         return _of_filled(node, depth)
@@ -135,6 +160,10 @@ def _of_progression(node: fx.Node) -> WholeRange | None:
 
 def _of_same_elements(node: fx.Node, depth: int) -> WholeRange | None:
     """What only moves, repeats or picks elements, of one tensor or of several."""
+    if node.target is operator.getitem and node.args[1] == 0:
+        call = node.args[0]
+        assert isinstance(call, fx.Node)
+        return _range(call.args[0], depth + 1) if call.target in _WITH_PLACES else None
     if node.target in _SAME_ELEMENTS:
         return _range(node.args[0], depth + 1)
     if node.target in (aten.cat.default, aten.stack.default):
@@ -205,6 +234,23 @@ _ARITHMETIC: dict[Any, Callable[[fx.Node, WholeRange | None], WholeRange | None]
 }
 
 
+# --- positions ---
+
+
+def is_progression(node: fx.Node) -> bool:
+    """Whether a node holds 0, 1, 2 and so on."""
+    shape = shape_of(node)
+    is_arange = node.target in _PROGRESSIONS and _argument(node, "step", 1) == 1
+    return is_arange and len(shape) == 1 and _of_progression(node) == WholeRange(0, shape[0])
+
+
+def is_read_as_places(call: fx.Node, node: fx.Node) -> bool:
+    """Whether all that a call takes of a node is where it reads or writes."""
+    place = _PLACES_AT.get(call.target)
+    others = [given for at, given in enumerate(call.args) if at != place]
+    return place is not None and node not in pytree.tree_leaves(others)
+
+
 # --- memory that a permutation fills ---
 
 
@@ -220,9 +266,7 @@ def is_permutation(node: object) -> bool:
     if node.target is operator.getitem:
         call = node.args[0]
         return node.args[1] == 1 and isinstance(call, fx.Node) and call.target in _SORTS
-    if node.target in _PROGRESSIONS:
-        return _of_progression(node) == WholeRange(0, shape_of(node)[0])
-    return node.target in _ARGSORTS
+    return node.target in _ARGSORTS or is_progression(node)
 
 
 def filled_by_permutation(node: fx.Node) -> bool:
