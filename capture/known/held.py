@@ -133,6 +133,8 @@ def _word(node: fx.Node) -> str:
 
     Places that others are read from or written to do not go into these: ``x[torch.arange(n)]`` is made of x.
     """
+    if Provenance.of(node).local is None and is_progression(node):
+        return "positions"
     seen = {node}
     waiting = [node]
     for one in waiting:  # grows: the nearest come first
@@ -142,8 +144,6 @@ def _word(node: fx.Node) -> str:
         read = [user for user in one.users if user not in seen and not is_read_as_places(user, one)]
         waiting += read
         seen.update(read)
-    if is_progression(node):
-        return "positions"
     return f"{call_name(node)}_table"
 
 

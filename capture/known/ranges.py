@@ -17,6 +17,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture.known.call import shape_of, size_of
+from longhand.capture.known.decisions import call_name
 from longhand.capture.known.facts import Size
 from longhand.capture.known.written import writes_into
 
@@ -279,6 +280,12 @@ def filled_by_permutation(node: fx.Node) -> bool:
     is_adding = (len(node.args) > 3 and bool(node.args[3])) or bool(node.kwargs.get("accumulate"))
     assert isinstance(index, fx.Node) and isinstance(given, fx.Node)
     return not is_adding and str(shape_of(given)) == str(shape_of(index))
+
+
+def is_overwritten(node: fx.Node) -> bool:
+    """Whether a node is memory that nothing was written into, and that is only read to be written over."""
+    is_empty = node.op == "call_function" and call_name(node).removeprefix("new_").startswith("empty")
+    return is_empty and all(filled_by_permutation(user) and user.args[0] is node for user in node.users)
 
 
 def _of_filled(node: fx.Node, depth: int) -> WholeRange | None:
