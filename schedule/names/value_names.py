@@ -118,7 +118,9 @@ class ValueNamer:
         if isinstance(value, Reduce):
             return True
         if isinstance(value, Load):
-            return self.loads_have_lines or uses[position] > 1 or value.mask is not None
+            # Two elements of one tensor are told apart by their words.
+            is_of_several = self._is_read_elsewhere(value)
+            return self.loads_have_lines or uses[position] > 1 or value.mask is not None or is_of_several
         if uses[position] > 1:
             return True
         only_stored = all(isinstance(user, Store) for user in body if position in arguments(user))

@@ -76,3 +76,22 @@ def test_what_is_changed_in_place_keeps_its_variable() -> None:
     model = unit(Written(), torch.randn(6, 8), torch.tensor([0, 2, 3, 5]))["model.py"]
     assert re.search(r"kept = kept\.index_put\(\(where,\), \w+\[:4\]\)", model), model
     assert "index_put = " not in model and "slice_scatter" not in model, model
+
+
+class Edges(nn.Module):
+    """The length of a gradient of an image, whose border is repeated."""
+
+    def forward(self, image: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        padded = nn.functional.pad(image.exp(), (1, 1, 1, 1), "replicate")
+        both = nn.functional.conv2d(padded, weight)
+        gx, gy = both[:, 0], both[:, 1]
+        return torch.sqrt(gx * gx + gy * gy + 1e-6)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_two_parts_of_a_tensor_are_told_apart_and_rows_come_before_columns(device: str) -> None:
+    text = kernels_of(unit(Edges(), torch.randn(2, 1, 8, 8), torch.randn(2, 1, 3, 3), device=device))
+    assert re.search(r"= sqrt\(gx\*\*2 \+ gy\*\*2 \+ eps\)", text), text
+    assert re.search(r"exp\(image\[clamp\(row - 1, 0, 7\), clamp\(col - 1, 0, 7\)\]\)|clamp\(row", text), text
+    places = re.findall(r"\[clamp\((\w+) - 1, 0, 7\), clamp\((\w+) - 1, 0, 7\)\]", text)
+    assert places and set(places) == {("row", "col")}, text
