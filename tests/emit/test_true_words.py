@@ -57,7 +57,9 @@ def test_places_that_a_sort_made_are_not_checked(experts: dict[str, str]) -> Non
     text = kernels_of(experts)
     assert not re.search(r"wrapped|in_table|nan|table_size", text), text
     assert "perm // 2" in text and "floor_quotient" not in text, text
-    assert "tl.static_range(n_window_columns)" in text, text  # the sum of a token's experts stays in registers
+    assert (
+        "tl.static_range(n_window_columns)" in text
+    ), text  # the sum of a token's experts stays in registers
 
 
 class Written(nn.Module):
@@ -95,3 +97,9 @@ def test_two_parts_of_a_tensor_are_told_apart_and_rows_come_before_columns(devic
     assert re.search(r"exp\(image\[clamp\(row - 1, 0, 7\), clamp\(col - 1, 0, 7\)\]\)|clamp\(row", text), text
     places = re.findall(r"\[clamp\((\w+) - 1, 0, 7\), clamp\((\w+) - 1, 0, 7\)\]", text)
     assert places and set(places) == {("row", "col")}, text
+
+
+def test_a_place_that_is_looked_up_has_a_line_ahead_of_the_row_that_it_points_to() -> None:
+    files = unit(Experts(), torch.randn(19, 16), torch.randn(19, 4), device="cpu")
+    (text,) = (text for path, text in files.items() if path.endswith("make_selected.cpp"))
+    assert re.search(r"quotient = trunc_divide<int64_t>\(perm\[row\], 2\);\n.*exp\w*_row = ", text), text
