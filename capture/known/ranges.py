@@ -265,8 +265,8 @@ def is_permutation(node: object) -> bool:
     if node.target in _SAME_ORDER or node.target in (aten._to_copy.default, aten.to.dtype):
         return is_permutation(node.args[0])
     if node.target is operator.getitem:
-        call = node.args[0]
-        return node.args[1] == 1 and isinstance(call, fx.Node) and call.target in _SORTS
+        call, place = node.args
+        return isinstance(call, fx.Node) and call.target in _SORTS and bool(place == 1)
     return node.target in _ARGSORTS or is_progression(node)
 
 

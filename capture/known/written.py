@@ -23,7 +23,8 @@ def _written_by(call: fx.Node) -> set[fx.Node]:
     target = call.target
     if call.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return set()
-    names, found = torch_private.writes(target), set()
+    names = torch_private.writes(target)
+    found: set[fx.Node] = set()
     for place, argument in enumerate(target._schema.arguments if names else ()):
         given = call.args[place] if place < len(call.args) else call.kwargs.get(argument.name)
         if argument.name in names:

@@ -209,8 +209,8 @@ class Formula:
             made = self._value(total.arg) if isinstance(total, Reduce) else None
             return None if made is None else Text(f"mean({made.text})")
         if value.op is PointwiseOp.MINIMUM and (bounds := clamp_of(value, body)) is not None:
-            made = [text for one in bounds if (text := self._value(one)) is not None]
-            return Text(f"clamp({', '.join(text.text for text in made)})") if len(made) == 3 else None
+            given = [text for one in bounds if (text := self._value(one)) is not None]
+            return Text(f"clamp({', '.join(text.text for text in given)})") if len(given) == 3 else None
         if value.op is PointwiseOp.MAXIMUM and (one := rectified(value, body)) is not None:
             made = self._value(one)
             return None if made is None else Text(f"relu({made.text})")
