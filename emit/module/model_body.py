@@ -8,7 +8,7 @@ from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_loops import as_loops
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
-from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
+from longhand.emit.module.later_steps import allocates, gathered_lists, quoted_step, rebound_or_alive, root
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.module_place import ModulePlace
@@ -186,7 +186,9 @@ class BodyWriter:
                 why = self._remarks(step)
                 self.needs.kernels |= isinstance(step, Launch)
                 lines = [self.launches.write(step)] if isinstance(step, Launch) else self._extern(step)
-                append(paragraphs, self._quotes(step), why + waiting + lines, self._module(step))
+                quoted = quoted_step(steps[place:], self.calls, self.plan.buffers)
+                quotes, module = (self._quotes(quoted), self._module(quoted)) if quoted else ((), "")
+                append(paragraphs, quotes, why + waiting + lines, module)
                 waiting = []
         if waiting:
             append(paragraphs, (), waiting)

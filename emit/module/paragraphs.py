@@ -176,7 +176,7 @@ def said_once(paragraphs: Iterable[Paragraph], names_modules: bool) -> list[Para
     """Each statement of the user's is quoted where it begins, and no more.
 
     A library call that goes on with, or repeats, what was quoted is more of the paragraph above; what another module
-    does again is headed by that.
+    does again is headed by that, if that is one of several.
 
     Args:
         paragraphs: Of one function, in order.
@@ -216,7 +216,7 @@ def _part(path: str, other: str) -> str:
     parts = path.split(".")
     shared = [one == its for one, its in zip(parts, other.split("."), strict=False)]
     n_shared = shared.index(False) if False in shared else len(parts)
-    if n_shared + 1 >= len(parts):
+    if n_shared + 1 >= len(parts) or not parts[n_shared].isdigit():
         return ""
     return re.sub(r"\.(\d+)", r"[\1]", ".".join(parts[: n_shared + 1]))
 

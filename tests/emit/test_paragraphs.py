@@ -44,3 +44,7 @@ def test_no_path_is_that_of_all_layers_of_a_loop() -> None:
 
 def test_a_module_without_parts_heads_nothing() -> None:
     assert said_once(_layers("body.0.ln_1", "body.0.ln_2"), True)[2].lines == ["body.0.ln_2"] * 2
+
+
+def test_the_list_of_layers_heads_nothing() -> None:
+    assert said_once(_layers("norm.0.block", "layers.0.block"), True)[2].lines == ["layers.0.block"] * 2

@@ -105,3 +105,11 @@ def test_a_place_that_is_looked_up_has_a_line_ahead_of_the_row_that_it_points_to
     assert re.search(
         r"quotient = trunc_divide<int64_t>\(perm\[row\], 2\);\n.*hidden_states_row = ", text
     ), text
+
+
+def test_a_copy_into_another_layout_stands_under_what_it_is_made_for(experts: dict[str, str]) -> None:
+    lines = experts["model.py"].splitlines()
+    for number, line in enumerate(lines):
+        if line.endswith(".contiguous()"):
+            following = "\n".join(lines[number:]).partition("\n\n")[0]
+            assert "kernels." in following, experts["model.py"]
