@@ -27,6 +27,7 @@ from longhand.lower.ir import (
 from longhand.schedule.bodies import rewrite
 from longhand.schedule.constant_axes import without_constant_axes
 from longhand.schedule.known_choices import without_known_choices
+from longhand.schedule.numerics.zero_signs import without_added_zeros
 from longhand.schedule.sizes import product
 
 _EXACT_WIDENINGS = {
@@ -44,7 +45,7 @@ _NO_MEANING = frozenset({"name", "origin"})  # the fields of a value that tell n
 def simplify_nest(nest: Nest) -> Nest:
     """The nest with its body cleaned and axes that nothing uses left out."""
     body = simplify_body(nest.body)
-    for simplify in (without_constant_axes, without_known_choices):
+    for simplify in (without_constant_axes, without_known_choices, without_added_zeros):
         simpler = simplify(body)
         body = body if simpler is body else simplify_body(simpler)
     used: set[str] = set()

@@ -301,7 +301,8 @@ class BufferNamer:
         if not origin.statement.startswith("return ") or not self.origins.ends_statement(node):
             return
         frame = origin.module
-        if is_call_of(origin.statement, frame):
+        is_own = origin.qualname.partition(".")[0] == origin.module_class  # which returns torch's function
+        if is_call_of(origin.statement, frame) and not is_own:
             frame = frame.rpartition(".")[0]
         word = last_word(frame)
         if not word:

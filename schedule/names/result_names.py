@@ -27,8 +27,13 @@ _KEPT = (
 
 
 def filled_word(node: fx.Node) -> str | None:
-    """``zeros`` or ``ones``, of a tensor made of one number; ``filled`` with another; None for any other tensor."""
+    """``zeros`` or ``ones``, of a tensor made of one number; ``filled`` with another; ``quotient`` of what is rounded.
+
+    None for any other tensor.
+    """
     name = aten_name(node).removeprefix("new_").removesuffix("_like")
+    if name == "floor_divide" or (name == "div" and node.kwargs.get("rounding_mode") is not None):
+        return "quotient"
     if name in ("zeros", "ones"):
         return name
     number = (

@@ -50,8 +50,8 @@ def without_positions(path: str) -> str:
 
 
 def last_word(path: str) -> str | None:
-    """The last word of a path; none for a position in a list."""
-    last = path.rpartition(".")[2]
+    """The last word of a path; none for a position in a list. ``attention.self`` is attention: self is the caller."""
+    last = path.removesuffix(".self").rpartition(".")[2]
     return identifier(last) if last and not last.isdigit() else None
 
 

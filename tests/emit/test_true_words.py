@@ -113,3 +113,38 @@ def test_a_copy_into_another_layout_stands_under_what_it_is_made_for(experts: di
         if line.endswith(".contiguous()"):
             following = "\n".join(lines[number:]).partition("\n\n")[0]
             assert "kernels." in following, experts["model.py"]
+
+
+class Gathered(nn.Module):
+    """A sum that begins with 0, and a module that returns torch's function which is called as it is."""
+
+    class Own(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.softmax(x, dim=-1)
+
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.softmax = Gathered.Own()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.softmax(x / 4.0 + torch.zeros(1, 8))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.self = Gathered.Inner()
+
+    def forward(self, x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+        weights = self.self(x)
+        total = 0
+        for place in range(2):
+            total = total + x * gate[place]
+        return total.sin() @ weights
+
+
+def test_no_zero_is_added_and_nothing_is_called_self() -> None:
+    files = unit(Gathered(), torch.randn(8, 8), torch.randn(2, 8, 8))
+    text = kernels_of(files)
+    assert "+ 0.0" not in text, text
+    assert not re.search(r"\bself(_\w+)?\b = |\bself_ptr|softmax_self|\bself\b,", text), text
+    assert "softmax_self" not in files["model.py"], files["model.py"]
