@@ -1,10 +1,12 @@
-"""The module that a function of model.py has at hand, and how others are reached from it."""
+"""The module that a function of model.py has at hand, and how others, and what they hold, are reached from it."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 from longhand.emit.module.module_tree import Branch, member, module_expression
+from longhand.emit.text.python_code import CallCode, Code, LiteralCode, NameCode, SeveralCode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,3 +33,18 @@ class ModulePlace:
         """How many modules a list holds; 0 if it is none, or has gaps."""
         branch = self.root.at(path)
         return len(branch.branches) if branch.is_list and not branch.held else 0
+
+
+def all_of_a_name(tensors: Sequence[Code], variables: Mapping[str, str]) -> Code:
+    """``buffers_named(self, "num_batches_tracked")``; a list, where a module holds another one of that name.
+
+    Args:
+        tensors: What the module holds, each reached from it.
+        variables: The variable of each buffer.
+    """
+    given = {str(tensor) for tensor in tensors}
+    name = min(given).rpartition(".")[2]
+    alike = {word for word in variables.values() if word.rpartition(".")[2] == name}
+    if alike != given or not all(word.startswith("self.") for word in given):
+        return SeveralCode(tuple(tensors), "[]")
+    return CallCode("buffers_named", (NameCode("self"), LiteralCode(f'"{name}"')))
