@@ -342,7 +342,7 @@ def _resized(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
 
 
 def _over_list(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
-    tensors = all_of_a_name([*map(writer.value, step.args[0])], writer.variables)
+    tensors = all_of_a_name([writer.variables[view.buffer] for view in step.args[0]], writer.variables)
     call = CallCode("torch._foreach_add_", (tensors, *map(writer.value, step.args[1:])))
     return CallOfLibrary(call, runtime="buffers_named" if isinstance(tensors, CallCode) else "")
 

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.module.module_tree import Branch, member, module_expression
-from longhand.emit.text.python_code import CallCode, Code, LiteralCode, NameCode, SeveralCode
+from longhand.emit.text.python_code import CallCode, Code, LiteralCode, NameCode, SeveralCode, names
+from longhand.schedule.named_plan import Reached
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,16 +36,16 @@ class ModulePlace:
         return len(branch.branches) if branch.is_list and not branch.held else 0
 
 
-def all_of_a_name(tensors: Sequence[Code], variables: Mapping[str, str]) -> Code:
+def all_of_a_name(tensors: Sequence[str], variables: Mapping[str, str]) -> Code:
     """``buffers_named(self, "num_batches_tracked")``; a list, where a module holds another one of that name.
 
     Args:
-        tensors: What the module holds, each reached from it.
-        variables: The variable of each buffer.
+        tensors: The variables of tensors that the module holds.
+        variables: Of all buffers.
     """
-    given = {str(tensor) for tensor in tensors}
-    name = min(given).rpartition(".")[2]
-    alike = {word for word in variables.values() if word.rpartition(".")[2] == name}
-    if alike != given or not all(word.startswith("self.") for word in given):
-        return SeveralCode(tuple(tensors), "[]")
+    ends = {one.steps[-1] for one in tensors if isinstance(one, Reached)}
+    alike = {one for one in variables.values() if isinstance(one, Reached) and one.steps[-1] in ends}
+    if len(ends) != 1 or alike != set(tensors) or any(one.steps[0] != "self" for one in alike):
+        return SeveralCode(names(tensors), "[]")
+    name = str(*ends).removeprefix(".")
     return CallCode("buffers_named", (NameCode("self"), LiteralCode(f'"{name}"')))

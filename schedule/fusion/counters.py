@@ -17,6 +17,7 @@ from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.lower.ir import Buffer, Constant, Extern, Load, Pointwise, PointwiseOp, Store, View
 from longhand.schedule.plan import KernelPlan, Launch, PlanStep, Repeat, UnitStep, flat_steps, touched
 
+aten = torch.ops.aten
 FEWEST = 2  # counters that are worth a list
 
 
@@ -101,8 +102,7 @@ def _counted(
 
 def _call(names: Sequence[str], amount: int, buffers: Mapping[str, Buffer]) -> Extern:
     seen = tuple(View(name, buffers[name].shape, buffers[name].stride) for name in names)
-    target = torch.ops.aten._foreach_add_.Scalar
-    return Extern(target, (seen, amount), (), (), mutates=tuple(names))
+    return Extern(aten._foreach_add_.Scalar, (seen, amount), (), (), mutates=tuple(names))
 
 
 def _without(steps: Iterable[UnitStep], counted: set[str]) -> list[UnitStep]:
