@@ -54,6 +54,7 @@ _PARTS = (
     "images",
     "constants",
     "pool",
+    "memory",
     "shapes",
     "cpp",
     "tensor_lists",
