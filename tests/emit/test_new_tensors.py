@@ -25,7 +25,9 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0, 4), (2, 3, 4, 5)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int64, torch.bool])
-def test_they_are_what_torch_makes(runtime: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_they_are_what_torch_makes(
+    runtime: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
     layouts = [torch.contiguous_format, *([torch.channels_last] if len(shape) == 4 else [])]
     for layout in layouts:
         made = runtime["new_empty"](shape, dtype, HERE, layout)
