@@ -12,12 +12,14 @@ class Needs:
     Attributes:
         functional: ``F``.
         kernels: The unit's kernels.
+        empty: Memory from the pool.
         runtime: Further names of runtime.py.
         registering: Modules whose import makes custom operators known.
     """
 
     functional: bool = False
     kernels: bool = False
+    empty: bool = False
     runtime: set[str] = dataclasses.field(default_factory=set)
     registering: set[str] = dataclasses.field(default_factory=set)
 
@@ -25,5 +27,6 @@ class Needs:
         """Adds what another function names."""
         self.functional |= other.functional
         self.kernels |= other.kernels
+        self.empty |= other.empty
         self.runtime |= other.runtime
         self.registering |= other.registering

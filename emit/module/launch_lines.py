@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import torch
 
 from longhand.capture.graph import Role
-from longhand.emit.module.body_parts import Needs
 from longhand.emit.module.offset_texts import (
     PieceSizes,
     before_pieces,
@@ -65,7 +64,6 @@ class AllocationWriter:
         sizes: Writes sizes with the words that this function binds.
         device: A Python expression for the device of new tensors on CUDA: ``x.device``.
         lists: The arguments that kernels take as lists, and the lists that are made for them.
-        needs: Learns what is called of runtime.py.
     """
 
     def __init__(
@@ -75,9 +73,7 @@ class AllocationWriter:
         sizes: SizeWriter,
         device: str,
         lists: Sequence[TensorList | MadeList],
-        needs: Needs,
     ) -> None:
-        self.needs = needs
         self.plan = plan
         self.variables = variables
         self.sizes = sizes
@@ -93,21 +89,23 @@ class AllocationWriter:
         return self.write(step), None
 
     def write(self, step: Allocate) -> PythonLine:
-        """``residual = empty_like(x)``"""
+        """``residual = torch.empty_like(x)``"""
         buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
         twin = self._like(step)
         on_cpu = self.plan.options.target.device is Device.CPU
         order = memory_order(buffer)
         is_plain = not _is_reordered(order)
         if twin is not None and not on_cpu:
-            return PythonLine.binding([variable], self._of_runtime("empty_like", NameCode(twin)))
+            return PythonLine.binding([variable], CallCode("torch.empty_like", (NameCode(twin),)))
         kind = LineKind.POOLED if on_cpu else LineKind.PLAIN
         if twin is not None and is_plain:
             return PythonLine.binding([variable], self._pooled(dimensions_of(twin), buffer.dtype), kind)
         dims = self._dims(step)
         if order == _CHANNELS_LAST and not on_cpu:
-            return PythonLine.binding([variable], self._made(buffer, dims, torch.channels_last))
-        made = self._made(buffer, [dims[dim] for dim in order])
+            layout = KeywordCode("memory_format", NameCode("torch.channels_last"))
+            made: Code = CallCode("torch.empty", (*dims, *self._where(buffer), layout))
+            return PythonLine.binding([variable], made)
+        made = self._made(buffer, [dims[dim] for dim in order], self._sibling(step))
         return PythonLine.binding([variable], _reordered(made, order), kind)
 
     def write_filled(self, step: Allocate, value: float) -> PythonLine:
@@ -134,13 +132,10 @@ class AllocationWriter:
         dtype, device = NameCode(str(buffer.dtype)), NameCode(self.device)
         return KeywordCode("dtype", dtype), KeywordCode("device", device)
 
-    def _of_runtime(self, name: str, *given: Code) -> CallCode:
-        self.needs.runtime.add(name)
-        return CallCode(name, given)
-
-    def _pooled(self, shape: Code, dtype: torch.dtype) -> Code:
+    @staticmethod
+    def _pooled(shape: Code, dtype: torch.dtype) -> Code:
         """``empty(x.shape, torch.float32)``"""
-        return self._of_runtime("empty", shape, NameCode(str(dtype)))
+        return CallCode("empty", (shape, NameCode(str(dtype))))
 
     def _dims(self, step: Allocate) -> list[Code]:
         """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
@@ -155,16 +150,13 @@ class AllocationWriter:
             told.append(dimension(self.variables[sibling.name], place) if sibling is not None else None)
         return self.sizes.dims(buffer, told)
 
-    def _made(
-        self, buffer: Buffer, dims: Sequence[Code], memory_format: torch.memory_format | None = None
-    ) -> Code:
-        """``new_empty((batch, seq), torch.float32, x.device)``"""
-        shape = SeveralCode(tuple(dims))
+    def _made(self, buffer: Buffer, dims: Sequence[Code], sibling: str | None = None) -> Code:
+        """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""
         if self.plan.options.target.device is Device.CPU:
-            return self._pooled(shape, buffer.dtype)
-        layout = [] if memory_format is None else [NameCode(str(memory_format))]
-        dtype, device = NameCode(str(buffer.dtype)), NameCode(self.device)
-        return self._of_runtime("new_empty", shape, dtype, device, *layout)
+            return self._pooled(SeveralCode(tuple(dims)), buffer.dtype)
+        if sibling is not None and dims:
+            return MethodCode(NameCode(sibling), "new_empty", tuple(dims))
+        return CallCode("torch.empty", (*(dims or [NO_CODE]), *self._where(buffer)))
 
     def write_list(self, one: MadeList) -> PythonLine:
         """``denominators = [empty(param.shape, torch.float32) for param in params]``"""
@@ -174,8 +166,8 @@ class AllocationWriter:
             source = list_code(one.like, self.variables, self.lists)
             name = source.name if isinstance(source, NameCode) and source.name.isidentifier() else ""
             word = singular(name) if name and singular(name) != name else "tensor"
-            like = (dimensions_of(word), NameCode(str(dtype))) if on_cpu else (NameCode(word),)
-            make = self._of_runtime("empty" if on_cpu else "empty_like", *like)
+            like = CallCode("torch.empty_like", (NameCode(word),))
+            make = self._pooled(dimensions_of(word), dtype) if on_cpu else like
             return PythonLine.binding([one.name], EachCode(make, word, source))
         made: list[Code] = []
         for name in one.nodes:
@@ -189,6 +181,10 @@ class AllocationWriter:
         buffer = self.plan.buffers[step.buffer]
         alike = (other for other in self._at_hand(step.like) if not self._differs_in_words(buffer, other))
         return next((self.variables[other.name] for other in alike), None)
+
+    def _sibling(self, step: Allocate) -> str | None:
+        """A tensor at hand with the same dtype, on the same device: a number may be on another."""
+        return next((self.variables[one.name] for one in self._at_hand(step.beside) if one.shape), None)
 
     def _at_hand(self, names: Iterable[str]) -> Iterator[Buffer]:
         """Those buffers that have a plain variable here."""

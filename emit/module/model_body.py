@@ -122,12 +122,12 @@ class BodyWriter:
         self.lists = lists
         self.made_lists = {name: one for one in lists if isinstance(one, MadeList) for name in one.nodes}
         self.launches = LaunchWriter(plan, names, words, variables, sizes, lists, numbers or {})
-        self.needs = Needs()
-        self.allocations = AllocationWriter(plan, variables, sizes, device, lists, self.needs)
+        self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
         self.library = LibraryWriter(variables, sizes, plan.buffers)
         self._unread = unread_buffers(plan)
         self._is_in_branch = False
         self._is_on_cpu = plan.options.target.device is Device.CPU
+        self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
         self.holds: dict[str, str] = {}  # by variable: what was bound to it last
         self.viewed: dict[str, tuple[str, str]] = {}  # by variable: its view, and the key of what it holds
@@ -168,8 +168,10 @@ class BodyWriter:
                 waiting = []
             elif isinstance(step, Allocate) and step.buffer in self.made_lists:
                 one = self.made_lists[step.buffer]
+                self.needs.empty |= self._is_on_cpu
                 waiting += [self.allocations.write_list(one)] if step.buffer == one.nodes[0] else []
             elif isinstance(step, Allocate):
+                self.needs.empty |= self._is_on_cpu
                 self._bind(step.buffer)
                 line, fill = self.allocations.begin(step, steps[place + 1 :])
                 waiting.append(line)

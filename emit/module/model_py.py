@@ -170,6 +170,7 @@ class ModelWriter:
             self.imports.add("import torch.nn.functional as F")
         if body.needs.kernels:
             self.imports.add("from . import kernels")
+        self.runtime |= {"empty"} if body.needs.empty else set()
         if self.training is not None:
             self.imports.add(f"from .backward import {self.training.function}")
             self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}

@@ -54,7 +54,6 @@ _PARTS = (
     "images",
     "constants",
     "pool",
-    "memory",
     "shapes",
     "cpp",
     "tensor_lists",

@@ -42,4 +42,4 @@ def test_their_new_tensors_are_where_the_weights_are(tmp_path):
     longhand.generate(Stack().train(), (x,), out=tmp_path / "u", device="cuda", arch="sm_90", train=True)
     model = (tmp_path / "u" / "model.py").read_text()
     assert "def forward(self):" in model
-    assert "new_empty(" in model.partition("def forward(self):")[2].partition("class ")[0]
+    assert "torch.empty" in model.partition("def forward(self):")[2].partition("class ")[0]
