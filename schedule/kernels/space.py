@@ -227,20 +227,21 @@ def _reduction_space(
 
 
 def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
-    """Whether a nest reduces over the few places of a window: of two axes or more, or with a place outside of what is
-    read; in one loop, which stores nothing.
+    """Whether a nest reduces over the few places of a window: of two axes or more, with a place outside of what is
+    read, or at places that are looked up for each; in one loop, which stores nothing.
     """
     sizes = [axis.size for axis in nest.axes if axis.name in reduced]
     if any(not isinstance(size, int) for size in sizes) or math.prod(map(int, sizes)) > MOST_PLACES:
         return False
     spans = domains(nest.body)
-    is_padded = any(
-        isinstance(value, Load)
-        and value.mask is not None
-        and spans[value.mask] & reduced
-        and spans[value.mask] - reduced
+    deciding = {
+        decides
         for value in nest.body
-    )
+        if isinstance(value, Load)
+        for decides in (value.mask, *(position for position, _ in value.index.values))
+        if decides is not None
+    }
+    is_apart = any(spans[decides] & reduced and spans[decides] - reduced for decides in deciding)
     below: list[bool] = []  # whether a value is made of a reduction
     for value, span in zip(nest.body, spans, strict=True):
         is_late = any(below[argument] for argument in arguments(value))
@@ -249,7 +250,7 @@ def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
         if isinstance(value, Store) and span & reduced:
             return False
         below.append(is_late or isinstance(value, Reduce))
-    return is_padded or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
+    return is_apart or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
 
 
 def _sees_windows(value: Value, reduced: frozenset[str]) -> bool:
