@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import torch
-
-from longhand.lower.ir import Buffer, Extern
 from longhand.schedule.named_plan import FirstCall, LayerCall, Loop, ModelStep, list_holding, plain_steps
-from longhand.schedule.plan import Allocate, Launch, Release, Reuse, buffers_made, buffers_read
+from longhand.schedule.plan import Allocate, buffers_made, buffers_read
 
 _SOON = 2  # statements: what these bind anew is not dropped before
 
@@ -58,30 +55,3 @@ def rebound_or_alive(
                 first_bound.setdefault(variables.get(buffer, ""), number_)
     bound_soon = {word for word, place in first_bound.items() if place <= _SOON}
     return {name for name in names if name in later_read or name in bound_soon}
-
-
-def quoted_step(
-    steps: Sequence[ModelStep], calls: Container[int], buffers: Mapping[str, Buffer]
-) -> Launch | Extern | None:
-    """The step whose statement stands above the first one: of a copy into another layout what it is made for.
-
-    Args:
-        steps: From a launch or a library call on.
-        calls: Steps that functions stand for, by identity.
-        buffers: The plan's.
-
-    Returns:
-        None where what reads the copy has no statement of its own above it: a loop, or a call of a function.
-    """
-    for step in steps:
-        if id(step) in calls or not isinstance(step, Launch | Extern | Allocate | Reuse | Release):
-            return None
-        if isinstance(step, Launch) or (isinstance(step, Extern) and not _is_layout_copy(step, buffers)):
-            return step
-    return None
-
-
-def _is_layout_copy(step: Extern, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether a call is lowering's own, for a layout that somebody asks for: ``out = out.contiguous()``."""
-    made = buffers[step.outputs[0]].derived if len(step.outputs) == 1 and step.outputs[0] else None
-    return step.target is torch.ops.aten.contiguous.default and made is not None and made.how.is_layout

@@ -8,7 +8,7 @@ from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_loops import as_loops
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
-from longhand.emit.module.later_steps import allocates, gathered_lists, quoted_step, rebound_or_alive, root
+from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.module_place import ModulePlace
@@ -21,6 +21,7 @@ from longhand.emit.module.paragraphs import (
     fewest,
     indented,
     joined_quotes,
+    quoted_step,
     remark_lines,
     said_once,
 )

@@ -301,8 +301,7 @@ class BufferNamer:
         if not origin.statement.startswith("return ") or not self.origins.ends_statement(node):
             return
         frame = origin.module
-        is_own = origin.qualname.partition(".")[0] == origin.module_class  # which returns torch's function
-        if is_call_of(origin.statement, frame) and not is_own:
+        if is_call_of(origin.statement, frame) and not origin.qualname.startswith(f"{origin.module_class}."):
             frame = frame.rpartition(".")[0]
         word = last_word(frame)
         if not word:
