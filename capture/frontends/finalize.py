@@ -16,9 +16,9 @@ from longhand.capture.frontends.data_dependence import READS, place, refuse_data
 from longhand.capture.frontends.dynamo_run import note_of
 from longhand.capture.frontends.node_names import named
 from longhand.capture.frontends.overwritten import refuse_overwritten
-from longhand.capture.frontends.repeated_writes import refuse_repeated_writes
 from longhand.capture.frontends.refused_numbers import refuse_numbers
 from longhand.capture.frontends.regions import inline_region
+from longhand.capture.frontends.repeated_writes import refuse_repeated_writes
 from longhand.capture.frontends.result_objects import looks_of
 from longhand.capture.frontends.results import results_of
 from longhand.capture.functionalize.canonicalize import RULES, TRAINING_RULES

@@ -98,7 +98,7 @@ class _Recorded(fx.Interpreter):
         if node.op == "placeholder":
             return self._given(node)
         if node.target is _COPY and self._is_itself(node):
-            return self.env[node.args[0]]
+            return self.env[node.all_input_nodes[0]]
         with torch.no_grad() if note_of(node).stops_gradients else contextlib.nullcontext():
             return super().run_node(node)
 
