@@ -23,7 +23,13 @@ from longhand.schedule.layers.replication import replicate_layers
 from longhand.schedule.layers.shared_values import before_derivatives, before_layers
 from longhand.schedule.layout_copies import read_copies
 from longhand.schedule.library_fallback import call_plain_ops
-from longhand.schedule.memory.assignment import place_buffers, release_buffers, release_run
+from longhand.schedule.memory.assignment import (
+    TOLERATED_IN_TRAINING,
+    TOLERATED_PEAK,
+    place_buffers,
+    release_buffers,
+    release_run,
+)
 from longhand.schedule.numerics.roundings import drop_roundings, round_decisions
 from longhand.schedule.order import order_steps
 from longhand.schedule.plan import Launch, Repeat
@@ -147,7 +153,7 @@ def _release_in_repeats(draft: Draft) -> Draft:
 def _released_inside(repeat: Repeat, draft: Draft) -> Repeat:
     """Releases inside each run of a repeat, of what it makes and keeps to itself."""
     runs = tuple(
-        release_run(run, draft.buffers, draft.kept | frozenset(outputs), draft.hints)
+        release_run(run, draft.buffers, draft.kept | frozenset(outputs), draft.hints, _tolerated(draft))
         for run, outputs in zip(repeat.runs, repeat.outputs, strict=True)
     )
     return dataclasses.replace(repeat, runs=runs)
@@ -167,10 +173,17 @@ def _count_once(draft: Draft) -> Draft:
     return dataclasses.replace(draft, steps=tuple(steps), kernels=kernels)
 
 
+def _tolerated(draft: Draft) -> float:
+    graph = draft.program.graph
+    return TOLERATED_IN_TRAINING if graph.given or graph.n_saved else TOLERATED_PEAK
+
+
 def _release(draft: Draft) -> Draft:
     handed_over = frozenset(draft.program.graph.given)
     return draft.with_steps(
-        release_buffers(draft.unit_steps, draft.buffers, draft.kept, draft.hints, handed_over)
+        release_buffers(
+            draft.unit_steps, draft.buffers, draft.kept, draft.hints, handed_over, _tolerated(draft)
+        )
     )
 
 

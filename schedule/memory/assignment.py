@@ -27,6 +27,7 @@ from longhand.schedule.sizes import Hints, guess, product, same
 from longhand.schedule.targets import TargetFacts
 
 TOLERATED_PEAK = 1.25  # of what memory peaks at if everything is released at once
+TOLERATED_IN_TRAINING = 1.03  # there memory decides how large a batch may be
 WORTH_RELEASING = 8 << 20  # bytes of the peak; a `del` for less is noise
 
 # Library calls whose result is certainly memory of its own: nothing else may be overwritten in place.
@@ -147,6 +148,7 @@ def release_buffers(
     kept: frozenset[str],
     hints: Hints,
     handed_over: frozenset[str] = frozenset(),
+    tolerated: float = TOLERATED_PEAK,
 ) -> list[UnitStep]:
     """The steps with as few Releases as bring the peak of memory close to what it could be.
 
@@ -156,6 +158,7 @@ def release_buffers(
         kept: Never released.
         hints: For sizes.
         handed_over: Inputs that nobody else holds: what the forward pass saved, in a backward pass.
+        tolerated: What the peak may be of the least one.
     """
     spans = _spans(steps, buffers, kept, hints, handed_over)
     ends = {span.end for span in spans}
@@ -164,7 +167,7 @@ def release_buffers(
     released: frozenset[int] = frozenset()
     while True:
         peak, place = _peak(spans, inside, released)
-        if peak <= lowest * TOLERATED_PEAK or peak - lowest < WORTH_RELEASING:
+        if peak <= lowest * tolerated or peak - lowest < WORTH_RELEASING:
             break
         idle = [n for n, span in enumerate(spans) if n not in released and span.end < place]
         released |= {max(idle, key=lambda n: (spans[n].size, -n))}
@@ -260,10 +263,15 @@ def _peak(spans: Sequence[_Span], inside: Sequence[int], released: frozenset[int
 
 
 def release_run(
-    run: Sequence[PlanStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
+    run: Sequence[PlanStep],
+    buffers: Mapping[str, Buffer],
+    kept: frozenset[str],
+    hints: Hints,
+    tolerated: float = TOLERATED_PEAK,
 ) -> tuple[PlanStep, ...]:
     """`release_buffers` for one run of a Repeat; what it takes from outside is left to whoever made it."""
-    return tuple(step for step in release_buffers(run, buffers, kept, hints) if not isinstance(step, Repeat))
+    steps = release_buffers(run, buffers, kept, hints, tolerated=tolerated)
+    return tuple(step for step in steps if not isinstance(step, Repeat))
 
 
 def _names(step: UnitStep) -> tuple[str, ...]:

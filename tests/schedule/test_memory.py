@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from longhand.lower.ir import View
+from longhand.lower.ir import Buffer, BufferKind, Extern, View
 from longhand.schedule.memory.alias_legality import may_alias
-from longhand.schedule.memory.assignment import release_buffers
+from longhand.schedule.memory.assignment import TOLERATED_IN_TRAINING, release_buffers
 from longhand.schedule.plan import Access, KernelPlan, Launch, Release, Reuse, touched
 from longhand.schedule.targets import CPP
 from tests.schedule.test_scheduler import launches, planned, rand
@@ -91,3 +91,21 @@ def test_what_the_forward_pass_saved_goes_when_it_was_read() -> None:
     assert not any("arg0_1" in step.buffers for step in alone if isinstance(step, Release))
     (place,) = [n for n, step in enumerate(handed) if isinstance(step, Release) and "arg0_1" in step.buffers]
     assert not any("arg0_1" in touched(step) for step in handed[place + 1 :])
+
+
+def test_training_drops_what_a_call_without_gradients_keeps() -> None:
+    shape, stride = (2048, 2048), (2048, 1)
+    names = ["idle", *(f"long_{place}" for place in range(10)), "total"]
+    buffers = {name: Buffer(name, BufferKind.INTERMEDIATE, torch.float32, shape, stride) for name in names}
+
+    def call(made: str, *read: str) -> Extern:
+        seen = tuple(View(name, shape, stride) for name in read)
+        return Extern(torch.ops.aten.cat.default, (seen,), (), (made,))
+
+    # Of twelve tensors one is read by the second call alone, the others by the last one.
+    steps = [call("idle"), *(call(name, "idle") for name in names[1:2]), *map(call, names[2:-1])]
+    steps.append(call("total", *names[1:-1]))
+    called = release_buffers(steps, buffers, frozenset(["total"]), {})
+    trained = release_buffers(steps, buffers, frozenset(["total"]), {}, tolerated=TOLERATED_IN_TRAINING)
+    assert not [step for step in called if isinstance(step, Release)]
+    assert [step.buffers for step in trained if isinstance(step, Release)] == [("idle",)]
