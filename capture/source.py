@@ -19,7 +19,7 @@ import tokenize
 from collections.abc import Iterator
 
 
-class Change(enum.Enum):
+class Overwrites(enum.Enum):
     """How much of a tensor a statement writes over."""
 
     NOTHING = enum.auto()
@@ -41,7 +41,7 @@ class Assigned:
     names: tuple[str | None, ...]
     value: ast.expr
     unpacks: bool
-    changes: Change = Change.NOTHING
+    changes: Overwrites = Overwrites.NOTHING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -332,14 +332,14 @@ def _assigned(statement: ast.stmt) -> list[Assigned]:
             loaded = ast.Name("_", ast.Load())
             return _pair(target, ast.BinOp(loaded, op, value))
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) as call):
-            return [Assigned((name,), call, False, Change.ALL)] if _IN_PLACE.fullmatch(method) else []
+            return [Assigned((name,), call, False, Overwrites.ALL)] if _IN_PLACE.fullmatch(method) else []
     return []
 
 
 def _pair(target: ast.expr, value: ast.expr) -> list[Assigned]:
     match target:
         case ast.Subscript(value=ast.Name(id=name)):
-            return [Assigned((name,), value, False, Change.SOME)]
+            return [Assigned((name,), value, False, Overwrites.SOME)]
         case ast.Tuple() | ast.List():
             pass
         case _:

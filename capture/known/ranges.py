@@ -108,8 +108,11 @@ def _range(node: object, depth: int) -> WholeRange | None:
     found = _of_places(node) or _of_same_elements(node, depth) or _of_arithmetic(node, depth)
     if found is None and node.target is aten.index_put.default:
         return _of_filled(node, depth)
+    # A size that varies may be more than a short type holds: its numbers would begin again, below zero.
     is_held = found is not None and (
-        not isinstance(found.limit, int) or found.limit - 1 <= torch.iinfo(value.dtype).max
+        found.limit - 1 <= torch.iinfo(value.dtype).max
+        if isinstance(found.limit, int)
+        else value.dtype is torch.int64
     )
     return found if is_held else None
 

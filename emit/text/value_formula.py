@@ -37,7 +37,14 @@ from longhand.lower.ir import (
     Store,
     Value,
 )
-from longhand.schedule.named_plan import BufferNamer, KernelNames, aten_name, counts_from_the_end, op_word
+from longhand.schedule.named_plan import (
+    BufferNamer,
+    KernelNames,
+    aten_name,
+    counts_from_the_end,
+    op_word,
+    places_of,
+)
 from longhand.schedule.plan import (
     Factor,
     KernelPlan,
@@ -46,7 +53,6 @@ from longhand.schedule.plan import (
     ScalarRef,
     SizeOf,
 )
-from longhand.schedule.sizes import rank
 
 LONGEST_FORMULA = 88  # of a result's formula
 _REMAINDER = infix("%", Precedence.PRODUCT)
@@ -210,7 +216,8 @@ class Formula:
             return None if made is None else Text(f"mean({made.text})")
         if value.op is PointwiseOp.MINIMUM and (bounds := clamp_of(value, body)) is not None:
             given = [text for one in bounds if (text := self._value(one)) is not None]
-            return Text(f"clamp({', '.join(text.text for text in given)})") if len(given) == 3 else None
+            is_said = len(given) == len(bounds)
+            return Text(f"clamp({', '.join(text.text for text in given)})") if is_said else None
         if value.op is PointwiseOp.MAXIMUM and (one := rectified(value, body)) is not None:
             made = self._value(one)
             return None if made is None else Text(f"relu({made.text})")
@@ -221,9 +228,7 @@ class Formula:
             return None
         word = self.names.pointers[value.buffer]
         if value.index.values:
-            # Rows before columns: a step of theirs is the longer one.
-            outermost = sorted(value.index.values, key=lambda place: -rank(place[1]))
-            places = [self._value(place) for place, _ in outermost]
+            places = [self._value(place) for place in places_of(value)]
             known = [place.text for place in places if place is not None]
             return Text(f"{word}[{', '.join(known)}]") if len(known) == len(places) else None
         address = dict(self.plan.addresses[position].axes)

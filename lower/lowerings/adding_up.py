@@ -249,15 +249,9 @@ def _meets_at_few(shape: Sequence[Size], added: _Added) -> bool:
 
 def _lookup(nest: NestBuilder, index: TensorView, dim: int, size: Size, added: _Added) -> Lookup:
     """A position along a dimension as an iteration finds it."""
-    return Lookup(
-        nest,
-        nest.load(index),
-        size,
-        wraps=added.wraps,
-        size_word="n_places",
-        mask_word="in_totals",
-        is_certain=is_inside(added.nodes.get(dim), size),
-    )
+    words = {"size_word": "n_places", "mask_word": "in_totals"}
+    is_certain = is_inside(added.nodes.get(dim), size)
+    return Lookup(nest, nest.load(index), size, wraps=added.wraps, is_certain=is_certain, **words)
 
 
 def _value(nest: NestBuilder, values: TensorView, dtype: torch.dtype, added: _Added) -> Handle:

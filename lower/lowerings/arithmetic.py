@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import Provenance, Role
-from longhand.capture.known.ranges import range_of
+from longhand.capture.graph import Provenance, Role, range_of
 from longhand.lower.body import ROUNDED
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand

@@ -17,8 +17,7 @@ from typing import Any
 import sympy
 import torch
 
-from longhand.capture.graph import Role
-from longhand.capture.known.ranges import range_of
+from longhand.capture.graph import Role, range_of
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context

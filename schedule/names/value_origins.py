@@ -15,8 +15,7 @@ from typing import Any
 
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, Provenance
-from longhand.capture.known.ranges import is_overwritten
+from longhand.capture.graph import CapturedGraph, Provenance, is_overwritten
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
 from longhand.schedule.names.words import identifier, place_names, snake_case, whole_path, with_place

@@ -72,6 +72,9 @@ def test_sizes_that_vary(check):
     graph = traced(lambda x: torch.sort(x.repeat(2))[1] // 2, [torch.randn(6)], symbolic=True)
     last = next(node for node in graph.graph.nodes if node.name == graph.outputs[0].value)
     assert str(range_of(last).limit) == "s0" or str(range_of(last).limit).startswith("s")
+    # Of more than 127 elements the positions are negative.
+    graph = traced(lambda x: torch.sort(x)[1].to(torch.int8), [torch.randn(6)], symbolic=True)
+    assert range_of(next(n for n in graph.graph.nodes if n.name == graph.outputs[0].value)) is None
 
 
 def test_a_floor_of_what_is_not_negative_is_the_languages_own_division(check):
