@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 
 from longhand.capture import torch_transforms
 from longhand.capture.frontends.call import told_apart
@@ -38,6 +39,8 @@ def capture_call(
             "The memory of a tensor that is given holds its elements with the opposite sign (z.conj().imag).",
             hint="Pass x.resolve_neg().",
         )
+    if options.train and isinstance(model, nn.Module):
+        _refuse_hooks(model)
     args, keywords = told_apart(model, args, kwargs)
     with torch_transforms.keeping_transforms():
         graph = capture(
@@ -45,6 +48,16 @@ def capture_call(
         )
     refuse_fixed_sizes(graph, model, args, keywords, dynamic_shapes)
     return graph
+
+
+def _refuse_hooks(model: nn.Module) -> None:
+    """A unit's parameters are its own: what the model's do with a gradient, they would not."""
+    for name, weight in model.named_parameters():
+        if weight._backward_hooks or weight._post_accumulate_grad_hooks:
+            raise CaptureError(
+                f"A hook is registered on the gradient of {name}: the unit has parameters of its own, without it.",
+                hint="Remove the hook to generate, and register it on the unit's parameter.",
+            )
 
 
 def _capture_of(frontend: Frontend) -> Callable[..., CapturedGraph]:

@@ -8,6 +8,7 @@ and then backwards.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,8 @@ from longhand.capture.frontends.dynamo_run import note_of
 from longhand.capture.trace_isolation import elsewhere
 from longhand.errors import CaptureError
 
-_REFUSED = "modified by an inplace operation"
+# Of a value that is needed, and of one of several views that are: ``a, b = y.chunk(2)``, and `y` is written.
+_REFUSED = re.compile("modified by an inplace operation|has been modified inplace")
 _COPY = torch.ops.aten.copy_.default
 
 
@@ -56,8 +58,8 @@ def _refusal(module: fx.GraphModule, leaves: Sequence[Any], grad_inputs: frozens
             results = _Recorded(module, mode, grad_inputs).results(leaves)
             torch.autograd.backward(results, [torch.empty_like(result) for result in results])
     except Exception as error:  # as where sizes are data
-        _, is_written, told = str(error).partition(_REFUSED)
-        return told.strip(": ").partition(". Hint")[0] if is_written else None
+        written = _REFUSED.search(str(error))
+        return str(error)[written.end() :].strip(":. ").partition(". ")[0] if written else None
     return None
 
 

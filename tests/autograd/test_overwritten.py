@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,14 @@ def view_is_written(x: torch.Tensor) -> torch.Tensor:
     return y.sum()
 
 
+def one_of_two_views_is_needed(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    first, second = y.chunk(2)
+    product = first * second
+    y[0] = 1.0
+    return product.sum() + y.sum()
+
+
 def _step(function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor | None:
     x = torch.linspace(0.1, 0.9, 12).view(4, 3).requires_grad_()
     function(x).backward()
@@ -52,6 +61,13 @@ def test_a_compiled_call_raises_what_eager_raises(function: Callable[[torch.Tens
         pytest.raises(RuntimeError, match="modified by an inplace operation"),
     ):
         _step(captured(function))
+
+
+@pytest.mark.parametrize("run", [lambda call: call, captured])
+def test_several_views_of_what_is_written(run: Callable[..., Callable[[torch.Tensor], torch.Tensor]]) -> None:
+    with warnings.catch_warnings(), pytest.raises(RuntimeError, match="modified inplace"):
+        warnings.simplefilter("ignore", EagerWarning)
+        _step(run(one_of_two_views_is_needed))
 
 
 def test_no_unit_is_made(tmp_path: Path) -> None:

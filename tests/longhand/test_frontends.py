@@ -40,3 +40,12 @@ def test_a_compiled_module_is_the_module_in_everything_else():
     assert not module.training
     again = copy.deepcopy(compiled)
     assert again.weight is not module.weight and torch.equal(again.weight, module.weight)
+
+
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_a_hook_on_a_parameter_is_not_lost_in_silence(register, tmp_path):
+    """The unit's parameters are its own: its gradients were what the hook had not seen."""
+    module, x = torch.nn.Linear(2, 2), torch.randn(3, 2)
+    getattr(module.weight, register)(lambda given: None)
+    with pytest.raises(longhand.errors.CaptureError, match="hook is registered on the gradient of weight"):
+        longhand.generate(module, (x,), out=tmp_path / "unit", train=True)

@@ -207,7 +207,7 @@ class CodeEntries:
             )
         self.entries.append(captured.entry)
         self.captured.append(captured)
-        module = _module_of(args)
+        module = _module_of(self.code, args)
         self.modules.append(None if module is None else weakref.ref(module))
         hook.mark(self.code, captured.entry)
         _MARKED.append(self.code)
@@ -228,7 +228,7 @@ class CodeEntries:
 
     def _has_most(self, args: tuple[Any, ...]) -> bool:
         """Whether no more is compiled: for the module whose call this is, or for all that share the code."""
-        most, module = self.owner.most_entries, _module_of(args)
+        most, module = self.owner.most_entries, _module_of(self.code, args)
         n_own = sum(module is None or (one is not None and one() is module) for one in self.modules)
         return n_own >= most or len(self.entries) >= most * _MOST_MODULES
 
@@ -239,9 +239,11 @@ class CodeEntries:
         return f"{self.code.co_qualname} ({self.code.co_filename}:{self.code.co_firstlineno})"
 
 
-def _module_of(args: tuple[Any, ...]) -> nn.Module | None:
-    """The module whose method is called."""
-    return args[0] if args and isinstance(args[0], nn.Module) else None
+def _module_of(code: CodeType, args: tuple[Any, ...]) -> nn.Module | None:
+    """The module whose method is called, or goes on after a break: there it is no longer the first argument."""
+    names = flat_parameters(code)
+    own = names.index("self") if is_continuation(code) and "self" in names else 0
+    return args[own] if own < len(args) and isinstance(args[own], nn.Module) else None
 
 
 # Codes that captures left to CPython, and codes that have entries.

@@ -188,3 +188,32 @@ def test_modules_that_share_a_code_have_a_limit_each(hook):
             running.assert_same(captured(x), model(x))
     assert not [str(one.message) for one in told if "compiled 8 times" in str(one.message)]
     assert captured.count("graph") >= len(model.layers)
+
+
+class Branching(torch.nn.Module):
+    """Goes on after a branch on data, with a number of its own."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        half = x / 2
+        if half.sum() > 0:
+            return half * 2 * self.factor
+        return x
+
+
+def test_what_goes_on_after_a_break_is_counted_for_each_module(hook):
+    """Ten modules of one class, as the experts of ten layers: none has been compiled often."""
+    layers = [Branching(float(number)) for number in range(1, 11)]
+
+    def all_of_them(x):
+        return [layer(x) for layer in layers]
+
+    captured = running.Captured(all_of_them)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            assert [one[0, 0].item() for one in captured(torch.ones(2, 3))] == list(range(1, 11))
+    assert not [str(one.message) for one in told if "compiled 8 times" in str(one.message)]
