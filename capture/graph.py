@@ -26,6 +26,8 @@ from torch import fx
 # What the later rooms ask of an operator in the graph that is not ATen's.
 from longhand.capture.autograd.eager_derivative import Differentiated as Differentiated
 from longhand.capture.autograd.eager_derivative import differentiated as differentiated
+from longhand.capture.autograd.max_pooling.operators import max_pool2d_backward_op as max_pool2d_backward_op
+from longhand.capture.autograd.max_pooling.operators import max_pool2d_op as max_pool2d_op
 from longhand.capture.data_sizes import READS as READS
 from longhand.capture.data_sizes import DataSize as DataSize
 from longhand.capture.data_sizes import node_depends_on_data as node_depends_on_data

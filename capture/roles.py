@@ -97,6 +97,16 @@ class Role(enum.StrEnum):
     N_SLICES_INSIDE = "n_slices_inside"
     N_LINES_INSIDE = "n_lines_inside"
     N_COLUMNS_INSIDE = "n_columns_inside"
+    FIRST_PLACE = "first_place"
+    PLACES = "places"
+    PLACE_HERE = "place_here"
+    SEES = "sees"
+    OUT_SLICE = "out_slice"
+    OUT_LINE = "out_line"
+    OUT_COLUMN = "out_column"
+    OUT_DEPTH = "out_depth"
+    OUT_HEIGHT = "out_height"
+    OUT_WIDTH = "out_width"
     WINDOW_MAX = "window_max"
     WINDOW_SUM = "window_sum"
     DIVISOR = "divisor"
@@ -132,4 +142,5 @@ class Role(enum.StrEnum):
 
 _SIDES = frozenset(
     {Role.DEPTH, Role.HEIGHT, Role.WIDTH, Role.PADDED_DEPTH, Role.PADDED_HEIGHT, Role.PADDED_WIDTH}
+    | {Role.OUT_DEPTH, Role.OUT_HEIGHT, Role.OUT_WIDTH}
 )

@@ -115,11 +115,11 @@ class NestBuilder:
         """The position along one dimension, as an int64 value."""
         return self.position_of(self.coordinate(dim))
 
-    def position_of(self, coordinate: Coordinate) -> Handle:
-        """An affine coordinate, as an int64 value."""
+    def position_of(self, coordinate: Coordinate, dtype: torch.dtype = torch.int64) -> Handle:
+        """An affine coordinate as a value."""
         if not coordinate.axes:
-            return self.size(coordinate.offset)
-        return self.body.position(combine([coordinate]))
+            return self.size(coordinate.offset, dtype)
+        return self.body.position(combine([coordinate]), dtype=dtype)
 
     def size(self, size: Size, dtype: torch.dtype = torch.int64) -> Handle:
         """A size as a value: a constant, or a scalar argument if it is symbolic."""

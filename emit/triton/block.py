@@ -127,8 +127,10 @@ class Block:
         address = self.address(position)
         plain = address.whole if address.whole.text else Text("0")
         is_wide = self.plan.has_wide_index(axis for axis, _ in self.plan.addresses[position].axes)
-        if plain.text.isdigit() or is_wide or is_narrow_position(self.plan, position):
-            return plain
+        value = self.body[position]
+        is_narrow = isinstance(value, IndexExpression) and value.dtype is torch.int32
+        if plain.text.isdigit() or is_wide or is_narrow or is_narrow_position(self.plan, position):
+            return compose("{}.to(tl.int32)", plain.operand(Precedence.ATOM)) if is_narrow and is_wide else plain
         return compose("{}.to(tl.int64)", plain.operand(Precedence.ATOM))
 
     # Memory
@@ -141,8 +143,15 @@ class Block:
             rows,
             self.space.flats,
             self.names,
-            lambda at: self.expression(at, top=False),
+            self._address_part,
         )
+
+    def _address_part(self, position: int) -> Text:
+        """A value that an address is made of, in 64 bits where it is to be multiplied by a long step."""
+        text = self.expression(position, top=False)
+        if self.body[position].dtype is torch.int32 and self.plan.widths.large:
+            return compose("{}.to(tl.int64)", text.operand(Precedence.ATOM))
+        return text
 
     def pointer(self, position: int) -> Text:
         """``x_ptr + row * n_cols + col``, by way of a shared address or a shared base where there is one."""

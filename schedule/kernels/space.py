@@ -10,14 +10,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.errors import ScheduleError
-from longhand.lower.ir import MOST_PLACES, Axis, Buffer, Load, Nest, Reduce, Store, Value, arguments, domains
+from longhand.lower.ir import MOST_PLACES, POSITIONAL, Axis, Buffer, Load, Nest, Reduce, ReduceOp, Store, Value, arguments, domains
 from longhand.lower.rules.adding import adding_problem
 from longhand.schedule.fusion.column_reductions import find_column_reductions, without_column_reductions
 from longhand.schedule.kernels.axis_collapsing import (
-    POSITIONAL,
     coefficient,
     collapse_axes,
     reduced_axes,
@@ -226,6 +225,23 @@ def _reduction_space(
     return _space(Family.COLUMNS, nest, walked, (*batch, lane_kept))
 
 
+def is_masked_window(nest: Nest) -> bool:
+    """Whether a nest reduces over a small window some of whose places lie outside of what is read."""
+    reduced = reduced_axes(nest.body)
+    spans = domains(nest.body)
+    return bool(reduced) and _is_window(nest, reduced) and _is_masked(nest, spans, reduced)
+
+
+def _is_masked(nest: Nest, spans: Sequence[frozenset[str]], reduced: frozenset[str]) -> bool:
+    return any(
+        isinstance(value, Load)
+        and value.mask is not None
+        and spans[value.mask] & reduced
+        and spans[value.mask] - reduced
+        for value in nest.body
+    )
+
+
 def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
     """Whether a nest reduces over the few places of a window: of two axes or more, or with a place outside of what is
     read; in one loop, which stores nothing.
@@ -234,22 +250,18 @@ def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
     if any(not isinstance(size, int) for size in sizes) or math.prod(map(int, sizes)) > MOST_PLACES:
         return False
     spans = domains(nest.body)
-    is_padded = any(
-        isinstance(value, Load)
-        and value.mask is not None
-        and spans[value.mask] & reduced
-        and spans[value.mask] - reduced
-        for value in nest.body
-    )
+    is_padded = _is_masked(nest, spans, reduced)
     below: list[bool] = []  # whether a value is made of a reduction
     for value, span in zip(nest.body, spans, strict=True):
         is_late = any(below[argument] for argument in arguments(value))
-        if isinstance(value, Reduce) and (is_late or value.op in POSITIONAL):
+        is_reduced = isinstance(value, Reduce)
+        if is_reduced and (is_late or (value.op in POSITIONAL and value.op is not ReduceOp.WINNER)):
             return False
         if isinstance(value, Store) and span & reduced:
             return False
-        below.append(is_late or isinstance(value, Reduce))
-    return is_padded or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
+        below.append(is_late or is_reduced)
+    has_winner = any(isinstance(value, Reduce) and value.op is ReduceOp.WINNER for value in nest.body)
+    return is_padded or has_winner or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
 
 
 def _sees_windows(value: Value, reduced: frozenset[str]) -> bool:
