@@ -38,6 +38,11 @@ class Coordinate:
             tuple((value, multiply(step, factor)) for value, step in self.values),
         )
 
+    def minus(self, other: Coordinate) -> Coordinate:
+        """The difference of two expressions of axes."""
+        taken = other.times(-1)
+        return Coordinate(self.axes + taken.axes, add(self.offset, taken.offset))
+
     def plus(self, offset: Size) -> Coordinate:
         """The expression moved by a constant."""
         return dataclasses.replace(self, offset=add(self.offset, offset))

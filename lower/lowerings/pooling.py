@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import Role, max_pool2d_backward_op, max_pool2d_op
-from longhand.lower.body import MOST_PLACES, Size, compute_dtype
+from longhand.lower.body import MOST_PLACES, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.lowerings.pointwise import apply
@@ -34,6 +34,8 @@ _SIDES = (Role.DEPTH, Role.HEIGHT, Role.WIDTH)
 _PADDED_SIDES = (Role.PADDED_DEPTH, Role.PADDED_HEIGHT, Role.PADDED_WIDTH)
 _PLACES = (Role.N_SLICES_INSIDE, Role.N_LINES_INSIDE, Role.N_COLUMNS_INSIDE)
 _RESULTS = (Role.OUT_SLICE, Role.OUT_LINE, Role.OUT_COLUMN)
+_PLACES_ALONG = (Role.SLICE_PLACE, Role.LINE_PLACE, Role.COLUMN_PLACE)
+_SEES = (Role.SEES_SLICE, Role.SEES_LINE, Role.SEES_COLUMN)
 _OUT_SIDES = (Role.OUT_DEPTH, Role.OUT_HEIGHT, Role.OUT_WIDTH)
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -246,14 +248,18 @@ def _max_pool_backward(
     nest, _ = ctx.nest((*target.shape, *n_seeing))
     body, first = nest.body, target.rank - len(image)
     kept = [nest.coordinate(dim) for dim in range(first)]
-    seeing = [_SeeingWindows(nest, window, dim, image[dim], d_out.size(first + dim)) for dim in range(len(image))]
+    results = d_out.shape[first:]
+    seeing = [
+        _SeeingWindows(nest, window, dim, size, int(results[dim])) for dim, size in enumerate(image)
+    ]
     coordinates = [*kept, *(one.result for one in seeing)]
-    conditions = [condition for one in seeing for condition in one.conditions]
+    conditions = [one.sees for one in seeing if one.sees is not None]
     sees = functools.reduce(Handle.__and__, conditions).named(Role.SEES) if conditions else None
     here = functools.reduce(lambda place, one: place * one.n_places + one.place, seeing[1:], seeing[0].place)
     gradient = nest.load_at(d_out, coordinates, sees)
-    place = nest.load_at(places, coordinates, sees, name=Role.PLACE)
+    place = nest.load_at(places, coordinates, sees)
     has_won = place.equals(here.named(Role.PLACE_HERE))
+    has_won = (has_won if sees is None else sees & has_won).named(Role.HAS_WON)
     won = body.where(has_won, gradient, 0.0)
     total = body.reduce(ReduceOp.SUM, won, nest.axes(range(target.rank, nest.rank)))
     nest.store(target, total.named(ctx.local), range(target.rank))
@@ -268,33 +274,35 @@ class _SeeingWindows:
         result: Where the result of one of them is.
         place: At which of its places it sees the element.
         n_places: How many it has.
-        conditions: What of that is not always so: that there is such a window, and that it reaches so far.
+        sees: Whether there is such a window, and it reaches so far; None where that is always so.
     """
 
-    def __init__(self, nest: NestBuilder, window: _Window, dim: int, size: int, n_results: Size) -> None:
-        first = nest.rank - 2 * len(window.size)
+    def __init__(self, nest: NestBuilder, window: _Window, dim: int, size: int, n_results: int) -> None:
+        n_dims = len(window.size)
         self.n_places, stride, padding = window.size[dim], window.stride[dim], window.padding[dim]
-        at = nest.coordinate(first + dim).plus(padding)
-        back = nest.coordinate(nest.rank - len(window.size) + dim)
-        n_seeing = nest.shape[nest.rank - len(window.size) + dim]
-        assert isinstance(n_seeing, int)
+        n_seeing = math.ceil(self.n_places / stride)
+        at = nest.coordinate(nest.rank - 2 * n_dims + dim).plus(padding)
+        before = nest.coordinate(nest.rank - n_dims + dim)
         if stride == 1:
-            self.result = Coordinate(at.axes + back.times(-1).axes, padding)
+            self.result = at.minus(before)
             result = nest.position_of(self.result, torch.int32)
-            self.place = nest.position_of(back, torch.int32)
+            self.place = nest.position_of(before, torch.int32)
         else:
-            last = nest.body.pointwise(Op.TRUNC_DIV, nest.position_of(at, torch.int32), stride)
-            result = last - nest.position_of(back, torch.int32) if n_seeing > 1 else last
-            result = result.named(_RESULTS[dim - len(window.size)])
+            element = nest.position_of(at, torch.int32)
+            last = nest.body.pointwise(Op.TRUNC_DIV, element, stride)
+            result = last - nest.position_of(before, torch.int32) if n_seeing > 1 else last
+            result = result.named(_RESULTS[dim - n_dims])
             self.result = Coordinate(values=((result.position, 1),))
-            self.place = nest.position_of(at, torch.int32) - result * stride
-        self.conditions = []
+            self.place = (element - result * stride).named(_PLACES_ALONG[dim - n_dims])
+        conditions = []
         if padding // stride < n_seeing - 1:
-            self.conditions.append(result >= 0)
-        if not isinstance(n_results, int) or (size - 1 + padding) // stride >= n_results:
-            self.conditions.append(result < nest.body.scalar(n_results, torch.int32, _OUT_SIDES[dim - len(window.size)]))
+            conditions.append(result >= 0)
+        if (size - 1 + padding) // stride >= n_results:
+            conditions.append(result < nest.body.scalar(n_results, torch.int32, _OUT_SIDES[dim - n_dims]))
         if n_seeing * stride > self.n_places:
-            self.conditions.append(self.place < self.n_places)
+            conditions.append(self.place < self.n_places)
+        sees = functools.reduce(Handle.__and__, conditions) if conditions else None
+        self.sees = None if sees is None else sees.named(_SEES[dim - n_dims])
 
 
 @lowers(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default)
