@@ -114,7 +114,7 @@ class ReduceOp(enum.Enum):
     MIN = "min"
     ARGMAX = "argmax"  # first NaN wins, else the first maximum
     ARGMIN = "argmin"
-    WINNER = "winner"  # int32, of a small window: the last NaN wins, else the first maximum
+    WINNER = "place_of_max"  # int32, of a small window: the last NaN wins, else the first maximum
     ANY = "any"  # bool
     ALL = "all"
 

@@ -295,7 +295,8 @@ class _SeeingWindows:
             self.result = Coordinate(values=((result.position, 1),))
             self.place = (element - result * stride).named(_PLACES_ALONG[dim - n_dims])
         conditions = []
-        if padding // stride < n_seeing - 1:
+        # Before the first window an element would have a place behind the end, if that one begins early enough.
+        if padding // stride < n_seeing - 1 and padding + stride < self.n_places:
             conditions.append(result >= 0)
         if (size - 1 + padding) // stride >= n_results:
             conditions.append(result < nest.body.scalar(n_results, torch.int32, _OUT_SIDES[dim - n_dims]))
