@@ -121,6 +121,8 @@ class ReduceOp(enum.Enum):
 
 # Reductions that yield a position: the order of their axes matters.
 POSITIONAL = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.WINNER})
+# Reductions that the loops over a small window have, and no other kernel.
+OF_WINDOWS = frozenset({ReduceOp.WINNER})
 
 Op = PointwiseOp
 

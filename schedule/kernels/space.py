@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.errors import ScheduleError
-from longhand.lower.ir import MOST_PLACES, POSITIONAL, Axis, Buffer, Load, Nest, Reduce, ReduceOp, Store, Value, arguments, domains
+from longhand.lower.ir import MOST_PLACES, OF_WINDOWS, POSITIONAL, Axis, Buffer, Load, Nest, Reduce, Store, Value, arguments, domains
 from longhand.lower.rules.adding import adding_problem
 from longhand.schedule.fusion.column_reductions import find_column_reductions, without_column_reductions
 from longhand.schedule.kernels.axis_collapsing import (
@@ -80,6 +80,8 @@ def refusal(nest: Nest) -> str | None:
     orders = {value.axes for value in nest.body if isinstance(value, Reduce) and value.op in POSITIONAL}
     if any(isinstance(value, Reduce) and set(value.axes) != reduced for value in nest.body):
         return "its reductions are over different axes"
+    if any(isinstance(v, Reduce) and v.op in OF_WINDOWS for v in nest.body) and not _is_window(nest, reduced):
+        return "the winner of a window is not its only reduction"
     if len(orders) > 1:
         return "its argmax and argmin count positions in different orders"
     everything = frozenset(axis.name for axis in nest.axes)
@@ -254,13 +256,12 @@ def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
     below: list[bool] = []  # whether a value is made of a reduction
     for value, span in zip(nest.body, spans, strict=True):
         is_late = any(below[argument] for argument in arguments(value))
-        is_reduced = isinstance(value, Reduce)
-        if is_reduced and (is_late or (value.op in POSITIONAL and value.op is not ReduceOp.WINNER)):
+        if isinstance(value, Reduce) and (is_late or value.op in POSITIONAL - OF_WINDOWS):
             return False
         if isinstance(value, Store) and span & reduced:
             return False
-        below.append(is_late or is_reduced)
-    has_winner = any(isinstance(value, Reduce) and value.op is ReduceOp.WINNER for value in nest.body)
+        below.append(is_late or isinstance(value, Reduce))
+    has_winner = any(isinstance(value, Reduce) and value.op in OF_WINDOWS for value in nest.body)
     return is_padded or has_winner or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
 
 
