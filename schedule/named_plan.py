@@ -39,6 +39,7 @@ from longhand.schedule.layers.returned_gradients import (
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
+from longhand.schedule.layers.written_functions import inherited, is_same
 from longhand.schedule.library_fallback import filled_with
 from longhand.schedule.modules.held import (
     Branch,
@@ -155,8 +156,10 @@ __all__ = [
     "has_modules_alike",
     "held_sizes",
     "in_plain_loops",
+    "inherited",
     "is_nearly_whole_backward",
     "is_plain_variable",
+    "is_same",
     "kernels_of",
     "launches",
     "layers_called",

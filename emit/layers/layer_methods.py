@@ -70,13 +70,14 @@ class Method:
         """What words for sizes stand for that no tensor tells."""
         return self.bound.stated
 
-    def does_what(self, other: Method) -> bool:
-        """Whether it does what the other does."""
-        return self.done == other.done
+    @property
+    def pads(self) -> bool:
+        """Whether it binds words for padded sizes."""
+        return bool(self.bound.padding)
 
     @property
-    def done(self) -> MethodStatements:
-        """What it does."""
+    def work(self) -> MethodStatements:
+        """What it does: schedule/layers/written_functions.py compares that."""
         bound = self.bound
         return MethodStatements(
             self.parameters, bound.told, tuple(bound.stated), bound.padding, self.needed, self.statements

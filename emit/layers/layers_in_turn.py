@@ -22,6 +22,7 @@ from longhand.schedule.named_plan import (
     Loop,
     TurnCall,
     find_rounds,
+    inherited,
 )
 
 LayerText = Callable[[int], str]  # for the place of the layer so many after the one that is called
@@ -115,11 +116,8 @@ def as_variants(blocks: Sequence[tuple[Loop, LayerClass]]) -> list[tuple[Loop, L
     for loop, block in blocks:
         first = next((other for one, other in found if _is_like(loop, block, one, other)), None)
         if first is not None:
-            methods = tuple(
-                _without_quotes(method, first)
-                for method in block.methods
-                if not any(_is_inherited(method, one) for one in first.methods)
-            )
+            kept = inherited(block.methods, first.methods)
+            methods = tuple(_without_quotes(one, first) for one in block.methods if one.name not in kept)
             block = dataclasses.replace(block, base=first.name, methods=methods, is_variant=True)
         found.append((loop, block))
     return found
@@ -133,10 +131,6 @@ def _is_like(loop: Loop, block: LayerClass, other: Loop, first: LayerClass) -> b
     ]
     are_two = block.name != first.name and not first.is_variant
     return loop.is_in_turn and are_two and loop.owner == other.owner and held[0] == held[1]
-
-
-def _is_inherited(method: Method, other: Method) -> bool:
-    return method.name == other.name and method.does_what(other) and method.bound == other.bound
 
 
 def _without_quotes(method: Method, first: LayerClass) -> Method:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from longhand.emit.layers.function_bodies import bodies_of
 from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
@@ -68,18 +68,13 @@ class FunctionPrinter:
         self._methods: dict[int, list[Method]] = {}
         self._candidates: list[FunctionCandidate] = []
 
-    def methods(self, candidate: FunctionCandidate) -> list[Method] | None:
-        """The function as it is for each of the modules; None where what tells their sizes differs."""
-        found: list[Method] = []
-        for place in range(len(candidate.sites)):
-            method = self._method(candidate, place)
-            is_one = not found or method.does_what(found[0])
-            if not is_one or method.needed or method.bound.padding:
-                return None
-            found.append(method)
-        self._methods[id(candidate)] = found
+    def methods(self, candidate: FunctionCandidate) -> Iterator[Method]:
+        """The function as it is for each of the modules, one after the other."""
+        written = self._methods[id(candidate)] = []
         self._candidates.append(candidate)
-        return found
+        for place in range(len(candidate.sites)):
+            written.append(self._method(candidate, place))
+            yield written[-1]
 
     def function(self, one: OneFunction) -> SharedFunction:
         """The function as it was printed for the first of the modules."""

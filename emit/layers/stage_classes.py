@@ -33,13 +33,8 @@ def share_classes(
         for name, block in classes.items()
         if block.base and not (block.is_variant or name in bases or block.position)
     }
-
-    def do_same(name: str, other: str) -> bool:
-        pairs = zip(classes[name].methods, classes[other].methods, strict=True)
-        return all(one.does_what(two) for one, two in pairs)
-
     shared: dict[str, LayerClass] = {}
-    for group in stages_alike(stages, do_same):
+    for group in stages_alike(stages):
         made = _shared([classes[name] for name in group], [stages[name] for name in group], tree)
         given = {
             loop_path(loop): made.arguments[stages[block.name].path]
@@ -58,7 +53,8 @@ def loop_path(loop: Loop) -> str:
 def _stage(block: LayerClass, loop: Loop, tree: ModuleTree) -> StageLayers:
     module = tree.root.at(loop_path(loop))
     methods = tuple(one.name for one in block.methods)
-    return StageLayers(loop.owner, module, methods, block.numbers.words, loop.positions[0])
+    work = tuple(one.work for one in block.methods)
+    return StageLayers(loop.owner, module, methods, block.numbers.words, work, loop.positions[0])
 
 
 def _shared(blocks: Sequence[LayerClass], stages: Sequence[StageLayers], tree: ModuleTree) -> LayerClass:

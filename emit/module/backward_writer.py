@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 
 from longhand.capture.graph import BackwardKind, TrainingGraphs
 from longhand.emit.layers.class_names import TakenNames, whose
-from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
+from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText
 from longhand.emit.layers.model_loops import LayerClass
@@ -34,6 +34,7 @@ from longhand.schedule.named_plan import (
     SavedLayers,
     TurnCall,
     has_modules_alike,
+    is_same,
     list_holding,
     loops_of,
     plain_steps,
@@ -216,17 +217,13 @@ class BackwardWriter(ModelWriter):
             fields = {variables[node] for node in record.nodes[loop.positions[0]]}
             rest = tuple(word for word in method.parameters if word not in fields)
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
-        known = next((one for one in self._functions if self._is_same(method, one.methods[0])), None)
+        known = next((one for one in self._functions if is_same(method, one.methods[0])), None)
         name = name if known is None else known.name
         block = known or LayerClass(
             name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers
         )
         self._functions.append(block)
         return block, [] if loop.is_in_turn else self._loop_lines(loop, name, handed_on, body, numbers)
-
-    @staticmethod
-    def _is_same(method: Method, other: Method) -> bool:
-        return method.does_what(other) and method.bound == other.bound
 
     def _call(self, call: LayerCall, block: LayerClass, body: BodyWriter) -> CallText:
         """``d_x, *d_layers[3] = layer_backward(saved_layers.pop(), d_x)``"""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
@@ -19,6 +18,7 @@ from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, Site
 from longhand.schedule.functions.inner_names import kernel_names, variables_of, words_for_module
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
 from longhand.schedule.functions.weight_sizes import told_by_weights
+from longhand.schedule.layers.written_functions import WrittenFunction, as_one
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, first_free, further_names, snake_case
 
@@ -51,20 +51,8 @@ class FunctionCandidate:
     reads_shapes: bool
 
 
-class WithSizes(Protocol):
-    """What a function takes, and the sizes that no tensor tells it."""
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """What it takes beside its module."""
-
-    @property
-    def stated(self) -> Mapping[str, int | str]:
-        """What words for sizes stand for that no tensor tells."""
-
-
-# For each module the function, if what tells its sizes is the same in all of them; None if it is not.
-TellSizes = Callable[[FunctionCandidate], Sequence[WithSizes] | None]
+# The function as it is written for each of the modules, one after the other.
+WriteFunctions = Callable[[FunctionCandidate], Iterator[WrittenFunction]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +92,7 @@ class FunctionSharing:
         words: The captured graph's.
         kernels: The names of kernels, by the plan's key.
         calls: What is a call already, by the first step of each: more are added.
-        tell_sizes: Whether modules' sizes are told alike.
+        write: Writes a function down for each of its modules, which are one if it is the same for all.
         buffers: The plan's, by name.
     """
 
@@ -115,7 +103,7 @@ class FunctionSharing:
         words: BufferNamer,
         kernels: Mapping[str, str],
         calls: dict[int, SharedCall],
-        tell_sizes: TellSizes,
+        write: WriteFunctions,
         buffers: Mapping[str, Buffer],
     ) -> None:
         self._bodies = bodies
@@ -124,7 +112,7 @@ class FunctionSharing:
         self._words = words
         self._names_of_kernels = kernels
         self._calls = calls
-        self._tell_sizes = tell_sizes
+        self._write = write
         self._buffers = buffers
         self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
         self.functions: list[OneFunction] = []
@@ -219,7 +207,7 @@ class FunctionSharing:
             sites=(of_known.sites[0], of_one.sites[0]),
             around=(of_known.around[0], of_one.around[0]),
         )
-        return of_known.reads_shapes == of_one.reads_shapes and bool(self._tell_sizes(both))
+        return of_known.reads_shapes == of_one.reads_shapes and as_one(self._write(both)) is not None
 
     def _largest(self, alike: CallsAlike, word: str) -> OneFunction | None:
         """Modules of a class that are one function: all of them, or else those that do what one of them does."""
@@ -266,11 +254,11 @@ class FunctionSharing:
         each = [self._sites.steps_of(site, word) for site in alike.sites]
         sites = [one for one in each if one is not None]
         candidate = self._candidate(alike, word, sites, reads_shapes) if len(sites) == len(each) else None
-        methods = self._tell_sizes(candidate) if candidate is not None else None
+        methods = as_one(self._write(candidate)) if candidate is not None else None
         return self._with_sizes(alike, candidate, methods) if candidate is not None and methods else None
 
     def _with_sizes(
-        self, alike: CallsAlike, candidate: FunctionCandidate, methods: Sequence[WithSizes]
+        self, alike: CallsAlike, candidate: FunctionCandidate, methods: Sequence[WrittenFunction]
     ) -> OneFunction | None:
         """The function; sizes that differ from module to module, and that no weight tells, become parameters."""
         stated = [method.stated for method in methods]

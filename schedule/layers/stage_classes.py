@@ -7,7 +7,7 @@ modules then differ in nothing but the sizes of what they hold. A size that no s
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.schedule.modules.held import Branch
 from longhand.schedule.modules.sizes_alike import (
@@ -30,6 +30,7 @@ class StageLayers:
         module: What the first of them holds.
         methods: The names of their functions.
         numbers: What these are given of the numbers in which layers differ.
+        work: What each of them does, whatever its words for sizes stand for.
         first: The place of the first of them in the list.
     """
 
@@ -37,6 +38,7 @@ class StageLayers:
     module: Branch
     methods: tuple[str, ...]
     numbers: tuple[str, ...]
+    work: tuple[object, ...] = ()
     first: int = 0
 
     @property
@@ -45,23 +47,24 @@ class StageLayers:
         return f"{self.owner}.{self.first}"
 
     def may_be(self, other: StageLayers) -> bool:
-        """Whether they differ in nothing but sizes, as far as their modules and their functions' names say."""
+        """Whether they differ in nothing but sizes."""
         if self.path == other.path or self.methods != other.methods or self.numbers != other.numbers:
+            return False
+        if self.work != other.work:
             return False
         held = module_signature(self.module)
         return held is not None and held == module_signature(other.module)
 
 
-def stages_alike(stages: Mapping[str, StageLayers], do_same: Callable[[str, str], bool]) -> list[list[str]]:
+def stages_alike(stages: Mapping[str, StageLayers]) -> list[list[str]]:
     """The lists whose layers are one class, by the names that their classes would have: groups of two or more.
 
     Args:
         stages: Lists whose layers may share a class.
-        do_same: Whether the functions of the layers of two of them are the same, whatever their sizes.
     """
     groups: list[list[str]] = []
     for name, stage in stages.items():
-        alike = (group for group in groups if stage.may_be(stages[group[0]]) and do_same(name, group[0]))
+        alike = (group for group in groups if stage.may_be(stages[group[0]]))
         group = next(alike, None)
         if group is None:
             groups.append([name])

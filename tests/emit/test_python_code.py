@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.emit.layers.layer_methods import Method
+from longhand.emit.layers.layer_methods import Method, MethodStatements
 from longhand.emit.text.python_code import (
     CallCode,
     Code,
@@ -125,27 +126,28 @@ def leaves(value: object) -> Iterator[tuple[type, str]]:
 def compared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[tuple[Method, Method]]:
-    """The functions that are compared while a unit is made."""
-    found: list[tuple[Method, Method]] = []
-    does_what = Method.does_what
+    """The functions whose work is compared while a unit is made, in pairs."""
+    asked: list[Method] = []
+    work = Method.work.fget
+    assert work is not None
 
-    def watched(one: Method, other: Method) -> bool:
-        found.append((one, other))
-        return does_what(one, other)
+    def watched(one: Method) -> MethodStatements:
+        asked.append(one)
+        return work(one)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Method, "does_what", watched)
+        patch.setattr(Method, "work", property(watched))
         out = tmp_path_factory.mktemp("units") / "unit"
         arch = {} if request.param == "cpu" else {"arch": "sm_90"}
         longhand.generate(
             Stages().eval(), (torch.randn(2, 6, 8),), out=out, device=request.param, run=False, **arch
         )
-    return found
+    return list(itertools.pairwise(asked))
 
 
 def test_what_is_compared_is_made_of_names_and_literals(compared: list[tuple[Method, Method]]) -> None:
     assert compared
-    texts = [leaf for pair in compared for one in pair for leaf in leaves(one.done)]
+    texts = [leaf for pair in compared for one in pair for leaf in leaves(one.work)]
     assert len(texts) > 100
     for kind, text in texts:
         if kind is LiteralCode:
@@ -163,12 +165,12 @@ def test_values_are_the_same_where_their_text_is(compared: list[tuple[Method, Me
             (method.parameters, list(map(str, method.statements)), list(map(str, method.bound.told)))
             for method in (one, other)
         ]
-        assert one.does_what(other) == (texts[0] == texts[1])
+        assert (one.work == other.work) == (texts[0] == texts[1])
 
 
 def test_what_words_stand_for_is_no_difference(compared: list[tuple[Method, Method]]) -> None:
     one = compared[0][0]
     wider = dataclasses.replace(one.bound, stated=dict.fromkeys(one.bound.stated, 99))
-    assert one.does_what(dataclasses.replace(one, name="other", remark="other", bound=wider))
-    assert not one.does_what(dataclasses.replace(one, statements=one.statements[:-1]))
-    assert not one.does_what(dataclasses.replace(one, parameters=(*one.parameters, "more")))
+    assert one.work == dataclasses.replace(one, name="other", remark="other", bound=wider).work
+    assert one.work != dataclasses.replace(one, statements=one.statements[:-1]).work
+    assert one.work != dataclasses.replace(one, parameters=(*one.parameters, "more")).work

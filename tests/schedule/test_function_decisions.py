@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 
+import pytest
 import torch
 
 from longhand.capture.graph import InputKind
@@ -13,6 +15,7 @@ from longhand.schedule.functions.call_loops import CallOfMany, find_call_loops
 from longhand.schedule.functions.inner_names import without_place
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
+from longhand.schedule.layers.written_functions import as_one, inherited
 from longhand.schedule.modules.held import Branch, HeldTensor
 from longhand.schedule.once import listed_once, once
 
@@ -79,11 +82,43 @@ def stage(owner: str, width: int, bias: bool = True) -> StageLayers:
 
 def test_stages_are_one_class_up_to_sizes() -> None:
     stages = {"A": stage("a", 8), "B": stage("b", 16), "C": stage("c", 8, bias=False), "D": stage("d", 32)}
-    assert stages_alike(stages, lambda *_: True) == [["A", "B", "D"]]
-    assert stages_alike(stages, lambda one, other: {one, other} == {"D", "A"}) == [["A", "D"]]
-    assert not stages_alike(
-        {**stages, "D": dataclasses.replace(stages["D"], methods=("f",))}, lambda *_: False
-    )
+    assert stages_alike(stages) == [["A", "B", "D"]]
+    stages["B"] = dataclasses.replace(stages["B"], work=("x = x * 2",))
+    assert stages_alike(stages) == [["A", "D"]]
+    assert not stages_alike({**stages, "D": dataclasses.replace(stages["D"], methods=("f",))})
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """A function as a printer hands it over."""
+
+    name: str
+    work: object
+    bound: object = ()
+    parameters: tuple[str, ...] = ()
+    stated: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
+    needed: tuple[str, ...] = ()
+    pads: bool = False
+
+
+def test_one_function_is_for_modules_whose_work_is_the_same() -> None:
+    one, wider, other = Written("f", 1), Written("f", 1, bound=("dim", 8)), Written("f", 2)
+    assert as_one([one, wider]) == [one, wider]
+    assert as_one([one, other]) is None
+    assert as_one([dataclasses.replace(one, needed=("s0",))]) is None
+    assert as_one([one, dataclasses.replace(one, pads=True)]) is None
+
+    def write() -> Iterator[Written]:
+        yield from (one, other)
+        pytest.fail("a third one was written though the second differs")
+
+    assert as_one(write()) is None
+
+
+def test_a_class_inherits_what_is_the_same_for_the_same_sizes() -> None:
+    base = [Written("forward", 1), Written("after", 2, bound=("dim", 8))]
+    assert inherited([Written("forward", 1), Written("after", 2)], base) == {"forward"}
+    assert not inherited([Written("before", 1)], base)
 
 
 def test_a_size_that_no_tensor_tells_is_an_attribute() -> None:
