@@ -192,9 +192,7 @@ class BodyBuilder:
         """A constant, or what the caller passes where sizes decide it."""
         return self.scalar(value, dtype) if isinstance(value, sympy.Expr) else self.constant(value, dtype)
 
-    def position(
-        self, index: Index, name: str | None = None, dtype: torch.dtype = torch.int64
-    ) -> Handle:
+    def position(self, index: Index, name: str | None = None, dtype: torch.dtype = torch.int64) -> Handle:
         """An affine expression of the axes; as int32 where the lowering knows that all made of it fits."""
         return self._add(IndexExpression(index, dtype), name)
 

@@ -30,7 +30,7 @@ from longhand.emit.text.reference_page import (
     number_text,
     prints_number,
 )
-from longhand.emit.text.reference_reductions import reduction, winner
+from longhand.emit.text.reference_reductions import winner
 from longhand.emit.text.value_formula import find_groups
 from longhand.lower.ir import (
     AxisSize,
@@ -54,6 +54,7 @@ from longhand.schedule.named_plan import (
     noun_of,
     words_in_formula,
 )
+from longhand.schedule.names.words import listed
 from longhand.schedule.plan import KernelPlan
 
 _LONGEST = 84
@@ -205,7 +206,7 @@ class _ReferenceWriter:
         body = [*(f"{name} = {text}" for name, text in self.page.lines), f"return {returned}"]
         numbers = [word for word in self._number_words() if word in self.page.used_numbers]
         parameters = tuple(self.views) + tuple(numbers)
-        filled = _listed([self.names.pointers[store.buffer] for _, store in stores])
+        filled = listed(dict.fromkeys(self.names.pointers[store.buffer] for _, store in stores)) or "nothing"
         source = "\n".join(
             [
                 f"def reference({', '.join(parameters)}):",
@@ -322,7 +323,9 @@ class _ReferenceWriter:
             text = f"torch.broadcast_to({arg.text}, ({', '.join(sizes)},))"
             self.page.modules.add(TORCH)
         dims = sorted(order.index(axis) - len(order) for axis in value.axes)
-        return winner(self.page, text, dims) if value.op is ReduceOp.WINNER else reduction(value.op, text, dims)
+        return (
+            winner(self.page, text, dims) if value.op is ReduceOp.WINNER else reduction(value.op, text, dims)
+        )
 
     def _scalar(self, position: int, value: Scalar) -> Text:
         if position in self.names.scalars:
@@ -351,10 +354,37 @@ class _ReferenceWriter:
         return Text(f"torch.where({mask}, {inside}, {number_text(other).text})")
 
 
+_REDUCTIONS = {
+    ReduceOp.SUM: "sum",
+    ReduceOp.PROD: "prod",
+    ReduceOp.MAX: "amax",
+    ReduceOp.MIN: "amin",
+    ReduceOp.ARGMAX: "argmax",
+    ReduceOp.ARGMIN: "argmin",
+    ReduceOp.ANY: "any",
+    ReduceOp.ALL: "all",
+}
+_ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
+
+
 def is_square(value: Value) -> bool:
     """Whether a value is another one times itself."""
     is_product = isinstance(value, Pointwise) and value.op is PointwiseOp.MUL
     return is_product and len(set(arguments(value))) == 1
+
+
+def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:
+    """A reduction over dimensions (negative, in order) that keeps them with size 1."""
+    method = _REDUCTIONS[op]
+    where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
+    if op not in _ONE_DIM_AT_A_TIME or len(dims) == 1:
+        return Text(f"{text}.{method}({where}, keepdim=True)")
+    if dims == list(range(-len(dims), 0)):
+        kept = ".unsqueeze(-1)" * (len(dims) - 1)
+        return Text(f"{text}.flatten({dims[0]}).{method}(-1, keepdim=True){kept}")
+    if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+        raise AssertionError("positions are reduced over trailing axes only")
+    return Text(text + "".join(f".{method}({dim}, keepdim=True)" for dim in dims))
 
 
 def _purpose(plan: KernelPlan, kernel: str, filled: str) -> str:
@@ -362,12 +392,3 @@ def _purpose(plan: KernelPlan, kernel: str, filled: str) -> str:
     filled = f"the padding of {filled}" if fills_padding(plan) else filled
     words = f"What {kernel}() must fill {filled} with."
     return words if len(words) <= _WIDEST_PURPOSE else f"What {kernel}() must fill its results with."
-
-
-def _listed(words: list[str]) -> str:
-    unique = list(dict.fromkeys(words))
-    return (
-        unique[0]
-        if len(unique) == 1
-        else f"{', '.join(unique[:-1])} and {unique[-1]}" if unique else "nothing"
-    )

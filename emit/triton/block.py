@@ -49,6 +49,17 @@ def _writes_narrow(plan: KernelPlan) -> bool:
     return written <= {torch.float16, torch.bfloat16}
 
 
+def _is_int32(value: Value) -> bool:
+    return not isinstance(value, Store) and value.dtype is torch.int32
+
+
+def _part_of_address(block: Block, position: int) -> Text:
+    """A value that an address is made of, in 64 bits where it may be multiplied by a long step."""
+    text = block.expression(position, top=False)
+    is_wide = block.plan.widths.large and _is_int32(block.body[position])
+    return compose("{}.to(tl.int64)", text.operand(Precedence.ATOM)) if is_wide else text
+
+
 class Block:
     """Prints values of a body inside one function.
 
@@ -127,10 +138,9 @@ class Block:
         address = self.address(position)
         plain = address.whole if address.whole.text else Text("0")
         is_wide = self.plan.has_wide_index(axis for axis, _ in self.plan.addresses[position].axes)
-        value = self.body[position]
-        is_narrow = isinstance(value, IndexExpression) and value.dtype is torch.int32
-        if plain.text.isdigit() or is_wide or is_narrow or is_narrow_position(self.plan, position):
-            return compose("{}.to(tl.int32)", plain.operand(Precedence.ATOM)) if is_narrow and is_wide else plain
+        is_narrow = _is_int32(self.body[position]) or is_narrow_position(self.plan, position)
+        if plain.text.isdigit() or is_wide or is_narrow:
+            return plain
         return compose("{}.to(tl.int64)", plain.operand(Precedence.ATOM))
 
     # Memory
@@ -143,15 +153,8 @@ class Block:
             rows,
             self.space.flats,
             self.names,
-            self._address_part,
+            lambda at: _part_of_address(self, at),
         )
-
-    def _address_part(self, position: int) -> Text:
-        """A value that an address is made of, in 64 bits where it is to be multiplied by a long step."""
-        text = self.expression(position, top=False)
-        if self.body[position].dtype is torch.int32 and self.plan.widths.large:
-            return compose("{}.to(tl.int64)", text.operand(Precedence.ATOM))
-        return text
 
     def pointer(self, position: int) -> Text:
         """``x_ptr + row * n_cols + col``, by way of a shared address or a shared base where there is one."""

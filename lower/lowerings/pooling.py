@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import fx
 
-from longhand.capture.graph import Role, max_pool2d_backward_op, max_pool2d_op
+from longhand.capture.graph import Role, pool_operators
 from longhand.lower.body import MOST_PLACES, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
@@ -198,7 +198,7 @@ def _max_pool(
     return pooling.store(largest.named(ctx.local or Role.WINDOW_MAX))
 
 
-@lowers(max_pool2d_op)
+@lowers(pool_operators.max_pool2d_op)
 def _max_pool_with_places(
     ctx: Context,
     x: TensorView,
@@ -230,7 +230,7 @@ def _is_never_negative(pooling: fx.Node) -> bool:
     return any(source.target is aten.relu.default for source in pooling.all_input_nodes)
 
 
-@lowers(max_pool2d_backward_op)
+@lowers(pool_operators.max_pool2d_backward_op)
 def _max_pool_backward(
     ctx: Context,
     d_out: TensorView,
@@ -249,9 +249,7 @@ def _max_pool_backward(
     body, first = nest.body, target.rank - len(image)
     kept = [nest.coordinate(dim) for dim in range(first)]
     results = d_out.shape[first:]
-    seeing = [
-        _SeeingWindows(nest, window, dim, size, int(results[dim])) for dim, size in enumerate(image)
-    ]
+    seeing = [_SeeingWindows(nest, window, dim, size, int(results[dim])) for dim, size in enumerate(image)]
     coordinates = [*kept, *(one.result for one in seeing)]
     conditions = [one.sees for one in seeing if one.sees is not None]
     sees = functools.reduce(Handle.__and__, conditions).named(Role.SEES) if conditions else None

@@ -97,7 +97,9 @@ class _ProductFinder:
         strided: Collection[tuple[str, str]],
         begun: Collection[str],
     ) -> None:
-        self.pointed_at = sides  # of the tensors whose elements values of the body point at, the inner ones first
+        self.pointed_at = (
+            sides  # of the tensors whose elements values of the body point at, the inner ones first
+        )
         self.limits = limits  # where one piece of a joined tensor ends: the next one is read that far back
         self.sizes = {axis.name: axis.size for axis in axes}
         self.hints = hints

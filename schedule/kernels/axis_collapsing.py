@@ -30,7 +30,6 @@ from longhand.lower.ir import (
 from longhand.schedule.sizes import same, times
 
 
-
 def reduced_axes(body: tuple[Value, ...]) -> frozenset[str]:
     """The axes that some reduction removes."""
     return frozenset(axis for value in body if isinstance(value, Reduce) for axis in value.axes)

@@ -13,7 +13,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.errors import ScheduleError
-from longhand.lower.ir import MOST_PLACES, OF_WINDOWS, POSITIONAL, Axis, Buffer, Load, Nest, Reduce, Store, Value, arguments, domains
+from longhand.lower.ir import (
+    MOST_PLACES,
+    OF_WINDOWS,
+    POSITIONAL,
+    Axis,
+    Buffer,
+    Load,
+    Nest,
+    Reduce,
+    Store,
+    Value,
+    arguments,
+    domains,
+)
 from longhand.lower.rules.adding import adding_problem
 from longhand.schedule.fusion.column_reductions import find_column_reductions, without_column_reductions
 from longhand.schedule.kernels.axis_collapsing import (
@@ -262,7 +275,11 @@ def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
             return False
         below.append(is_late or isinstance(value, Reduce))
     has_winner = any(isinstance(value, Reduce) and value.op in OF_WINDOWS for value in nest.body)
-    return is_padded or has_winner or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
+    return (
+        is_padded
+        or has_winner
+        or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
+    )
 
 
 def _sees_windows(value: Value, reduced: frozenset[str]) -> bool:

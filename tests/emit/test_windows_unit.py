@@ -81,7 +81,9 @@ def test_gradients_are_those_of_eager(tmp_path: Path, dtype: torch.dtype) -> Non
 def test_in_training_a_pool_keeps_a_place_of_one_byte() -> None:
     """And nothing of the images' own size for it: its gradient goes through the relu before it at once."""
     files = text_of((Stem(), (torch.randn(2, 3, 9, 12),), {}), "cuda", train=True)
-    forward, backward = (files[f"kernels/{name}.py"] for name in ("batch_norm_relu_max_pool2d", "d_max_pool2d"))
+    forward, backward = (
+        files[f"kernels/{name}.py"] for name in ("batch_norm_relu_max_pool2d", "d_max_pool2d")
+    )
     for line in (
         "wins = (masked_hidden > max_pool2d) | (masked_hidden != masked_hidden)",
         "places = tl.where(wins, window_line * n_window_columns + window_column, places)",
@@ -96,8 +98,9 @@ def test_in_training_a_pool_keeps_a_place_of_one_byte() -> None:
         "has_won = sees & (places == place_here)",
     ):
         assert backward.count(line) == 1
-    saved = re.search(r"return (.*)\n\n", files["model.py"].partition("def launch")[2])
-    assert saved is not None and not {"activated", "hidden", "indices"} & set(saved[1].split(", "))
+    (saved,) = re.findall(r"(.*) = saved$", files["backward.py"], re.MULTILINE)
+    kept = saved.strip().split(", ")
+    assert kept[-2:] == ["max_pool2d", "places"] and not {"activated", "hidden"} & set(kept)
 
 
 def test_sizes_of_images_may_vary(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from longhand.capture.graph import max_pool2d_backward_op, max_pool2d_op
+from longhand.capture.autograd.max_pooling.pool_operators import max_pool2d_backward_op, max_pool2d_op
 from longhand.lower.interpreter import results_of, run_program
 from longhand.lower.ir import Buffer, Nest, Program
 from longhand.lower.lowering import lower
@@ -114,7 +114,9 @@ def backward(case: str, d_out: torch.Tensor, places: torch.Tensor) -> tuple[Prog
     return lower(graph, CUDA), [entry.node for entry in graph.inputs]
 
 
-def both(case: str, dtype: torch.dtype, is_last: bool) -> list[tuple[Program, dict[str, torch.Tensor], list[torch.Tensor]]]:
+def both(
+    case: str, dtype: torch.dtype, is_last: bool
+) -> list[tuple[Program, dict[str, torch.Tensor], list[torch.Tensor]]]:
     """Programs of one kernel each, with what they are given and must make."""
     of = expected(case, dtype, is_last)
     found = []
@@ -153,7 +155,9 @@ def memory(buffer: Buffer) -> torch.Tensor:
     return torch.empty_strided(shape, stride, dtype=buffer.dtype)
 
 
-def planned(word: str, program: Program, given: dict[str, torch.Tensor], made: list[torch.Tensor]) -> tuple[Job, str]:
+def planned(
+    word: str, program: Program, given: dict[str, torch.Tensor], made: list[torch.Tensor]
+) -> tuple[Job, str]:
     """A call of the printed kernel, and its text; its plan makes the same, pass by pass."""
     (nest,) = program.steps
     assert isinstance(nest, Nest)
@@ -174,7 +178,9 @@ def test_the_kernels_are_right_in_tritons_interpreter(tmp_path: Path) -> None:
     for place, case in enumerate(WINDOWS_OF):
         for is_last in layouts(case):
             dtype = DTYPES[place % len(DTYPES)]
-            for step, (program, given, made) in zip(("forward", "backward"), both(case, dtype, is_last), strict=True):
+            for step, (program, given, made) in zip(
+                ("forward", "backward"), both(case, dtype, is_last), strict=True
+            ):
                 word = "".join(c if c.isalnum() else "_" for c in f"{step}_{case}_{is_last}_{str(dtype)[6:]}")
                 job, texts[word] = planned(word, program, given, made)
                 jobs.append(job)
@@ -183,13 +189,13 @@ def test_the_kernels_are_right_in_tritons_interpreter(tmp_path: Path) -> None:
     for job, results, made in zip(jobs, interpret(tmp_path, jobs), wanted, strict=True):
         assert not isinstance(results, str), f"{job.kernel}: {results}"
         for result, one in zip(results[-len(made) :], made, strict=True):
-            torch.testing.assert_close(
-                result, one, equal_nan=True, msg=lambda m, j=job: f"{j.kernel}: {m}"
-            )
+            torch.testing.assert_close(result, one, equal_nan=True, msg=lambda m, j=job: f"{j.kernel}: {m}")
 
 
 def test_images_of_more_than_31_bits_are_counted_in_64() -> None:
-    d_out, places = (torch.empty(4096, 64, 512, 512, device="meta", dtype=d) for d in (torch.float32, torch.int8))
+    d_out, places = (
+        torch.empty(4096, 64, 512, 512, device="meta", dtype=d) for d in (torch.float32, torch.int8)
+    )
     graph = traced(
         lambda d_out, places: max_pool2d_backward_op(d_out, places, [1024, 1024], [3, 3], [2, 2], [1, 1]),
         (d_out, places),

@@ -1,6 +1,6 @@
 """The derivative of max pooling of small windows on CUDA: what is kept of a window is a place in it, of one byte.
 
-What the rule does not take (large or dilated windows, sizes that vary, indices that the user wants) stays the library's.
+The rest (large or dilated windows, sizes that vary, indices that the user wants) stays with the library.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from longhand.capture.autograd.max_pooling.operators import max_pool2d_backward_op, max_pool2d_op
+from longhand.capture.autograd.max_pooling.pool_operators import max_pool2d_backward_op, max_pool2d_op
 from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter

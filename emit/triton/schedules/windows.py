@@ -81,7 +81,9 @@ class WindowPrinter(LoopPrinter):
         assert contest is not None
         argument = self._block().expression(reduce.arg, top=False)
         first = [] if argument == contest.element else [compose("{} = {}", contest.element, argument)]
-        larger = compose("({} > {}) | ({} != {})", contest.element, contest.best, contest.element, contest.element)
+        larger = compose(
+            "({} > {}) | ({} != {})", contest.element, contest.best, contest.element, contest.element
+        )
         here = compose("{} = tl.where({}, {}, {})", name, contest.wins, self._place(), name)
         return [*first, compose("{} = {}", contest.wins, larger), here]
 
@@ -91,7 +93,10 @@ class WindowPrinter(LoopPrinter):
         place = word(axes[0].index)
         for axis in axes[1:]:
             place = compose(
-                "{} * {} + {}", place.operand(Precedence.PRODUCT), word(axis.size), word(axis.index),
+                "{} * {} + {}",
+                place.operand(Precedence.PRODUCT),
+                word(axis.size),
+                word(axis.index),
                 precedence=Precedence.SUM,
             )
         return place
