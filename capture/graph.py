@@ -30,6 +30,8 @@ from longhand.capture.autograd.max_pooling import pool_operators as pool_operato
 from longhand.capture.data_sizes import READS as READS
 from longhand.capture.data_sizes import DataSize as DataSize
 from longhand.capture.data_sizes import node_depends_on_data as node_depends_on_data
+from longhand.capture.known.ranges import is_overwritten as is_overwritten
+from longhand.capture.known.ranges import range_of as range_of
 from longhand.capture.nan_equality import nan_equals_itself as nan_equals_itself
 from longhand.capture.roles import Role as Role
 from longhand.capture.tensor_leaves import tensors_in as tensors_in
@@ -384,8 +386,6 @@ def _spell(value: Any) -> str:
         return f"({', '.join(map(_spell, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, list):
         return f"[{', '.join(map(_spell, value))}]"
-    if isinstance(value, str):
-        return repr(value)
     return str(value) if isinstance(value, fx.Node) else repr(value)
 
 

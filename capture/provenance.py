@@ -22,7 +22,7 @@ from torch import fx
 
 from longhand.capture.frontends.dynamo_run import note_of
 from longhand.capture.graph import Provenance
-from longhand.capture.source import Assigned, Statement, lambda_at, statement_at
+from longhand.capture.source import Assigned, Overwrites, Statement, lambda_at, statement_at
 
 _FRAME = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>\S+)')
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -32,6 +32,17 @@ _MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
 # Notation for torch's operations, no code of a model: who writes rearrange() reads that, as with torch's own functions.
 _NOTATION = re.compile(r"[/\\](?:einops|opt_einsum)[/\\]")
 
+# What a tensor is whose items were written: elsewhere the value is that of the items.
+_WRITES = frozenset(
+    {
+        "index_put",
+        "slice_scatter",
+        "select_scatter",
+        "diagonal_scatter",
+        "masked_scatter",
+        "_unsafe_index_put",
+    }
+)
 _OPERATORS: dict[type, tuple[str, ...]] = {
     ast.Add: ("add",),
     ast.Sub: ("sub", "rsub"),
@@ -159,7 +170,9 @@ def _name_returned(
     for depth in range(len(stack) - 1, 0, -1):
         if not stack[depth].statement.returns:
             return
-        assigned = stack[depth - 1].statement.assigned
+        assigned = [
+            part for part in stack[depth - 1].statement.assigned if part.changes is Overwrites.NOTHING
+        ]
         if not assigned:
             continue
         run = _run_around(place, nodes, frames, stack[:depth])
@@ -226,7 +239,9 @@ def _name_run(own: list[fx.Node], run: set[fx.Node], statement: Statement, found
     assigned = statement.assigned
     if len(assigned) == 1:
         names = assigned[0].names
-        if assigned[0].unpacks:
+        if assigned[0].changes is not Overwrites.NOTHING:
+            _name_changed(escaping, assigned[0], found)
+        elif assigned[0].unpacks:
             _name_items(own, escaping, names, found)
         elif names[0] is not None:
             for node in _values(own, escaping, assigned[0].value):
@@ -236,8 +251,15 @@ def _name_run(own: list[fx.Node], run: set[fx.Node], statement: Statement, found
             _name_one(node, part, found)
 
 
+def _name_changed(escaping: list[fx.Node], part: Assigned, found: dict[fx.Node, str]) -> None:
+    """The value after a write is what the user's variable is from then on; before it, it may be anything."""
+    for node in escaping[-1:]:
+        if part.names[0] is not None and (part.changes is Overwrites.ALL or _op_name(node) in _WRITES):
+            found[node] = part.names[0]
+
+
 def _name_one(node: fx.Node, part: Assigned, found: dict[fx.Node, str]) -> None:
-    if not part.unpacks and part.names[0] is not None:
+    if not part.unpacks and part.names[0] is not None and part.changes is Overwrites.NOTHING:
         found[node] = part.names[0]
 
 
@@ -293,4 +315,5 @@ def assigned_name(node: fx.Node) -> str | None:
     """The one name that the statement of a traced node assigns, if it is that simple."""
     frames = user_frames(node.meta.get("stack_trace") or "")
     assigned = frames[-1].statement.assigned if frames else ()
-    return assigned[0].names[0] if len(assigned) == 1 and not assigned[0].unpacks else None
+    is_one = len(assigned) == 1 and not assigned[0].unpacks and assigned[0].changes is Overwrites.NOTHING
+    return assigned[0].names[0] if is_one else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import enum
 import functools
 import io
 import linecache
@@ -16,6 +17,14 @@ import re
 import token as tokens_of
 import tokenize
 from collections.abc import Iterator
+
+
+class Overwrites(enum.Enum):
+    """How much of a tensor a statement writes over."""
+
+    NOTHING = enum.auto()
+    SOME = enum.auto()  # x[i] = y
+    ALL = enum.auto()  # x.mul_(2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +35,13 @@ class Assigned:
         names: One name, or several where a value is unpacked (None for what is no name: ``_``, ``a[0]``).
         value: The expression whose value it is.
         unpacks: Whether the names take the value's items.
+        changes: How much is changed in place of what the name stands for already.
     """
 
     names: tuple[str | None, ...]
     value: ast.expr
     unpacks: bool
+    changes: Overwrites = Overwrites.NOTHING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,6 +319,9 @@ def _is_one_tuple(text: str) -> bool:
     return False
 
 
+_IN_PLACE = re.compile(r"[a-z]\w*[^_]_")
+
+
 def _assigned(statement: ast.stmt) -> list[Assigned]:
     match statement:
         case ast.Assign(targets=[target, *_], value=value):
@@ -317,12 +331,19 @@ def _assigned(statement: ast.stmt) -> list[Assigned]:
         case ast.AugAssign(target=target, op=op, value=value):
             loaded = ast.Name("_", ast.Load())
             return _pair(target, ast.BinOp(loaded, op, value))
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) as call):
+            return [Assigned((name,), call, False, Overwrites.ALL)] if _IN_PLACE.fullmatch(method) else []
     return []
 
 
 def _pair(target: ast.expr, value: ast.expr) -> list[Assigned]:
-    if not isinstance(target, ast.Tuple | ast.List):
-        return [Assigned((_name(target),), value, False)]
+    match target:
+        case ast.Subscript(value=ast.Name(id=name)):
+            return [Assigned((name,), value, False, Overwrites.SOME)]
+        case ast.Tuple() | ast.List():
+            pass
+        case _:
+            return [Assigned((_name(target),), value, False)]
     if any(isinstance(part, ast.Starred) for part in (*getattr(value, "elts", []), *target.elts)):
         return []
     if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):

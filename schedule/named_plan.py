@@ -58,7 +58,7 @@ from longhand.schedule.names.dimensions.dimension_names import DimNamer, symbol_
 from longhand.schedule.names.dimensions.dimension_propagation import grouped, reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
-from longhand.schedule.names.meanings.body_values import words_in_formula
+from longhand.schedule.names.meanings.body_values import places_of, words_in_formula
 from longhand.schedule.names.meanings.halves import rotated_half
 from longhand.schedule.names.naming import launches
 from longhand.schedule.names.number_names import least_of
@@ -173,6 +173,7 @@ __all__ = [
     "op_word",
     "own_origins",
     "parameters_in_order",
+    "places_of",
     "plain_steps",
     "plan_domains",
     "pointer_word",

@@ -13,6 +13,7 @@ from longhand.schedule.contractions.neighbours import take_neighbours_in
 from longhand.schedule.differing_numbers import pass_differing_numbers
 from longhand.schedule.draft import Draft
 from longhand.schedule.fusion.column_fusion import take_column_reductions_along
+from longhand.schedule.fusion.counters import count_in_one_call
 from longhand.schedule.fusion.fission import split_wide_nests
 from longhand.schedule.fusion.horizontal import fuse_horizontally, in_one_order
 from longhand.schedule.fusion.vertical import fuse
@@ -159,6 +160,13 @@ def _make_layers(draft: Draft) -> Draft:
     )
 
 
+def _count_once(draft: Draft) -> Draft:
+    steps, kernels = count_in_one_call(
+        draft.unit_steps, draft.kernels, draft.buffers, draft.program.graph, draft.kept
+    )
+    return dataclasses.replace(draft, steps=tuple(steps), kernels=kernels)
+
+
 def _release(draft: Draft) -> Draft:
     handed_over = frozenset(draft.program.graph.given)
     return draft.with_steps(
@@ -227,6 +235,7 @@ PASSES: tuple[PlanPass, ...] = (
     PlanPass("fold_repeats", "Equal runs of steps are one repeat.", _fold_repeats),
     PlanPass("release_in_repeats", "What a run makes for itself is released inside it.", _release_in_repeats),
     PlanPass("make_layers", "The layers that the program leaves out, from those it holds.", _make_layers),
+    PlanPass("count_once", "What modules count with is counted in one call.", _count_once),
     PlanPass("release", "Buffers are released after their last use where that lowers the peak.", _release),
     PlanPass(
         "tell_refusals_once",

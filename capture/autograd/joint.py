@@ -35,6 +35,7 @@ from longhand.capture.functionalize.functional_proxies import Memory, Number, Pr
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.writes import bound, rule_for_write
 from longhand.capture.graph import CapturedGraph, GradientPart, Provenance
+from longhand.capture.known.ranges import range_of, tell_range
 from longhand.capture.overwriting import overwriting_op
 from longhand.capture.own_derivatives import given_op
 from longhand.errors import CaptureError
@@ -106,6 +107,7 @@ class _Walk:
             "provenance": Provenance(),
             "on_host": node in self.host,
         }
+        tell_range(copy, range_of(node))
         if isinstance(value, torch.Tensor):
             self.known[node] = Proxy(copy, value, Memory(placeholder=copy))
         else:

@@ -32,9 +32,11 @@ from longhand.capture.graph import (
     Provenance,
     TrainingGraphs,
 )
+from longhand.capture.known.ranges import range_of, tell_range
 from longhand.options import Target
 
 aten = torch.ops.aten
+_MAY_BE_THE_SAME = frozenset({"alias", "detach", "contiguous", "to", "_to_copy"})
 
 
 def split(partition: Partition, target: Target) -> TrainingGraphs:
@@ -142,9 +144,13 @@ class _Splitter:
         finals = [node for _, node in self.joint.gradients]
         needed = _ancestors([*finals, *self.partition.backward], set(sources))
         builder = _Builder()
+        outside = [output.value for output in self.captured.outputs]
+        seen_outside = {_memory(self.joint.node_of[name]) for name in outside if isinstance(name, str)}
         used = [node for node in sources if node in needed or sources[node][1] is BackwardKind.GRADIENT]
         for node in used:
-            builder.placeholder(node, sources[node][0])
+            placeholder = builder.placeholder(node, sources[node][0])
+            if _memory(node) not in seen_outside:  # where others may write, nothing stays known
+                tell_range(placeholder, range_of(node))
         builder.reserve(self._word(node) for node in needed if "word" in node.meta and node not in sources)
         emitted = {*self.partition.backward, *finals}
         for node in self.joint.graph.nodes:
@@ -257,6 +263,18 @@ class _Builder:
             unique, count = f"{word}_{count}", count + 1
         self.taken.add(unique)
         return unique
+
+
+def _memory(node: fx.Node) -> fx.Node:
+    """What a value may share its memory with."""
+    while is_view(node) or (
+        isinstance(node.target, torch._ops.OpOverload) and packet_name(node.target) in _MAY_BE_THE_SAME
+    ):
+        source = node.args[0]
+        if not isinstance(source, fx.Node):
+            break
+        node = source
+    return node
 
 
 def _gradient(value: fx.Node, tangents: set[str]) -> GraphOutput:

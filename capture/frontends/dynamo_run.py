@@ -136,13 +136,44 @@ def records_gradients(module: fx.GraphModule) -> bool:
 
 
 def eager_function(module: fx.GraphModule) -> Callable[..., Any]:
-    """Dynamo's graph as eager runs it: in a checkpointed region dropout repeats, as Dynamo leaves to compilers."""
-    if any(torch_private.is_checkpoint(node.target) for node in module.graph.nodes):
-        return lambda *inputs: _Checkpointing(module).run(*inputs)
+    """A graph as eager runs it: what stands in checkpointed regions is done again in the backward pass."""
+    if any(n.target is enter_checkpoint or torch_private.is_checkpoint(n.target) for n in module.graph.nodes):
+        return lambda *inputs: _Checkpointing(module, garbage_collect_values=False).run(*inputs)
     return module.forward
 
 
 class _Checkpointing(fx.Interpreter):
+    """Gives torch.utils.checkpoint the regions: sub-graphs of Dynamo's, or what longhand's own capture marks."""
+
+    def run_node(self, node: fx.Node) -> Any:
+        if node.target is enter_checkpoint:
+            return self._run_region(_region_from(node))
+        return super().run_node(node)
+
+    def _run_region(self, region: list[fx.Node]) -> None:
+        for node in region:
+            if node.op == "placeholder":  # made where it is first read, which may be here
+                self.env[node] = super().run_node(node)
+        region = [node for node in region if node.op != "placeholder"]
+        inside = set(region)
+        read = {source: None for node in region for source in node.all_input_nodes if source not in inside}
+        wanted = [node for node in region if any(user not in inside for user in node.users)]
+
+        def again(*values: Any) -> tuple[Any, ...]:
+            inner = _Checkpointing(self.module, garbage_collect_values=False)
+            inner.env = held | dict(zip(given, values, strict=True))
+            for node in region:
+                if node not in inner.env:
+                    inner.env[node] = inner.run_node(node)
+            return tuple(inner.env[node] for node in wanted)
+
+        # What is an argument of checkpoint may not be written inside, as a buffer may that the function holds.
+        given = [node for node in read if _requires_grad(self.env[node])]
+        held = {node: self.env[node] for node in read}
+        results = checkpoint(again, *map(held.get, given), use_reentrant=False, preserve_rng_state=True)
+        # The interpreter passes over what has a value.
+        self.env |= dict.fromkeys(region) | dict(zip(wanted, results, strict=True))
+
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if torch_private.is_checkpoint(target):
             body, *operands = args
@@ -150,6 +181,16 @@ class _Checkpointing(fx.Interpreter):
                 _Checkpointing(body).run, *operands, use_reentrant=False, preserve_rng_state=True
             )
         return super().call_function(target, args, kwargs)
+
+
+def _region_from(start: fx.Node) -> list[fx.Node]:
+    """The nodes after the one that enters a region, to the one that leaves it."""
+    region, depth, node = list[fx.Node](), 1, start
+    while depth:
+        node = node.next
+        depth += (node.target is enter_checkpoint) - (node.target is leave_checkpoint)
+        region.append(node)
+    return region
 
 
 def _stops(node: fx.Node) -> bool:

@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import io
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -86,7 +87,7 @@ def capture_export(
         with (
             torch.set_grad_enabled(train),
             torch_private.stacks_since(__file__),
-            _quiet(),
+            _quiet(_mirrors(module)),
             custom,
             WrittenOut(),
         ):
@@ -204,9 +205,23 @@ def _constant_words(placeholders: list[fx.Node], specs: list[InputSpec], module:
     return words
 
 
+def _mirrors(module: nn.Module) -> str:
+    """Attributes, as a regular expression, in which torch's recurrent layers list their own parameters.
+
+    Setting a parameter sets its place in the list, and torch.export sets all of them for the time of the trace.
+    """
+    layers = [path for path, layer in module.named_modules() if isinstance(layer, nn.RNNBase)]
+    lists = [re.escape(f"self.{path}._flat_weights" if path else "self._flat_weights") for path in layers]
+    return rf"(?:{'|'.join(lists)})\[\d+\]" if lists else r"(?!)"
+
+
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what torch.export warns and logs about itself; what would make the graph wrong is an error."""
+def _quiet(mirrors: str) -> Iterator[None]:
+    """Without what torch.export warns and logs about itself; what would make the graph wrong is an error.
+
+    Args:
+        mirrors: Attributes that may change meanwhile, as a regular expression.
+    """
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     said = io.StringIO()  # torch prints half a graph when it fails; what forward itself prints is passed on
@@ -214,6 +229,8 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings(), contextlib.redirect_stderr(said):
             warnings.simplefilter("ignore")
             warnings.filterwarnings("error", message=".*assigned during export.*")
+            only = rf"The tensor attributes? {mirrors}(?:, {mirrors})* (?:was|were) assigned during export"
+            warnings.filterwarnings("ignore", message=only)
             yield
         sys.stderr.write(said.getvalue())
     finally:

@@ -18,6 +18,7 @@ from longhand.capture.frontends.node_names import named
 from longhand.capture.frontends.overwritten import refuse_overwritten
 from longhand.capture.frontends.refused_numbers import refuse_numbers
 from longhand.capture.frontends.regions import inline_region
+from longhand.capture.frontends.repeated_writes import refuse_repeated_writes
 from longhand.capture.frontends.result_objects import looks_of
 from longhand.capture.frontends.results import results_of
 from longhand.capture.functionalize.canonicalize import RULES, TRAINING_RULES
@@ -103,6 +104,7 @@ def finalize(traced: Traced, target: Target) -> CapturedGraph:
     """
     if traced.train:
         refuse_overwritten(traced.module, traced.leaves, traced.grad_inputs, traced.name)
+        refuse_repeated_writes(traced.module, traced.name)
     rules = {**RULES, **TRAINING_RULES} if traced.train else RULES
     gradients = GradientTracking() if traced.train else None
     rewriter = Rewriter(

@@ -22,6 +22,7 @@ from longhand.capture.trace_isolation import elsewhere
 from longhand.errors import CaptureError
 
 _REFUSED = "modified by an inplace operation"
+_COPY = torch.ops.aten.copy_.default
 
 
 def refuse_overwritten(
@@ -96,8 +97,15 @@ class _Recorded(fx.Interpreter):
     def run_node(self, node: fx.Node) -> Any:
         if node.op == "placeholder":
             return self._given(node)
+        if node.target is _COPY and self._is_itself(node):
+            return self.env[node.all_input_nodes[0]]
         with torch.no_grad() if note_of(node).stops_gradients else contextlib.nullcontext():
             return super().run_node(node)
+
+    def _is_itself(self, copy: fx.Node) -> bool:
+        """Whether a tensor is copied into itself, as torch.export writes of ``self.count += 1``: eager does not."""
+        given = [self.env[argument] for argument in copy.args[:2] if isinstance(argument, fx.Node)]
+        return len(given) == 2 and given[0] is given[1]
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = super().get_attr(target, args, kwargs)

@@ -35,7 +35,9 @@ def inline_region(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) 
     if target.name() == "wrap_with_autocast":
         device, dtype, enabled, cache, module, *operands = args
         with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cache):
-            return rewriter.inline(_trace_below_autocast(rewriter, module, operands), operands)
+            written_out = _trace_below_autocast(rewriter, module, operands)
+        # Outside: a part that turned autocast off computes what its own arguments are.
+        return rewriter.inline(written_out, operands)
     raise CannotFunctionalize(
         f"`{target.name()}` runs code that depends on tensors, which cannot be captured",
         "Use torch.where, or a Python loop of fixed length.",

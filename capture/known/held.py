@@ -23,6 +23,7 @@ from torch import fx
 from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.capture.known.decisions import call_name, decides
+from longhand.capture.known.ranges import is_progression, is_read_as_places, range_of_numbers, tell_range
 from longhand.capture.known.tables import placeholder_for, unused_word
 from longhand.capture.known.written import written_nodes
 from longhand.capture.provenance import Provenance
@@ -86,6 +87,7 @@ def with_held(captured: CapturedGraph, names: Collection[str], device: Device) -
         placeholder = placeholder_for(graph, target, node.meta["val"])
         inputs = (*inputs, GraphInput(placeholder.name, InputKind.CONSTANT, target))
         constants[target] = next(values[one] for one in alike if one in values)
+        tell_range(placeholder, range_of_numbers(constants[target]))
         for one in alike:
             if one not in seen_outside:
                 one.replace_all_uses_with(placeholder)
@@ -127,15 +129,21 @@ def _equal_nodes(
 
 
 def _word(node: fx.Node) -> str:
-    """The user's name for the value; else that of the first one with a name that it goes into, as its table."""
+    """The user's name for the value; else that of the first one with a name that it goes into, as its table.
+
+    Places that others are read from or written to do not go into these: ``x[torch.arange(n)]`` is made of x.
+    """
+    if Provenance.of(node).local is None and is_progression(node):
+        return "positions"
     seen = {node}
     waiting = [node]
     for one in waiting:  # grows: the nearest come first
         told: Provenance = Provenance.of(one)
         if told.local:
             return told.local if one is node else f"{told.local}_table"
-        waiting += [user for user in one.users if user not in seen]
-        seen.update(one.users)
+        read = [user for user in one.users if user not in seen and not is_read_as_places(user, one)]
+        waiting += read
+        seen.update(read)
     return f"{call_name(node)}_table"
 
 

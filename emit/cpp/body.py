@@ -64,6 +64,7 @@ class BodyPrinter:
         self._wide_numbers = _wide_numbers(plan.body)
         self.needs: set[str] = set()
         self.followed: set[str] = set()
+        self.row_pointers: tuple[RowPointer, ...] = ()
         self.row_pointers = self._choose_row_pointers()
         self.needs.clear()
         self.asked: Counter[str] = Counter()  # how often each index behind a row pointer was printed

@@ -13,6 +13,7 @@ import torch
 
 from longhand.capture.graph import Differentiated, differentiated, registered_by
 from longhand.emit.module.attention_calls import attention_call, scale_argument
+from longhand.emit.module.module_place import all_of_a_name
 from longhand.emit.module.paragraphs import CallOfLibrary, functional
 from longhand.emit.module.told_arguments import TOLD, told_argument
 from longhand.emit.module.view_calls import argument, write_view
@@ -65,7 +66,7 @@ class LibraryWriter:
         self, variables: Mapping[str, str], sizes: SizeWriter, buffers: Mapping[str, Buffer]
     ) -> None:
         self._buffers = buffers
-        self._variables = variables
+        self.variables = variables
         self.sizes = sizes
         self.views: dict[str, str] = {}  # what holds a view that has a line of its own, by node
 
@@ -121,7 +122,7 @@ class LibraryWriter:
                 (n for n, call in enumerate(value.calls, 1) if call.origin in self.views), default=0
             )
             variable = (
-                self.views[value.calls[n_before - 1].origin] if n_before else self._variables[value.buffer]
+                self.views[value.calls[n_before - 1].origin] if n_before else self.variables[value.buffer]
             )
             return write_view(value, variable, self.sizes, self._buffers[value.buffer], n_before)
         if isinstance(value, list | tuple) and any(isinstance(item, View) or item is None for item in value):
@@ -199,9 +200,7 @@ def _qualified(target: torch._ops.OpOverload) -> str:
 
 
 def _holds_tensor(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(_holds_tensor(item) for item in value)
-    return isinstance(value, View)
+    return any(map(_holds_tensor, value)) if isinstance(value, list | tuple) else isinstance(value, View)
 
 
 def _equal(value: Any, default: Any) -> bool:
@@ -342,6 +341,12 @@ def _resized(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
     return functional("interpolate", [writer.value(given["input"]), *parts])
 
 
+def _over_list(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
+    tensors = all_of_a_name([writer.variables[view.buffer] for view in step.args[0]], writer.variables)
+    call = CallCode("torch._foreach_add_", (tensors, *map(writer.value, step.args[1:])))
+    return CallOfLibrary(call, runtime="buffers_named" if isinstance(tensors, CallCode) else "")
+
+
 _INFIX = {
     "add": "+",
     "sub": "-",
@@ -387,6 +392,7 @@ _SPECIAL: dict[str, Callable[[LibraryWriter, Extern], CallOfLibrary | None]] = {
     "_scaled_dot_product_cudnn_attention_backward": _attention,
     "contiguous": _contiguous,
     "index_put_": _index_put,
+    "_foreach_add_": _over_list,
     "item": _item,
     "index_put": _new_values,
     "empty_permuted": _unfilled,

@@ -37,7 +37,14 @@ from longhand.lower.ir import (
     Store,
     Value,
 )
-from longhand.schedule.named_plan import BufferNamer, KernelNames, aten_name, counts_from_the_end, op_word
+from longhand.schedule.named_plan import (
+    BufferNamer,
+    KernelNames,
+    aten_name,
+    counts_from_the_end,
+    op_word,
+    places_of,
+)
 from longhand.schedule.plan import (
     Factor,
     KernelPlan,
@@ -49,6 +56,7 @@ from longhand.schedule.plan import (
 
 LONGEST_FORMULA = 88  # of a result's formula
 _REMAINDER = infix("%", Precedence.PRODUCT)
+_QUOTIENT = infix("//", Precedence.PRODUCT)
 
 
 class _Sum(Operator):
@@ -182,8 +190,17 @@ class Formula:
             return Operator("{0}**{1}", Precedence.UNARY, (Precedence.ATOM, Precedence.ATOM)).apply(texts)
         if value.op is PointwiseOp.ADD:
             return _SUM.apply(texts)
+        if value.op is PointwiseOp.FLOOR_DIV or self._is_floor(value):
+            return _QUOTIENT.apply(texts)
         operator = operator_of(value.op, len(texts))
         return (operator.as_math if isinstance(operator, TorchFunction) else operator).apply(texts)
+
+    def _is_floor(self, value: Pointwise) -> bool:
+        """Whether a division that rounds to zero is of the user's that round down, of numbers that are not negative."""
+        node = self.words.nodes.get(value.origin) if value.op is PointwiseOp.TRUNC_DIV else None
+        return node is not None and (
+            aten_name(node) == "floor_divide" or node.kwargs.get("rounding_mode") == "floor"
+        )
 
     def _in_plain_math(self, value: Pointwise) -> Text | None:
         """What people write otherwise: ``mean(x)``, ``relu(x)``, ``col % half``, ``table[i]``."""
@@ -197,6 +214,10 @@ class Formula:
             total = body[value.args[0]]
             made = self._value(total.arg) if isinstance(total, Reduce) else None
             return None if made is None else Text(f"mean({made.text})")
+        if value.op is PointwiseOp.MINIMUM and (bounds := clamp_of(value, body)) is not None:
+            given = [text for one in bounds if (text := self._value(one)) is not None]
+            is_said = len(given) == len(bounds)
+            return Text(f"clamp({', '.join(text.text for text in given)})") if is_said else None
         if value.op is PointwiseOp.MAXIMUM and (one := rectified(value, body)) is not None:
             made = self._value(one)
             return None if made is None else Text(f"relu({made.text})")
@@ -207,7 +228,7 @@ class Formula:
             return None
         word = self.names.pointers[value.buffer]
         if value.index.values:
-            places = [self._value(place) for place, _ in value.index.values]
+            places = [self._value(place) for place in places_of(value)]
             known = [place.text for place in places if place is not None]
             return Text(f"{word}[{', '.join(known)}]") if len(known) == len(places) else None
         address = dict(self.plan.addresses[position].axes)
@@ -280,6 +301,15 @@ def rectified(value: Pointwise, body: Sequence[Value]) -> int | None:
         if isinstance(number, Constant) and number.value == 0 and number.dtype.is_floating_point:
             return one
     return None
+
+
+def clamp_of(value: Pointwise, body: Sequence[Value]) -> tuple[int, int, int] | None:
+    """The value, the least and the most of ``minimum(maximum(x, least), most)``, both of them numbers."""
+    inner, most = (body[at] for at in value.args)
+    if not isinstance(inner, Pointwise) or inner.op is not PointwiseOp.MAXIMUM:
+        return None
+    is_bounded = isinstance(most, Constant | Scalar) and isinstance(body[inner.args[1]], Constant | Scalar)
+    return (*inner.args, value.args[1]) if is_bounded else None  # type: ignore[return-value]
 
 
 def plain_choice(value: Pointwise, body: Sequence[Value]) -> int | None:

@@ -22,8 +22,8 @@ places (a table of two types of words), each place is a sum over all of them of 
 addition, and the same every time.
 
 Range. Eager stops at a position that is out of range. A kernel cannot, and must not write there: it adds NaN at
-position 0 instead, which shows. Totals of whole numbers have no such value and are left to ATen. ``index_put`` counts
-negative positions from the end, the others do not.
+position 0 instead, which shows (positions that a sort or an arange made need no check). Totals of whole numbers have
+no such value and are left to ATen. ``index_put`` counts negative positions from the end, the others do not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from longhand.lower.body import Size, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.ir import Derivation
-from longhand.lower.lowerings.indexing import Lookup
+from longhand.lower.lowerings.indexing import Lookup, all_in_range, given_node, is_inside
 from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.nest import Coordinate, NestBuilder
 from longhand.lower.ops import ReduceOp
@@ -72,6 +72,7 @@ class _Added:
         wraps: Whether negative positions count from the end.
         factor: Of the values.
         skipped: The position whose values are left out.
+        nodes: By dimension, the node of the graph that holds the positions.
     """
 
     values: TensorView
@@ -80,6 +81,7 @@ class _Added:
     wraps: bool = False
     factor: float = 1
     skipped: int | None = None
+    nodes: Mapping[int, object] = dataclasses.field(default_factory=dict)
 
 
 @lowers(aten.index_put.default)
@@ -104,7 +106,9 @@ def _index_put(
     places = [place for place in range(len(space)) if not at <= place < at + rank]
     aligned = {dim: _before(index, len(space) - at - rank) for dim, index in given.items()}
     others = dict(zip(rest, places, strict=True))
-    return _added_up(ctx, x, _Added(values.expand(space), aligned, others, wraps=True))
+    nodes = given_node(ctx, 1)
+    held = dict(enumerate(nodes)) if isinstance(nodes, list | tuple) else {}
+    return _added_up(ctx, x, _Added(values.expand(space), aligned, others, wraps=True, nodes=held))
 
 
 @lowers(aten.index_add.default)
@@ -116,7 +120,7 @@ def _index_add(
     dim = wrap(dim, x.rank)
     others = {i: i for i in range(x.rank) if i != dim}
     aligned = {dim: _before(index, x.rank - dim - 1)}
-    return _added_up(ctx, x, _Added(source, aligned, others, factor=alpha))
+    return _added_up(ctx, x, _Added(source, aligned, others, factor=alpha, nodes={dim: given_node(ctx, 2)}))
 
 
 @lowers(aten.scatter_add.default)
@@ -130,7 +134,7 @@ def _scatter_add(ctx: Context, x: TensorView, dim: int, index: TensorView, sourc
     if looked_at is None:
         raise UnsupportedLowering("The part of the source that the index is for has no loops.")
     others = {i: i for i in range(x.rank) if i != dim}
-    return _added_up(ctx, x, _Added(looked_at, {dim: index}, others))
+    return _added_up(ctx, x, _Added(looked_at, {dim: index}, others, nodes={dim: given_node(ctx, 2)}))
 
 
 @lowers(aten.scatter_reduce.two)
@@ -161,7 +165,8 @@ def _embedding_dense_backward(
         raise UnsupportedLowering("How often a position comes is counted by ATen.")
     aligned = {0: _before(indices, 1)}
     skipped = padding_idx if padding_idx >= 0 else None
-    return _added_up(ctx, None, _Added(d_out, aligned, {1: d_out.rank - 1}, skipped=skipped))
+    nodes = {0: given_node(ctx, 1)}
+    return _added_up(ctx, None, _Added(d_out, aligned, {1: d_out.rank - 1}, skipped=skipped, nodes=nodes))
 
 
 def _before(index: TensorView, n_dims: int) -> TensorView:
@@ -193,10 +198,13 @@ def _added_up(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:
     _begin(ctx, x, total)
     nest, (values, *views) = ctx.nest(added.values.shape, [added.values, *added.indices.values()])
     lookups = {
-        dim: _lookup(nest, view, shape[dim], added) for dim, view in zip(added.indices, views, strict=True)
+        dim: _lookup(nest, view, dim, shape[dim], added)
+        for dim, view in zip(added.indices, views, strict=True)
     }
     is_there, coordinates = _places(nest, lookups, added.others)
-    value = nest.body.where(is_there, _value(nest, values, wide, added), math.nan)
+    value = _value(nest, values, wide, added)
+    if is_there is not None:
+        value = nest.body.where(is_there, value, math.nan)
     mask = None if added.skipped is None else lookups[0].position.differs(added.skipped)
     nest.add_at(total, coordinates, value, mask)
     adding = nest.finish()
@@ -239,10 +247,11 @@ def _meets_at_few(shape: Sequence[Size], added: _Added) -> bool:
     return True
 
 
-def _lookup(nest: NestBuilder, index: TensorView, size: Size, added: _Added) -> Lookup:
-    """A position as an iteration finds it."""
+def _lookup(nest: NestBuilder, index: TensorView, dim: int, size: Size, added: _Added) -> Lookup:
+    """A position along a dimension as an iteration finds it."""
     words = {"size_word": "n_places", "mask_word": "in_totals"}
-    return Lookup(nest, nest.load(index), size, wraps=added.wraps, **words)
+    is_certain = is_inside(added.nodes.get(dim), size)
+    return Lookup(nest, nest.load(index), size, wraps=added.wraps, is_certain=is_certain, **words)
 
 
 def _value(nest: NestBuilder, values: TensorView, dtype: torch.dtype, added: _Added) -> Handle:
@@ -265,14 +274,17 @@ def _begin(ctx: Context, x: TensorView | None, total: TensorView) -> None:
 
 def _places(
     nest: NestBuilder, lookups: Mapping[int, Lookup], others: Mapping[int, int]
-) -> tuple[Handle, list[Coordinate]]:
-    """Whether a value's positions are all in range, and where it is added, by dimension: at 0 if they are not."""
-    is_there, *further = (lookup.in_range for lookup in lookups.values())
-    for one in further:
-        is_there = is_there & one
+) -> tuple[Handle | None, list[Coordinate]]:
+    """Whether a value's positions are all in range, and where it is added, by dimension: at 0 if they are not.
+
+    No condition where it always holds.
+    """
+    is_there = all_in_range(lookups.values())
     coordinates: dict[int, Coordinate] = {dim: nest.coordinate(place) for dim, place in others.items()}
     for dim, lookup in lookups.items():
-        at = nest.body.where(is_there, lookup.position, 0).named(Role.PLACE)
+        at = lookup.position
+        if is_there is not None:
+            at = nest.body.where(is_there, at, 0).named(Role.PLACE)
         coordinates[dim] = Coordinate(values=((at.position, 1),))
     return is_there, [coordinates[dim] for dim in sorted(coordinates)]
 
@@ -300,13 +312,14 @@ def _summed_by_place(ctx: Context, x: TensorView | None, added: _Added) -> Tenso
         turned.append(x.replaced([*x.dims, *((),) * len(over)]))
     space = (*target.shape, *(added.values.size(place) for place in over))
     nest, (values, positions, *starts) = ctx.nest(space, turned)
-    lookup = _lookup(nest, positions, target.size(dim), added)
+    lookup = _lookup(nest, positions, dim, target.size(dim), added)
     is_here = lookup.position.equals(nest.position(dim))
     if added.skipped is not None:
         is_here = is_here & lookup.position.differs(added.skipped)
     dtype = compute_dtype(target.dtype)
     value = nest.body.where(is_here, _value(nest, values, dtype, added), 0)
-    value = nest.body.where(lookup.in_range, value, math.nan)
+    if lookup.in_range is not None:
+        value = nest.body.where(lookup.in_range, value, math.nan)
     total = nest.body.reduce(ReduceOp.SUM, value, nest.axes(range(rank, len(space))))
     if starts:
         total = nest.load(starts[0]).to(dtype) + total

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import Provenance, Role
+from longhand.capture.graph import Provenance, Role, range_of
 from longhand.lower.body import ROUNDED
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context, Operand
@@ -112,6 +112,8 @@ def _whole_division(ctx: Context, op: PointwiseOp, x: Operand, y: Operand) -> Te
         raise UnsupportedLowering("Division of bools is left to ATen.")
     if not dtype.is_floating_point and (isinstance(y, TensorView) or y == 0):
         raise UnsupportedLowering("Eager raises where an integer is divided by 0.")
+    if op is Op.FLOOR_DIV and isinstance(y, int) and y > 0 and range_of(ctx.node.args[0]) is not None:
+        op = Op.TRUNC_DIV  # nothing is negative: the same, and what each language's own division does
     if dtype not in ROUNDED:
         return ctx.pointwise([x, y], lambda x, y: apply(op, x, y))
     # What is cut off jumps: eager rounds a number that is no divisor to 16 bits, and a quotient of tensors.

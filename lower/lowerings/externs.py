@@ -167,6 +167,9 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
     several = isinstance(value, list | tuple)
     memory_format = torch.channels_last if images and not of_data and not several else None
     known = not of_data and (memory_format is not None or _layout_is_known(ctx, target, args))
+    known |= (
+        bool(images) and target is aten.max_pool2d_with_indices.default
+    )  # both of its results lie as images do
     made: list[TensorView | None] = []
     for position, item in enumerate(value if several else [value]):
         place = position if several else None

@@ -3,26 +3,28 @@
 Where eager raises for a position out of range (an IndexError on the CPU, an assertion on CUDA), a kernel cannot.
 So every such load is masked by "the position is in range": nothing outside the table is ever read, and what comes
 out instead is NaN, which shows. A table of integers or bools has no such value; there the op stays with ATen, and so
-does its error.
+does its error. Positions that a sort, a clamp or an arange made need no check (`capture.known.ranges`).
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
 
-from longhand.capture.graph import Role
+from longhand.capture.graph import Role, range_of
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.nest import Coordinate, NestBuilder
 from longhand.lower.registry import lowers
-from longhand.lower.sizes import add, multiply
+from longhand.lower.sizes import add, known_at_most, multiply
 from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView, as_strided
 
@@ -53,6 +55,10 @@ class Lookup:
         size_word: A word for the size.
         along: Axes of the nest that run over the dimension too, if some do: the size is then theirs.
         mask_word: A word for the condition.
+        is_certain: Whether every position is known to be in range, and counts from the start.
+
+    Attributes:
+        in_range: The condition; None where it always holds.
     """
 
     def __init__(
@@ -65,7 +71,13 @@ class Lookup:
         size_word: str = Role.TABLE_SIZE,
         along: Sequence[str] = (),
         mask_word: str = Role.IN_TABLE,
+        is_certain: bool = False,
     ) -> None:
+        self.in_range: Handle | None = None
+        if is_certain:
+            self.position = index.to(torch.int64)
+            self.coordinate = Coordinate(values=((self.position.position, 1),))
+            return
         limit = (
             nest.body.axis_size(along, torch.int64)
             if along
@@ -83,17 +95,33 @@ def load_looked_up(
     nest: NestBuilder, table: TensorView, coordinates: Sequence[Coordinate], lookups: Sequence[Lookup]
 ) -> Handle:
     """The element at looked-up coordinates; NaN where one of them is out of range."""
-    mask = lookups[0].in_range
-    for lookup in lookups[1:]:
-        mask = mask & lookup.in_range
-    return nest.load_at(table, coordinates, mask, math.nan)
+    mask = all_in_range(lookups)
+    return nest.load_at(table, coordinates, mask, math.nan if mask is not None else 0)
+
+
+def all_in_range(lookups: Iterable[Lookup]) -> Handle | None:
+    """Whether all positions are in range; None where that is certain."""
+    conditions = [lookup.in_range for lookup in lookups if lookup.in_range is not None]
+    return functools.reduce(operator.and_, conditions) if conditions else None
+
+
+def given_node(ctx: Context, place: int) -> object:
+    """What the node that is lowered is given at a place; None where that is by name."""
+    args = ctx.node.args
+    return args[place] if place < len(args) else None
+
+
+def is_inside(node: object, size: Size) -> bool:
+    """Whether the positions that a node of the graph holds are known to be places of a dimension."""
+    found = range_of(node)
+    return found is not None and known_at_most(found.limit, size)
 
 
 @lowers(aten.embedding.default)
 def _embedding(ctx: Context, weight: TensorView, indices: TensorView, *_: Any) -> TensorView:
     require_float_table(weight, indices)
     weight = ctx.strided(weight)
-    return _select_rows(ctx, weight, indices, 0)
+    return _select_rows(ctx, weight, indices, 0, given_node(ctx, 1))
 
 
 @lowers(aten.index_select.default)
@@ -101,18 +129,23 @@ def _index_select(ctx: Context, x: TensorView, dim: int, index: TensorView) -> T
     require_float_table(x, index)
     if x.rank == 0:
         raise UnsupportedLowering("index_select of one element is left to ATen.")
-    return _select_rows(ctx, ctx.strided(x), index if index.rank else index.insert(0), wrap(dim, x.rank))
+    return _select_rows(
+        ctx, ctx.strided(x), index if index.rank else index.insert(0), wrap(dim, x.rank), ctx.node.args[2]
+    )
 
 
-def _select_rows(ctx: Context, table: TensorView, index: TensorView, dim: int) -> TensorView:
-    """The result whose dimension `dim` is replaced by the dimensions of `index`."""
+def _select_rows(
+    ctx: Context, table: TensorView, index: TensorView, dim: int, positions: object
+) -> TensorView:
+    """The result whose dimension `dim` is replaced by the dimensions of `index`, which the node `positions` holds."""
     target = ctx.make_result()
     after = table.rank - dim - 1
     aligned = index
     for _ in range(after):
         aligned = aligned.insert(aligned.rank)
     nest, (view,) = ctx.nest(target.shape, [aligned])
-    lookup = Lookup(nest, nest.load(view), table.size(dim), wraps=False)
+    size = table.size(dim)
+    lookup = Lookup(nest, nest.load(view), size, wraps=False, is_certain=is_inside(positions, size))
     coordinates = [nest.coordinate(i) for i in range(dim)]
     coordinates.append(lookup.coordinate)
     coordinates += [nest.coordinate(dim + index.rank + i) for i in range(after)]
@@ -129,7 +162,8 @@ def gathered(ctx: Context, x: TensorView, dim: int, index: TensorView) -> Tensor
     x = ctx.strided(x)
     target = ctx.make_result()
     nest, (view,) = ctx.nest(target.shape, [index])
-    lookup = Lookup(nest, nest.load(view), x.size(dim), wraps=False)
+    is_certain = is_inside(given_node(ctx, 2), x.size(dim))
+    lookup = Lookup(nest, nest.load(view), x.size(dim), wraps=False, is_certain=is_certain)
     coordinates = [lookup.coordinate if i == dim else nest.coordinate(i) for i in range(x.rank)]
     nest.store(target, load_looked_up(nest, x, coordinates, [lookup]).named(ctx.local))
     ctx.finish(nest)
@@ -204,8 +238,16 @@ def _index(ctx: Context, x: TensorView, indices: Sequence[TensorView | None]) ->
             index = index.insert(index.rank)
         aligned.append(index)
     nest, views = ctx.nest(target.shape, aligned)
+    nodes = given_node(ctx, 1)
+    held = dict(enumerate(nodes)) if isinstance(nodes, list | tuple) else {}
     lookups = {
-        dim: Lookup(nest, nest.load(view), x.size(dim), wraps=True)
+        dim: Lookup(
+            nest,
+            nest.load(view),
+            x.size(dim),
+            wraps=True,
+            is_certain=is_inside(held.get(dim), x.size(dim)),
+        )
         for dim, view in zip(given, views, strict=True)
     }
     others = iter([i for i in range(target.rank) if not at <= i < at + rank])

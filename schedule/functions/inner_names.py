@@ -258,14 +258,21 @@ def _gradient_of_result(given: Mapping[str, str], path: str, taken: Container[st
 
 
 def _heads(parts: Sequence[str]) -> Iterator[str]:
-    """How names of what is in a module may begin, the longest first: ``blocks_0_attn_``, ``block_0_attn_``..."""
-    for start in range(len(parts)):
-        tail = parts[start:]
-        following = [*tail[1:], ""]
-        ones = [
-            singular(part) if after.isdigit() else part for part, after in zip(tail, following, strict=True)
-        ]
-        yield from (f"{'_'.join(words)}_" for words in (tail, ones))
+    """How names of what is in a module may begin, the longest first: ``blocks_0_attn_``, ``block_0_attn_``...
+
+    Then those that say where the modules around it are, which is another place for each: ``block_0_``.
+    """
+    for end in range(len(parts), 0, -1):
+        for start in range(end):
+            part = parts[start:end]
+            if end < len(parts) and not any(word.isdigit() for word in part):
+                continue
+            following = [*part[1:], ""]
+            ones = [
+                singular(word) if after.isdigit() else word
+                for word, after in zip(part, following, strict=True)
+            ]
+            yield from (f"{'_'.join(words)}_" for words in (part, ones))
 
 
 def _origins(step: Launch | Extern) -> Collection[str]:

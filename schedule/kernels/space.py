@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from longhand.errors import ScheduleError
 from longhand.lower.ir import (
@@ -242,30 +242,28 @@ def _reduction_space(
 
 def is_masked_window(nest: Nest) -> bool:
     """Whether a nest reduces over a small window some of whose places lie outside of what is read."""
-    reduced = reduced_axes(nest.body)
-    spans = domains(nest.body)
-    return bool(reduced) and _is_window(nest, reduced) and _is_masked(nest, spans, reduced)
-
-
-def _is_masked(nest: Nest, spans: Sequence[frozenset[str]], reduced: frozenset[str]) -> bool:
-    return any(
-        isinstance(value, Load)
-        and value.mask is not None
-        and spans[value.mask] & reduced
-        and spans[value.mask] - reduced
-        for value in nest.body
-    )
+    reduced, spans = reduced_axes(nest.body), domains(nest.body)
+    masks = {value.mask for value in nest.body if isinstance(value, Load) and value.mask is not None}
+    is_masked = any(spans[mask] & reduced and spans[mask] - reduced for mask in masks)
+    return is_masked and _is_window(nest, reduced)
 
 
 def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
-    """Whether a nest reduces over the few places of a window: of two axes or more, or with a place outside of what is
-    read; in one loop, which stores nothing.
+    """Whether a nest reduces over the few places of a window: of two axes or more, with a place outside of what is
+    read, or at places that are looked up for each; in one loop, which stores nothing.
     """
     sizes = [axis.size for axis in nest.axes if axis.name in reduced]
     if any(not isinstance(size, int) for size in sizes) or math.prod(map(int, sizes)) > MOST_PLACES:
         return False
     spans = domains(nest.body)
-    is_padded = _is_masked(nest, spans, reduced)
+    deciding = {
+        decides
+        for value in nest.body
+        if isinstance(value, Load)
+        for decides in (value.mask, *(position for position, _ in value.index.values))
+        if decides is not None
+    }
+    is_apart = any(spans[decides] & reduced and spans[decides] - reduced for decides in deciding)
     below: list[bool] = []  # whether a value is made of a reduction
     for value, span in zip(nest.body, spans, strict=True):
         is_late = any(below[argument] for argument in arguments(value))
@@ -275,11 +273,8 @@ def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
             return False
         below.append(is_late or isinstance(value, Reduce))
     has_winner = any(isinstance(value, Reduce) and value.op in OF_WINDOWS for value in nest.body)
-    return (
-        is_padded
-        or has_winner
-        or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
-    )
+    sees_windows = len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body)
+    return is_apart or has_winner or sees_windows
 
 
 def _sees_windows(value: Value, reduced: frozenset[str]) -> bool:

@@ -132,7 +132,7 @@ def name_block(
         if buffer in loop.shared and around.get(buffer, "").isidentifier():
             own = chain([around[buffer]], own)
         elif fields and buffer in loop.inputs and not scope.is_free(next(alike.variables(buffer))):
-            own = chain(_D_OUTPUT * (words.provenance(buffer).part is GradientPart.WHOLE), own)
+            own = chain(_D_OUTPUT * _is_whole_gradient(buffer, words), own)
         names[buffer] = scope.pick(chain([users[buffer]] if buffer in users else [], own))
     for buffer, path in loop.previous.items():
         names[buffer] = scope.pick(words_of_one_before(path))
@@ -145,6 +145,12 @@ def name_block(
             apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
     StepNamer(words, names, scope, (*loop.outputs, *loop.saved), apart, alike).name(steps)
     return names
+
+
+def _is_whole_gradient(buffer: str, words: BufferNamer) -> bool:
+    """Whether a value is a gradient with all its parts. What the forward pass made, or makes again here, is none."""
+    is_gradient = isinstance(next(words.candidates(buffer)), GradientWord)
+    return is_gradient and words.provenance(buffer).part is GradientPart.WHOLE
 
 
 def words_of_one_before(path: str) -> Iterator[str]:

@@ -118,13 +118,20 @@ class ValueNamer:
         if isinstance(value, Reduce):
             return True
         if isinstance(value, Load):
-            return self.loads_have_lines or uses[position] > 1 or value.mask is not None
-        if uses[position] > 1:
+            # Two elements of one tensor are told apart by their words.
+            is_of_several = self._is_read_elsewhere(value)
+            return self.loads_have_lines or uses[position] > 1 or value.mask is not None or is_of_several
+        if uses[position] > 1 or self._is_place(position):
             return True
         only_stored = all(isinstance(user, Store) for user in body if position in arguments(user))
         word = locals_of.get(position) or value.name
         # A word that stands for something else already would have to give way to a worse one.
         return not only_stored and word is not None and self.scope.is_free(word)
+
+    def _is_place(self, position: int) -> bool:
+        """Whether a value says where a tensor is read or written; C++ points at the row there, ahead of its loop."""
+        accesses = (value for value in self.plan.body if isinstance(value, Load | Store))
+        return any(position == place for value in accesses for place, _ in value.index.values)
 
     def _measure(
         self,

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, Provenance
+from longhand.capture.graph import CapturedGraph, Provenance, is_overwritten
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
 from longhand.schedule.names.words import identifier, place_names, snake_case, whole_path, with_place
@@ -153,6 +153,7 @@ def laid_out(origins: ValueOrigins, buffer: str) -> str | None:
     return laid_out(origins, made.of) if made is not None and made.how.is_layout else None
 
 
+_UNFILLED = "unfilled"
 _COPIES = frozenset({"copy", "transpose"})
 _ANY_TENSOR = frozenset({"tensor", "t"})  # what einops calls whatever it is given
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\s+|.")
@@ -291,6 +292,8 @@ class ValueOrigins:
     def of(self, node: fx.Node) -> Provenance:
         """The same of a node of the graph."""
         origin: Provenance = node.meta.get("provenance") or Provenance()
+        if origin.local and is_overwritten(node):  # the user's variable is what is written there
+            return dataclasses.replace(origin, local=_UNFILLED)
         if not origin.local or origin.qualname not in self._renamed.locals:
             return origin
         return dataclasses.replace(origin, local=self._renamed.local(origin.qualname, origin.local))

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 import longhand
+from longhand.capture.frontends.export import capture_export
 from longhand.compiled.from_bytecode import captured
 from longhand.errors import CaptureError, EagerWarning
+from longhand.options import Device, Target
 
 
 def result_is_written(x: torch.Tensor) -> torch.Tensor:
@@ -68,3 +71,23 @@ def written_and_unread(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.filterwarnings("error::longhand.errors.EagerWarning")
 def test_other_writes_stay_in_the_unit() -> None:
     torch.testing.assert_close(_step(captured(written_and_unread)), _step(written_and_unread))
+
+
+class Counting(nn.Module):
+    """It divides by a count that it has just increased, as running means do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x / self.count
+
+
+def test_a_count_is_written_once() -> None:
+    """torch.export copies the count into itself afterwards, which eager does not."""
+    graph = capture_export(
+        Counting(), (torch.rand(3, requires_grad=True),), target=Target(Device.CPU), train=True
+    )
+    assert len(graph.mutations) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -228,6 +229,36 @@ def test_no_grad_blocks_and_autocast_blocks(captured):
     graph = captured(Mixed(), (torch.randn(2, 4),))
     assert not any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in calls(graph))
     assert any(node.meta["val"].dtype is torch.bfloat16 for node in calls(graph))
+
+
+def test_autocast_turned_off_inside(captured):
+    """What follows the inner part is given what that made, in its own type."""
+
+    def mixed(x, w):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ w
+            with torch.autocast("cpu", enabled=False):
+                z = y.float() @ w
+            return y, z, z @ w
+
+    graph = captured(mixed, (torch.randn(2, 4), torch.randn(4, 4)))
+    dtypes = [node.meta["val"].dtype for node in calls(graph) if node.target is aten.mm.default]
+    assert dtypes == [torch.bfloat16, torch.float32, torch.bfloat16]
+
+
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_list_their_parameters(captured, make):
+    """Setting a parameter sets its place in their list: no tensor is kept on the module by the call."""
+
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = make(4, 3)
+
+        def forward(self, x):
+            return self.layer(x)[0].sum(-1)
+
+    captured(Inner(), (torch.randn(2, 3, 4),))
 
 
 def test_symbolic_sizes(captured):

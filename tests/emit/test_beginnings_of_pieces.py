@@ -80,3 +80,16 @@ def test_other_widths_are_no_other_function(tmp_path: Path) -> None:
     unit = load_unit(tmp_path / "unit")()
     unit.load_state_dict(model.state_dict())
     torch.testing.assert_close(unit(x), model(x))
+
+
+def test_pieces_that_are_held_as_rows(tmp_path: Path) -> None:
+    """What a library reads as (seq * batch, dim) still has three dimensions where it is joined: there was no third."""
+
+    def joined(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a = torch.stack([x[0].tanh(), x[1].sin()])
+        b = torch.stack([x[1].cos(), x[0].exp()])
+        return torch.cat([a, b], 2) @ w, a.view(6, 4) @ w[:4], b.view(6, 4) @ w[:4]
+
+    args = (torch.randn(2, 3, 4), torch.randn(8, 2))
+    longhand.generate(joined, args, out=tmp_path / "unit", device="cpu", run=False)
+    assert (tmp_path / "unit" / "model.py").exists()

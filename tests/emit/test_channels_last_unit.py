@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -139,3 +140,21 @@ def test_results_of_permuted_tensors_have_eagers_strides(tmp_path: Path) -> None
     for ours, eager in zip(longhand.load(tmp_path / "shift")(x), shift(x), strict=True):
         torch.testing.assert_close(ours, eager)
         assert ours.stride() == eager.stride()
+
+
+class Pooled(nn.Module):
+    """What is pooled is convolved again, and the places of the maxima are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(72, 72, 3)
+        self.conv = nn.Conv2d(72, 72, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        pooled, indices = F.max_pool2d(self.stem(x), 2, return_indices=True)
+        return self.conv(pooled).mean((2, 3)), indices.float().mean((2, 3))
+
+
+def test_both_results_of_a_pooling_lie_as_its_images_do(emit: Any) -> None:
+    files = emit(Pooled(), (torch.randn(1, 72, 10, 10),), device="cuda")
+    assert ".contiguous(" not in str(files["model.py"]), "it is known how they lie"

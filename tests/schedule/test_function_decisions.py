@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 import pytest
 import torch
 
-from longhand.capture.graph import InputKind
+from longhand.capture.graph import InputKind, Provenance
 from longhand.lower.ir import Axis, Index, Load, Nest, Store
 from longhand.schedule.bodies import loads, sizes_of
 from longhand.schedule.functions.call_loops import CallOfMany, find_call_loops
@@ -17,6 +18,9 @@ from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages,
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import as_one, inherited
 from longhand.schedule.modules.held import Branch, HeldTensor
+from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.layer_names import _is_whole_gradient
+from longhand.schedule.names.words import GradientWord
 from longhand.schedule.once import listed_once, once
 
 
@@ -171,3 +175,24 @@ def test_a_function_of_several_modules_says_nowhere_where_the_first_one_is() -> 
         "block_0_attn_weights": "attn_weights",
     }
     assert without_place(("layer4_1_out", "layer4_0_out"), "layer4.1", set()) == {"layer4_1_out": "out"}
+
+
+def test_nor_where_the_module_around_the_first_one_is() -> None:
+    names = ("layer_0_gate_proj", "layers_0_up", "layer_gate", "layer_0_x")
+    assert without_place(names, "layers.0.mlp", {"x"}) == {
+        "layer_0_gate_proj": "gate_proj",
+        "layers_0_up": "up",
+        "layer_0_x": "mlp_x",  # there is another x
+    }
+
+
+def test_only_a_gradient_is_called_the_gradient_of_the_output() -> None:
+    class Words:
+        def candidates(self, buffer: str) -> Iterator[str]:
+            yield GradientWord("hidden") if buffer == "gradient" else "hidden"
+
+        def provenance(self, buffer: str) -> Provenance:
+            return Provenance()
+
+    words = cast(BufferNamer, Words())
+    assert _is_whole_gradient("gradient", words) and not _is_whole_gradient("activation", words)

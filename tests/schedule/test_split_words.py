@@ -28,3 +28,13 @@ def test_only_the_split_dimension_has_the_word(dim: int, expected: tuple[str | N
     piece.meta["provenance"] = split.meta["provenance"]
     found = propagated_names(piece, {"x": (None, "seq", None)})
     assert found == (expected or ("split_size", "seq", None))
+
+
+def test_a_number_that_is_picked_has_no_dimension() -> None:
+    """`index_select` of a tensor without dimensions: there was none to count."""
+    graph = fx.Graph()
+    x, at = graph.placeholder("x"), graph.placeholder("at")
+    x.meta["val"], at.meta["val"] = torch.tensor(2.0), torch.tensor([0])
+    picked = graph.call_function(torch.ops.aten.index_select.default, (x, 0, at))
+    picked.meta["val"] = torch.ops.aten.index_select.default(x.meta["val"], 0, at.meta["val"])
+    assert propagated_names(picked, {}) == ()

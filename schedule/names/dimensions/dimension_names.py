@@ -202,7 +202,9 @@ class DimNamer:
         found = self._words.get(buffer, ())
         one, shape = self._buffers.get(buffer), self._shapes.get(buffer)
         if one is not None and shape not in (None, one.shape) and len(found) == len(shape):
-            return reshaped(shape, found, one.shape)
+            as_held = reshaped(shape, found, one.shape)
+            if len(as_held) == n_dims:
+                return as_held
         if len(found) == n_dims:
             return found
         made = None if one is None else one.derived

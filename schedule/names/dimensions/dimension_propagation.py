@@ -161,7 +161,7 @@ def _of_picked(name: str, args: tuple[Any, ...], words: Mapping[str, Words], n_d
     found = known
     if name == "index":
         found = (*known, *rows[1:])
-    elif name == "index_select":
+    elif name == "index_select" and rows:  # of a single number it picks that number
         dim = args[1] % len(rows)
         found = (*rows[:dim], *known, *rows[dim + 1 :])
     if len(found) != n_dims or not isinstance(places.meta.get("val"), torch.Tensor):

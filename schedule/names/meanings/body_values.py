@@ -20,6 +20,7 @@ from longhand.lower.ir import (
     arguments,
 )
 from longhand.schedule.plan import KernelPlan
+from longhand.schedule.sizes import rank
 
 _MEANS = frozenset({Role.MEAN, Role.RUNNING_MEAN})
 _OF_BACKWARD = frozenset({Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.LESS_MEAN})
@@ -131,3 +132,8 @@ def _is_masked(value: Pointwise, plan: KernelPlan) -> bool:
     return value.op is PointwiseOp.ADD and any(
         all(isinstance(plan.body[side], Constant) for side in choice.args[1:]) for choice in choices
     )
+
+
+def places_of(load: Load) -> list[int]:
+    """The values that say where a load reads, rows before columns: a step of theirs is the longer one."""
+    return [position for position, step in sorted(load.index.values, key=lambda place: -rank(place[1]))]

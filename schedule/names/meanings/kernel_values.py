@@ -13,6 +13,7 @@ import torch
 from longhand.capture.graph import Role
 from longhand.lower.ir import (
     Constant,
+    IndexExpression,
     Load,
     Pointwise,
     PointwiseOp,
@@ -78,7 +79,7 @@ _ROLES = frozenset(Role)
 def clamped(one: Nameless) -> Iterator[str]:
     """``clamped_dt``, of what a number bounds from one side or from both."""
     value, body = one.value, one.plan.body
-    if not isinstance(value, Pointwise) or value.op not in _CLAMPS or not value.dtype.is_floating_point:
+    if not isinstance(value, Pointwise) or value.op not in _CLAMPS:
         return
     of = _bounded(value, one)
     inner = body[of] if of is not None else None
@@ -87,11 +88,21 @@ def clamped(one: Nameless) -> Iterator[str]:
         of = below if below is not None else of
     if of is None:
         return
-    word = one.operand(of)
+    word = one.operand(of) or _side(of, one)
     if word and len(word) <= _SHORT and not word.startswith("clamped"):
         yield f"clamped_{word}"
     yield "clamped"
     yield "clamped_again"
+
+
+def _side(position: int, one: Nameless) -> str:
+    """``row`` or ``col``, of a place along one axis of that side alone."""
+    value = one.plan.body[position]
+    if not isinstance(value, IndexExpression) or len(value.index.axes) != 1 or value.index.values:
+        return ""
+    ((axis, _),) = value.index.axes
+    sides = {"row": one.plan.rows, "col": one.plan.cols}
+    return next((word for word, axes in sides.items() if axis in {own.name for own in axes}), "")
 
 
 def without_half_clamps(value: Value, body: Sequence[Value], names: Container[int]) -> list[int]:
@@ -110,10 +121,10 @@ def without_half_clamps(value: Value, body: Sequence[Value], names: Container[in
 
 
 def _bounded(value: Pointwise, one: Nameless) -> int | None:
-    """What a minimum or maximum bounds, if the bound is one number for all elements; zero alone rectifies."""
+    """What a minimum or maximum bounds, if the bound is one number for all elements; zero alone rectifies a float."""
     for of, limit in (value.args, value.args[::-1]):
         bound = one.plan.body[limit]
-        is_zero = isinstance(bound, Constant) and bound.value == 0
+        is_zero = isinstance(bound, Constant) and bound.value == 0 and value.dtype.is_floating_point
         if (isinstance(bound, Constant | Scalar) and not is_zero) or _is_of_one_element(bound):
             return of
     return None

@@ -1,0 +1,64 @@
+"""What modules count with is counted in one call, and what else looks at a counter keeps it apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from longhand.emit.unit.templates import write_runtime
+
+IMAGES = (torch.randn(2, 4, 4, 4),)
+
+
+class Norms(nn.Module):
+    """Three norms, of which the last one's counter is used otherwise."""
+
+    def __init__(self, scale: bool = False) -> None:
+        super().__init__()
+        self.first = nn.BatchNorm2d(4)
+        self.second = nn.BatchNorm2d(4)
+        self.third = nn.BatchNorm2d(4)
+        self.scale = scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.second(self.first(x))
+        return x * self.third.num_batches_tracked if self.scale else self.third(x)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_all_counters_of_a_module_are_raised_in_one_call(emit: Any, device: str) -> None:
+    files = emit(Norms().train(), IMAGES, device=device)
+    assert 'torch._foreach_add_(buffers_named(self, "num_batches_tracked"), 1)' in str(files["model.py"])
+    assert "kernels/increment.py" not in files
+
+
+def test_a_counter_that_is_only_looked_at_is_not_raised(emit: Any) -> None:
+    model = " ".join(str(emit(Norms(scale=True).train(), IMAGES)["model.py"]).split())
+    assert "_foreach_add_([self.first.num_batches_tracked, self.second.num_batches_tracked], 1)" in model
+
+
+class CalledTwice(Norms):
+    """Its first norm runs again at the end."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.first(super().forward(x))
+
+
+def test_a_norm_that_is_called_twice_counts_both_calls(emit: Any) -> None:
+    model = " ".join(str(emit(CalledTwice().train(), IMAGES)["model.py"]).split())
+    assert "_foreach_add_([self.second.num_batches_tracked, self.third.num_batches_tracked], 1)" in model
+    assert "kernels.add(self.first.num_batches_tracked)" in model
+
+
+def test_counters_are_found_before_and_after_the_weights_were_looked_at() -> None:
+    runtime: dict[str, Any] = {"__name__": __name__}
+    exec(write_runtime(["Weights", "buffer", "buffers_named", "check_weights"]), runtime)
+    norms = [runtime["Weights"](weight=(4,), steps=runtime["buffer"]((), torch.int64)) for _ in range(2)]
+    module = nn.Sequential(nn.Sequential(norms[0]), norms[1])
+    for _ in range(2):
+        torch._foreach_add_(runtime["buffers_named"](module, "steps"), 1)
+        runtime["check_weights"](module, torch.device("cpu"))
+    assert [int(norm.steps) for norm in norms] == [2, 2]
