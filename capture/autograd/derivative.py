@@ -63,6 +63,7 @@ NAMED = frozenset(
         "var_mean",
         "linalg_vector_norm",
         "dropout",
+        "max_pool2d",
     ]
 )
 

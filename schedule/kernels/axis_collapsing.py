@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable
 
 from longhand.lower.ir import (
+    POSITIONAL,
     Axis,
     AxisSize,
     Constant,
@@ -20,7 +21,6 @@ from longhand.lower.ir import (
     Nest,
     Pointwise,
     Reduce,
-    ReduceOp,
     Scalar,
     Size,
     Store,
@@ -28,8 +28,6 @@ from longhand.lower.ir import (
     arguments,
 )
 from longhand.schedule.sizes import same, times
-
-POSITIONAL = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
 
 
 def reduced_axes(body: tuple[Value, ...]) -> frozenset[str]:
