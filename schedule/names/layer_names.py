@@ -90,7 +90,8 @@ def _singular(name: str, buffer: str, layer: str, words: BufferNamer, buffers: M
     """The word that a list's name is made of, told apart from a variable that is there already: ``ands`` has none."""
     candidates = words.variables(buffer, layer, is_of_all=True)
     word = next((word for word in candidates if list_of(word) == name), f"one_of_{name}")
-    others = {variable for other, variable in buffers.items() if other != buffer}
+    # Lists of other loops, too: what the loop binds would take their place while they are still read.
+    others = {list_holding(variable) for other, variable in buffers.items() if other != buffer}
     return f"layer_{word}" if word in others or word in RESERVED_IN_MODULE else word
 
 
