@@ -47,7 +47,7 @@ def microseconds_a_call(runs: dict[str, Run], turns: int, calls: int = 2000) -> 
             for _ in range(calls):
                 run()
             times[name].append((time.perf_counter() - start) / calls * 1e6)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(means) for name, means in times.items()}
 
 
 def one_op(turns: int) -> dict[str, float]:
@@ -98,7 +98,7 @@ def seconds_to_capture(turns: int, n_layers: int = 12) -> dict[str, float]:
                 else:
                     torch.compile(model, backend=backend, fullgraph=True)(**kwargs)
                 times[name].append(ended[-1] - start)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
 def main() -> int:
@@ -112,12 +112,12 @@ def main() -> int:
     print(f"{report.machine('cpu')}, transformers {transformers.__version__}")
     print(f"a call of x + 1 on 8 elements, microseconds (median of {options.turns} turns)")
     calls = one_op(options.turns)
-    for name, found in calls.items():
-        print(f"  {name:<32} {found:8.1f}")
+    for name, cost in calls.items():
+        print(f"  {name:<32} {cost:8.1f}")
     print(f"capture of GPT-2 with {options.layers} layers, seconds (median of {options.capture_turns} turns)")
     captures = seconds_to_capture(options.capture_turns, options.layers)
-    for name, found in captures.items():
-        print(f"  {name:<32} {found:8.2f}")
+    for name, cost in captures.items():
+        print(f"  {name:<32} {cost:8.2f}")
     pairs = [
         (calls["longhand"], calls["torch.compile"]),
         (calls["longhand, graphs in eager"], calls["torch.compile, graphs in eager"]),

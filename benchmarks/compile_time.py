@@ -64,7 +64,7 @@ def compile_times() -> list[list[str]]:
 
 def _in_fresh_processes(factory: str, contender: Contender, n_processes: int = 1) -> list[dict[str, float]]:
     """What each of several processes measures, one after the other, which share caches that were empty."""
-    found = []
+    measured = []
     with tempfile.TemporaryDirectory() as caches:
         environment = dict(
             os.environ,
@@ -81,8 +81,8 @@ def _in_fresh_processes(factory: str, contender: Contender, n_processes: int = 1
                 text=True,
                 check=True,
             )
-            found.append(dict(json.loads(done.stdout.splitlines()[-1])))
-    return found
+            measured.append(dict(json.loads(done.stdout.splitlines()[-1])))
+    return measured
 
 
 def _measure(factory: str, contender: Contender) -> dict[str, float]:

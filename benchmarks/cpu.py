@@ -27,16 +27,16 @@ _CONTENDERS = ("eager", "torch.compile", "longhand")
 def rows(workshop: Path) -> list[Row]:
     """All rows."""
     names = [function.__name__ for function in FUNCTIONS]
-    found = [fused_row(name, "small", GALLERY / "fused_ops_cpu" / name, "cpu") for name in names]
-    found += [_bfloat16_row(name, workshop) for name in names]
-    found += [
+    all_rows = [fused_row(name, "small", GALLERY / "fused_ops_cpu" / name, "cpu") for name in names]
+    all_rows += [_bfloat16_row(name, workshop) for name in names]
+    all_rows += [
         model_row(name, "small", GALLERY / f"{name}_cpu", "cpu")
         for name in ("attention", "gpt", "llama_block", "resnet_block")
     ]
     for name, make in MODELS.items():
         through_dynamo = {"eager": eager, "torch.compile": torch_compile, "longhand": longhand_compile}
-        found.append(Row(name, make, through_dynamo))
-    return found
+        all_rows.append(Row(name, make, through_dynamo))
+    return all_rows
 
 
 def _bfloat16_row(name: str, workshop: Path) -> Row:

@@ -199,12 +199,12 @@ def inductor_text(module: ModuleType) -> dict[str, str]:
 
 def diff(before: dict[str, str], after: dict[str, str]) -> list[str]:
     """Added and removed lines, each beginning with + or -."""
-    found = []
+    changed_lines = []
     for path in sorted({*before, *after}):
         old, new = (texts.get(path, "").splitlines() for texts in (before, after))
         lines = list(difflib.unified_diff(old, new, lineterm="", n=0))[2:]
-        found += [f"{line[0]} {path}: {line[1:]}" for line in lines if not line.startswith("@@")]
-    return found
+        changed_lines += [f"{line[0]} {path}: {line[1:]}" for line in lines if not line.startswith("@@")]
+    return changed_lines
 
 
 if __name__ == "__main__":

@@ -44,11 +44,11 @@ _COPY_BYTES = 2**29
 
 def rows(units: Path, workshop: Path) -> list[Row]:
     """All rows, cheap ones first."""
-    found = [
+    all_rows = [
         fused_row(name, "default", units / "fused_ops_cuda" / name, "cuda", _GOALS.get(name))
         for name in _FUSED
     ]
-    found.append(
+    all_rows.append(
         Row(
             "gpt block B8 T1024",
             BlockCall(8, 1024, 1024, "cuda"),
@@ -56,7 +56,7 @@ def rows(units: Path, workshop: Path) -> list[Row]:
         )
     )
     small = BlockCall(1, 128, 1024, "cuda")
-    found.append(Row("gpt block B1 T128", small, contenders(workshop / "gpt_block_small", "cuda")))
+    all_rows.append(Row("gpt block B1 T128", small, contenders(workshop / "gpt_block_small", "cuda")))
     graphs = {
         "eager": eager,
         "torch.compile": functools.partial(torch_compile, mode="reduce-overhead"),
@@ -64,17 +64,17 @@ def rows(units: Path, workshop: Path) -> list[Row]:
             unit, folder=workshop / "gpt_block_graphs", device="cuda", mode="reduce-overhead"
         ),
     }
-    found.append(Row("gpt block B1 T128, CUDA graphs", small, graphs))
-    found += [
+    all_rows.append(Row("gpt block B1 T128, CUDA graphs", small, graphs))
+    all_rows += [
         model_row(name, "default", units / f"{name}_cuda", "cuda")
         for name in ("attention", "resnet_block", "llama_block", "gpt")
     ]
-    return found
+    return all_rows
 
 
 def replay_rows(units: Path, workshop: Path) -> list[Row]:
     """The memory-bound rows in default mode and replayed as CUDA graphs, on inputs that stay where they are."""
-    found = []
+    replayed_rows = []
     for name in _FUSED:
         call = functools.partial(example, f"examples.fused_ops:default.{name}", "cuda")
         modes = {
@@ -83,8 +83,8 @@ def replay_rows(units: Path, workshop: Path) -> list[Row]:
                 unit, folder=workshop / f"{name}_graphs", device="cuda", mode="reduce-overhead"
             ),
         }
-        found.append(Row(name, call, modes, is_memory_bound=True))
-    return found
+        replayed_rows.append(Row(name, call, modes, is_memory_bound=True))
+    return replayed_rows
 
 
 def main() -> None:

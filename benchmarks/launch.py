@@ -56,7 +56,7 @@ def calls() -> tuple[dict[str, Callable[[], object]], int]:
     options = {"ROWS": 1, "COLS": _COLS, "num_warps": 4}
     given = (scores, bias, weights, _ROWS, _COLS)
     package = str(kernels.__package__).removesuffix(".kernels")
-    found = {
+    ways = {
         "unit": _within(package, softmax, *given),
         "unit, no driver call": _within(package, softmax, nothing, bias, nothing, 0, _COLS),
         "unit, called by hand": lambda: softmax(*given),
@@ -65,7 +65,7 @@ def calls() -> tuple[dict[str, Callable[[], object]], int]:
         "eager torch.softmax": lambda: torch.softmax(scores, -1),
         "eager add": lambda: scores + bias,
     }
-    return found, launcher.n_tensors
+    return ways, launcher.n_tensors
 
 
 def _within(package: str, function: Callable[..., object], *args: object) -> Callable[[], object]:
@@ -134,9 +134,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write-results", action="store_true", help="also into benchmarks/RESULTS.md")
     options = parser.parse_args()
-    found, n_tensors = calls()
-    rows = [["call", "us of host time"], *([name, f"{host_time(call):.2f}"] for name, call in found.items())]
-    kernel = found["Triton"]()
+    ways, n_tensors = calls()
+    rows = [["call", "us of host time"], *([name, f"{host_time(call):.2f}"] for name, call in ways.items())]
+    kernel = ways["Triton"]()
     rows.append(["the driver's cuLaunchKernel alone, from C", f"{driver_time(kernel, n_tensors):.2f}"])
     print(report.machine("cuda"))
     report.print_table(rows)

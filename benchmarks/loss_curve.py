@@ -36,12 +36,12 @@ def text() -> torch.Tensor:
 def batches(tokens: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """The same places of the text for every run: (tokens, the tokens that follow them)."""
     generator = torch.Generator().manual_seed(0)
-    found = []
+    pairs = []
     for _ in range(N_STEPS):
         starts = torch.randint(len(tokens) - SEQ - 1, (BATCH,), generator=generator)
         rows = torch.stack([tokens[start : start + SEQ + 1] for start in starts.tolist()])
-        found.append((rows[:, :-1].contiguous(), rows[:, 1:].contiguous()))
-    return found
+        pairs.append((rows[:, :-1].contiguous(), rows[:, 1:].contiguous()))
+    return pairs
 
 
 def train(
@@ -70,17 +70,17 @@ def curves() -> dict[str, list[float]]:
     torch.manual_seed(0)
     model = LanguageModel(n_tokens=256, max_seq=SEQ, dim=128, n_heads=4, n_layers=4).train()
     data = batches(text())
-    found = {}
+    losses = {}
     eager = copy.deepcopy(model)
-    found["eager"] = train(eager, eager, data)
+    losses["eager"] = train(eager, eager, data)
     ours = copy.deepcopy(model)
-    found["longhand"] = train(ours, longhand.compile(ours, options={"strict": True}), data)
+    losses["longhand"] = train(ours, longhand.compile(ours, options={"strict": True}), data)
     noisy = copy.deepcopy(model)
     with torch.no_grad():
         for parameter in noisy.parameters():
             parameter.mul_(1 + 1e-7 * torch.randn_like(parameter))
-    found["eager, weights off by 1e-7"] = train(noisy, noisy, data)
-    return found
+    losses["eager, weights off by 1e-7"] = train(noisy, noisy, data)
+    return losses
 
 
 def furthest(one: Sequence[float], other: Sequence[float]) -> float:
@@ -126,14 +126,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="where to draw the curves")
     options = parser.parse_args(arguments)
     print(report.machine("cpu"))
-    found = curves()
-    for name, losses in found.items():
-        apart = furthest(found["eager"], losses)
+    all_losses = curves()
+    for name, losses in all_losses.items():
+        apart = furthest(all_losses["eager"], losses)
         print(
             f"{name:<28} step 1 {losses[0]:.4f}  100 {losses[99]:.4f}  200 {losses[-1]:.4f}  apart {apart:.1e}"
         )
     if options.out:
-        options.out.write_text(drawing(found))
+        options.out.write_text(drawing(all_losses))
 
 
 if __name__ == "__main__":

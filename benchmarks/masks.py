@@ -158,10 +158,10 @@ def _lines(names: Sequence[str], device: Device) -> Iterator[str]:
     yield "|---|---|---|---|"
     for name in names:
         for has_argument in (False, True):
-            found = row(name, has_argument, target)
-            if found is not None:
+            compared = row(name, has_argument, target)
+            if compared is not None:
                 argument = "given" if has_argument else "not given"
-                yield f"| {name} | {argument} | {_cell(found.before)} | {_cell(found.after)} |"
+                yield f"| {name} | {argument} | {_cell(compared.before)} | {_cell(compared.after)} |"
 
 
 def main() -> int:

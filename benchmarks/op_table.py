@@ -92,10 +92,10 @@ def fate(op: torch._ops.OpOverload) -> Fate:
 
 def page() -> str:
     """The text of docs/ops.md."""
-    found: dict[Fate, dict[str, list[str]]] = {kind: {} for kind in Fate}
+    by_fate: dict[Fate, dict[str, list[str]]] = {kind: {} for kind in Fate}
     for op in core_ops():
         name, _, overload = str(op).removeprefix("aten.").rpartition(".")
-        found[fate(op)].setdefault(name, []).append(overload)
+        by_fate[fate(op)].setdefault(name, []).append(overload)
     version = torch.__version__.partition("+")[0]
     lines = [
         "# What becomes of each op of core ATen",
@@ -108,7 +108,7 @@ def page() -> str:
             118,
         ),
     ]
-    for kind, ops in found.items():
+    for kind, ops in by_fate.items():
         count = sum(map(len, ops.values()))
         spelled = [
             f"`{name}`" if overloads == ["default"] else f"`{name}` ({', '.join(overloads)})"

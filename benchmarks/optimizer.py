@@ -102,11 +102,11 @@ def measure(size: str, dtype: torch.dtype, device: str, n_turns: int) -> dict[st
         except Exception as error:
             failures[name] = f"{type(error).__name__}: {error}"
             continue
-        found = [
+        comparisons = [
             compare(f"parameter {place}", *each)
             for place, each in enumerate(zip(params, eager, exact, strict=True))
         ]
-        wrong = [comparison for comparison in found if not comparison.is_right]
+        wrong = [comparison for comparison in comparisons if not comparison.is_right]
         if wrong:
             failures[name] = f"{wrong[0].name}: error {wrong[0].error:.2e}, allowed {wrong[0].bound:.2e}"
         else:
@@ -145,11 +145,16 @@ def main() -> None:
     parser.add_argument("--write-results", action="store_true", help="also into benchmarks/RESULTS.md")
     options = parser.parse_args()
     with torch.no_grad():
-        found = measure(options.size, getattr(torch, options.dtype), options.device, options.turns)
+        measured = measure(options.size, getattr(torch, options.dtype), options.device, options.turns)
     options.out.mkdir(parents=True, exist_ok=True)
-    told = {"machine": report.machine(options.device), "size": options.size, "dtype": options.dtype, **found}
+    told = {
+        "machine": report.machine(options.device),
+        "size": options.size,
+        "dtype": options.dtype,
+        **measured,
+    }
     (options.out / "optimizer.json").write_text(json.dumps(told, indent=1) + "\n")
-    rows = table(found)
+    rows = table(measured)
     print(told["machine"])
     report.print_table(rows)
     if options.write_results:

@@ -125,13 +125,13 @@ def _turns(calls: dict[str, Callable[[], Any]], device: str, seconds: float) -> 
         seconds_of_calls(call, device, 1)
     longest = max(seconds_of_calls(call, device, 3) for call in (loop, unrolled))
     n_calls = max(1, round(_TURN_SECONDS / longest))
-    found: dict[str, list[float]] = {_LOOP: [], _UNROLLED: []}
+    turns: dict[str, list[float]] = {_LOOP: [], _UNROLLED: []}
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(found[_LOOP]) < _FEWEST_TURNS:
+    while time.perf_counter() < end or len(turns[_LOOP]) < _FEWEST_TURNS:
         times = [seconds_of_calls(call, device, n_calls) for call in (loop, unrolled, unrolled, loop)]
-        found[_LOOP].append((times[0] + times[3]) / 2)
-        found[_UNROLLED].append((times[1] + times[2]) / 2)
-    return found
+        turns[_LOOP].append((times[0] + times[3]) / 2)
+        turns[_UNROLLED].append((times[1] + times[2]) / 2)
+    return turns
 
 
 def _median_within(values: list[float]) -> tuple[float, float, float]:

@@ -56,15 +56,15 @@ def count(name: str, size: str = "small", *, inductor: bool = False) -> dict[str
     call = example(f"examples.{name}:{size}", "cpu")
     model = call.model
     assert isinstance(model, nn.Module)
-    found = {"eager": saved_bytes(model, model, call)}
+    counts = {"eager": saved_bytes(model, model, call)}
     backends = {**_BACKENDS, "torch.compile, Inductor": "inductor"} if inductor else _BACKENDS
     for contender, backend in backends.items():
         torch.compiler.reset()
         compiled = torch.compile(model, backend=backend)
         compiled(*call.args, **call.kwargs)  # compiles; what is traced meanwhile is saved, too
-        found[contender] = saved_bytes(compiled, model, call)
+        counts[contender] = saved_bytes(compiled, model, call)
     torch.compiler.reset()
-    return found
+    return counts
 
 
 def main() -> None:
@@ -81,9 +81,9 @@ def main() -> None:
     for name in EXAMPLES:
         if words and not any(word in name for word in words):
             continue
-        found = count(name, arguments.size, inductor=arguments.inductor)
-        rows = rows or [["saved bytes", *found]]
-        rows.append([name, *(f"{n_bytes:,}" for n_bytes in found.values())])
+        counts = count(name, arguments.size, inductor=arguments.inductor)
+        rows = rows or [["saved bytes", *counts]]
+        rows.append([name, *(f"{n_bytes:,}" for n_bytes in counts.values())])
     print(report.machine("cpu"))
     report.print_table(rows)
 

@@ -83,14 +83,14 @@ def measure(row: Row, *, device: str, n_turns: int, copy_bandwidth: float) -> Re
         for name, make in row.contenders.items():
             try:
                 run = _on(make(call), call)
-                found = _compared(run(), eager, exact)
-                if found:
-                    failures[name] = found[0].note or (
-                        f"{found[0].name}: error {found[0].error:.2e}, allowed {found[0].bound:.2e}"
+                wrong = _compared(run(), eager, exact)
+                if wrong:
+                    failures[name] = wrong[0].note or (
+                        f"{wrong[0].name}: error {wrong[0].error:.2e}, allowed {wrong[0].bound:.2e}"
                     )
-                if not found or (name != ours and all(math.isfinite(c.error) and not c.note for c in found)):
+                if not wrong or (name != ours and all(math.isfinite(c.error) and not c.note for c in wrong)):
                     ready[name] = run
-                    inexact += [name] * bool(found)
+                    inexact += [name] * bool(wrong)
             except Exception as error:
                 failures[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         bytes_moved = _n_bytes((call.args, call.kwargs, eager)) if row.is_memory_bound else None
@@ -128,13 +128,13 @@ def _exact(call: Call) -> Any:
 
 def _compared(ours: Any, eager: Any, exact: Any) -> list[Comparison]:
     """What is wrong with a result: the tensors that are farther off than allowed."""
-    found, expected, reference = (tensors_by_name("result", _plain(value)) for value in (ours, eager, exact))
-    if len(found) != len(expected):
-        note = f"returned {len(found)} tensors, expected {len(expected)}"
+    actual, expected, reference = (tensors_by_name("result", _plain(value)) for value in (ours, eager, exact))
+    if len(actual) != len(expected):
+        note = f"returned {len(actual)} tensors, expected {len(expected)}"
         return [Comparison("result", math.inf, 0.0, 0.0, note)]
     compared = [
         compare(name, our, their, best)
-        for (name, our), (_, their), (_, best) in zip(found, expected, reference, strict=True)
+        for (name, our), (_, their), (_, best) in zip(actual, expected, reference, strict=True)
     ]
     return [comparison for comparison in compared if not comparison.is_right]
 

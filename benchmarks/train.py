@@ -181,7 +181,7 @@ def measure(name: str, folder: Path, device: str, n_turns: int) -> Result:
             )
     peaks = {contender: peak_of(step) for contender, step in ready.items()} if device == "cuda" else {}
     times = time_side_by_side(ready, device=device, n_turns=n_turns)
-    milliseconds = {contender: (found.median, found.minimum) for contender, found in times.items()}
+    milliseconds = {contender: (measured.median, measured.minimum) for contender, measured in times.items()}
     return Result(name, milliseconds, peaks, failures)
 
 

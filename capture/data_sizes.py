@@ -60,7 +60,7 @@ def node_depends_on_data(node: fx.Node) -> bool:
 
 def data_sizes(graph: fx.Graph) -> tuple[DataSize, ...]:
     """One entry for each symbol, by the first tensor that has it as a size of its own, in the order of the graph."""
-    found: dict[Any, DataSize] = {}
+    sizes: dict[Any, DataSize] = {}
     taken = {node.name for node in graph.nodes}
     for node in graph.nodes:
         value = node.meta.get("val")
@@ -68,11 +68,11 @@ def data_sizes(graph: fx.Graph) -> tuple[DataSize, ...]:
             if not isinstance(size, torch.SymInt) or not torch_private.free_unbacked_symbols(size):
                 continue
             symbol = torch_private.symbolic_expression(size)
-            if not symbol.is_Symbol or symbol in found:
+            if not symbol.is_Symbol or symbol in sizes:
                 continue
             name = f"n_{node.name}"
             while name in taken:
                 name += "_size"
             taken.add(name)
-            found[symbol] = DataSize(symbol, name, node.name, dim)
-    return tuple(found.values())
+            sizes[symbol] = DataSize(symbol, name, node.name, dim)
+    return tuple(sizes.values())

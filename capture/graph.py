@@ -92,8 +92,8 @@ class Provenance:
     @classmethod
     def of(cls, node: fx.Node) -> Provenance:
         """Where a node came from; an empty one where nothing tells."""
-        found: Provenance = node.meta.get("provenance", cls())
-        return found
+        provenance: Provenance = node.meta.get("provenance", cls())
+        return provenance
 
 
 class InputKind(enum.Enum):

@@ -85,13 +85,13 @@ class _Applied(torch.autograd.Function):
 
 def _gradients(ctx: Any, *gradients: Any) -> Any:
     """Those of what `_Applied` was called with."""
-    found = ctx.derivative.module(*ctx.saved_tensors, *gradients)
+    derived = ctx.derivative.module(*ctx.saved_tensors, *gradients)
     return (
         None,
         None,
         None,
         *(None for _ in range(ctx.n_results)),
-        *found,
+        *derived,
         *(None for _ in ctx.saved_tensors),
     )
 
@@ -116,8 +116,8 @@ def with_derivative(derivative: GivenDerivative) -> Callable[..., Any]:
 
 def derivative_of(target: Any) -> GivenDerivative | None:
     """The derivative that a call in a graph of torch functions gives; None for every other call."""
-    found = getattr(target, "derivative", None)
-    return found if isinstance(found, GivenDerivative) else None
+    derivative = getattr(target, "derivative", None)
+    return derivative if isinstance(derivative, GivenDerivative) else None
 
 
 # In the graph of ATen calls

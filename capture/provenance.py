@@ -145,7 +145,7 @@ def dotted_path(path: str) -> str:
 
 def _locals(nodes: list[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]]) -> dict[fx.Node, str]:
     """The local that each node's value is assigned to."""
-    found: dict[fx.Node, str] = {}
+    names: dict[fx.Node, str] = {}
     done: set[fx.Node] = set()
     for start, node in enumerate(nodes):
         stack = frames[node]
@@ -155,11 +155,11 @@ def _locals(nodes: list[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]])
         own = [member for member in run if len(frames[member]) == len(stack)]
         done.update(own)
         if stack[-1].function != "<lambda>":
-            _name_run(own, set(run), stack[-1].statement, found)
+            _name_run(own, set(run), stack[-1].statement, names)
     for place, node in enumerate(nodes):
-        if node not in found and len(frames[node]) > 1:
-            _name_returned(place, nodes, frames, found)
-    return found
+        if node not in names and len(frames[node]) > 1:
+            _name_returned(place, nodes, frames, names)
+    return names
 
 
 def _name_returned(

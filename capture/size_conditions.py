@@ -24,7 +24,7 @@ def size_conditions(graph: fx.Graph, symbols: tuple[SymbolicSize, ...]) -> tuple
         return ()
     known = {entry.symbol for entry in symbols}
     bounds = {entry.symbol: _between(entry) for entry in symbols}
-    found: dict[sympy.Basic, None] = {}
+    conditions: dict[sympy.Basic, None] = {}
     for guard in environment.guards:
         condition = environment.replace(guard.expr)
         if condition in (sympy.true, sympy.false) or _follows(condition, bounds):
@@ -34,8 +34,8 @@ def size_conditions(graph: fx.Graph, symbols: tuple[SymbolicSize, ...]) -> tuple
                 f"The code decides by a size that the call does not tell: {condition}.",
                 hint="Make that size a fixed number: leave it out of dynamic_shapes.",
             )
-        found[condition] = None
-    return tuple(found)
+        conditions[condition] = None
+    return tuple(conditions)
 
 
 def _environment(graph: fx.Graph) -> Any:

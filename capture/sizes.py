@@ -22,23 +22,23 @@ def symbolic_sizes(
         names: Words given with the call: (placeholder, dimension) -> name.
     """
     kinds = {entry.node: entry for entry in inputs}
-    found: dict[sympy.Symbol, SymbolicSize] = {}
+    entries: dict[sympy.Symbol, SymbolicSize] = {}
     words = _words(graph, names)
     for node in graph.nodes:
         if node.op != "placeholder":
             break
         value = node.meta.get("val")
         if kinds[node.name].kind is InputKind.SIZE:
-            _add(found, value, words.get(_symbol(value), kinds[node.name].target), node.name, None)
+            _add(entries, value, words.get(_symbol(value), kinds[node.name].target), node.name, None)
         elif isinstance(value, torch.Tensor):
             for dim, size in enumerate(value.shape):
-                _add(found, size, words.get(_symbol(size), f"{node.name}_size_{dim}"), node.name, dim)
+                _add(entries, size, words.get(_symbol(size), f"{node.name}_size_{dim}"), node.name, dim)
     for node in graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder" and isinstance(value, torch.Tensor):
             for dim, size in enumerate(value.shape):
-                _add_multiple(found, size, node.name, dim)
-    return tuple(found.values())
+                _add_multiple(entries, size, node.name, dim)
+    return tuple(entries.values())
 
 
 def _symbol(size: Any) -> Any:

@@ -72,12 +72,12 @@ def lambda_at(file: str, line: int) -> Statement | None:
     """The one lambda of a line as a statement that returns its expression; None where there is none, or several."""
     source = _read(file)
     statement = source.statement(line)
-    found = [one for one in source.lambdas if one.lineno <= line <= (one.end_lineno or one.lineno)]
-    if statement is None or len(found) != 1:
+    lambdas = [one for one in source.lambdas if one.lineno <= line <= (one.end_lineno or one.lineno)]
+    if statement is None or len(lambdas) != 1:
         return None
-    body = found[0].body
+    body = lambdas[0].body
     text = _text(body.lineno, body.end_lineno or body.lineno, body, source.lines)
-    return Statement(text, statement.qualname, found[0].lineno, (), True)
+    return Statement(text, statement.qualname, lambdas[0].lineno, (), True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,12 +34,12 @@ def reasons_of_breaks(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[BreakReason, ...]:
     """Runs a call once under Dynamo's explainer; forgets what Dynamo has compiled so far."""
-    found = []
+    reasons = []
     for broken in torch._dynamo.explain(fn)(*args, **kwargs).break_reasons:
         if not broken.graph_break:
             continue
         frame = broken.user_stack[-1] if broken.user_stack else None
         where = f"{frame.filename}:{frame.lineno}" if frame else ""
         first_line = next((line for line in str(broken.reason).splitlines() if line.strip()), "")
-        found.append(BreakReason(first_line.strip(), where, (frame.line or "").strip() if frame else ""))
-    return tuple(found)
+        reasons.append(BreakReason(first_line.strip(), where, (frame.line or "").strip() if frame else ""))
+    return tuple(reasons)

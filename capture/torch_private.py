@@ -117,8 +117,8 @@ def shape_env_of(size: Any) -> ShapeEnv:
 
 def symbol_range(environment: ShapeEnv, symbol: Any) -> tuple[Any, Any]:
     """The (lower, upper) bounds known for a symbol, as SymPy numbers."""
-    found = environment.var_to_range[symbol]
-    return found.lower, found.upper
+    bounds = environment.var_to_range[symbol]
+    return bounds.lower, bounds.upper
 
 
 def bound_symbol(size: Any, lower: int | None, upper: int | None) -> None:

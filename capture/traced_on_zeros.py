@@ -41,10 +41,10 @@ def sizes_were_of_zeros(node: fx.Node) -> bool:
         torch.manual_seed(0)
         try:
             args, kwargs = pytree.tree_map_only(torch.Tensor, _other_numbers, given)
-            found = target(*args, **kwargs)
+            made = target(*args, **kwargs)
         except Exception:  # such numbers are no arguments of it
             return False
-    return [tuple(one.shape) for one in tensors_in(found)] != traced
+    return [tuple(one.shape) for one in tensors_in(made)] != traced
 
 
 def _other_numbers(like: torch.Tensor) -> torch.Tensor:

@@ -124,9 +124,9 @@ def _looks(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) 
 
 def _agreed(tried: dict[int, Looks | None], *, has_numbers: bool) -> Looks | None:
     """What all trials found that did not raise: at least two, of different numbers."""
-    found = {number: looks for number, looks in tried.items() if looks is not None}
-    n_contents = len({_WHOLE_NUMBERS[number] for number in found} if has_numbers else found)
-    return next(iter(found.values())) or None if n_contents > 1 and len(set(found.values())) == 1 else None
+    told = {number: looks for number, looks in tried.items() if looks is not None}
+    n_contents = len({_WHOLE_NUMBERS[number] for number in told} if has_numbers else told)
+    return next(iter(told.values())) or None if n_contents > 1 and len(set(told.values())) == 1 else None
 
 
 def _is_whole(value: Any) -> bool:

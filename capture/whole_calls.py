@@ -34,10 +34,10 @@ def define(
     name = schema.partition("(")[0]
     _LIBRARY.define(schema)
     _LIBRARY.impl(name, looks, "CompositeImplicitAutograd")
-    found: torch._ops.OpOverload = getattr(getattr(torch.ops, NAMESPACE), name).default
+    overload: torch._ops.OpOverload = getattr(getattr(torch.ops, NAMESPACE), name).default
     if stands_for is not None:
-        _ORIGINAL[found] = stands_for
-    return found
+        _ORIGINAL[overload] = stands_for
+    return overload
 
 
 def original(target: Any) -> torch._ops.OpOverload | None:

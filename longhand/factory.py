@@ -107,15 +107,15 @@ def _import(spec: str) -> Any:
     if module_name.endswith(".py"):
         hint = f"Name the module, not its file: {module_name[:-3].replace('/', '.')}:{path}."
     with _blaming(spec, "could not be imported:", hint):
-        found: Any = importlib.import_module(module_name)
+        imported: Any = importlib.import_module(module_name)
     for name in path.split("."):
-        if not hasattr(found, name):
-            known = ", ".join(sorted(key for key in vars(found) if not key.startswith("_"))[:12])
+        if not hasattr(imported, name):
+            known = ", ".join(sorted(key for key in vars(imported) if not key.startswith("_"))[:12])
             raise FactoryError(f"{module_name} has no {path!r}.", hint=f"It has: {known}." if known else None)
-        found = getattr(found, name)
-    if not callable(found):
-        raise FactoryError(f"{spec} is no function but {type(found).__name__}.", hint=_HINT)
-    return found
+        imported = getattr(imported, name)
+    if not callable(imported):
+        raise FactoryError(f"{spec} is no function but {type(imported).__name__}.", hint=_HINT)
+    return imported
 
 
 @contextlib.contextmanager

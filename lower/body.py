@@ -203,10 +203,10 @@ def domain_of(value: Value, earlier: Sequence[frozenset[str]]) -> frozenset[str]
 
 def domains(body: tuple[Value, ...]) -> tuple[frozenset[str], ...]:
     """For each value of a body, the axes that it varies over."""
-    found: list[frozenset[str]] = []
+    axes: list[frozenset[str]] = []
     for value in body:
-        found.append(domain_of(value, found))
-    return tuple(found)
+        axes.append(domain_of(value, axes))
+    return tuple(axes)
 
 
 # Floats of buffers only: a store rounds to them, and a CAST that is `narrow` where something is decided by the value.

@@ -178,11 +178,11 @@ class BodyBuilder:
 
     def constant(self, value: Number, dtype: torch.dtype, name: str | None = None) -> Handle:
         """A number, converted to the compute dtype of `dtype`; equal ones are one value, with the first's word."""
-        found = self._add(Constant(converted(value, dtype), compute_dtype(dtype)))
-        known = self.values[found.position]
+        handle = self._add(Constant(converted(value, dtype), compute_dtype(dtype)))
+        known = self.values[handle.position]
         if name is not None and known.name is None:
-            self.values[found.position] = dataclasses.replace(known, name=name)
-        return found
+            self.values[handle.position] = dataclasses.replace(known, name=name)
+        return handle
 
     def scalar(self, value: float | Size, dtype: torch.dtype, name: str | None = None) -> Handle:
         """A number that the caller passes."""

@@ -78,9 +78,9 @@ class Context(ProgramBuilder):
 
     def argument(self, view: TensorView) -> View:
         """The view as an argument of a library call: a copy where no strides or words describe it."""
-        found = view.as_ir()
-        if found is not None:
-            return found
+        described = view.as_ir()
+        if described is not None:
+            return described
         plain = self.buffers[view.buffer].layout_is_known and view.dtype in LOOP_DTYPES
         if not plain and view.calls is not None:
             # The strides are not known, or ATen has to copy: the words say it all.
@@ -92,9 +92,9 @@ class Context(ProgramBuilder):
     def node_argument(self, node: fx.Node) -> View:
         """A node's value as an argument of a library call. A copy that it takes is made once, under its name."""
         view: TensorView = self.values[node.name]
-        found = view.as_ir()
+        described = view.as_ir()
         if (
-            found is not None
+            described is not None
             or not self.buffers[view.buffer].layout_is_known
             or view.dtype not in LOOP_DTYPES
         ):

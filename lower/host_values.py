@@ -56,13 +56,13 @@ def call_host(ctx: Context) -> Any:
     own = {source.name: ctx.values[source.name] for source in there if is_there}
     for name, value in own.items():
         ctx.values[name] = _copied(ctx, value)
-    found = call_extern(ctx, f"It {'computes on' if is_there else 'reads a tensor that is on'} the CPU.")
+    returned = call_extern(ctx, f"It {'computes on' if is_there else 'reads a tensor that is on'} the CPU.")
     ctx.values.update(own)
     if is_there:
         ctx.host_buffers |= {
-            view.buffer for view in pytree.tree_leaves(found) if isinstance(view, TensorView)
+            view.buffer for view in pytree.tree_leaves(returned) if isinstance(view, TensorView)
         }
-    return found
+    return returned
 
 
 def _copied(ctx: Context, value: TensorView) -> TensorView:

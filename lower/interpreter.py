@@ -106,13 +106,13 @@ def run_nest(
 
 def bind_sizes(program: Program, inputs: Mapping[str, torch.Tensor | int]) -> dict[sympy.Symbol, int]:
     """The value of each symbolic size in a call."""
-    found = {}
+    sizes = {}
     for entry in program.graph.symbols:
         given = inputs[entry.input_node]
         if isinstance(given, torch.Tensor):
             given = given.shape[entry.dim or 0]
-        found[entry.symbol] = int(given)
-    return found
+        sizes[entry.symbol] = int(given)
+    return sizes
 
 
 def _sizes_made(
@@ -150,14 +150,14 @@ class _Space:
 
     def position(self, index: Index) -> torch.Tensor:
         """An index over the whole space."""
-        found = self.scalar(number_of(index.offset, self.sizes), torch.int64)
+        at = self.scalar(number_of(index.offset, self.sizes), torch.int64)
         for axis, step in index.axes:
             shape = [1] * len(self.order)
             shape[self.order[axis]] = self.lengths[axis]
-            found = found + torch.arange(self.lengths[axis]).reshape(shape) * number_of(step, self.sizes)
+            at = at + torch.arange(self.lengths[axis]).reshape(shape) * number_of(step, self.sizes)
         for value, step in index.values:
-            found = found + self.values[value].to(torch.int64) * number_of(step, self.sizes)
-        return found
+            at = at + self.values[value].to(torch.int64) * number_of(step, self.sizes)
+        return at
 
     def evaluate(self, value: Value, buffers: Mapping[str, torch.Tensor]) -> torch.Tensor:
         match value:
@@ -185,8 +185,8 @@ class _Space:
         at, mask = torch.broadcast_tensors(at, self.values[value.mask])
         if memory.numel() == 0:
             memory = memory.new_zeros(1)
-        found = memory[torch.where(mask, at, 0)].to(self.dtype(value.dtype))
-        return torch.where(mask, found, self.scalar(value.other, value.dtype))
+        loaded = memory[torch.where(mask, at, 0)].to(self.dtype(value.dtype))
+        return torch.where(mask, loaded, self.scalar(value.other, value.dtype))
 
     def store(self, value: Store, buffer: torch.Tensor) -> torch.Tensor:
         stored = self.values[value.value]
@@ -206,11 +206,11 @@ class _Space:
             dtype = self.dtype(value.dtype)
             narrow = value.narrow
             return args[0].to(dtype) if narrow is None else args[0].to(narrow).to(dtype)
-        found = PRIMITIVES[value.op].in_torch(*args)
+        computed = PRIMITIVES[value.op].in_torch(*args)
         expected = self.dtype(value.dtype)
-        if found.dtype is not expected:
-            raise LoweringError(f"{value} gives {found.dtype}, not {expected}.")
-        return found
+        if computed.dtype is not expected:
+            raise LoweringError(f"{value} gives {computed.dtype}, not {expected}.")
+        return computed
 
     def reduce(self, value: Reduce) -> torch.Tensor:
         argument = self.values[value.arg]
@@ -219,9 +219,9 @@ class _Space:
             raise LoweringError(f"{value} reduces over an axis that its argument does not vary over.")
         kept = [dim for dim in range(argument.dim()) if dim not in dims]
         rows = argument.permute(*kept, *dims).reshape([argument.shape[dim] for dim in kept] + [-1])
-        found = REDUCTIONS[value.op].of_rows(rows).to(self.dtype(value.dtype))
+        reduced = REDUCTIONS[value.op].of_rows(rows).to(self.dtype(value.dtype))
         shape = [1 if dim in dims else argument.shape[dim] for dim in range(argument.dim())]
-        return found.reshape(shape)
+        return reduced.reshape(shape)
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
@@ -234,16 +234,16 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
 
 def take_view(view: View, buffers: Mapping[str, torch.Tensor], sizes: Sizes) -> torch.Tensor:
     """The tensor that a view is, by its words; LoweringError if its shape is not what the view says."""
-    found = buffers[view.buffer]
+    tensor = buffers[view.buffer]
     for call in view.calls:
         args = [_argument(arg, buffers, sizes) for arg in call.args]
-        found = call.target(found, *args)
+        tensor = call.target(tensor, *args)
     shape = tuple(number_of(size, sizes) for size in view.shape)
-    if tuple(found.shape) != shape:
+    if tuple(tensor.shape) != shape:
         raise LoweringError(
-            f"The words {view.calls} of {view.buffer} give {tuple(found.shape)}, not {shape}."
+            f"The words {view.calls} of {view.buffer} give {tuple(tensor.shape)}, not {shape}."
         )
-    return found
+    return tensor
 
 
 def _argument(value: Any, buffers: Mapping[str, torch.Tensor], sizes: Sizes) -> Any:
@@ -273,9 +273,9 @@ def _allocate(buffer: Buffer, sizes: Sizes, precision: torch.dtype | None) -> to
     stride = [number_of(size, sizes) for size in buffer.stride]
     short = buffer.dtype in (torch.float16, torch.bfloat16, torch.float32)
     dtype = torch.float64 if precision is torch.float64 and short else buffer.dtype
-    found = torch.empty_strided(shape, stride, dtype=dtype)
+    tensor = torch.empty_strided(shape, stride, dtype=dtype)
     # A read of what nothing wrote must not look right by chance.
-    return found.fill_(math.nan) if dtype.is_floating_point else found.fill_(dtype is torch.bool or 107)
+    return tensor.fill_(math.nan) if dtype.is_floating_point else tensor.fill_(dtype is torch.bool or 107)
 
 
 def _bind_inputs(program: Program, inputs: Mapping[str, torch.Tensor | int]) -> dict[str, torch.Tensor]:

@@ -36,7 +36,7 @@ def keep_first_layers(graph: CapturedGraph) -> tuple[CapturedGraph, tuple[Layers
 
     What came after a chain takes the results of the last layer that is left. The graph itself where nothing is equal.
     """
-    found: list[Layers] = []
+    chains: list[Layers] = []
     replaced: dict[str, str] = {}
     nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
     inputs = _replaceable(graph)
@@ -46,10 +46,10 @@ def keep_first_layers(graph: CapturedGraph) -> tuple[CapturedGraph, tuple[Layers
             gone = {name for layer in chain.names[chain.n_kept :] for name in layer}
             if taken.isdisjoint(name for layer in chain.names for name in layer):
                 taken |= {name for layer in chain.names for name in layer}
-                found.append(chain)
+                chains.append(chain)
                 last, new_last = chain.names[-1], chain.names[chain.n_kept - 1]
                 replaced |= dict.fromkeys(gone, "") | dict(zip(last, new_last, strict=True))
-    return (_without(graph, replaced), tuple(found)) if found else (graph, ())
+    return (_without(graph, replaced), tuple(chains)) if chains else (graph, ())
 
 
 def _replaceable(graph: CapturedGraph) -> dict[str, GraphInput]:
@@ -121,7 +121,7 @@ class _Comparison:
 
     def chains(self) -> list[Layers]:
         """Chains that are long enough to leave members out."""
-        found: list[Layers] = []
+        chains: list[Layers] = []
         begin = 0
         for end in range(1, len(self._layers) + 1):
             if end < len(self._layers) and self._is_next(end - 1, end == begin + 1):
@@ -132,9 +132,9 @@ class _Comparison:
                 for number in range(begin, end):
                     names[number - begin] += tuple(node.name for node in weights)
                     weights = [self._weights[number].get(node, node) for node in weights]
-                found.append(Layers(tuple(names), N_KEPT))
+                chains.append(Layers(tuple(names), N_KEPT))
             begin = end
-        return found
+        return chains
 
     def _is_next(self, number: int, begins: bool) -> bool:
         """Whether layer `number + 1` equals layer `number`, which may take anything if the chain begins with it."""
@@ -243,8 +243,8 @@ class _Comparison:
 
 
 def _provenance(node: fx.Node) -> Provenance:
-    found: Provenance = node.meta.get("provenance") or Provenance()
-    return found
+    provenance: Provenance = node.meta.get("provenance") or Provenance()
+    return provenance
 
 
 def _described(value: Any, is_symbolic: bool) -> object:

@@ -149,7 +149,7 @@ def attention_operands(graph: CapturedGraph) -> frozenset[str]:
     so, they make the result one whose heads join without a copy. A mask has its keys side by side in eager (see
     capture.known.biases): computed from a permuted table, it would lie as that does, and no fused kernel take it.
     """
-    found = set()
+    operands = set()
     for node in graph.graph.nodes:
         if node.op == "call_function" and "scaled_dot_product" in str(node.target):
             given = _named(node)
@@ -157,10 +157,10 @@ def attention_operands(graph: CapturedGraph) -> frozenset[str]:
                 if not isinstance(operand, fx.Node):
                     continue
                 while is_view(operand):
-                    found.add(operand.name)
+                    operands.add(operand.name)
                     operand = operand.all_input_nodes[0]
-                found.add(operand.name)
-    return frozenset(found)
+                operands.add(operand.name)
+    return frozenset(operands)
 
 
 def is_view(node: fx.Node) -> bool:
@@ -175,14 +175,14 @@ def convolution_weights(graph: CapturedGraph) -> frozenset[str]:
     """The placeholders of parameters that nothing but two-dimensional convolutions use, and only as their weight."""
     nodes = {node.name: node for node in graph.graph.nodes}
     tied = {path for group in graph.tied for path in group}
-    found = set()
+    weights = set()
     for entry in graph.inputs:
         node = nodes[entry.node]
         if entry.kind is not InputKind.PARAMETER or entry.target in tied or not node.users:
             continue
         if all(is_convolution(user) and _is_only_weight(node, user) for user in node.users):
-            found.add(entry.node)
-    return frozenset(found)
+            weights.add(entry.node)
+    return frozenset(weights)
 
 
 def is_convolution(node: fx.Node) -> bool:

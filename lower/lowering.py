@@ -51,11 +51,11 @@ def memory_of_saved(forward: Program, training: TrainingGraphs) -> dict[str, tup
         forward: The forward's program.
         training: How the two hang together.
     """
-    found = {}
+    saved = {}
     for entry in training.inputs:
         if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT):
             assert isinstance(entry.source, int)
             result = forward.results[entry.source]
             if isinstance(result, View):
-                found[entry.node] = (result, forward.buffers[result.buffer])
-    return found
+                saved[entry.node] = (result, forward.buffers[result.buffer])
+    return saved

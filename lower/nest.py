@@ -69,7 +69,7 @@ def combine(coordinates: Sequence[Coordinate]) -> Index:
 def refine(known: Sizes, other: Sizes) -> Sizes | None:
     """The coarsest factors of a dimension that both lists of factors (outermost first) are made of, or None."""
     left, right = list(known), list(other)
-    found: list[Size] = []
+    factors: list[Size] = []
     while left and right:
         a, b = left.pop(), right.pop()
         inner = b if divide(a, b) is not None else a
@@ -79,8 +79,8 @@ def refine(known: Sizes, other: Sizes) -> Sizes | None:
                 return None
             if outer != 1:
                 rest.append(outer)
-        found.append(inner)
-    return None if left or right else tuple(reversed(found))
+        factors.append(inner)
+    return None if left or right else tuple(reversed(factors))
 
 
 class NestBuilder:

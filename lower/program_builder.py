@@ -106,8 +106,8 @@ class ProgramBuilder:
     def result(self, position: int | None = None) -> torch.Tensor:
         """The fake tensor that the node (or one of its results) computes."""
         value = self.node.meta["val"]
-        found: torch.Tensor = value if position is None else value[position]
-        return found
+        tensor: torch.Tensor = value if position is None else value[position]
+        return tensor
 
     def result_shape(self, position: int | None = None) -> tuple[Size, ...]:
         """The shape that the node (or one of its results) computes."""

@@ -20,11 +20,11 @@ def prune(
     needed = {result.buffer for result in results if isinstance(result, View)}
     kept: list[Step] = []
     for step in reversed(steps):
-        found = _pruned(step, buffers, needed)
-        if found is None:
+        pruned = _pruned(step, buffers, needed)
+        if pruned is None:
             continue
-        kept.append(found)
-        needed |= reads(found)
+        kept.append(pruned)
+        needed |= reads(pruned)
     kept.reverse()
     used = needed | {name for step in kept for name in writes(step)}
     return {

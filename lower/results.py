@@ -69,12 +69,12 @@ def result_of(
         value = _kept(ctx, value) if is_saved else _fresh(ctx, value)
         ctx.values[output.value] = value
     ctx.returned.add(value.buffer)
-    found = value.as_ir()
-    if found is None and output.alias is AliasKind.FRESH:
+    described = value.as_ir()
+    if described is None and output.alias is AliasKind.FRESH:
         return ctx.argument(value)
-    if found is None:
+    if described is None:
         raise _no_view(nodes[output.value], str(output.base))
-    return found
+    return described
 
 
 def _fresh(ctx: Context, value: TensorView) -> TensorView:

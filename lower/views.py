@@ -238,13 +238,13 @@ def overlaps(view: TensorView) -> bool:
 def refined(view: TensorView, dim: int, sizes: Sequence[Size]) -> Dim | None:
     """The atoms of a dimension split so that they have exactly `sizes`, outermost first; None if impossible."""
     atoms = list(view.dims[dim])
-    found: list[Atom] = []
+    split_atoms: list[Atom] = []
     for size in reversed(sizes):
         taken = _take_inner(atoms, size)
         if taken is None or len(taken) != 1:
             return None
-        found.append(taken[0])
-    return tuple(reversed(found))
+        split_atoms.append(taken[0])
+    return tuple(reversed(split_atoms))
 
 
 def whole(buffer: Buffer) -> TensorView:

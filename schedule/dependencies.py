@@ -63,7 +63,7 @@ def predecessors(steps: Sequence[Step]) -> list[set[int]]:
     """For each step the steps that must come before it: those whose writes it reads, and whose reads and writes it
     overwrites. Nests that write disjoint parts of one buffer do not wait for each other. What draws random numbers
     draws them in the user's order: a generator hands out one sequence."""
-    found: list[set[int]] = []
+    waits: list[set[int]] = []
     drawn: int | None = None
     writers: dict[str, list[int]] = {}
     readers: dict[str, list[int]] = {}
@@ -81,12 +81,12 @@ def predecessors(steps: Sequence[Step]) -> list[set[int]]:
             before.update([] if drawn is None else [drawn])
             drawn = position
         before.discard(position)
-        found.append(before)
+        waits.append(before)
         for buffer in touched.reads:
             readers.setdefault(buffer, []).append(position)
         for buffer in touched.writes:
             writers.setdefault(buffer, []).append(position)
-    return found
+    return waits
 
 
 def draws(step: Step) -> bool:

@@ -79,16 +79,16 @@ class Draft:
     @functools.cached_property
     def layers(self) -> Mapping[str, str]:
         """By node the path of the layer of a list that it is of, where layers have modules inside; else left out."""
-        found: dict[str, str] = {}
+        layers: dict[str, str] = {}
         have_modules: set[str] = set()
         for name, node in self.nodes.items():
             origin: Provenance = node.meta.get("provenance", Provenance())
             parts = origin.module.split(".")
             place = next((at for at in range(len(parts) - 1, 0, -1) if parts[at].isdecimal()), None)
             if place is not None:
-                found[name] = ".".join(parts[: place + 1])
-                have_modules |= {found[name]} if place + 1 < len(parts) else set()
-        return {name: layer for name, layer in found.items() if layer in have_modules}
+                layers[name] = ".".join(parts[: place + 1])
+                have_modules |= {layers[name]} if place + 1 < len(parts) else set()
+        return {name: layer for name, layer in layers.items() if layer in have_modules}
 
     def guess(self, size: Size) -> int:
         """A number for comparing sizes."""

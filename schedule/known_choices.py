@@ -71,14 +71,14 @@ def _handed_down(position: int, body: tuple[Value, ...], facts: Facts) -> Iterat
 def _implied(condition: int, holds: bool, body: tuple[Value, ...]) -> Facts:
     """What follows where a condition holds, or does not."""
     value = body[condition]
-    found = {(condition, holds)}
+    facts = {(condition, holds)}
     if isinstance(value, Pointwise):
         if value.op is PointwiseOp.LOGICAL_NOT:
-            found |= _implied(value.args[0], not holds, body)
+            facts |= _implied(value.args[0], not holds, body)
         elif value.op is (PointwiseOp.LOGICAL_AND if holds else PointwiseOp.LOGICAL_OR):
             for argument in value.args:
-                found |= _implied(argument, holds, body)
-    return frozenset(found)
+                facts |= _implied(argument, holds, body)
+    return frozenset(facts)
 
 
 def _is_known(condition: int, holds: bool, facts: Facts, body: tuple[Value, ...]) -> bool:

@@ -57,11 +57,11 @@ def call_plain_ops(
     kept = {
         step.kernel for number, step in enumerate(steps) if isinstance(step, Launch) and number not in calls
     }
-    found = [
+    new_steps = [
         calls[number] if isinstance(step, Launch) and step.kernel not in kept else step
         for number, step in enumerate(steps)
     ]
-    return found, {key: kernel for key, kernel in kernels.items() if key in kept}
+    return new_steps, {key: kernel for key, kernel in kernels.items() if key in kept}
 
 
 def _plain_call(

@@ -21,8 +21,8 @@ def once_for(function: Callable[[_Thing], _Answer]) -> Callable[[_Thing], _Answe
         answers: dict[str, Any] = thing.__dict__
         if place not in answers:
             answers[place] = function(thing)
-        found: _Answer = answers[place]
-        return found
+        answer: _Answer = answers[place]
+        return answer
 
     return kept
 
@@ -40,8 +40,8 @@ def once(
         try:
             return answers[key]
         except KeyError:
-            answers[key] = found = method(owner, *args, **kwargs)
-            return found
+            answers[key] = answer = method(owner, *args, **kwargs)
+            return answer
 
     return kept
 

@@ -73,16 +73,16 @@ def _as_written(steps: Sequence[Step], position_of: Mapping[str, int]) -> list[S
     places = [_place(step, position_of) for step in steps]
     ready = [(places[number], number) for number in range(len(steps)) if not waits[number]]
     heapq.heapify(ready)
-    found: list[Step] = []
+    ordered: list[Step] = []
     open_waits = [len(before) for before in waits]
     while ready:
         _, number = heapq.heappop(ready)
-        found.append(steps[number])
+        ordered.append(steps[number])
         for later in after[number]:
             open_waits[later] -= 1
             if open_waits[later] == 0:
                 heapq.heappush(ready, (places[later], later))
-    return found
+    return ordered
 
 
 def _on_demand(steps: Sequence[Step]) -> list[Step]:

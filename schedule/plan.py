@@ -212,16 +212,16 @@ class Repeat:
     @property
     def numbers(self) -> dict[tuple[int, int], tuple[float, ...]]:
         """What runs pass to kernels that differs between them: by place of the step and of the scalar, run by run."""
-        found: dict[tuple[int, int], tuple[float, ...]] = {}
+        differing: dict[tuple[int, int], tuple[float, ...]] = {}
         if self.kinds:
-            return found
+            return differing
         for place, steps in enumerate(zip(*self.runs, strict=False)):
             passed = [step.scalars for step in steps if isinstance(step, Launch)]
             for scalar, values in enumerate(zip(*passed, strict=False)):
                 numbers = tuple(value for value in values if isinstance(value, float))
                 if len(numbers) == len(self.runs) and len(set(map(repr, numbers))) > 1:
-                    found[place, scalar] = numbers
-        return found
+                    differing[place, scalar] = numbers
+        return differing
 
 
 PlanStep = Launch | Extern | Allocate | Reuse | Release

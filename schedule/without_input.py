@@ -14,16 +14,16 @@ def made_of_nothing(plan: UnitPlan) -> frozenset[str]:
 
     A library call that reads nothing is none of them: ``torch.zeros(...)`` is as good as a constant.
     """
-    found: set[str] = set()
+    buffers: set[str] = set()
     for step in _steps(plan):
         if isinstance(step, Launch):
-            if found.issuperset(_read(step, plan.kernels[step.kernel])):
-                found.update(buffer for group in step.groups for buffer in group.buffers)
+            if buffers.issuperset(_read(step, plan.kernels[step.kernel])):
+                buffers.update(buffer for group in step.groups for buffer in group.buffers)
         elif isinstance(step, Extern):
             touched = effects(step)
-            if touched.reads and found.issuperset(touched.reads):
-                found.update(touched.writes)
-    return frozenset(found)
+            if touched.reads and buffers.issuperset(touched.reads):
+                buffers.update(touched.writes)
+    return frozenset(buffers)
 
 
 def _read(launch: Launch, kernel: KernelPlan) -> Iterator[str]:

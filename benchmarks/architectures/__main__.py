@@ -66,15 +66,17 @@ def _rows(words: list[str]) -> list[str]:
     """The rows that are named, in the catalog's order."""
     named = {word.partition("/")[0] for word in words}
     families = named if words and named <= set(catalog.FAMILIES) else set(catalog.FAMILIES)
-    found: list[str] = []
+    chosen_rows: list[str] = []
     for name in catalog.FAMILIES:
         family = catalog.FAMILIES[name]
         if name in families and not family.is_installed:
             print(f"{name}: skipped, {family.package} is not installed")
         elif name in families:
             rows = catalog.names_in(name)
-            found += [row for row in rows if not words or {name, row, row.partition("/")[2]} & set(words)]
-    return found
+            chosen_rows += [
+                row for row in rows if not words or {name, row, row.partition("/")[2]} & set(words)
+            ]
+    return chosen_rows
 
 
 def _parts(options: argparse.Namespace) -> list[Part]:

@@ -103,11 +103,11 @@ def accuracy(actual: list[torch.Tensor], known: Reference) -> Accuracy:
 def _exact(example: Example, run: Run, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
     """The same in float64; None where some operation has none, or where other elements are chosen there."""
     try:
-        found = run(copied(example, torch.float64))
+        exact = run(copied(example, torch.float64))
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
-    same = len(found) == len(eager) and all(a.shape == b.shape for a, b in zip(found, eager, strict=True))
-    return found if same else None
+    same = len(exact) == len(eager) and all(a.shape == b.shape for a, b in zip(exact, eager, strict=True))
+    return exact if same else None
 
 
 def _in_other_bits(example: Example) -> Example:

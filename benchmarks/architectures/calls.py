@@ -58,22 +58,22 @@ def copied_arguments(
         kind = dtype if dtype is not None and value.is_floating_point() else value.dtype
         return value.detach().to(device=device or value.device, dtype=kind, copy=True)
 
-    found: tuple[Any, Any] = pytree.tree_map_only(torch.Tensor, moved, (args, kwargs))
-    return found
+    copies: tuple[Any, Any] = pytree.tree_map_only(torch.Tensor, moved, (args, kwargs))
+    return copies
 
 
 def tensors(result: Any) -> list[torch.Tensor]:
     """The tensors of a result, in order; of an object of a class that pytree does not know, those of its fields."""
-    found: list[torch.Tensor] = []
+    leaves: list[torch.Tensor] = []
     for leaf in pytree.tree_leaves(dict(result) if hasattr(result, "keys") else result):
         if isinstance(leaf, torch.Tensor):
-            found.append(leaf.detach() if not leaf.requires_grad else leaf)
+            leaves.append(leaf.detach() if not leaf.requires_grad else leaf)
         elif dataclasses.is_dataclass(leaf) or hasattr(leaf, "layers"):
             members = (
                 vars(leaf) if not hasattr(leaf, "layers") else {"layers": [vars(x) for x in leaf.layers]}
             )
-            found += tensors([value for value in members.values() if value is not result])
-    return found
+            leaves += tensors([value for value in members.values() if value is not result])
+    return leaves
 
 
 def agree(found: list[torch.Tensor], expected: list[torch.Tensor]) -> str:

@@ -132,14 +132,14 @@ def dynamo_counts(example: Example, *, train: bool) -> Result:
 @contextlib.contextmanager
 def _dynamo_breaks() -> Iterator[tuple[list[tuple[str, str]], list[str]]]:
     """Places and reasons of the breaks that Dynamo logs while inside, and the functions that it leaves to CPython."""
-    found: list[tuple[str, str]] = []
+    breaks: list[tuple[str, str]] = []
     left: list[str] = []
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             text = record.getMessage()
             if match := _DYNAMO_BREAK.search(text):
-                found.append((match[1], match[2]))
+                breaks.append((match[1], match[2]))
             for pattern in _DYNAMO_LEFT:
                 left.extend(_left(one["file"], one["name"]) for one in pattern.finditer(text))
 
@@ -151,7 +151,7 @@ def _dynamo_breaks() -> Iterator[tuple[list[tuple[str, str]], list[str]]]:
         log.setLevel(logging.INFO if log.name == _DYNAMO_LEAVES else logging.DEBUG)
         log.propagate = False
     try:
-        yield found, left
+        yield breaks, left
     finally:
         for log, (level, propagate) in zip(logs, before, strict=True):
             log.removeHandler(handler)
@@ -167,14 +167,14 @@ def _left(file: str, name: str) -> str:
 
 def _by_place(breaks: Iterable[tuple[str, str]]) -> list[str]:
     """``modeling_x.py:12 in forward: reason``, each place once, with the first line of a reason that is no heading."""
-    found: dict[str, str] = {}
+    by_place: dict[str, str] = {}
     for where, reason in breaks:
         lines = [line.strip() for line in reason.splitlines() if line.strip()]
         first = next((line for line in lines if not line.endswith(":")), reason.strip())
-        found.setdefault(
+        by_place.setdefault(
             where, f"{os.path.basename(where)} in {_function_at(where)}: {first}" if where else first
         )
-    return list(found.values())
+    return list(by_place.values())
 
 
 def _function_at(where: str) -> str:

@@ -101,24 +101,24 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
                 return Result(Verdict.NOT_MADE, reason)
             raise
     numbers = watched.numbers
-    found = accuracy(actual, known)
-    if not _is_right(found, dtype) and not _why_not_compiled(again, run):
+    distance = accuracy(actual, known)
+    if not _is_right(distance, dtype) and not _why_not_compiled(again, run):
         when_compiled = accuracy(actual, reference(again, _told_compiled(run)))
         if _is_right(when_compiled, dtype):
-            found = when_compiled
+            distance = when_compiled
             numbers["asks"] = "is_compiling"
-    if not _is_right(found, dtype):
+    if not _is_right(distance, dtype):
         by_bits = accuracy(actual, reference(again, run, in_last_bits=True))
         if _is_right(by_bits, dtype):
-            found = by_bits
+            distance = by_bits
             numbers["noise"] = "last bits"
-    numbers |= {"error": found.error, "eager_error": found.eager_error}
-    if not _is_right(found, dtype):
+    numbers |= {"error": distance.error, "eager_error": distance.eager_error}
+    if not _is_right(distance, dtype):
         if watched.is_in_eager:
             return Result(
                 Verdict.EAGER, f"{watched.eager_reasons[0].splitlines()[0]}; eager differs", numbers
             )
-        note = found.note or f"error {found.error:.1e}, eager's {found.eager_error:.1e}"
+        note = distance.note or f"error {distance.error:.1e}, eager's {distance.eager_error:.1e}"
         return Result(Verdict.WRONG, note, numbers)
     step(watched.call, module, *copied_arguments(*again[1:]), train=train)
     n_before = len(watched.reports)

@@ -77,12 +77,12 @@ def interpreted_result(row: str, example: Example, arch: str, *, train: bool) ->
             _call_once(example, error, train=train)
             factory = f"{place}:called/{'train/' if train else ''}{row}"
             _generated(module, args, kwargs, folder, arch, train=train, factory=factory)
-        found = verify(folder, factory)
+        verified = verify(folder, factory)
     wrong = [
-        f"{check.name}: {check.mismatch or check.error}" for check in found.kernels if not check.is_right
+        f"{check.name}: {check.mismatch or check.error}" for check in verified.kernels if not check.is_right
     ]
-    wrong += [f"{one.name}: {one.note or one.mismatch}" for one in found.whole if not one.is_right]
-    numbers = {"kernels": len({check.name for check in found.kernels})}
+    wrong += [f"{one.name}: {one.note or one.mismatch}" for one in verified.whole if not one.is_right]
+    numbers = {"kernels": len({check.name for check in verified.kernels})}
     return (
         Result(Verdict.WRONG, "; ".join(wrong)[:300], numbers)
         if wrong

@@ -84,17 +84,17 @@ def document(results: dict[Key, Result], measured_with: dict[Key, str]) -> str:
 
 def _not_made(results: dict[Key, Result]) -> str:
     """The rows that have no model, with what was raised: by eager or its package, or as no rule makes it small."""
-    found = {key[0]: result.note for key, result in results.items() if key[2] == Part.MADE.value}
+    notes = {key[0]: result.note for key, result in results.items() if key[2] == Part.MADE.value}
     missing = {
         row: note
-        for row, note in sorted(found.items())
+        for row, note in sorted(notes.items())
         if all(result.verdict is Verdict.NOT_MADE for key, result in results.items() if key[0] == row)
     }
     if not missing:
         return ""
     lines = [f"- {row}: {_why(note)}" for row, note in missing.items()]
     return (
-        f"\n## Not made\n\n{len(missing)} rows have no model here, of {len(found)} that were tried:\n\n"
+        f"\n## Not made\n\n{len(missing)} rows have no model here, of {len(notes)} that were tried:\n\n"
         + ("\n".join(lines) + "\n")
     )
 
@@ -106,38 +106,38 @@ def _why(note: str) -> str:
 
 def _measured(settings: list[str], measured_with: dict[Key, str]) -> Iterable[str]:
     for setting in settings:
-        found = sorted({words for key, words in measured_with.items() if key[1] == setting and words})
-        yield f"Measured, {setting}: {'; '.join(found) or 'nobody wrote down with what'}."
+        with_what = sorted({words for key, words in measured_with.items() if key[1] == setting and words})
+        yield f"Measured, {setting}: {'; '.join(with_what) or 'nobody wrote down with what'}."
 
 
 def _counts(results: dict[Key, Result], rows: list[str], columns: list[tuple[str, Part]]) -> Iterable[str]:
     for setting, part in columns:
         tried = [results[key] for row in rows if (key := (row, setting, part.value)) in results]
-        found = [result for result in tried if result.verdict is not Verdict.NOT_MADE]
-        right = sum(result.verdict is Verdict.RIGHT for result in found)
-        yield f"{right} of {len(found)}" if found else ""
+        made = [result for result in tried if result.verdict is not Verdict.NOT_MADE]
+        right = sum(result.verdict is Verdict.RIGHT for result in made)
+        yield f"{right} of {len(made)}" if made else ""
 
 
 def _breaks_of(results: dict[Key, Result], rows: list[str], setting: str) -> list[str]:
     """How many calls longhand's capture and Dynamo make one graph of, and on how many ours has more breaks."""
     both = [_both(results, row, setting) for row in rows]
-    found = [pair for pair in both if None not in pair]
-    if not found:
+    pairs = [pair for pair in both if None not in pair]
+    if not pairs:
         return ["", "", ""]
-    whole = [sum(pair[side] == (1, 0) for pair in found) for side in (0, 1)]
+    whole = [sum(pair[side] == (1, 0) for pair in pairs) for side in (0, 1)]
     more = sum(map(_has_more, both))
-    return [f"{whole[0]} of {len(found)}", f"{whole[1]} of {len(found)}", str(more)]
+    return [f"{whole[0]} of {len(pairs)}", f"{whole[1]} of {len(pairs)}", str(more)]
 
 
 def _all_breaks(results: dict[Key, Result], rows: list[str], setting: str) -> str:
     """On which rows longhand breaks at more lines than Dynamo does."""
-    found = {row: pair for row in rows if None not in (pair := _both(results, row, setting))}
-    more = ", ".join(row for row, pair in found.items() if _has_more(pair)) or "none"
+    pairs = {row: pair for row in rows if None not in (pair := _both(results, row, setting))}
+    more = ", ".join(row for row, pair in pairs.items() if _has_more(pair)) or "none"
     tried = [row for row in rows if (row, setting, _THEIRS) in results]
-    only = [row for row in tried if _both(results, row, setting)[0] is not None and row not in found]
+    only = [row for row in tried if _both(results, row, setting)[0] is not None and row not in pairs]
     without = f" Dynamo fails on {', '.join(only)}." if only else ""
     return (
-        f"More breaks than Dynamo, {setting}: {more}, of {len(found)} rows where both were counted.{without}"
+        f"More breaks than Dynamo, {setting}: {more}, of {len(pairs)} rows where both were counted.{without}"
     )
 
 
@@ -201,8 +201,10 @@ def _graphs(results: dict[Key, Result], row: str, setting: str, part: str) -> st
         return f"{result.numbers['graphs']} ({_n_breaks(result)}){wrong}"
     if part != _OURS or "train" in setting:
         return ""
-    others = [found for key, found in results.items() if (key[0], key[2]) == (row, Part.INFERENCE.value)]
-    other = next((found for found in others if "graphs" in found.numbers), None)
+    others = [
+        measured for key, measured in results.items() if (key[0], key[2]) == (row, Part.INFERENCE.value)
+    ]
+    other = next((measured for measured in others if "graphs" in measured.numbers), None)
     return "" if other is None else f"*{other.numbers['graphs']} ({_n_breaks(other)})*"
 
 

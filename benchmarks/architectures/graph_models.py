@@ -72,8 +72,8 @@ def graph_factories() -> dict[str, Factory]:
 
         return make
 
-    found = {name: factory(name, *rest) for name, rest in _CONVOLUTIONS.items()}
-    return found | {
+    factories = {name: factory(name, *rest) for name, rest in _CONVOLUTIONS.items()}
+    return factories | {
         "GINConv": _gin,
         "GINEConv": _gine,
         "GatedGraphConv": _gated,

@@ -117,8 +117,8 @@ def shrunk(config_class: type, n_layers: int | None = None, /, **settings: Any) 
             small[key] = _both_kinds(value) * ((n_layers or LAYERS) // LAYERS)
         elif n_layers is not None and (deep := _deep(key, value, n_layers)) is not None:
             small[key] = deep
-        elif (found := _small(key, value, values)) is not None:
-            small[key] = found
+        elif (smaller := _small(key, value, values)) is not None:
+            small[key] = smaller
     turned = values.get("rope_parameters")
     if isinstance(turned, dict) and turned.get("rope_type") == "default" and _reads_sections(config_class):
         small["rope_parameters"] = {**turned, **_SECTIONS}
@@ -152,7 +152,7 @@ def missing_settings(default: Any) -> dict[str, Any]:
     A class has none where each checkpoint tells its own: how many experts there are, how wide they are, which layers
     have them, and which word stands for an image.
     """
-    found: dict[str, Any] = {}
+    missing: dict[str, Any] = {}
     n_words = 0
     for field in dataclasses.fields(default):
         key, kind = field.name, str(field.type)
@@ -160,14 +160,14 @@ def missing_settings(default: Any) -> dict[str, Any]:
             continue
         if re.fullmatch(r"(image|video|audio)_token_(id|index)", key):
             n_words += 1
-            found[key] = N_WORDS - n_words
+            missing[key] = N_WORDS - n_words
         elif key == "mlp_layer_types":
-            found[key] = ["dense", "sparse"]
+            missing[key] = ["dense", "sparse"]
         elif "dict" in kind and key.endswith("_map"):
-            found[key] = {}
+            missing[key] = {}
         elif re.search(r"\bint\b", kind) and isinstance(size := named_value(key), int):
-            found[key] = size
-    return found
+            missing[key] = size
+    return missing
 
 
 def layers_as(key: str, value: Any, n_layers: int = LAYERS) -> Any:
@@ -182,8 +182,8 @@ def layers_as(key: str, value: Any, n_layers: int = LAYERS) -> Any:
 
 def small_experts(key: str, value: int) -> int | None:
     """Few experts, where a key says how many there are or are asked."""
-    found = next((small for pattern, small in _EXPERTS if re.fullmatch(pattern, key)), None)
-    return None if found is None else min(found, value)
+    few = next((small for pattern, small in _EXPERTS if re.fullmatch(pattern, key)), None)
+    return None if few is None else min(few, value)
 
 
 def _deep(key: str, value: Any, n_layers: int) -> int | list[int] | None:

@@ -40,7 +40,7 @@ def speed_result(
                 f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}"
             )
     times = time_side_by_side(calls, device=device, n_turns=_TURNS)
-    numbers = {name: found.median for name, found in times.items()}
+    numbers = {name: measured.median for name, measured in times.items()}
     verdict = Verdict.RIGHT if "longhand" in numbers else Verdict.FAILED
     return Result(verdict, "; ".join(failures), numbers)
 

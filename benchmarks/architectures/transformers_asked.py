@@ -58,16 +58,16 @@ def completed(config: Any, error: Exception) -> bool:
 
     Checkpoints have it in their files, and no class has a default. Whether there was something to give.
     """
-    found = re.search(r"'(\w+Config)' object has no attribute '(\w+)'", str(error))
-    if found is None:
+    match = re.search(r"'(\w+Config)' object has no attribute '(\w+)'", str(error))
+    if match is None:
         return False
-    others = (getattr(one, found[2], None) for one in _all_of(config))
-    value = next((other for other in others if isinstance(other, int | float)), named_value(found[2]))
+    others = (getattr(one, match[2], None) for one in _all_of(config))
+    value = next((other for other in others if isinstance(other, int | float)), named_value(match[2]))
     lacking = [
-        one for one in _all_of(config) if type(one).__name__ == found[1] and not hasattr(one, found[2])
+        one for one in _all_of(config) if type(one).__name__ == match[1] and not hasattr(one, match[2])
     ]
     for one in lacking if value is not None else ():
-        setattr(one, found[2], value)
+        setattr(one, match[2], value)
     return bool(lacking) and value is not None
 
 
@@ -176,17 +176,17 @@ def corrections(config: Any, inputs: Inputs, error: Exception) -> list[Inputs]:
     """
     text = " ".join(str(error).split())
     for pattern, axis in _WIDTHS_TOLD:
-        if found := re.search(pattern, text):
-            told, before = found.groupdict(), int(found["before"])
+        if match := re.search(pattern, text):
+            told, before = match.groupdict(), int(match["before"])
             multiple = int(told.get("multiple") or 1)
             after = int(told.get("after") or -(-before // multiple) * multiple)
             return _resized(inputs, int(told["axis"]) if axis is None else axis, before, after)
-    if found := re.search(r"doesn't match model \((\d+)(?:\*(\d+))?\)", text):
-        high, wide = int(found[1]), int(found[2] or found[1])
+    if match := re.search(r"doesn't match model \((\d+)(?:\*(\d+))?\)", text):
+        high, wide = int(match[1]), int(match[2] or match[1])
         names = [name for name, value in inputs.items() if name.startswith("pixel_values") and value.ndim > 3]
         return [{**inputs, **{name: torch.randn(*inputs[name].shape[:-2], high, wide) for name in names}}]
-    if found := re.search(r"(image|video|audio) tokens do not match\D+(\d+)\D+(\d+)", text):
-        return _with_words_for(config, inputs, found[1], int(found[3]))
+    if match := re.search(r"(image|video|audio) tokens do not match\D+(\d+)\D+(\d+)", text):
+        return _with_words_for(config, inputs, match[1], int(match[3]))
     images = inputs.get("pixel_values")
     if "5D tensor of shape (batch_size, 2" in text and images is not None and images.ndim == 4:
         return [{**inputs, "pixel_values": images[:, None].repeat(1, 2, 1, 1, 1)}]  # two images to compare

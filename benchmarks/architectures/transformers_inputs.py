@@ -33,12 +33,12 @@ def candidates(model_class: type, config: Any) -> Iterator[dict[str, Any]]:
     asked = [name for name in known if name == main or parameters[name].default is inspect.Parameter.empty]
     if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in known:
         asked.append("decoder_input_ids")
-    found: list[list[str]] = []
+    tried: list[list[str]] = []
     both = [name for name in ("input_ids", "pixel_values") if name in known]
     for names in (asked, ["input_ids"], both, [*asked, *_LENGTHS], list(known)):
         names = [name for name in dict.fromkeys(names) if name in known]
-        if names and names not in found:
-            found.append(names)
+        if names and names not in tried:
+            tried.append(names)
             yield {name: known[name] for name in names}
     if "input_features" in asked:
         yield {

@@ -59,8 +59,8 @@ def transformers_factories() -> dict[str, Factory]:
 
         return make_example
 
-    found = {name: factory(name) for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING_NAMES}
-    return found | {name: by_hand(make) for name, make in SETTINGS.items()}
+    factories = {name: factory(name) for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING_NAMES}
+    return factories | {name: by_hand(make) for name, make in SETTINGS.items()}
 
 
 def without_ties(module: nn.Module) -> nn.Module:
@@ -97,12 +97,12 @@ def make_generic(
     for make in ways:
         if time.process_time() > deadline:
             break
-        if found := attempt.made(make, _MOST_PARAMETERS) or attempt.only_in_eager:
-            return found
+        if made := attempt.made(make, _MOST_PARAMETERS) or attempt.only_in_eager:
+            return made
     if attempt.too_large:
         _, make = min(attempt.too_large, key=operator.itemgetter(0))
-        if found := attempt.made(make, _MOST_WHERE_NO_OTHER) or attempt.only_in_eager:
-            return found
+        if made := attempt.made(make, _MOST_WHERE_NO_OTHER) or attempt.only_in_eager:
+            return made
     raise attempt.farthest()
 
 
@@ -158,20 +158,20 @@ class _Attempt:
         except Exception as error:
             self.failures.append((self.step, error))
             others = corrections(getattr(module, "config", None), inputs, error) if n_corrections else []
-            found = (self._called(module, other, n_corrections - 1) for other in others)
-            return next((one for one in found if one is not None), None)
+            tries = (self._called(module, other, n_corrections - 1) for other in others)
+            return next((one for one in tries if one is not None), None)
         self.only_in_eager = self.only_in_eager or (module, inputs)
         return inputs
 
     def farthest(self) -> Exception:
         """The first failure of those that came farthest; what else failed there is noted with it."""
         step = max((step for step, _ in self.failures), default=0)
-        found = [error for one, error in self.failures if one == step]
-        if not found:
+        errors = [error for one, error in self.failures if one == step]
+        if not errors:
             return ValueError("forward takes no input that is known")
-        for note in list(dict.fromkeys(f"{type(error).__name__}: {error}"[:400] for error in found))[1:]:
-            found[0].add_note(note)
-        return found[0]
+        for note in list(dict.fromkeys(f"{type(error).__name__}: {error}"[:400] for error in errors))[1:]:
+            errors[0].add_note(note)
+        return errors[0]
 
 
 def _smaller_ones(
@@ -194,10 +194,10 @@ def _scaled(
 
 def _config_class(name: str, model_class: Any) -> type:
     """What the model is made of: of a decoder that stands for a whole of three, the part that its class takes."""
-    found: type = getattr(transformers, CONFIG_MAPPING_NAMES[name])
+    whole: type = getattr(transformers, CONFIG_MAPPING_NAMES[name])
     own = getattr(model_class, "config_class", None)
-    parts = (getattr(found, "sub_configs", None) or {}).values()
-    return own if own is not None and own in parts else found
+    parts = (getattr(whole, "sub_configs", None) or {}).values()
+    return own if own is not None and own in parts else whole
 
 
 def _small_module(model_class: Any, config: Any, most: int) -> nn.Module:

@@ -44,8 +44,8 @@ def read(path: Path) -> dict[str, RowResult]:
     if not path.exists():
         return {}
     return {
-        name: RowResult({who: Figures(**one) for who, one in found["figures"].items()}, found["failures"])
-        for name, found in json.loads(path.read_text())["rows"].items()
+        name: RowResult({who: Figures(**one) for who, one in row["figures"].items()}, row["failures"])
+        for name, row in json.loads(path.read_text())["rows"].items()
     }
 
 
@@ -100,8 +100,8 @@ def main() -> None:
         if left:
             print("not measured:", ", ".join(row.name for row in left))
     print(machine)
-    found = {row.name: results[row.name] for row in rows if row.name in results}
-    for title, cells in tables(found) + (kernel_tables(found, _N_KERNELS) if options.kernels else []):
+    measured = {row.name: results[row.name] for row in rows if row.name in results}
+    for title, cells in tables(measured) + (kernel_tables(measured, _N_KERNELS) if options.kernels else []):
         print(f"\n{title}")
         report.print_table(cells)
 

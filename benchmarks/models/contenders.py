@@ -103,12 +103,12 @@ def tensors_of(work: Work) -> list[torch.Tensor]:
     """
     if not work.trains:
         with torch.no_grad():
-            return [found.detach().clone() for found in floats_of(work.run(**work.inputs))]
-    found = [one.detach().clone() for one in floats_of(work.step())]
+            return [tensor.detach().clone() for tensor in floats_of(work.run(**work.inputs))]
+    copies = [one.detach().clone() for one in floats_of(work.step())]
     for one in work.model.parameters():
-        found.append(torch.zeros_like(one) if one.grad is None else one.grad.clone())
+        copies.append(torch.zeros_like(one) if one.grad is None else one.grad.clone())
     work.model.zero_grad(set_to_none=True)
-    return found
+    return copies
 
 
 def exact_tensors(
@@ -123,7 +123,7 @@ def exact_tensors(
     try:
         torch.set_float32_matmul_precision("highest")
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-            return [found.cpu() for found in tensors_of(work)]
+            return [tensor.cpu() for tensor in tensors_of(work)]
     finally:
         torch.set_float32_matmul_precision(precision)
 
@@ -158,10 +158,10 @@ def make_contender(
     before, began = _allocated(device), time.perf_counter()
     try:
         work = Work(model, compile_it(model), inputs, trains)
-        found = tensors_of(work)
+        tensors = tensors_of(work)
         seconds = time.perf_counter() - began
-        error = relative_distance(found, exact)
-        del found
+        error = relative_distance(tensors, exact)
+        del tensors
         if not error <= allowed:
             return Contender(None, f"wrong: off by {error:.1e}, eager by {eager_error:.1e}", error)
         if device.type == "cuda":

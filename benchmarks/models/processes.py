@@ -104,8 +104,8 @@ def _measure_batch(
 def _wait_until_ready(pipes: dict[Row, Any], until: float) -> list[Row]:
     waiting, ready = dict(pipes), []
     while waiting and time.monotonic() < until:
-        found = multiprocessing.connection.wait([*waiting.values()], timeout=1.0)
-        for row in [row for row, pipe in waiting.items() if pipe in found]:
+        readable = multiprocessing.connection.wait([*waiting.values()], timeout=1.0)
+        for row in [row for row, pipe in waiting.items() if pipe in readable]:
             try:
                 if waiting.pop(row).recv() == "ready":
                     ready.append(row)

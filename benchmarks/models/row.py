@@ -104,10 +104,10 @@ def prepare(
     model = family.make().train(row.trains).to(device, dtype)
     inputs = on_device(family.inputs(row.batch), device, dtype)
     eager = Work(model, model, inputs, row.trains)
-    found = tensors_of(eager)
+    tensors = tensors_of(eager)
     exact = exact_tensors(model, inputs, row.trains, eager.gradient)
-    eager_error = relative_distance(found, exact)
-    del found
+    eager_error = relative_distance(tensors, exact)
+    del tensors
     ready = {}
     for name, compile_it in contenders.items():
         ready[name] = make_contender(compile_it, model, inputs, row.trains, exact, eager_error)
@@ -153,9 +153,9 @@ def kernel_times(call: Callable[[], Any]) -> list[KernelTime]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         call()
         torch.cuda.synchronize()
-    found = [
+    times = [
         (event.key, event.count, float(event.self_device_time_total) / 1e3)
         for event in profile.key_averages()
         if event.device_type.name == "CUDA"
     ]
-    return sorted(found, key=lambda one: -one[2])
+    return sorted(times, key=lambda one: -one[2])

@@ -15,20 +15,24 @@ _COLUMNS = ("eager", *(name for pair in _PAIRS for name in pair))
 
 def tables(results: Mapping[str, RowResult]) -> list[tuple[str, list[list[str]]]]:
     """(title, rows of cells) of each table; ratios are torch.compile's figure over longhand's: more is better."""
-    found = []
+    titled_tables = []
     for title, is_asked in (("Inference", False), ("Training", True)):
         part = {name: one for name, one in results.items() if name.endswith("training") == is_asked}
         if not part:
             continue
-        found += [
+        titled_tables += [
             (f"{title}: ms a call", _table(part, lambda one: one.ms, "{:.3f}")),
             (f"{title}: us until a call returns", _table(part, lambda one: one.host_us, "{:.0f}")),
         ]
         if any(one.kernel_ms for result in part.values() for one in result.figures.values()):
-            found.append((f"{title}: ms of kernels", _table(part, lambda one: one.kernel_ms, "{:.3f}")))
+            titled_tables.append(
+                (f"{title}: ms of kernels", _table(part, lambda one: one.kernel_ms, "{:.3f}"))
+            )
         if any(one.peak_bytes for result in part.values() for one in result.figures.values()):
-            found.append((f"{title}: peak MiB", _table(part, lambda one: one.peak_bytes / 2**20, "{:.0f}")))
-    return found
+            titled_tables.append(
+                (f"{title}: peak MiB", _table(part, lambda one: one.peak_bytes / 2**20, "{:.0f}"))
+            )
+    return titled_tables
 
 
 def kernel_tables(results: Mapping[str, RowResult], n_kernels: int) -> list[tuple[str, list[list[str]]]]:
@@ -60,7 +64,7 @@ def _table(part: Mapping[str, RowResult], figure: Callable[[Figures], float], te
                 ratios[pair].append(ratio)
             cells.append(f"{ratio:.2f}" if ratio > 0 else "")
         rows.append(cells)
-    means = [f"{_geometric_mean(found):.2f}" if found else "" for found in ratios.values()]
+    means = [f"{_geometric_mean(of_pair):.2f}" if of_pair else "" for of_pair in ratios.values()]
     return [*rows, ["geometric mean", *([""] * len(_COLUMNS)), *means]]
 
 

@@ -58,11 +58,11 @@ def main() -> int:
     torch.set_num_threads(1)
     counts: Counts = {}
     began = time.monotonic()
-    for unit, found in _read(options.only, options.device, options.list):
-        counts[unit] = found
+    for unit, counted in _read(options.only, options.device, options.list):
+        counts[unit] = counted
         print(f"{time.monotonic() - began:6.0f} s  {unit}", file=sys.stderr, flush=True)
         if options.update:  # as they come: a run that was ended goes on with --only
-            BASELINE.write_text(json.dumps(_baseline() | {unit: found}, indent=1, sort_keys=True) + "\n")
+            BASELINE.write_text(json.dumps(_baseline() | {unit: counted}, indent=1, sort_keys=True) + "\n")
     print_table(table(counts))
     worse = regressions(counts, _baseline())
     print("\n".join(worse))
@@ -70,8 +70,8 @@ def main() -> int:
 
 
 def _baseline() -> Counts:
-    found: Counts = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
-    return found
+    counts: Counts = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
+    return counts
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ Counts = dict[str, dict[str, int]]  # by "model device": by counter
 
 def count(unit: UnitText, is_told: bool = False) -> dict[str, int]:
     """How many of each there are, and how many kernels."""
-    found = {word: counter(unit) for word, counter in COUNTERS.items()}
+    by_word = {word: counter(unit) for word, counter in COUNTERS.items()}
     if is_told:
-        for word, places in found.items():
+        for word, places in by_word.items():
             print(*(f"{unit.model} {unit.device}: {word}: {place}" for place in places), sep="\n")
-    return {"kernels": len(unit.kernels), **{word: len(places) for word, places in found.items()}}
+    return {"kernels": len(unit.kernels), **{word: len(places) for word, places in by_word.items()}}
 
 
 def table(counts: Mapping[str, Mapping[str, int]]) -> list[list[str]]:
@@ -27,11 +27,11 @@ def table(counts: Mapping[str, Mapping[str, int]]) -> list[list[str]]:
     columns = ["kernels", *COUNTERS]
     rows = [["unit", *columns, *MOST]]
     rows += [
-        [unit, *(str(found.get(column, "")) for column in (*columns, *MOST))]
-        for unit, found in counts.items()
+        [unit, *(str(of_unit.get(column, "")) for column in (*columns, *MOST))]
+        for unit, of_unit in counts.items()
     ]
-    sums = [sum(found[column] for found in counts.values()) for column in columns]
-    largest = [max((found.get(column, 0) for found in counts.values()), default=0) for column in MOST]
+    sums = [sum(of_unit[column] for of_unit in counts.values()) for column in columns]
+    largest = [max((of_unit.get(column, 0) for of_unit in counts.values()), default=0) for column in MOST]
     return [*rows, ["all", *map(str, [*sums, *largest])]]
 
 
@@ -39,15 +39,15 @@ def regressions(
     counts: Mapping[str, Mapping[str, int]], baseline: Mapping[str, Mapping[str, int]]
 ) -> list[str]:
     """What there is more of than before, in words; a unit that the baseline lacks is one."""
-    found = []
+    worse = []
     for unit, now in counts.items():
         before = baseline.get(unit)
         if before is None:
-            found.append(f"{unit}: the baseline does not have it; record it with --update")
+            worse.append(f"{unit}: the baseline does not have it; record it with --update")
             continue
-        found += [
+        worse += [
             f"{unit}: {word}: {now[word]}, before {before.get(word, 0)}"
             for word in (*COUNTERS, *MOST)
             if now.get(word, 0) > max(before.get(word, 0), MOST.get(word, 0))
         ]
-    return found
+    return worse

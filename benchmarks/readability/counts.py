@@ -50,25 +50,25 @@ def _is_chain(words: list[str]) -> bool:
 
 def listing_docstrings(unit: UnitText) -> list[str]:
     """Kernels whose docstring gives no formula, nor the name of what it is the backward pass of."""
-    found = []
+    listings = []
     for name in unit.kernels:
         first = (ast.get_docstring(ast.parse(unit.files[f"kernels/{name}.py"])) or "").partition("\n\n")[0]
         words = re.findall(r"\w+", first.partition(":")[2])
         is_listing = " from " in first or sum(word in _OPS for word in words) > 1
         if "in one pass" in first or ("=" not in first and is_listing and "backward pass of" not in first):
-            found.append(f"{name}: {first}")
-    return found
+            listings.append(f"{name}: {first}")
+    return listings
 
 
 def kernels_without_input(unit: UnitText) -> list[str]:
     """Kernels that read no tensor: what they write is known before the call."""
-    found = []
+    names = []
     for name in unit.kernels:
         is_cpp = f"kernels/{name}.cpp" in unit.files
         text = _code(unit, name)
         reads = re.search(r"const \w+ \*", _signature(text)) if is_cpp else "tl.load(" in text
-        found += [] if reads else [name]
-    return found
+        names += [] if reads else [name]
+    return names
 
 
 def folded_floats(unit: UnitText) -> list[str]:
@@ -76,7 +76,7 @@ def folded_floats(unit: UnitText) -> list[str]:
 
     What the user wrote, and what has a name in capitals, is none.
     """
-    found = []
+    numbers = []
     for path, text in unit.files.items():
         if not path.endswith((".py", ".cpp")) or not path.startswith(("kernels/", "model.py", "backward.py")):
             continue
@@ -85,51 +85,51 @@ def folded_floats(unit: UnitText) -> list[str]:
         for number in re.findall(r"(?<![\w.])\d+\.\d+(?:e[+-]?\d+)?f?(?!\w)", code):
             digits = re.sub(r"e.*|\.|f", "", number).strip("0")
             if len(digits) > _MOST_DIGITS and not _is_known(number) and number not in theirs:
-                found.append(f"{path}: {number}")
+                numbers.append(f"{path}: {number}")
         for number in re.findall(r"/ (\d{2,}\.0)f?\b", code):
             if not re.search(rf"(?<![\w.]){number.removesuffix('.0')}\b", theirs):
-                found.append(f"{path}: / {number}")
-    return found
+                numbers.append(f"{path}: / {number}")
+    return numbers
 
 
 def positional_numbers(unit: UnitText) -> list[str]:
     """Calls of kernels with three or more numbers in a row that no keyword names."""
     n_tensors = {name: _n_pointers(unit, name) for name in unit.kernels}
-    found = []
+    calls = []
     for path, text in unit.wrappers.items():
         for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="kernels"), attr=name)):
                     if len(node.args) - n_tensors.get(name, 0) >= _MANY_NUMBERS:
-                        found.append(f"{path}: {name}")
-    return found
+                        calls.append(f"{path}: {name}")
+    return calls
 
 
 def forbidden_names(unit: UnitText) -> list[str]:
     """Words that say nothing: ``result``, ``selected``, ``x_value``, ``part_1_x``, ``add_only``."""
     theirs = _theirs(unit)
-    found: dict[str, None] = {}
+    words: dict[str, None] = {}
     for path, text in unit.files.items():
         if path in unit.wrappers or (path.startswith("kernels/") and path.endswith((".py", ".cpp"))):
             for word in re.findall(r"[A-Za-z_]\w*", _bare(path, text)):
                 if _FORBIDDEN.fullmatch(word) and not re.search(rf"\b{word}\b", theirs):
-                    found[f"{path}: {word}"] = None
-    return list(found)
+                    words[f"{path}: {word}"] = None
+    return list(words)
 
 
 def glue(unit: UnitText) -> list[str]:
     """Reshapes of reshapes, transposes of transposes, and ``contiguous()`` of what was just made so."""
-    found = []
+    glue_calls = []
     for path, text in unit.wrappers.items():
         for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.Call(func=ast.Attribute(attr=outer, value=ast.Call(func=ast.Attribute(attr=inner)))):
                     if (outer, inner) in _NEEDLESS:
-                        found.append(f"{path}: .{inner}().{outer}()")
+                        glue_calls.append(f"{path}: .{inner}().{outer}()")
         for first, second in _neighbours(ast.parse(text)):
             if (second[1], first[1]) in _NEEDLESS and first[0] == second[0] == second[2]:
-                found.append(f"{path}: {first[0]}.{first[1]}(), then .{second[1]}()")
-    return found
+                glue_calls.append(f"{path}: {first[0]}.{first[1]}(), then .{second[1]}()")
+    return glue_calls
 
 
 _SHAPES, _TURNS = ("reshape", "view", "flatten"), ("transpose", "t")
@@ -142,14 +142,14 @@ _NEEDLESS = {
 
 def repeated_quotes(unit: UnitText) -> list[str]:
     """Statements of the user that are quoted again in the same function of a wrapper."""
-    found = []
+    repeats = []
     for text in unit.wrappers.values():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):
                 body = "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
                 quotes = [re.sub(r"\s*\n\s*#\s+", " ", quote) for quote in _QUOTE.findall(body)]
-                found += [quote for place, quote in enumerate(quotes) if quote in quotes[:place]]
-    return found
+                repeats += [quote for place, quote in enumerate(quotes) if quote in quotes[:place]]
+    return repeats
 
 
 def unrolled_layers(unit: UnitText) -> list[str]:
@@ -157,7 +157,7 @@ def unrolled_layers(unit: UnitText) -> list[str]:
 
     A layer of which it reads a few alone is none: what of a layer is fused with its neighbour stands beside the loop.
     """
-    found = []
+    unrolled = []
     for text in unit.wrappers.values():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef) and node.name != "__init__":
@@ -168,8 +168,8 @@ def unrolled_layers(unit: UnitText) -> list[str]:
                             seen.setdefault(layers, {}).setdefault(layer, set()).add(below)
                 for of_list in seen.values():
                     most = max(map(len, of_list.values()))
-                    found += [layer for layer, read in list(of_list.items())[1:] if 2 * len(read) > most]
-    return [layer for layer in found if layer.startswith("self.") and ".shape[" not in layer]
+                    unrolled += [layer for layer, read in list(of_list.items())[1:] if 2 * len(read) > most]
+    return [layer for layer in unrolled if layer.startswith("self.") and ".shape[" not in layer]
 
 
 def _layer_of(node: ast.AST) -> tuple[str, str, str] | None:

@@ -46,18 +46,18 @@ def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: 
     def wide(value: Proxy) -> Proxy:
         if value.fake.dtype is torch.float32:
             return value
-        found: Proxy = call(aten._to_copy.default, (value,), {"dtype": torch.float32})
-        return found
+        widened: Proxy = call(aten._to_copy.default, (value,), {"dtype": torch.float32})
+        return widened
 
     def narrow(value: Proxy, like: Proxy) -> Proxy:
         if value.fake.dtype == like.fake.dtype:
             return value
-        found: Proxy = call(aten._to_copy.default, (value,), {"dtype": like.fake.dtype})
-        return found
+        narrowed: Proxy = call(aten._to_copy.default, (value,), {"dtype": like.fake.dtype})
+        return narrowed
 
     def of_channels(value: Proxy) -> Proxy:
-        found: Proxy = call(aten.reshape.default, (wide(value), by_channel), {})
-        return found
+        reshaped: Proxy = call(aten.reshape.default, (wide(value), by_channel), {})
+        return reshaped
 
     def pullback(grads: Sequence[Proxy | None]) -> Pairs:
         if grads[0] is None:
@@ -76,11 +76,11 @@ def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: 
         d_x = call(aten.mul.Tensor, (less, of_channels(rstd)), {})
         if weight is not None:
             d_x = call(aten.mul.Tensor, (d_x, of_channels(weight)), {})
-        found: Pairs = [(x, narrow(d_x, x))]
+        pairs: Pairs = [(x, narrow(d_x, x))]
         if weight is not None:
-            found.append((weight, narrow(d_weight, weight)))
+            pairs.append((weight, narrow(d_weight, weight)))
         if bias is not None:
-            found.append((bias, narrow(d_bias, bias)))
-        return found
+            pairs.append((bias, narrow(d_bias, bias)))
+        return pairs
 
     return Rewritten(tuple(results), pullback)

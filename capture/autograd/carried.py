@@ -87,11 +87,11 @@ def relevant(captured: CapturedGraph) -> set[fx.Node]:
     requires = _differentiated(captured)
     own = [output.value for output in captured.outputs if not is_shared(output)]
     results = {value for value in own if isinstance(value, str)}
-    found: set[fx.Node] = set()
+    relevant_nodes: set[fx.Node] = set()
     waiting = [node for node in captured.graph.nodes if node.name in results and node in requires]
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in relevant_nodes:
+            relevant_nodes.add(node)
             waiting += [source for source in node.all_input_nodes if source in requires]
-    return found
+    return relevant_nodes

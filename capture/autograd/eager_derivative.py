@@ -97,8 +97,8 @@ def _defined(which: Differentiated) -> torch._ops.OpOverload:
 
     def run(*args: Any) -> Any:
         n_arguments = len(schema.arguments)
-        found = _gradients(which, args[:n_arguments], args[n_arguments:])
-        return found if len(found) > 1 else found[0]
+        gradients = _gradients(which, args[:n_arguments], args[n_arguments:])
+        return gradients if len(gradients) > 1 else gradients[0]
 
     def alike(*args: Any) -> Any:
         made = tuple(torch.empty_like(args[place]) for place in which.wanted)
@@ -108,8 +108,8 @@ def _defined(which: Differentiated) -> torch._ops.OpOverload:
         f"{_NAMESPACE}::{name}", run, mutates_args=(), schema=f"({parameters}) -> ({returns})"
     )
     op.register_fake(alike)
-    found: torch._ops.OpOverload = getattr(getattr(torch.ops, _NAMESPACE), name).default
-    return found
+    overload: torch._ops.OpOverload = getattr(getattr(torch.ops, _NAMESPACE), name).default
+    return overload
 
 
 def _gradients(which: Differentiated, args: Sequence[Any], grads: Sequence[Any]) -> tuple[torch.Tensor, ...]:

@@ -40,9 +40,9 @@ class Flows:
 
     def without_copies(self, graph: fx.Graph) -> dict[fx.Node, fx.Node]:
         """Takes them out of the graph again; what each of them was."""
-        found: dict[fx.Node, fx.Node] = {}
+        originals: dict[fx.Node, fx.Node] = {}
         for node in self._copies:  # a copy of a copy comes after that one
-            (found[node],) = node.all_input_nodes
-            node.replace_all_uses_with(found[node])
+            (originals[node],) = node.all_input_nodes
+            node.replace_all_uses_with(originals[node])
             graph.erase_node(node)
-        return found
+        return originals

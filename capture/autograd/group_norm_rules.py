@@ -64,12 +64,12 @@ class _GroupNorm(NormSteps):
 
     def result(self) -> Proxy:
         """What the norm computes."""
-        found = self._x_hat()
+        normed = self._x_hat()
         if self.weight is not None:
-            found = self._mul(found, self._per_channel(self.weight))
+            normed = self._mul(normed, self._per_channel(self.weight))
         if self.bias is not None:
-            found = self.call(aten.add.Tensor, (found, self._per_channel(self.bias)), {})
-        return self._reshape(self._cast(found, self.x.fake.dtype), self.x.fake.shape)
+            normed = self.call(aten.add.Tensor, (normed, self._per_channel(self.bias)), {})
+        return self._reshape(self._cast(normed, self.x.fake.dtype), self.x.fake.shape)
 
     def pullback(self, d_out: Proxy | None) -> Pairs:
         """The gradients of x and of the parameters."""
@@ -99,11 +99,11 @@ class _GroupNorm(NormSteps):
         d_x = self.call(aten.sub.Tensor, (scaled, self._mul(self.grouped, slope)), {})
         d_x = self._mul(self.call(aten.add.Tensor, (d_x, offset), {}), self.rstd)
         d_x = self._reshape(self._cast(d_x, self.x.fake.dtype), self.x.fake.shape)
-        found: Pairs = [(self.x, d_x)]
+        pairs: Pairs = [(self.x, d_x)]
         for parameter, total in ((self.bias, sums[0]), (self.weight, sums[1])):
             if parameter is not None:
-                found.append((parameter, self._to_parameter(total, parameter)))
-        return found
+                pairs.append((parameter, self._to_parameter(total, parameter)))
+        return pairs
 
     def _to_parameter(self, total: Proxy, parameter: Proxy) -> Proxy:
         over_batch = self._sum(total, [0])
@@ -117,15 +117,15 @@ class _GroupNorm(NormSteps):
         size = self.per_group
         for one in self.shape[3:]:
             size = size * one
-        found: Proxy = self.call(aten.div.Tensor, (total, size), {})
-        return found
+        quotient: Proxy = self.call(aten.div.Tensor, (total, size), {})
+        return quotient
 
     def _sum(self, value: Proxy, dims: Sequence[int]) -> Proxy:
         if not dims:
             return value
-        found: Proxy = self.call(aten.sum.dim_IntList, (value, list(dims), True), {})
-        return found
+        total: Proxy = self.call(aten.sum.dim_IntList, (value, list(dims), True), {})
+        return total
 
     def _reshape(self, value: Proxy, shape: Sequence[Any]) -> Proxy:
-        found: Proxy = self.call(aten.reshape.default, (value, list(shape)), {})
-        return found
+        reshaped: Proxy = self.call(aten.reshape.default, (value, list(shape)), {})
+        return reshaped

@@ -87,15 +87,15 @@ def _is_summand(node: fx.Node, user: fx.Node) -> bool:
 
 def _summands(node: fx.Node) -> list[fx.Node]:
     """What is added up, in order; sums that nothing else reads are taken apart."""
-    found: list[fx.Node] = []
+    summands: list[fx.Node] = []
     for side in node.args:
         assert isinstance(side, fx.Node)
-        found += _summands(side) if _is_sum(side) and _is_summand(side, node) else [side]
-    return found
+        summands += _summands(side) if _is_sum(side) and _is_summand(side, node) else [side]
+    return summands
 
 
 def _join(graph: fx.Graph, node: fx.Node, summands: Sequence[fx.Node]) -> None:
-    written = [found for summand in summands if (found := _written(summand)) is not None]
+    written = [piece for summand in summands if (piece := _written(summand)) is not None]
     groups: list[list[_Written]] = []
     while (parts := _whole(written)) is not None:
         groups.append(parts)
@@ -160,8 +160,8 @@ def _whole(written: Sequence[_Written]) -> list[_Written] | None:
             is_whole = parts is not None
         else:
             parts = [first]
-            while (end := parts[-1].start + parts[-1].count) < size and (found := _at(alike, [end])):
-                parts += found
+            while (end := parts[-1].start + parts[-1].count) < size and (next_parts := _at(alike, [end])):
+                parts += next_parts
             is_whole = end == size
         if parts is not None and is_whole and len(parts) > 1:
             return parts
@@ -195,11 +195,11 @@ def _made(graph: fx.Graph, target: torch._ops.OpOverload, args: tuple[Any, ...],
 
 def _sums_inside(node: fx.Node) -> list[fx.Node]:
     """The sums that `_summands` takes apart."""
-    found: list[fx.Node] = []
+    sums: list[fx.Node] = []
     for side in node.all_input_nodes:
         if _is_sum(side) and _is_summand(side, node):
-            found += [side, *_sums_inside(side)]
-    return found
+            sums += [side, *_sums_inside(side)]
+    return sums
 
 
 def _erase(graph: fx.Graph, nodes: Sequence[fx.Node]) -> None:

@@ -209,8 +209,8 @@ class _Walk:
             return False
 
         def pullback(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
-            found = self.rewriter.call(op, (*every, *(grads[place] for place in given)), {})
-            gradients = found if len(wanted) > 1 else [found]
+            returned = self.rewriter.call(op, (*every, *(grads[place] for place in given)), {})
+            gradients = returned if len(wanted) > 1 else [returned]
             return [(every[place], gradient) for place, gradient in zip(wanted, gradients, strict=True)]
 
         self.pullbacks[node] = pullback
@@ -251,18 +251,18 @@ class _Walk:
             made.node.meta["word"] = node.name
 
     def _new_nodes(self) -> list[fx.Node]:
-        found = []
+        new_nodes = []
         for node in reversed(self.rewriter.graph.nodes):
             if "provenance" in node.meta:
                 break
-            found.append(node)
-        return found
+            new_nodes.append(node)
+        return new_nodes
 
     # The backward pass.
 
     def _tangents(self) -> list[tuple[int, fx.Node]]:
         """A placeholder for the gradient of each differentiable result, once for each value."""
-        found: list[tuple[int, fx.Node]] = []
+        tangents: list[tuple[int, fx.Node]] = []
         last = [node for node in self.rewriter.graph.nodes if node.op == "placeholder"][-1]
         for position, output in enumerate(self.captured.outputs):
             node = self.nodes.get(output.value) if isinstance(output.value, str) else None
@@ -280,10 +280,10 @@ class _Walk:
                 "provenance": dataclasses.replace(origin, local=origin.local and f"d_{origin.local}"),
             }
             last = tangent
-            self.flows.add(handle.node, {len(found)})
-            found.append((position, tangent))
+            self.flows.add(handle.node, {len(tangents)})
+            tangents.append((position, tangent))
             self._accumulate(handle, self.rewriter.fresh(tangent, value))
-        return found
+        return tangents
 
     def _backward(self, node: fx.Node) -> None:
         made = self.known[node]
@@ -347,7 +347,7 @@ class _Walk:
             )
 
     def _final_gradients(self) -> list[tuple[str, fx.Node]]:
-        found = []
+        gradients = []
         for name in self.captured.grad_inputs:
             value = self.known[self.nodes[name]]
             gradient = self.gradients.get(value.node)
@@ -356,5 +356,5 @@ class _Walk:
                 self._mark_backward(self.nodes[name])
             if gradient is not None:
                 name_gradient(value.node, gradient.node)
-                found.append((name, gradient.node))
-        return found
+                gradients.append((name, gradient.node))
+        return gradients

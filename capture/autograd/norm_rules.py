@@ -58,14 +58,14 @@ class NormSteps:
     call: Callable[..., Any]
 
     def _mul(self, one: Proxy, other: Proxy) -> Proxy:
-        found: Proxy = self.call(aten.mul.Tensor, (one, other), {})
-        return found
+        product: Proxy = self.call(aten.mul.Tensor, (one, other), {})
+        return product
 
     def _cast(self, value: Proxy, dtype: torch.dtype) -> Proxy:
         if value.fake.dtype == dtype:
             return value
-        found: Proxy = self.call(aten._to_copy.default, (value,), {"dtype": dtype})
-        return found
+        converted: Proxy = self.call(aten._to_copy.default, (value,), {"dtype": dtype})
+        return converted
 
 
 class _Norm(NormSteps):
@@ -98,24 +98,24 @@ class _Norm(NormSteps):
         d_x = self._sub(scaled, self._mul(x_hat, through_rstd))
         if mean is not None:
             d_x = self._sub(d_x, called(Role.THROUGH_MEAN, self._mean(scaled)))
-        found: Pairs = [(self.x, self._narrowed(self._mul(d_x, rstd), self.x))]
+        pairs: Pairs = [(self.x, self._narrowed(self._mul(d_x, rstd), self.x))]
         if self.weight is not None:
             # Between the kernels that sum over rows and over columns it travels in the type of x.
             kept = x_hat
             if self.x.fake.dtype != self.wide:
                 kept = self._widened(called(Role.NORMALIZED, self._narrowed(x_hat, self.x)))
-            found.append((self.weight, self._column_sum(self._mul(gradient, kept), self.weight)))
+            pairs.append((self.weight, self._column_sum(self._mul(gradient, kept), self.weight)))
         if self.bias is not None:
-            found.append((self.bias, self._column_sum(gradient, self.bias)))
-        return found
+            pairs.append((self.bias, self._column_sum(gradient, self.bias)))
+        return pairs
 
     def _sub(self, one: Proxy, other: Proxy) -> Proxy:
-        found: Proxy = self.call(aten.sub.Tensor, (one, other), {})
-        return found
+        difference: Proxy = self.call(aten.sub.Tensor, (one, other), {})
+        return difference
 
     def _mean(self, value: Proxy) -> Proxy:
-        found: Proxy = self.call(aten.mean.dim, (value, self.cols, True), {})
-        return found
+        mean: Proxy = self.call(aten.mean.dim, (value, self.cols, True), {})
+        return mean
 
     def _column_sum(self, value: Proxy, parameter: Proxy) -> Proxy:
         total = value if not self.rows else self.call(aten.sum.dim_IntList, (value, self.rows), {})
@@ -141,17 +141,17 @@ def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: 
 
     def cast(value: Proxy, dtype: torch.dtype) -> Proxy:
         is_it = value.fake.dtype == dtype
-        found: Proxy = value if is_it else call(aten._to_copy.default, (value,), {"dtype": dtype})
-        return found
+        converted: Proxy = value if is_it else call(aten._to_copy.default, (value,), {"dtype": dtype})
+        return converted
 
     def per_channel(value: Proxy) -> Proxy:
         shape = [-1 if dim == 1 else 1 for dim in range(x.fake.ndim)]
-        found: Proxy = call(aten.reshape.default, (cast(value, wide), shape), {})
-        return found
+        reshaped: Proxy = call(aten.reshape.default, (cast(value, wide), shape), {})
+        return reshaped
 
     def over_channel(op: Any, value: Proxy) -> Proxy:
-        found: Proxy = call(op, (value, dims, op is aten.mean.dim), {})
-        return found
+        reduced: Proxy = call(op, (value, dims, op is aten.mean.dim), {})
+        return reduced
 
     def pullback(grads: Sequence[Proxy | None]) -> Pairs:
         if grads[0] is None:
@@ -168,11 +168,11 @@ def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: 
         scale = per_channel(rstd)
         if weight is not None:
             scale = called(Role.SCALE, call(aten.mul.Tensor, (scale, per_channel(weight)), {}))
-        found: Pairs = [(x, cast(call(aten.mul.Tensor, (projected, scale), {}), x.fake.dtype))]
+        pairs: Pairs = [(x, cast(call(aten.mul.Tensor, (projected, scale), {}), x.fake.dtype))]
         if weight is not None:
-            found.append((weight, cast(over_channel(aten.sum.dim_IntList, product), weight.fake.dtype)))
+            pairs.append((weight, cast(over_channel(aten.sum.dim_IntList, product), weight.fake.dtype)))
         if bias is not None:
-            found.append((bias, cast(over_channel(aten.sum.dim_IntList, gradient), bias.fake.dtype)))
-        return found
+            pairs.append((bias, cast(over_channel(aten.sum.dim_IntList, gradient), bias.fake.dtype)))
+        return pairs
 
     return Rewritten(tuple(made), pullback)

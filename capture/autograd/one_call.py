@@ -81,14 +81,14 @@ class OneCall:
 
 def _needed(roots: Sequence[Any], known: Mapping[fx.Node, Any]) -> set[fx.Node]:
     """The nodes that the roots follow from, without those known and what only these need."""
-    found: set[fx.Node] = set()
+    nodes: set[fx.Node] = set()
     waiting = [node for node in roots if isinstance(node, fx.Node)]
     while waiting:
         node = waiting.pop()
-        if node not in found and node not in known:
-            found.add(node)
+        if node not in nodes and node not in known:
+            nodes.add(node)
             waiting += node.all_input_nodes
-    return found
+    return nodes
 
 
 def whole(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:

@@ -25,8 +25,8 @@ def _own_derivative(rewriter: Rewriter, given: dict[str, Any], eager: Any, setti
     ]
 
     def pullback(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
-        found = rewriter.inline(derivative_named(given["derivative"]), [*kept, *grads])
-        every = zip(arguments, found, strict=True)
+        gradients = rewriter.inline(derivative_named(given["derivative"]), [*kept, *grads])
+        every = zip(arguments, gradients, strict=True)
         return [(argument, gradient) for argument, gradient in every if argument.node in setting.wanted]
 
     return Rewritten(tuple(results), pullback)

@@ -44,9 +44,9 @@ def _linear(
     def pullback(grads: Sequence[Proxy | None]) -> Pairs:
         d_out = grads[0]
         assert d_out is not None
-        found: Pairs = []
+        of_bias: Pairs = []
         if bias is not None:
-            found.append((bias, call(aten.sum.dim_IntList, (as_rows(d_out, n_out), [0]), {})))
+            of_bias.append((bias, call(aten.sum.dim_IntList, (as_rows(d_out, n_out), [0]), {})))
         d_out, factor = _unscaled(rewriter, d_out) if bias is None else (d_out, None)
         rows, x_rows = as_rows(d_out, n_out), as_rows(x, n_in)
         d_x = call(aten.mm.default, (rows, weight), {})
@@ -58,7 +58,7 @@ def _linear(
             d_weight = call(aten.mul.Tensor, (d_weight, factor), {})
         if x.fake.ndim != 2:
             d_x = call(aten.reshape.default, (d_x, list(x.fake.shape)), {})
-        return [(x, d_x), (weight, d_weight), *found]
+        return [(x, d_x), (weight, d_weight), *of_bias]
 
     return Rewritten((out,), pullback)
 
@@ -104,8 +104,8 @@ def _cross_entropy(
             return []
 
         def per_row(value: Proxy) -> Proxy:
-            found: Proxy = call(aten.unsqueeze.default, (value, 1), {})
-            return found
+            column: Proxy = call(aten.unsqueeze.default, (value, 1), {})
+            return column
 
         def n_counted() -> Proxy:
             counts = called(Role.COUNTS, call(aten.ne.Scalar, (target, ignored), {}))

@@ -113,8 +113,8 @@ def _dropout(
 
     def masked(value: Proxy) -> Proxy:
         scaled = rewriter.call(aten.mul.Tensor, (value, 1.0 / (1.0 - p)), {})
-        found: Proxy = rewriter.call(aten.where.ScalarOther, (mask, scaled, 0.0), {})
-        return found
+        kept: Proxy = rewriter.call(aten.where.ScalarOther, (mask, scaled, 0.0), {})
+        return kept
 
     return Rewritten((masked(x),), lambda grads: [(x, None if grads[0] is None else masked(grads[0]))])
 
@@ -232,12 +232,12 @@ def _cudnn_attention(
 
     def backward(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
         kept = (out, logsumexp, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0, causal)
-        found = rewriter.call(
+        gradients = rewriter.call(
             aten._scaled_dot_product_cudnn_attention_backward.default,
             (grads[0], *operands, *kept),
             {"scale": scale},
         )
-        return list(zip(operands, found, strict=True))
+        return list(zip(operands, gradients, strict=True))
 
     return Rewritten((out,), backward)
 
@@ -254,12 +254,12 @@ def _flash_attention(
 
     def backward(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
         kept = (out, logsumexp, cum_q, cum_k, max_q, max_k, p, causal, seed, offset)
-        found = rewriter.call(
+        gradients = rewriter.call(
             aten._scaled_dot_product_flash_attention_backward.default,
             (grads[0], *operands, *kept),
             {"scale": scale},
         )
-        return list(zip(operands, found, strict=True))
+        return list(zip(operands, gradients, strict=True))
 
     return Rewritten((out,), backward)
 
@@ -287,14 +287,14 @@ def _efficient_attention(
 
     def backward(grads: Sequence[Proxy | None]) -> list[tuple[Proxy, Proxy | None]]:
         wanted = [True, True, True, is_mask_wanted]
-        found = rewriter.call(
+        gradients = rewriter.call(
             aten._scaled_dot_product_efficient_attention_backward.default,
             (grads[0], *operands, bias, out, *kept, p, wanted, causal),
             {"scale": scale},
         )
-        pairs = list(zip(operands, found[:3], strict=True))
+        pairs = list(zip(operands, gradients[:3], strict=True))
         if is_mask_wanted and mask is not None:
-            pairs.append((mask, _summed_to(rewriter, found[3], mask.fake.shape)))
+            pairs.append((mask, _summed_to(rewriter, gradients[3], mask.fake.shape)))
         return pairs
 
     return Rewritten((out,), backward)

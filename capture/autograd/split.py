@@ -190,11 +190,11 @@ class _Splitter:
             for entry in self.captured.inputs
             if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
         }
-        found = {entry.node: held[str(entry.source)] for entry in inputs if entry.source in held}
+        paths = {entry.node: held[str(entry.source)] for entry in inputs if entry.source in held}
         for (name, _), value in zip(self.joint.gradients, values, strict=True):
             if name in held:
-                found.setdefault(value.name, held[name])
-        return found
+                paths.setdefault(value.name, held[name])
+        return paths
 
     def _emit(self, builder: _Builder, node: fx.Node) -> None:
         """Emits a node after what it needs: a value is computed again where it is first read."""
@@ -300,12 +300,12 @@ def _copies(root: fx.Node, chain: list[fx.Node]) -> bool:
     sizes = (*seen.shape, *(size for node in chain for size in pytree.tree_leaves(node.args[1:])))
     if not all(isinstance(size, int | None) for size in sizes):
         return False  # sizes that vary
-    found: Any = torch.empty_strided(seen.shape, seen.stride(), dtype=seen.dtype, device="meta")
-    storage = torch_private.storage_key(found)
+    tensor: Any = torch.empty_strided(seen.shape, seen.stride(), dtype=seen.dtype, device="meta")
+    storage = torch_private.storage_key(tensor)
     for node in chain:
         target: Any = node.target
-        found = target(found, *node.args[1:], **node.kwargs)
-    return torch_private.storage_key(found) != storage
+        tensor = target(tensor, *node.args[1:], **node.kwargs)
+    return torch_private.storage_key(tensor) != storage
 
 
 def _op_word(node: fx.Node) -> str:
@@ -318,13 +318,13 @@ def _op_word(node: fx.Node) -> str:
 
 def _ancestors(roots: Iterable[fx.Node], stops: Iterable[fx.Node] = ()) -> set[fx.Node]:
     """The roots and what they follow from, up to `stops`."""
-    found: set[fx.Node] = set()
+    ancestors: set[fx.Node] = set()
     ends = set(stops)
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in ancestors:
+            ancestors.add(node)
             if node not in ends:
                 waiting += node.all_input_nodes
-    return found
+    return ancestors

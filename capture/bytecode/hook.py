@@ -30,16 +30,16 @@ def frame_hook() -> ModuleType:
     """
     if not _loaded:
         try:
-            found = importlib.import_module(_NAME)
+            hook = importlib.import_module(_NAME)
         except ImportError as error:
             raise CaptureError(
                 f"The frame hook cannot be loaded: {error}.",
                 hint="Install longhand with a C compiler at hand (pip install -e .), or use frontend='dynamo'.",
             ) from None
-        if not all(hasattr(found, name) for name in ("call", "same_code", "HeldPaths")):
+        if not all(hasattr(hook, name) for name in ("call", "same_code", "HeldPaths")):
             raise CaptureError(
-                f"The frame hook {found.__file__} was built from an older capture/_frame_eval.c.",
+                f"The frame hook {hook.__file__} was built from an older capture/_frame_eval.c.",
                 hint="Build it again (pip install -e .).",
             )
-        _loaded.append(found)
+        _loaded.append(hook)
     return _loaded[0]

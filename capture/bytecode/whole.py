@@ -137,17 +137,17 @@ class _Tree(OutcomeWriter):
 
 def _changes(trace: Trace) -> tuple[str, ...]:
     """What a replay in Python would have to write; writes into tensors are part of the graph."""
-    found = [value.source.name for value in trace.changed if value.source is not None]
+    changes = [value.source.name for value in trace.changed if value.source is not None]
     for owner, written in trace.attributes.items():
         if isinstance(owner, Obj) and owner.source is not None:
-            found += [
+            changes += [
                 f"{owner.source.name}.{name}"
                 for name, value in written.items()
                 if not _is_as_before(owner.value, name, value)
             ]
     for _, names in trace.globals_written.values():
-        found += [f"global {name}" for name in names]
-    return tuple(dict.fromkeys(found))
+        changes += [f"global {name}" for name in names]
+    return tuple(dict.fromkeys(changes))
 
 
 def _is_as_before(owner: object, name: str, value: Value) -> bool:

@@ -44,16 +44,16 @@ def find_elements(sources: Sequence[str | None]) -> dict[int, Element]:
         if match:
             key = (match["whole"], match["grad"] is not None)
             lists.setdefault(key, []).append((int(match["place"]), position))
-    found: dict[int, Element] = {}
+    elements: dict[int, Element] = {}
     for (whole, is_grad), members in lists.items():
         if len(members) >= FEWEST:
             words = [word for word in re.findall(r"\w+", whole[1:]) if word != "self"]
             word = "grads" if is_grad else next((w for w in reversed(words) if not w.isdigit()), "tensors")
-            if word in {element.word for element in found.values()} or words[-1:] == ["args"]:
+            if word in {element.word for element in elements.values()} or words[-1:] == ["args"]:
                 word = "_".join([*words, *(["grads"] if is_grad else [])])
             # Those that the graph does not use leave no gaps.
-            found |= {position: Element(word, n) for n, (_, position) in enumerate(sorted(members))}
-    return found
+            elements |= {position: Element(word, n) for n, (_, position) in enumerate(sorted(members))}
+    return elements
 
 
 @dataclasses.dataclass(frozen=True)

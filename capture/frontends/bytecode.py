@@ -257,7 +257,7 @@ def _constants(whole: WholeCall, known: list[_Input]) -> list[_Input]:
     """Tensors that the code reads and that are neither state nor arguments: attributes, globals, closures."""
     ids = {id(given.tensor) for given in known}
     taken = {given.target for given in known}
-    found: list[_Input] = []
+    constants: list[_Input] = []
     placeholders = [node for node in whole.graph.nodes if node.op == "placeholder"]
     for node, tensor in zip(placeholders, whole.inputs, strict=True):
         if id(tensor) in ids:
@@ -269,8 +269,8 @@ def _constants(whole: WholeCall, known: list[_Input]) -> list[_Input]:
         while unique in taken:
             unique, count = f"{word}_{count}", count + 1
         taken.add(unique)
-        found.append(_Input(InputKind.CONSTANT, unique, tensor))
-    return found
+        constants.append(_Input(InputKind.CONSTANT, unique, tensor))
+    return constants
 
 
 def _order_placeholders(whole: WholeCall, given: list[_Input], sizes: MarkedSizes) -> None:
@@ -332,6 +332,6 @@ def _every_break(
     model: Any, call: tuple[tuple[Any, ...], dict[str, Any]], first: BreakRecord, train: bool, called: str
 ) -> GraphBreakError:
     """The error that lists all breaks: those that a run on copies meets, else the first."""
-    found = survey(model, *call, train=train)
-    records = found.breaks if found is not None and found.breaks else (first,)
+    surveyed = survey(model, *call, train=train)
+    records = surveyed.breaks if surveyed is not None and surveyed.breaks else (first,)
     return GraphBreakError(called, tuple((record.reason, record.where, record.hint) for record in records))

@@ -127,24 +127,24 @@ def size_names(
     """Words for sizes, by placeholder and dimension: the names of the Dims in `dynamic_shapes`, else the code's own."""
     if dynamic_shapes is None:
         return {}
-    found = _words_in(entry)
+    words = _words_in(entry)
     for position, dim, mark in _marks(entry, call, dynamic_shapes):
         leaf, word = leaves[position], getattr(mark, "__name__", None)
         if isinstance(leaf, str) and word and not word.startswith("_"):
-            found[leaf, dim] = word
-    return found
+            words[leaf, dim] = word
+    return words
 
 
 def dynamic_dims(
     entry: Callable[..., Any], call: tuple[tuple[Any, ...], dict[str, Any]], dynamic_shapes: Any
 ) -> dict[int, dict[int, Any]]:
     """Which dimensions may differ from call to call, and how, by the position among the call's leaves."""
-    found: dict[int, dict[int, Any]] = {}
+    varying: dict[int, dict[int, Any]] = {}
     if dynamic_shapes is not None:
         for position, dim, mark in _marks(entry, call, dynamic_shapes):
             if not (mark is None or isinstance(mark, int) or mark is torch.export.Dim.STATIC):
-                found.setdefault(position, {})[dim] = mark
-    return found
+                varying.setdefault(position, {})[dim] = mark
+    return varying
 
 
 def _marks(
@@ -153,7 +153,7 @@ def _marks(
     """(position among the call's leaves, dimension, what dynamic_shapes says of it)."""
     given = inspect.signature(entry).bind(*call[0], **call[1]).arguments
     order = itertools.count()
-    found: list[tuple[int, int, Any]] = []
+    marks: list[tuple[int, int, Any]] = []
 
     def walk(value: Any, shapes: Any) -> None:
         if isinstance(value, dict):
@@ -169,14 +169,14 @@ def _marks(
             positions = [next(order) for _ in pytree.tree_leaves(value)]
             if len(positions) == 1 and isinstance(value, torch.Tensor) and shapes:
                 dims = shapes.items() if isinstance(shapes, dict) else enumerate(shapes)
-                found.extend((positions[0], dim, mark) for dim, mark in dims)
+                marks.extend((positions[0], dim, mark) for dim, mark in dims)
 
     by_name = (
         dynamic_shapes if isinstance(dynamic_shapes, dict) else dict(zip(given, dynamic_shapes, strict=False))
     )
     for parameter, value in given.items():
         walk(value, by_name.get(parameter))
-    return found
+    return marks
 
 
 def _words_in(entry: Callable[..., Any]) -> dict[tuple[str, int], str]:

@@ -41,8 +41,8 @@ class CallNote:
 def note_of(traced: fx.Node | None) -> CallNote:
     """The note on a traced call."""
     custom = traced.meta.get("custom") if traced is not None else None
-    found = custom.get(_KEY) if isinstance(custom, dict) else None
-    return found if isinstance(found, CallNote) else CallNote()
+    note = custom.get(_KEY) if isinstance(custom, dict) else None
+    return note if isinstance(note, CallNote) else CallNote()
 
 
 @dataclasses.dataclass

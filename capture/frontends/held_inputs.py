@@ -101,15 +101,15 @@ def _sources(paths: list[str]) -> dict[str, str]:
     Dynamo calls an entry of the state by its key or by the key's number; those that have keys tell which is which.
     """
     keys = list(dict.fromkeys(match[2] for path in paths if (match := _STATE.search(path))))
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for path in paths:
         parameter, state, numbered = (form.search(path) for form in (_PARAMETER, _STATE, _NUMBERED_STATE))
         if parameter:
-            found[path] = f"L['self'].param_groups[{parameter[1]}]['params'][{parameter[2]}]"
+            sources[path] = f"L['self'].param_groups[{parameter[1]}]['params'][{parameter[2]}]"
         elif state:
-            found[path] = f"L['self'].{state[2]}s[{state[1]}]"
+            sources[path] = f"L['self'].{state[2]}s[{state[1]}]"
         elif numbered and int(numbered[2]) < len(keys):
-            found[path] = f"L['self'].{keys[int(numbered[2])]}s[{numbered[1]}]"
+            sources[path] = f"L['self'].{keys[int(numbered[2])]}s[{numbered[1]}]"
         else:
-            found[path] = f"L['{path}']"
-    return found
+            sources[path] = f"L['{path}']"
+    return sources

@@ -86,14 +86,14 @@ class _Recorded(fx.Interpreter):
 
     def results(self, leaves: Sequence[Any]) -> list[torch.Tensor]:
         """Those that gradients may come back for."""
-        found: dict[fx.Node, Any] = {}
+        by_node: dict[fx.Node, Any] = {}
         wanted = {leaf for leaf in leaves if isinstance(leaf, fx.Node)}
         for node in self._nodes:
             if node.op != "output":
                 self.env[node] = self.run_node(node)
             if node in wanted:
-                found[node] = self.env[node]
-        tensors = (leaf for value in found.values() for leaf in pytree.tree_leaves(value))
+                by_node[node] = self.env[node]
+        tensors = (leaf for value in by_node.values() for leaf in pytree.tree_leaves(value))
         return [one for one in tensors if isinstance(one, torch.Tensor) and one.requires_grad]
 
     def run_node(self, node: fx.Node) -> Any:

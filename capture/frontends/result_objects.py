@@ -48,11 +48,11 @@ def looks_of(
         known: The handles of the traced values.
     """
     first: dict[Any, fx.Node] = {}  # of those that show the same elements: the call that made the first
-    found = []
+    looks = []
     for leaf, (_, alias, base) in zip(leaves, outputs, strict=True):
         handle = known.get(leaf) if isinstance(leaf, fx.Node) else None
         if not isinstance(handle, Proxy):
-            found.append(Looks())
+            looks.append(Looks())
             continue
         made = _maker(leaf)
         if alias is AliasKind.INPUT:
@@ -62,8 +62,8 @@ def looks_of(
             seen = handle.fake
             shown = (str(tuple(seen.shape)), str(seen.stride()), str(seen.storage_offset()), seen.dtype)
             is_same = first.setdefault((id(handle.memory), *shown), made) is made
-        found.append(Looks() if is_same else Looks(is_anew=True, is_detached=_is_detached(made)))
-    return tuple(found)
+        looks.append(Looks() if is_same else Looks(is_anew=True, is_detached=_is_detached(made)))
+    return tuple(looks)
 
 
 def _maker(node: fx.Node) -> fx.Node:

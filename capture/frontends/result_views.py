@@ -184,11 +184,11 @@ def _storages(node: fx.Node) -> list[int]:
 
 def _records(graph: fx.Graph) -> dict[fx.Node, bool]:
     """For each node whether gradients are recorded, where the graph itself says so."""
-    found: dict[fx.Node, bool] = {}
+    recorded: dict[fx.Node, bool] = {}
     records: bool | None = None
     for node in graph.nodes:
         if node.target is torch_private.set_grad_enabled:
             records = bool(node.args[0])
         elif records is not None:
-            found[node] = records
-    return found
+            recorded[node] = records
+    return recorded

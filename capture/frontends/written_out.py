@@ -66,12 +66,12 @@ def _corrcoef(input: torch.Tensor) -> Any:
         return torch.corrcoef(input)  # which raises
     if torch.is_grad_enabled():
         return _whole(torch.corrcoef, input)  # its clipping stops the gradients of what is rounded beyond 1
-    found = _cov(input)
-    if found.dim() == 0:
-        return found / found
-    own = found.diagonal()
+    covariance = _cov(input)
+    if covariance.dim() == 0:
+        return covariance / covariance
+    own = covariance.diagonal()
     deviation = (own.real if own.is_complex() else own).sqrt()
-    scaled = found / deviation.reshape(-1, 1) / deviation.reshape(1, -1)
+    scaled = covariance / deviation.reshape(-1, 1) / deviation.reshape(1, -1)
     if not scaled.is_complex():
         return scaled.clip(-1, 1)
     return torch.complex(scaled.real.clip(-1, 1), scaled.imag.clip(-1, 1))

@@ -69,8 +69,8 @@ def _one(word: str, tensor: torch.Tensor, args: list[Any], kwargs: dict[str, Any
         word = _OF_NUMBERS[word]
     if not hasattr(tensor, word) and word.endswith("_"):  # maximum_ and minimum_ are there for lists alone
         return tensor.copy_(getattr(tensor, word[:-1])(*args, **kwargs))
-    found: torch.Tensor = getattr(tensor, word)(*args, **kwargs)
-    return found
+    made: torch.Tensor = getattr(tensor, word)(*args, **kwargs)
+    return made
 
 
 def _of(argument: Any, place: int) -> Any:

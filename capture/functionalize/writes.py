@@ -127,8 +127,8 @@ def write_out(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: An
 def _with_new_values(name: str, target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     """``rrelu_with_noise_functional``: ATen's own overload that returns what the op writes, behind its results."""
     packet = getattr(aten, f"{name}_functional", None)
-    found: torch._ops.OpOverload | None = None if packet is None else packet.default
-    return found if found is not None and _types(found) == _types(target) else None
+    overload: torch._ops.OpOverload | None = None if packet is None else packet.default
+    return overload if overload is not None and _types(overload) == _types(target) else None
 
 
 def _store_new_values(

@@ -121,17 +121,17 @@ def whole_number(fact: Fact | None, rank: int) -> Affine | None:
 def unwrapped(call: KnownCall, function: Affine) -> Fact | None:
     """The call's result as positions, where none wraps around in its type; a size that varies counts as large."""
     if not any(function.steps):
-        found = number_of(function.offset)
+        fact = number_of(function.offset)
         ends: tuple[Size, ...] = (function.offset,)
     else:
-        found = AffineValue(function)
+        fact = AffineValue(function)
         ends = () if 0 in call.shape else (function.least(call.shape), function.greatest(call.shape))
     limits = torch.iinfo(call.dtype)
     large = 2 ** (limits.bits // 2 + 14)
     known = [
         end if isinstance(end, int) else end.subs(dict.fromkeys(end.free_symbols, large)) for end in ends
     ]
-    return found if all(limits.min <= end <= limits.max for end in known) else None
+    return fact if all(limits.min <= end <= limits.max for end in known) else None
 
 
 def number_of(value: Size) -> Fact | None:

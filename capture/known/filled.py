@@ -116,10 +116,10 @@ def _part(node: fx.Node) -> FilledPart | None:
 
 def _given(node: fx.Node) -> dict[str, Any]:
     """What a call is given, by name; the dimension counted from the first one."""
-    found: dict[str, Any] = {argument.name: argument.default_value for argument in _FILL._schema.arguments}
-    found |= dict(zip(found, node.args, strict=False)) | node.kwargs
-    found["dim"] %= len(shape_of(node))
-    return found
+    given: dict[str, Any] = {argument.name: argument.default_value for argument in _FILL._schema.arguments}
+    given |= dict(zip(given, node.args, strict=False)) | node.kwargs
+    given["dim"] %= len(shape_of(node))
+    return given
 
 
 def _are_all(parts: list[FilledPart], size: object) -> bool:

@@ -188,18 +188,18 @@ def _value(node: fx.Node, device: Device, written: Collection[fx.Node]) -> torch
 
 def _needed(node: fx.Node) -> list[fx.Node] | None:
     """The calls that make a node's value, in order; None if an input is among what they read."""
-    found: dict[fx.Node, None] = {}
+    calls: dict[fx.Node, None] = {}
     waiting = [(node, False)]
     while waiting:
         one, is_ready = waiting.pop()
         if is_ready:
-            found[one] = None
+            calls[one] = None
         elif one.op != "call_function":
             return None
-        elif one not in found:
+        elif one not in calls:
             waiting.append((one, True))
             waiting += [(source, False) for source in one.all_input_nodes]
-    return list(found)
+    return list(calls)
 
 
 def _is_certain(node: fx.Node, device: Device) -> bool:

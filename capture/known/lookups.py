@@ -25,11 +25,11 @@ def sliced(spelling: Spelling, facts: Mapping[fx.Node, Fact]) -> fx.Node | None:
         spelling: Adds calls in place of the lookup.
         facts: What is known of the graph's values.
     """
-    found = _table_and_positions(spelling.node)
-    fact = facts.get(found[1]) if found is not None else None
-    if found is None or not isinstance(fact, AffineValue):
+    lookup = _table_and_positions(spelling.node)
+    fact = facts.get(lookup[1]) if lookup is not None else None
+    if lookup is None or not isinstance(fact, AffineValue):
         return None
-    table, positions = found
+    table, positions = lookup
     shape, (n_rows, *rest) = shape_of(positions), shape_of(table)
     steps = fact.value.steps
     dims = [dim for dim, (step, size) in enumerate(zip(steps, shape, strict=True)) if step and size != 1]

@@ -36,12 +36,12 @@ def is_plain(node: fx.Node) -> bool:
 
 def sizes_in(graph: fx.Graph) -> dict[Size, fx.Node]:
     """By symbolic size: the first node that is that number."""
-    found: dict[Size, fx.Node] = {}
+    sizes: dict[Size, fx.Node] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt):
-            found.setdefault(torch_private.symbolic_expression(value), node)
-    return found
+            sizes.setdefault(torch_private.symbolic_expression(value), node)
+    return sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Spelling:
 
     @property
     def _provenance(self) -> Provenance:
-        found: Provenance = Provenance.of(self.node)
-        return found
+        provenance: Provenance = Provenance.of(self.node)
+        return provenance
 
     def made(self, dtype: torch.dtype | None = None) -> dict[str, Any]:
         """How a tensor out of nothing is made here."""
@@ -83,8 +83,8 @@ class Spelling:
         """A size as an argument of a call: a number, or the node that is it; None where there is none so far."""
         if isinstance(size, int):
             return size
-        found = self.sizes.get(size)
-        return found if found is not None and found < self.node else None
+        node = self.sizes.get(size)
+        return node if node is not None and node < self.node else None
 
     def expanded(self, value: fx.Node) -> fx.Node | None:
         """A value as wide as the node."""

@@ -22,13 +22,13 @@ def without_unread_values(captured: CapturedGraph) -> CapturedGraph:
 
 def seen_outside(captured: CapturedGraph) -> set[str]:
     """Nodes and targets that somebody may write into, ask the gradient of or be given as a result."""
-    found = {mutation.input_node for mutation in captured.mutations} | set(captured.grad_inputs)
-    found.update(name for group in (*captured.tied, *captured.shared_storage) for name in group)
+    names = {mutation.input_node for mutation in captured.mutations} | set(captured.grad_inputs)
+    names.update(name for group in (*captured.tied, *captured.shared_storage) for name in group)
     for node in captured.graph.nodes:
         if node.op == "output":
-            found.update(argument.name for argument in node.all_input_nodes)
-    found.update(result.base for result in captured.outputs if isinstance(result.base, str))
-    return found
+            names.update(argument.name for argument in node.all_input_nodes)
+    names.update(result.base for result in captured.outputs if isinstance(result.base, str))
+    return names
 
 
 def leave_out(captured: CapturedGraph, gone: Collection[GraphInput]) -> CapturedGraph:

@@ -140,9 +140,9 @@ class TransposedTile:
 
 def transposed_tiles(plan: KernelPlan, names: KernelNames) -> dict[int, TransposedTile]:
     """One for each of the plan's transposed loads, by its position."""
-    found: dict[int, TransposedTile] = {}
+    tiles: dict[int, TransposedTile] = {}
     if not plan.transposed:
-        return found
+        return tiles
     row, col = plan.rows[-1].name, plan.cols[0].name
     row_index, col_index = names.axes[row].index, names.axes[col].index
     starts = {row: f"{row_index}_tile", col: f"{col_index}_tile"}
@@ -160,11 +160,11 @@ def transposed_tiles(plan: KernelPlan, names: KernelNames) -> dict[int, Transpos
         # The largest steps first: they share factors with what follows.
         terms.sort(key=lambda t: -len(t.factors))
         start = (*terms, *(term(None, step, names) for step in address.offset))
-        found[position] = TransposedTile(
+        tiles[position] = TransposedTile(
             name,
             types[load.buffer],
             f"{pointer} + {sum_of_terms(start).text}",
             sum_of_terms((term(None, dict(address.axes)[col], names),)).text,
             f"{name}[{row_index} - {starts[row]}][{col_index} - {starts[col]}]",
         )
-    return found
+    return tiles

@@ -233,19 +233,19 @@ class BodyPrinter:
 
 def inline_closure(position: int, printer: BodyPrinter, through: int) -> frozenset[int]:
     """The values written inside the expression of a value, itself included, down to named ones but for `through`."""
-    found: set[int] = set()
+    closure: set[int] = set()
     pending = [position]
     while pending:
         current = pending.pop()
-        if current in found:
+        if current in closure:
             continue
-        found.add(current)
+        closure.add(current)
         pending += [
             argument
             for argument in arguments(printer.plan.body[current])
             if argument not in printer.names.values or argument == through
         ]
-    return frozenset(found)
+    return frozenset(closure)
 
 
 def _wide_numbers(body: tuple[Value, ...]) -> frozenset[int]:

@@ -103,10 +103,10 @@ class ColumnsPrinter:
 
     def _levels(self) -> dict[int, int]:
         """For each outer value the pass after which it is known; a store is never before all of them."""
-        found = levels(self.plan.passes, self.printer)
+        known_after = levels(self.plan.passes, self.printer)
         after = {p: number for number, one_pass in enumerate(self.plan.passes) for p in one_pass.then}
-        stores = [p for p in found if isinstance(self.plan.body[p], Store)]
-        return found | {p: max(found[p], after[p]) for p in stores}
+        stores = [p for p in known_after if isinstance(self.plan.body[p], Store)]
+        return known_after | {p: max(known_after[p], after[p]) for p in stores}
 
     def text(self) -> ColumnsText:
         """Everything that the template needs."""
@@ -204,14 +204,14 @@ class ColumnsPrinter:
 
     def _lanes(self) -> tuple[Lanes, ...]:
         """The accumulators of every pass, then what is kept from one pass to the next."""
-        found: list[Lanes] = []
+        lanes: list[Lanes] = []
         partials = {
             (p.position, p.is_index): self.printer.names.pointers[p.pointer] for p in self.plan.partials
         }
         for position, name in self.names.items():
             reduce = self._reduce(position)
             variable = self._accumulator(position)
-            found.append(
+            lanes.append(
                 Lanes(
                     variable.name,
                     variable.type,
@@ -221,11 +221,11 @@ class ColumnsPrinter:
                 )
             )
             if is_position(reduce.op):
-                found.append(Lanes(name, "long", self._first_place(), partials.get((position, True), "")))
-        found += [
+                lanes.append(Lanes(name, "long", self._first_place(), partials.get((position, True), "")))
+        lanes += [
             Lanes(self.printer.names.values[p], self.printer.type_of(self._dtype(p)), "") for p in self.kept
         ]
-        return tuple(found)
+        return tuple(lanes)
 
     def _accumulator(self, position: int) -> ReductionVariable:
         """The variable of one reduction; of an ARG reduction, the one that finds the extreme value.
@@ -236,9 +236,9 @@ class ColumnsPrinter:
         if position in self.plan.numerics.sum_types:
             reduce = dataclasses.replace(reduce, dtype=torch.float64)
         name, dtype = self._value_name(position), self._dtype(reduce.arg)
-        found = accumulators(value_reduction(reduce), name, dtype)[0]
-        self.printer.needs |= found.needs
-        return found
+        variable = accumulators(value_reduction(reduce), name, dtype)[0]
+        self.printer.needs |= variable.needs
+        return variable
 
     def _first_place(self) -> str:
         if not self.is_split:

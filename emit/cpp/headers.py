@@ -41,26 +41,26 @@ class CppSource(str):
 
 def own_headers(needs: Set[str]) -> tuple[str, ...]:
     """The headers of ours, sorted."""
-    found = {
+    headers = {
         "bfloat16.h": "bfloat16" in needs,
         "float16.h": "float16" in needs,
         "torch_math.h": bool(needs & TORCH_FUNCTIONS),
         "transpose.h": LOAD_TRANSPOSED in needs,
         "vector_math.h": bool(needs & {*_VECTOR_NAMES, *WRITTEN_OUT.values()}),
     }
-    return tuple(header for header, is_needed in found.items() if is_needed)
+    return tuple(header for header, is_needed in headers.items() if is_needed)
 
 
 def standard_headers(needs: Set[str]) -> tuple[str, ...]:
     """Those of the standard library, sorted."""
     functions = {name for name in needs if name.startswith("std::")} - _OF_ALGORITHM - {VECTOR}
-    found = {
+    headers = {
         "algorithm": bool(needs & _OF_ALGORITHM),
         "cmath": bool(functions or needs & _FLOAT_CONSTANTS),
         "cstdint": bool(needs & _WHOLE_NUMBERS),
         "vector": VECTOR in needs,
     }
-    return tuple(header for header, is_needed in found.items() if is_needed)
+    return tuple(header for header, is_needed in headers.items() if is_needed)
 
 
 def vector_functions(needs: Set[str]) -> list[tuple[str, int]]:

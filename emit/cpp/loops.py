@@ -77,15 +77,15 @@ def levels(passes: tuple[Pass, ...], printer: BodyPrinter) -> dict[int, int]:
         for reduction in one_pass.reductions:
             members = (reduction.max, reduction.sum) if isinstance(reduction, OnlineSoftmax) else (reduction,)
             of_reduce.update(dict.fromkeys(members, number))
-    found: dict[int, int] = {}
+    known_after: dict[int, int] = {}
     for position, value in enumerate(printer.plan.body):
         if printer.domains[position] & printer.loop_axes:
             continue
         if isinstance(value, Reduce):
-            found[position] = of_reduce[position]
+            known_after[position] = of_reduce[position]
         else:
-            found[position] = max((found[argument] for argument in arguments(value)), default=-1)
-    return found
+            known_after[position] = max((known_after[argument] for argument in arguments(value)), default=-1)
+    return known_after
 
 
 def accumulator_names(printer: BodyPrinter) -> dict[int, str]:

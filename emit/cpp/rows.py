@@ -100,8 +100,8 @@ class PassPrinter:
         """
         lines: list[str] = []
         body = self.printer.plan.body
-        for position, found in self.levels.items():
-            if found != level or isinstance(body[position], Reduce):
+        for position, known_after in self.levels.items():
+            if known_after != level or isinstance(body[position], Reduce):
                 continue
             if isinstance(body[position], Store):
                 lines.append(self.printer.store(position, self.known))
@@ -145,23 +145,25 @@ class PassPrinter:
         kind = self.printer.plan.numerics.sum_types.get(position, SumType.FLOAT)
         if kind is not SumType.FLOAT:
             reduce = dataclasses.replace(reduce, dtype=torch.float64)
-        found = accumulators(value_reduction(reduce), name, self._dtype(reduce.arg), drops_nan)
-        self.printer.needs.update(*(variable.needs for variable in found))
+        variables = accumulators(value_reduction(reduce), name, self._dtype(reduce.arg), drops_nan)
+        self.printer.needs.update(*(variable.needs for variable in variables))
         if position in self.inverses:
             one = "1.0f" if kind is SumType.FLOAT else "1.0"
             repair = f"const float {self.inverses[position]} = {one} / {name};"
-            return (dataclasses.replace(found[0], repair=repair),)
+            return (dataclasses.replace(variables[0], repair=repair),)
         if kind is SumType.DOUBLE_THEN_FLOAT:
             wide = self._unused_name(f"wide_{name}")
-            found = (dataclasses.replace(found[0], name=wide, repair=f"const float {name} = {wide};"),)
-        return found
+            variables = (
+                dataclasses.replace(variables[0], name=wide, repair=f"const float {name} = {wide};"),
+            )
+        return variables
 
     def column_sum(self, position: int) -> ReductionVariable:
         """What a sum across the rows of a chunk is accumulated in: as it is, chunks are short."""
         reduce = self._reduce(position)
-        (found,) = accumulators(reduce, self.accumulator_names[position], self._dtype(reduce.arg))
-        self.printer.needs |= found.needs
-        return found
+        (variable,) = accumulators(reduce, self.accumulator_names[position], self._dtype(reduce.arg))
+        self.printer.needs |= variable.needs
+        return variable
 
     def _unused_name(self, word: str) -> str:
         names = self.printer.names
@@ -184,17 +186,17 @@ class PassPrinter:
 
     def _printed_loop(self, one_pass: Pass, reductions: tuple[int, ...]) -> ColumnLoop:
         printer, body = self.printer, self.printer.plan.body
-        found: dict[ReductionVariable, int] = {}
+        variables: dict[ReductionVariable, int] = {}
         for position in reductions:
-            found.update(dict.fromkeys(self.accumulators_of(position), self._reduce(position).arg))
+            variables.update(dict.fromkeys(self.accumulators_of(position), self._reduce(position).arg))
         stores = tuple(p for p in one_pass.stores if printer.domains[p] & printer.loop_axes)
         roots = [stage.position for stage in one_pass.stages]
-        roots += found.values()
+        roots += variables.values()
         roots += [self._reduce(position).arg for position in one_pass.sums]
         roots += [argument for p in stores for argument in arguments(body[p])]
         own_rows = {(stage.position, stage.store) for stage in one_pass.stages}
         statements = [LoopStatement((stage.position,), self._row_of(stage)) for stage in one_pass.stages]
-        statements += [LoopStatement((arg,)) for arg in found.values()]
+        statements += [LoopStatement((arg,)) for arg in variables.values()]
         statements += [LoopStatement((self._reduce(position).arg,)) for position in one_pass.sums]
         statements += stores_as_statements(
             tuple(p for p in stores if (self._stored(p), p) not in own_rows), printer
@@ -212,7 +214,7 @@ class PassPrinter:
                     _counted(arg, body) if accumulator.clause == "+" else arg, known
                 ).text,
             )
-            for accumulator, arg in found.items()
+            for accumulator, arg in variables.items()
         ]
         end += [
             self.column_sum(position).take.format(
@@ -222,8 +224,8 @@ class PassPrinter:
             for position in one_pass.sums
         ]
         end += [printer.store(p, known) for p in stores if (self._stored(p), p) not in own_rows]
-        repairs = tuple(accumulator.repair for accumulator in found if accumulator.repair)
-        return ColumnLoop("", tuple(found), paragraphs(lines, tuple(end)), repairs)
+        repairs = tuple(accumulator.repair for accumulator in variables if accumulator.repair)
+        return ColumnLoop("", tuple(variables), paragraphs(lines, tuple(end)), repairs)
 
     def _position_loop(self, one_pass: Pass, position: int) -> ColumnLoop:
         """The second loop of ARGMAX and ARGMIN: the first place that holds the extreme value, or NaN."""
@@ -254,8 +256,8 @@ class PassPrinter:
         for other, name in self.accumulator_names.items() if is_shared else ():
             if other in self.printer.plan.numerics.drops_nan:
                 continue  # a place must see the NaN that this one does not track
-            found = self._reduce(other)
-            if (found.op, found.arg) == (wanted.op, wanted.arg) and self.levels[other] == self.levels[
+            reduce = self._reduce(other)
+            if (reduce.op, reduce.arg) == (wanted.op, wanted.arg) and self.levels[other] == self.levels[
                 position
             ]:
                 return name

@@ -104,17 +104,17 @@ def number_of_splits(loops: tuple[CppLoop, ...], at_least: str) -> str:
 
 def _partials(passes: PassPrinter) -> tuple[PartialText, ...]:
     plan, names = passes.printer.plan, passes.printer.names
-    found: list[PartialText] = []
+    texts: list[PartialText] = []
     for partial in plan.partials:
         reduce = plan.body[partial.position]
         assert isinstance(reduce, Reduce)
         word = names.pointers[partial.pointer]
         if partial.is_index:
-            found.append(PartialText(word, "long", passes.accumulator_names[partial.position], "min"))
+            texts.append(PartialText(word, "long", passes.accumulator_names[partial.position], "min"))
         else:
             accumulator = passes.accumulators_of(partial.position)[0]
-            found.append(PartialText(word, accumulator.type, accumulator.name, accumulator.clause))
-    return tuple(found)
+            texts.append(PartialText(word, accumulator.type, accumulator.name, accumulator.clause))
+    return tuple(texts)
 
 
 def _combine(passes: PassPrinter, place: str) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def syntax_errors(folder: Path, kernels: Iterable[str]) -> list[Breach]:
     """
     words = shlex.split(os.environ.get("CXX", "g++"))
     compiler = words if words and shutil.which(words[0]) else None
-    found = []
+    breaches = []
     for name in kernels:
         source = folder / "kernels" / f"{name}.cpp"
         if compiler is None or not source.is_file():
@@ -45,7 +45,9 @@ def syntax_errors(folder: Path, kernels: Iterable[str]) -> list[Breach]:
                 timeout=_MOST_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            found.append(Breach(f"kernels/{name}.cpp", 1, f"the compiler does not end in {_MOST_SECONDS} s"))
+            breaches.append(
+                Breach(f"kernels/{name}.cpp", 1, f"the compiler does not end in {_MOST_SECONDS} s")
+            )
             continue
         match = _ERROR.search(done.stderr)
         if done.returncode != 0:
@@ -53,5 +55,5 @@ def syntax_errors(folder: Path, kernels: Iterable[str]) -> list[Breach]:
             if match is not None and Path(match["path"]).is_relative_to(folder):
                 path = Path(match["path"]).relative_to(folder).as_posix()
             line, what = (int(match["line"]), match["what"]) if match else (1, "it does not build")
-            found.append(Breach(path, line, what))
-    return found
+            breaches.append(Breach(path, line, what))
+    return breaches

@@ -42,16 +42,16 @@ def as_loops(
     """
     calls = [one.call if one.is_bare else None for one in paragraphs]
     loops = find_call_loops(calls, n_held, variables)
-    found: list[Paragraph] = []
+    with_loops: list[Paragraph] = []
     done = 0
     for place, paragraph in enumerate(paragraphs):
         loop = loops.get(place)
         if loop is not None:
-            found.append(Paragraph((), _lines(loop, reach(loop.calls[0].owner), written)))
+            with_loops.append(Paragraph((), _lines(loop, reach(loop.calls[0].owner), written)))
             done = place + len(loop.calls)
         elif place >= done:
-            found.append(paragraph)
-    return found
+            with_loops.append(paragraph)
+    return with_loops
 
 
 def _lines(loop: CallLoop, owner: str, written: Callable[[Number], Code]) -> list[str]:

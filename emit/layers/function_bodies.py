@@ -44,10 +44,10 @@ def bodies_of(steps: Sequence[ModelStep], outer: BodyWriter, tree: ModuleTree) -
         tree: The modules.
     """
     results = {view.buffer for view in outer.plan.results if isinstance(view, View)}
-    found = [FunctionBody(steps, outer.variables, kept=frozenset(results))]
+    bodies = [FunctionBody(steps, outer.variables, kept=frozenset(results))]
     for loop in loops_of(steps):
-        found += _methods(loop, outer, tree)
-    return found
+        bodies += _methods(loop, outer, tree)
+    return bodies
 
 
 def _methods(loop: Loop, outer: BodyWriter, tree: ModuleTree) -> list[FunctionBody]:
@@ -57,7 +57,7 @@ def _methods(loop: Loop, outer: BodyWriter, tree: ModuleTree) -> list[FunctionBo
     cuts = sorted({0, loop.n_head, tail, len(run)})
     variables = layer_variables(loop, outer, tree)
     numbered = {place for place, _ in loop.repeat.numbers}
-    found = []
+    bodies = []
     for start, stop in itertools.pairwise(cuts):
         elsewhere = (*run[:start], *run[stop:])
         read = {name for step in elsewhere for name in buffers_read(step)}
@@ -66,5 +66,5 @@ def _methods(loop: Loop, outer: BodyWriter, tree: ModuleTree) -> list[FunctionBo
             place for place, step in enumerate(body) if any(step is run[number] for number in numbered)
         )
         kept = frozenset({*loop.outputs, *loop.saved, *read})
-        found.append(FunctionBody(body, variables, loop.repeat.paths[loop.pattern], kept, fixed))
-    return found
+        bodies.append(FunctionBody(body, variables, loop.repeat.paths[loop.pattern], kept, fixed))
+    return bodies

@@ -158,13 +158,13 @@ def device_inside(buffers: Sequence[str], outer: BodyWriter, variables: dict[str
 def own_releases(steps: Sequence[ModelStep]) -> list[ModelStep]:
     """Steps without releases of what came from outside: the caller holds it."""
     made: set[str] = set()
-    found: list[ModelStep] = []
+    kept_steps: list[ModelStep] = []
     for step in steps:
         if isinstance(step, Release):
             step = Release(tuple(buffer for buffer in step.buffers if buffer in made))
         made.update(buffer for one in plain_steps(step) for buffer in buffers_made(one))
-        found.append(step)
-    return found
+        kept_steps.append(step)
+    return kept_steps
 
 
 def sizes_inside(
@@ -177,11 +177,11 @@ def sizes_inside(
     """Sizes from the shapes of a function's own arguments; all that tensors tell, if it is one for several sizes."""
     tensors = []
     for buffer in inputs:
-        found = outer.plan.buffers[buffer]
-        words = outer.sizes.words_of(found)
+        outer_buffer = outer.plan.buffers[buffer]
+        words = outer.sizes.words_of(outer_buffer)
         if reads_shapes:  # one size's word for a dimension may be none for another
             words = (*words[:1], *(None for _ in words[1:]))
-        tensors.append((variables[buffer], words, found.shape))
+        tensors.append((variables[buffer], words, outer_buffer.shape))
     return outer.sizes.for_tensors(tensors, {*variables.values(), *numbers}, reads_shapes, numbers)
 
 

@@ -112,15 +112,15 @@ def as_variants(blocks: Sequence[tuple[Loop, LayerClass]]) -> list[tuple[Loop, L
 
     A class that holds what an earlier one does is made from that; what the user wrote is quoted where it stands first.
     """
-    found: list[tuple[Loop, LayerClass]] = []
+    variants: list[tuple[Loop, LayerClass]] = []
     for loop, block in blocks:
-        first = next((other for one, other in found if _is_like(loop, block, one, other)), None)
+        first = next((other for one, other in variants if _is_like(loop, block, one, other)), None)
         if first is not None:
             kept = inherited(block.methods, first.methods)
             methods = tuple(_without_quotes(one, first) for one in block.methods if one.name not in kept)
             block = dataclasses.replace(block, base=first.name, methods=methods, is_variant=True)
-        found.append((loop, block))
-    return found
+        variants.append((loop, block))
+    return variants
 
 
 def _is_like(loop: Loop, block: LayerClass, other: Loop, first: LayerClass) -> bool:

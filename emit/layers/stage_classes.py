@@ -60,9 +60,9 @@ def _stage(block: LayerClass, loop: Loop, tree: ModuleTree) -> StageLayers:
 def _shared(blocks: Sequence[LayerClass], stages: Sequence[StageLayers], tree: ModuleTree) -> LayerClass:
     """The class of layers in several lists."""
     each = zip(*(block.methods for block in blocks), strict=True)
-    found = class_of_stages(stages, [[method.stated for method in methods] for methods in each])
-    made = construct_branch(found.module, tree)
-    told = {word: f"self.{attribute}" for word, attribute in found.told.items()}
+    stage_class = class_of_stages(stages, [[method.stated for method in methods] for methods in each])
+    made = construct_branch(stage_class.module, tree)
+    told = {word: f"self.{attribute}" for word, attribute in stage_class.told.items()}
     return dataclasses.replace(
         blocks[0],
         owner=python_docstring(_owners([stage.owner for stage in stages])),
@@ -72,9 +72,9 @@ def _shared(blocks: Sequence[LayerClass], stages: Sequence[StageLayers], tree: M
         methods=tuple(_with_attributes(method, told) for method in blocks[0].methods),
         runtime_names=blocks[0].runtime_names | made.runtime_names,
         uses_nn=made.uses_nn,
-        parameters=found.parameters,
-        attributes=tuple(f"self.{name} = {text}" for name, text in found.attributes.items()),
-        arguments={path: ", ".join(map(str, sizes)) for path, sizes in found.arguments.items()},
+        parameters=stage_class.parameters,
+        attributes=tuple(f"self.{name} = {text}" for name, text in stage_class.attributes.items()),
+        arguments={path: ", ".join(map(str, sizes)) for path, sizes in stage_class.arguments.items()},
     )
 
 

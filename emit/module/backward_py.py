@@ -320,8 +320,8 @@ class _Function:
                 unique, count = f"{plain}_{count}", count + 1
             used.add(unique)
             words[text] = unique
-        found = [entry_of(text) for text in set(self.forward.variables.values())]
-        entries = Counter(entry[0] for entry in found if entry is not None)
+        reached = [entry_of(text) for text in set(self.forward.variables.values())]
+        entries = Counter(entry[0] for entry in reached if entry is not None)
         self._lengths = {word: entries[text] for text, word in words.items()}
         expressions: dict[int, str] = {}
         for place, text in variables.items():
@@ -352,20 +352,20 @@ def _entry_of_renamed(text: str, words: Mapping[str, str]) -> Reached:
 def _sliced(gradients: Sequence[str]) -> list[str]:
     """``*gradients[:4], None, *gradients[4:]``: what stands between arguments and parameters that have none."""
     runs = [(is_none, list(run)) for is_none, run in groupby(gradients, key="None".__eq__)]
-    n_all, begin, found = sum(len(run) for is_none, run in runs if not is_none), 0, list[str]()
+    n_all, begin, parts = sum(len(run) for is_none, run in runs if not is_none), 0, list[str]()
     for is_none, run in runs:
         end = begin + len(run) * (not is_none)
         span = f"{begin or ''}:{end if end < n_all else ''}"
         one = run if is_none or len(run) == 1 else [f"*{_GRADIENTS}[{span}]"]
-        found, begin = [*found, *one], end
-    return found
+        parts, begin = [*parts, *one], end
+    return parts
 
 
 def _counted(gradients: Sequence[str]) -> tuple[str, ...]:
     """``*[None] * 38`` for arguments and parameters that have no gradients, where these are many in a row."""
-    found: list[str] = []
+    parts: list[str] = []
     for word, run in groupby(gradients):
         words = list(run)
         is_counted = word == "None" and len(words) > _MANY_NONE
-        found += [f"*[None] * {len(words)}"] if is_counted else words
-    return tuple(found)
+        parts += [f"*[None] * {len(words)}"] if is_counted else words
+    return tuple(parts)

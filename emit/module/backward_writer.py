@@ -113,17 +113,17 @@ class BackwardWriter(ModelWriter):
 
     def shapes_of(self, record: SavedLayers, nodes: Sequence[str]) -> list[str]:
         """``float32 (batch, seq, dim)`` of what a layer saves, by its placeholders; of its weights the path."""
-        found = []
+        shapes = []
         for node, path in zip(nodes, record.paths, strict=True):
             if path:
-                found.append(path)
+                shapes.append(path)
                 continue
             buffer = self.plan.buffers[node]
             words = self.dims.of(node, len(buffer.shape))
             shape = [word or str(size) for word, size in zip(words, buffer.shape, strict=True)]
             comma = "," if len(shape) == 1 else ""
-            found.append(f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(shape)}{comma})")
-        return found
+            shapes.append(f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(shape)}{comma})")
+        return shapes
 
     def _share(self) -> None:
         """What several modules' derivatives have in common is a function, given a list of what they read."""
@@ -161,10 +161,10 @@ class BackwardWriter(ModelWriter):
 
     def _read_outside(self) -> set[str]:
         """What the function itself reads or returns, whatever its layers read."""
-        found = {result.buffer for result in self.plan.results if isinstance(result, View)}
+        buffers = {result.buffer for result in self.plan.results if isinstance(result, View)}
         for step in self.steps:
-            found.update(buffer for plain in plain_steps(step) for buffer in buffers_read(plain))
-        return {name for name in found if name not in self._apart}
+            buffers.update(buffer for plain in plain_steps(step) for buffer in buffers_read(plain))
+        return {name for name in buffers if name not in self._apart}
 
     def single(self) -> list[str]:
         """The placeholders that the function itself reads, in order."""

@@ -67,26 +67,26 @@ class CallChecks:
 
     def lines(self) -> list[str]:
         """Every check, in order."""
-        found: list[str] = []
+        checks: list[str] = []
         first: str | None = None
         for parameter in self._parameters:
             one = self._lists.get(parameter.name)
             if one is not None and one.is_uniform:
-                found.append(self._list(one, first))
+                checks.append(self._list(one, first))
                 first = first or f"{one.name}[0]"
                 continue
             for leaf, path in parameter.leaves:
                 if isinstance(leaf, Literal):
                     value = argument(leaf.value, self._plain)
-                    found.append(self._call("check_value", f"{_quoted(path)}, {path}, {value}"))
+                    checks.append(self._call("check_value", f"{_quoted(path)}, {path}, {value}"))
                 elif (leaf, path) in self._tensors:
-                    found.append(self._tensor(leaf, path, first))
+                    checks.append(self._tensor(leaf, path, first))
                     first = first or (None if leaf in self._on_cpu else path)
-        found += self._symbols()
-        found += self._agreements()
-        found += self._conditions()
-        found += self._apart()
-        return self._mode() + found + self._weights(first)
+        checks += self._symbols()
+        checks += self._agreements()
+        checks += self._conditions()
+        checks += self._apart()
+        return self._mode() + checks + self._weights(first)
 
     def _call(self, name: str, arguments: str) -> str:
         self.runtime.add(name)
@@ -95,13 +95,13 @@ class CallChecks:
     def _symbol_sources(self) -> dict[str, str]:
         """For each symbol the expression that tells its value."""
         paths = {leaf: path for p in self._parameters for leaf, path in p.leaves if isinstance(leaf, str)}
-        found: dict[str, str] = {}
+        sources: dict[str, str] = {}
         for symbol in self._graph.symbols:
             path = paths.get(symbol.input_node, symbol.name)
             text = path if symbol.dim is None else f"{path}.shape[{symbol.dim}]"
             text = f"({text} - {symbol.offset})" if symbol.offset else text
-            found[str(symbol.symbol)] = f"({text} // {symbol.scale})" if symbol.scale != 1 else text
-        return found
+            sources[str(symbol.symbol)] = f"({text} // {symbol.scale})" if symbol.scale != 1 else text
+        return sources
 
     def _tensor(self, node: str, path: str, first: str | None) -> str:
         value = self._nodes[node].meta["val"]
@@ -143,15 +143,15 @@ class CallChecks:
 
     def _agreements(self) -> list[str]:
         """Sizes that follow from others: the same symbol in a second place, or an expression of symbols."""
-        found = []
+        checks = []
         for node, path in self._tensors:
             for dim, size in enumerate(map(as_size, self._nodes[node].meta["val"].shape)):
                 if isinstance(size, int):
                     continue
                 expected = self._from_arguments(size)
                 if expected != f"{path}.shape[{dim}]":
-                    found.append(self._call("check_dim", f"{_quoted(path)}, {path}, {dim}, {expected}"))
-        return found
+                    checks.append(self._call("check_dim", f"{_quoted(path)}, {path}, {dim}, {expected}"))
+        return checks
 
     def _conditions(self) -> list[str]:
         """What the captured code decided by sizes must be decided so again."""

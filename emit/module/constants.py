@@ -31,26 +31,26 @@ def _has_negative_zero(value: torch.Tensor) -> bool:
 def _candidates(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
     dtype, shape = value.dtype, tuple(value.shape)
     suffix = "" if dtype is torch.float32 else f", dtype={dtype}"
-    found: list[tuple[str, torch.Tensor]] = []
+    candidates: list[tuple[str, torch.Tensor]] = []
     if value.numel() == 0:
         return [(f"torch.empty({shape}{suffix})", torch.empty(shape, dtype=dtype))]
     first = value.flatten()[0].item()
     if bool((value == first).all()) and value.ndim:
-        found.append(
+        candidates.append(
             (f"torch.full({shape}, {_number(first)}, dtype={dtype})", torch.full(shape, first, dtype=dtype))
         )
-    found += _frequencies(value)
+    candidates += _frequencies(value)
     if value.numel() <= _SMALL and value.ndim <= 1:
         items = value.tolist()
         text = f"[{', '.join(_number(item) for item in items)}]" if value.ndim else _number(first)
-        found.append((f"torch.tensor({text}, dtype={dtype})", torch.tensor(items, dtype=dtype)))
+        candidates.append((f"torch.tensor({text}, dtype={dtype})", torch.tensor(items, dtype=dtype)))
     if value.ndim and dtype is not torch.bool:
-        found += _ranges(value)
+        candidates += _ranges(value)
     if value.ndim >= 2 and shape[-1] == shape[-2]:
-        found += _triangles(value)
+        candidates += _triangles(value)
     if value.ndim >= 2:
-        found += _bands(value)
-    return found
+        candidates += _bands(value)
+    return candidates
 
 
 def _frequencies(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:

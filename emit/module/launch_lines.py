@@ -307,16 +307,16 @@ class LaunchWriter:
         passed = [pointer.name for pointer in kernel.pointers if not pointer.scratch]
         buffers = dict(zip(passed, step.buffers, strict=True))
         sizes = dict(zip(texts, step.sizes, strict=True))
-        found: list[Code] = []
+        ints: list[Code] = []
         for parameter, value in zip(kernel.ints, step.ints, strict=True):
             if parameter.pointer not in buffers:
-                found.append(self.sizes.text(value))
+                ints.append(self.sizes.text(value))
                 continue
             is_offset, name = parameter.axis is None, buffers[parameter.pointer]
             text = step_in_words(value, self.plan.buffers[name], self.variables[name], self.sizes, is_offset)
             blocks = blocks_before(kernel, parameter.pointer, value, sizes, texts, is_offset)
-            found.append(blocks if blocks is not None and is_bare(text) else text)
-        return over_others(kernel, step, found, texts) if found else found
+            ints.append(blocks if blocks is not None and is_bare(text) else text)
+        return over_others(kernel, step, ints, texts) if ints else ints
 
     def _launch_of_lists(self, step: Launch) -> PythonLine:
         """``kernels.adamw(params, grads, exp_avgs, exp_avg_sqs, eps)``: lists tell their own sizes."""

@@ -131,16 +131,16 @@ class LibraryWriter:
 
     def named(self, step: Extern) -> dict[str, Any]:
         """All arguments by the schema's names, defaults filled in."""
-        found: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         given = dict(step.kwargs)
         for place, parameter in enumerate(step.target._schema.arguments):
             if place < len(step.args) and not parameter.kwarg_only:
-                found[parameter.name] = step.args[place]
+                arguments[parameter.name] = step.args[place]
             elif parameter.name in given:
-                found[parameter.name] = given[parameter.name]
+                arguments[parameter.name] = given[parameter.name]
             elif parameter.has_default_value():
-                found[parameter.name] = parameter.default_value
-        return found
+                arguments[parameter.name] = parameter.default_value
+        return arguments
 
     def _arguments(self, step: Extern) -> tuple[Code, ...]:
         """Tensors by position; of the rest what is not the default, by name, and so are flags and fractions."""

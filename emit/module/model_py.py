@@ -128,14 +128,14 @@ class ModelWriter:
 
     def _variables(self) -> dict[str, str]:
         """The variable of each buffer; what the module holds by its path, constants of functions by their word."""
-        found = dict(self.names.buffers)
+        variables = dict(self.names.buffers)
         for node, path in self.tree.expressions.items():
             is_held = self.graph.is_module
-            found[node] = member(path) if is_held else identifier(path.replace(".", "_")).upper()
+            variables[node] = member(path) if is_held else identifier(path.replace(".", "_")).upper()
         lists: tuple[TensorList | MadeList, ...] = (*self.lists, *self.made_lists)
         for one in lists:
-            found |= {node: Reached(one.name, place) for place, node in enumerate(one.nodes)}
-        return found
+            variables |= {node: Reached(one.name, place) for place, node in enumerate(one.nodes)}
+        return variables
 
     def _tensor_arguments(self) -> list[tuple[str, str]]:
         """(placeholder, expression that reaches it) of the call's tensors."""
@@ -388,8 +388,8 @@ def body_writer(writer: ModelWriter, sizes: SizeWriter, device: str) -> BodyWrit
 
 def _records_outside_loops(steps: Sequence[ModelStep], variables: Mapping[str, str]) -> list[Paragraph]:
     """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
-    found: list[Paragraph] = []
+    paragraphs: list[Paragraph] = []
     for record, place, buffers in records_apart(steps):
         made = write_record(record, [variables[buffer] for buffer in buffers])
-        found.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
-    return found
+        paragraphs.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
+    return paragraphs

@@ -131,9 +131,9 @@ class CallArguments:
     @classmethod
     def of(cls, graph: CapturedGraph) -> CallArguments:
         """Those of a captured graph."""
-        found = parameters(graph)
-        leaves = ((leaf, path) for one in found for leaf, path in one.leaves if isinstance(leaf, str))
-        return cls(graph, found, tuple(leaves))
+        given = parameters(graph)
+        leaves = ((leaf, path) for one in given for leaf, path in one.leaves if isinstance(leaf, str))
+        return cls(graph, given, tuple(leaves))
 
     def tensors(self) -> list[tuple[str, str]]:
         """(placeholder, expression that reaches it) of the call's tensors."""
@@ -271,11 +271,11 @@ def _known_block(loop: Loop, before: Sequence[tuple[Loop, LayerClass]], plan: Un
 
 def classes_of(blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree) -> dict[str, list[BlockClass]]:
     """Which blocks of each list have which class."""
-    found: dict[str, list[BlockClass]] = {}
+    classes: dict[str, list[BlockClass]] = {}
     for loop, block in blocks:
         first = loop_path(loop)
         made = construct_block(tree, first, block.position)
-        found.setdefault(loop.owner, []).append(
+        classes.setdefault(loop.owner, []).append(
             BlockClass(
                 block.name,
                 layers_called(loop),
@@ -284,7 +284,7 @@ def classes_of(blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree) -> d
                 block.arguments.get(first, ""),
             )
         )
-    return found
+    return classes
 
 
 def built(

@@ -257,7 +257,7 @@ class _ConstructorWriter:
 
     def members(self, branch: Branch, path: str, only_held: bool = False) -> list[str]:
         """Keyword arguments of Weights."""
-        found: list[str] = []
+        keywords: list[str] = []
         own = {
             held.dtype
             for held in branch.held.values()
@@ -265,7 +265,7 @@ class _ConstructorWriter:
         }
         dtype = next(iter(own)) if len(own) == 1 else torch.float32
         if dtype is not torch.float32:
-            found.append(f"dtype={dtype}")
+            keywords.append(f"dtype={dtype}")
         made: dict[str, str] = {}
         for name, held in branch.held.items():
             if held.tied_to and path and held.tied_to.partition(".")[0] == path.partition(".")[0]:
@@ -277,9 +277,9 @@ class _ConstructorWriter:
             made |= {name: self.module(child, _below(path, name)) for name, child in branch.branches.items()}
         # What a ParameterList holds is named 0, 1, 2, ...; a state_dict may have any keys.
         if all(is_attribute(name) and name != "dtype" for name in made):
-            return found + [f"{name}={text}" for name, text in made.items()]
+            return keywords + [f"{name}={text}" for name, text in made.items()]
         words = (f"{python_string(name)}: {text}" for name, text in made.items())
-        return [f"{{{', '.join(words)}}}", *found]
+        return [f"{{{', '.join(words)}}}", *keywords]
 
     def tensor(self, held: HeldTensor, dtype: torch.dtype) -> str:
         """The expression that makes a parameter or buffer."""

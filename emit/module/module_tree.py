@@ -90,12 +90,12 @@ def _expressions(root: Branch, places: Mapping[str, str]) -> dict[str, Reached]:
             walk(inner, f"{path}.{name}" if path else name, _module_in(module, step))
 
     walk(root, "", Reached())
-    found: dict[str, Reached] = {}
+    expressions: dict[str, Reached] = {}
     for node, path in places.items():
         owner, _, name = path.rpartition(".")
         branch, module = heads[owner]
-        found[node] = _tensor_in(module, branch, name)
-    return found
+        expressions[node] = _tensor_in(module, branch, name)
+    return expressions
 
 
 def expression(root: Branch, path: str) -> Reached:

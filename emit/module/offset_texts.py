@@ -53,12 +53,12 @@ def blocks_before(
     """
     if not isinstance(offset, int) or offset <= 0:
         return None
-    found: Code | None = None
+    in_blocks: Code | None = None
     for block, text in _blocks(kernel, pointer, sizes, texts):
         n_blocks, rest = divmod(offset, block)
         if rest == 0 and n_blocks and (is_offset or n_blocks <= _MOST_BLOCKS):
-            found = ProductCode((whole_number(n_blocks), text)) if n_blocks > 1 else text
-    return found
+            in_blocks = ProductCode((whole_number(n_blocks), text)) if n_blocks > 1 else text
+    return in_blocks
 
 
 def over_others(
@@ -70,7 +70,7 @@ def over_others(
         for axis, size in zip(kernel.axes, step.sizes, strict=True)
         if isinstance(size, int) and not is_bare(texts[axis.name]) and is_product(texts[axis.name])
     }
-    found = list(ints)
+    in_words = list(ints)
     for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
         if parameter.axis is None or not isinstance(value, int) or not is_bare(ints[place]):
             continue
@@ -93,8 +93,8 @@ def over_others(
             for _, stride, text in others
             if 0 < stride < value <= _MOST_STEPS * stride and value % stride == 0
         )
-        found[place] = next(itertools.chain(over, times), ints[place])
-    return found
+        in_words[place] = next(itertools.chain(over, times), ints[place])
+    return in_words
 
 
 def before_pieces(
@@ -119,7 +119,7 @@ def before_pieces(
         for value, text in zip(step.scalars, scalars, strict=True)
         if isinstance(value, int) and value > 1 and not is_bare(text)
     ]
-    found = list(ints)
+    in_words = list(ints)
     for place, (parameter, value) in enumerate(zip(kernel.ints, step.ints, strict=True)):
         if (
             parameter.axis is not None
@@ -140,8 +140,8 @@ def before_pieces(
             for size, by in steps
             if before * size == -value
         )
-        found[place] = next(told, ints[place])
-    return found
+        in_words[place] = next(told, ints[place])
+    return in_words
 
 
 def end_of_pieces(
@@ -203,15 +203,15 @@ def _blocks(
     kernel: KernelPlan, pointer: str, sizes: Mapping[str, Size], texts: Mapping[str, Code]
 ) -> list[tuple[int, Code]]:
     """What one step of each axis of an access goes over, as far as it is walked without a gap."""
-    found: list[tuple[int, Code]] = []
+    blocks: list[tuple[int, Code]] = []
     block, said = 1, list[Code]()
     for axis in _chain(kernel, pointer):
         size, text = sizes.get(axis), texts.get(axis)
         if not isinstance(size, int) or text is None or not is_product(text) or is_bare(text):
             break
         block, said = block * size, [text, *said]
-        found.append((block, product(said)))
-    return found
+        blocks.append((block, product(said)))
+    return blocks
 
 
 def step_in_words(value: Size, buffer: Buffer, variable: str, sizes: SizeWriter, is_offset: bool) -> Code:

@@ -172,8 +172,8 @@ def append(
 
 def fewest(quotes: Iterable[Quote]) -> tuple[Quote, ...]:
     """Each quote once, and not too many."""
-    found = tuple(dict.fromkeys(quotes))
-    return found if len(found) <= _MOST_QUOTES else (*found[: _MOST_QUOTES - 1], found[-1])
+    once = tuple(dict.fromkeys(quotes))
+    return once if len(once) <= _MOST_QUOTES else (*once[: _MOST_QUOTES - 1], once[-1])
 
 
 def said_once(paragraphs: Iterable[Paragraph], names_modules: bool) -> list[Paragraph]:
@@ -186,7 +186,7 @@ def said_once(paragraphs: Iterable[Paragraph], names_modules: bool) -> list[Para
         paragraphs: Of one function, in order.
         names_modules: Whether a module's path is that of one alone: no loop runs the function for others.
     """
-    found: list[Paragraph] = []
+    said: list[Paragraph] = []
     first: dict[Quote, str] = {}  # the module that a statement was quoted for
     headed: set[str] = set()
     above: tuple[Quote, ...] = ()  # what the last paragraph would quote
@@ -197,14 +197,14 @@ def said_once(paragraphs: Iterable[Paragraph], names_modules: bool) -> list[Para
         if heading and heading not in headed:
             headed.add(heading)
             remark = PythonLine(f"# {python_comment(heading)}", LineKind.COMMENT)
-            found.append(Paragraph((), [remark, *paragraph.lines]))
-        elif quotes and not new and _goes_on(found[-1], above, paragraph):
-            found[-1].lines += paragraph.lines
+            said.append(Paragraph((), [remark, *paragraph.lines]))
+        elif quotes and not new and _goes_on(said[-1], above, paragraph):
+            said[-1].lines += paragraph.lines
         else:
-            found.append(Paragraph(new, list(paragraph.lines)))
+            said.append(Paragraph(new, list(paragraph.lines)))
         first.update(dict.fromkeys(new, paragraph.module))
         above = quotes
-    return found
+    return said
 
 
 def _goes_on(last: Paragraph, above: tuple[Quote, ...], paragraph: Paragraph) -> bool:

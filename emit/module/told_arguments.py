@@ -72,7 +72,7 @@ def numbers_given(
         sizes: Writes sizes.
         buffers: The tensors.
     """
-    found = []
+    keywords = []
     for word, number in call.numbers:
         image = buffers[call.tensors[call.channels[word]]] if word in call.channels else None
         channels = sizes.words_of(image)[1] if image is not None else None
@@ -82,8 +82,8 @@ def numbers_given(
             text = sizes.text(number, channels)
         else:
             text = dimension(variables[image.name], 1)
-        found.append(KeywordCode(word, text))
-    return found
+        keywords.append(KeywordCode(word, text))
+    return keywords
 
 
 def _groups(given: Mapping[str, Any], sizes: SizeWriter, code_of: Callable[[Any], Code]) -> Code | None:

@@ -249,7 +249,7 @@ def find_lists(
         for name in step.touched
     }
     kinds = {entry.node: entry.kind for entry in plan.program.graph.inputs}
-    found: list[TensorList] = []
+    lists: list[TensorList] = []
     constants: dict[tuple[tuple[int, ...], ...], str] = {}
     for parameter in parameters:
         leaves = [leaf for leaf, _ in parameter.leaves if isinstance(leaf, str)]
@@ -264,8 +264,8 @@ def find_lists(
         word = constants.setdefault(shapes, f"{parameter.name.upper()}_SHAPES" if constants else "SHAPES")
         dtypes = tuple(value.dtype for value in values)
         is_contiguous = all(value.is_contiguous() for value in values)
-        found.append(TensorList(parameter.name, tuple(leaves), dtypes, shapes, is_contiguous, word))
-    return tuple(found)
+        lists.append(TensorList(parameter.name, tuple(leaves), dtypes, shapes, is_contiguous, word))
+    return tuple(lists)
 
 
 def _is_static(value: torch.Tensor) -> bool:
@@ -296,7 +296,7 @@ def find_made_lists(plan: UnitPlan, names: UnitNames, taken: set[str]) -> tuple[
         taken: Words that stand for something else.
     """
     allocated = {step.buffer for step in plan.steps if isinstance(step, Allocate)}
-    found: list[MadeList] = []
+    lists: list[MadeList] = []
     for step in plan.steps:
         if not isinstance(step, Launch) or not plan.kernels[step.kernel].schedule.is_over_lists:
             continue
@@ -316,11 +316,11 @@ def find_made_lists(plan: UnitPlan, names: UnitNames, taken: set[str]) -> tuple[
                 for source, other in zip(kernel.pointers, columns, strict=True)
                 if source.many and source.access is not Access.WRITE
             ]
-            found.append(
+            lists.append(
                 MadeList(word, buffers, next((r for r in read if _are_alike(plan, buffers, r)), None))
             )
             allocated -= set(buffers)
-    return tuple(found)
+    return tuple(lists)
 
 
 def _are_alike(plan: UnitPlan, made: Sequence[str], read: Sequence[str]) -> bool:
@@ -360,10 +360,10 @@ def shape_lines(lists: Sequence[TensorList]) -> list[str]:
 
 def _shapes_text(shapes: Sequence[tuple[int, ...]]) -> str:
     """A list of shapes, what repeats itself once."""
-    found = _longest_repeat(shapes)
-    if found is None:
+    repeat = _longest_repeat(shapes)
+    if repeat is None:
         return f"[{', '.join(map(str, shapes))}]"
-    start, period, count = found
+    start, period, count = repeat
     end = start + period * count
     parts = [*map(str, shapes[:start]), f"*[{', '.join(map(str, shapes[start : start + period]))}] * {count}"]
     return f"[{', '.join([*parts, *map(str, shapes[end:])])}]"

@@ -83,19 +83,19 @@ def write_view(
 
 def _without_detours(calls: Sequence[ViewCall], shape: tuple[Size, ...]) -> list[ViewCall]:
     """The calls without those that the next one undoes, or that leave everything as it is."""
-    found: list[ViewCall] = []
+    kept_calls: list[ViewCall] = []
     for call in calls:
         joined: ViewCall | None = call
-        while found and joined is not None and (pair := _joined(found[-1], joined)) is not None:
-            found.pop()
+        while kept_calls and joined is not None and (pair := _joined(kept_calls[-1], joined)) is not None:
+            kept_calls.pop()
             joined = pair.call
         if joined is not None:
-            found.append(joined)
-    if found and _base(found[0]) in _RESHAPES and shape:
-        made = _without_minus_one(tuple(found[0].args[0]), shape)
+            kept_calls.append(joined)
+    if kept_calls and _base(kept_calls[0]) in _RESHAPES and shape:
+        made = _without_minus_one(tuple(kept_calls[0].args[0]), shape)
         if list(map(str, made)) == list(map(str, shape)):
-            found.pop(0)
-    return found
+            kept_calls.pop(0)
+    return kept_calls
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,17 +31,17 @@ def equations_of(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> li
     What has no word of its own (``product``) and is read once stands where it is read, if that is still a line.
     """
     inside: frozenset[int] = frozenset()
-    found = _InSteps(plan, names, words, inside)
-    if not found.written():
+    in_steps = _InSteps(plan, names, words, inside)
+    if not in_steps.written():
         return []
     refused: set[int] = set()
-    while waiting := [one for one in found.inlinable() if one not in refused]:
+    while waiting := [one for one in in_steps.inlinable() if one not in refused]:
         other = _InSteps(plan, names, words, inside | {waiting[0]})
-        if other.written() and _longest(other) <= max(LONGEST_LINE, _longest(found)):
-            inside, found = inside | {waiting[0]}, other
+        if other.written() and _longest(other) <= max(LONGEST_LINE, _longest(in_steps)):
+            inside, in_steps = inside | {waiting[0]}, other
         else:
             refused.add(waiting[0])
-    return found.equations
+    return in_steps.equations
 
 
 @dataclasses.dataclass

@@ -79,13 +79,13 @@ def named_constants(
         taken: Names that no constant may have.
         given: The user's names for numbers, by position.
     """
-    found: dict[int, NamedConstant] = {}
+    constants: dict[int, NamedConstant] = {}
     used = set(taken)
     for position, value in enumerate(body):
         if not isinstance(value, Constant) or not (position in given or _wants_name(value)):
             continue
         kind, text = cpp_type(value.dtype), literal(value.value, value.dtype).text
-        same = next((c for c in found.values() if (c.type, c.value) == (kind, text)), None)
+        same = next((c for c in constants.values() if (c.type, c.value) == (kind, text)), None)
         if same is None:
             word = given.get(position) or (value.name.upper() if value.name else _role(position, body))
             if word in used and value.dtype.is_floating_point:
@@ -94,8 +94,8 @@ def named_constants(
                 word = identifier(f"{word}_{text.rstrip('L').replace('-', 'MINUS_')}")
             used.add(word)
             same = NamedConstant(kind, word, text, _remark(value))
-        found[position] = same
-    return found
+        constants[position] = same
+    return constants
 
 
 def _wants_name(value: Constant) -> bool:
@@ -168,7 +168,7 @@ _MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many 
 def headed(passes: Sequence[NamedPlan]) -> list[NamedPlan]:
     """The passes, each kernel's names with the sentences at the head of its file, said of its first call."""
     heads: dict[str, tuple[str, tuple[str, ...]]] = {}
-    found: list[NamedPlan] = []
+    headed_passes: list[NamedPlan] = []
     for one in passes:
         for launch in launches(one.plan):
             if launch.kernel not in heads:
@@ -180,8 +180,8 @@ def headed(passes: Sequence[NamedPlan]) -> list[NamedPlan]:
             key: dataclasses.replace(own, title=heads[key][0], notes=heads[key][1])
             for key, own in one.names.kernels.items()
         }
-        found.append(dataclasses.replace(one, names=dataclasses.replace(one.names, kernels=kernels)))
-    return found
+        headed_passes.append(dataclasses.replace(one, names=dataclasses.replace(one.names, kernels=kernels)))
+    return headed_passes
 
 
 def _notes(
@@ -236,10 +236,10 @@ def traffic_line(
 
 def _picked(once: list[str], reads: _Reads, pointers: Mapping[str, str]) -> str:
     """`` (logits at labels twice)``: elements that are read again because a tensor of positions says so."""
-    found = [
+    picks = [
         (pointers[buffer], listed(map(pointers.__getitem__, reads.picked_by(buffer)))) for buffer in once
     ]
-    texts = [f"{word} at {positions} twice" for word, positions in found if positions]
+    texts = [f"{word} at {positions} twice" for word, positions in picks if positions]
     return f" ({listed(texts)})" if texts else ""
 
 
@@ -310,11 +310,11 @@ class _Reads:
         picking = [position for position in self.loads[buffer] if self.kernel.addresses[position].values]
         if len(picking) == len(self.loads[buffer]):
             return []
-        found: dict[str, None] = {}
+        tensors: dict[str, None] = {}
         for position in picking:
             for index, _ in self.kernel.addresses[position].values:
-                found |= dict.fromkeys(self._loaded_below(index))
-        return list(found)
+                tensors |= dict.fromkeys(self._loaded_below(index))
+        return list(tensors)
 
     def _n_loaded(self, positions: list[int]) -> int:
         """How many elements the loads of a buffer read in a pass; those whose masks exclude each other read in turn."""

@@ -122,25 +122,25 @@ class _ReferenceWriter:
 
     def _read_views(self) -> dict[str, StridedView | None]:
         """By parameter: the one view of each pointer that is read at one address; None where it comes flat."""
-        found: dict[str, StridedView | None] = {}
+        views: dict[str, StridedView | None] = {}
         for position, value in enumerate(self.plan.body):
             if isinstance(value, Load) and position in self.uses:
                 word = self.names.pointers[value.buffer]
                 view = None if value.buffer in self.flat else self.finder.read(position, value.buffer)
                 if not is_slice(self.pieces, position):
-                    found[word] = found.get(word, view) if position in self.pieces else view
+                    views[word] = views.get(word, view) if position in self.pieces else view
                 elif view is not None:  # a half: the whole row is seen
-                    found.setdefault(word, dataclasses.replace(view, offset="0"))
+                    views.setdefault(word, dataclasses.replace(view, offset="0"))
             for key in self._memory(position):
-                found[self.names.pointers[key]] = None
+                views[self.names.pointers[key]] = None
             if isinstance(value, Store) and value.adds:
-                found[self.names.pointers[value.buffer]] = None
+                views[self.names.pointers[value.buffer]] = None
             elif isinstance(value, Store) and value.mask is not None:
-                found.setdefault(
+                views.setdefault(
                     self.names.pointers[value.buffer], self.finder.written(position, value.buffer)
                 )
         order = [self.names.pointers[pointer.name] for pointer in self.plan.pointers]
-        return {word: found[word] for word in order if word in found}
+        return {word: views[word] for word in order if word in views}
 
     def _memory(self, position: int) -> tuple[str, ...]:
         group = self.groups.get(position)

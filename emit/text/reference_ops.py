@@ -214,7 +214,7 @@ def find_joins(
     plan: KernelPlan, names: KernelNames, words: BufferNamer
 ) -> tuple[dict[int, Join], dict[int, PieceLoad]]:
     """The joins of a body by the position of their result, and how the loads of their pieces are seen."""
-    found: dict[int, tuple[Join, dict[int, PieceLoad]]] = {}
+    joins: dict[int, tuple[Join, dict[int, PieceLoad]]] = {}
     picked = {
         other.args[2] for other in plan.body if isinstance(other, Pointwise) and other.op is PointwiseOp.WHERE
     }
@@ -229,11 +229,11 @@ def find_joins(
             join = _pad(plan, position, value)
         seen = _piece_loads(plan, names, join) if join is not None else None
         if join is not None and seen is not None:
-            found[position] = join, seen
-    while mixed := _read_elsewhere(plan, found):
-        found = {position: one for position, one in found.items() if position not in mixed}
-    loads = {position: load for _, seen in found.values() for position, load in seen.items()}
-    return {position: join for position, (join, _) in found.items()}, loads
+            joins[position] = join, seen
+    while mixed := _read_elsewhere(plan, joins):
+        joins = {position: one for position, one in joins.items() if position not in mixed}
+    loads = {position: load for _, seen in joins.values() for position, load in seen.items()}
+    return {position: join for position, (join, _) in joins.items()}, loads
 
 
 def _read_elsewhere(
@@ -298,7 +298,7 @@ def _pad(plan: KernelPlan, position: int, load: Load) -> Join | None:
 
 def _piece_loads(plan: KernelPlan, names: KernelNames, join: Join) -> dict[int, PieceLoad] | None:
     """How each masked load below the pieces is seen; None if some cannot be."""
-    found: dict[int, PieceLoad] = {}
+    seen: dict[int, PieceLoad] = {}
     varying = domains(plan.body)
     counts: dict[str, int] = {}
     for value in plan.body:
@@ -316,13 +316,13 @@ def _piece_loads(plan: KernelPlan, names: KernelNames, join: Join) -> dict[int, 
                 return None  # behind more than the piece's own range
             whole = _whole(plan, load.buffer)
             if counts[load.buffer] > 1 and _fills_each_half(plan, load.buffer, join):
-                found[position] = PieceLoad(where, None)
+                seen[position] = PieceLoad(where, None)
                 continue
             cut = _slice(plan, names, plan.addresses[position], whole, where) if whole is not None else None
             if cut is None and (counts[load.buffer] > 1 or goes_back(plan.addresses[position])):
                 return None
-            found[position] = PieceLoad(where, cut)
-    return found
+            seen[position] = PieceLoad(where, cut)
+    return seen
 
 
 def _fills_each_half(plan: KernelPlan, buffer: str, join: Join) -> bool:
@@ -368,10 +368,10 @@ def _whole(plan: KernelPlan, buffer: str) -> Address | None:
         for position, value in enumerate(plan.body)
         if isinstance(value, Load) and value.buffer == buffer
     ]
-    found = {repr(address): address for is_plain, address in loads if is_plain}
-    if not found and len(loads) > 1:
-        found = {repr(row): row for _, address in loads for row in [dataclasses.replace(address, offset=())]}
-    return next(iter(found.values())) if len(found) == 1 else None
+    rows = {repr(address): address for is_plain, address in loads if is_plain}
+    if not rows and len(loads) > 1:
+        rows = {repr(row): row for _, address in loads for row in [dataclasses.replace(address, offset=())]}
+    return next(iter(rows.values())) if len(rows) == 1 else None
 
 
 def goes_back(address: Address) -> bool:

@@ -51,13 +51,13 @@ class BoundSizes:
 
     def lines(self) -> tuple[str, ...]:
         """``dim, vocab_size = 64, 99``, and the other lines around it."""
-        found, words = [str(line) for line in self.told], list(self.stated)
+        lines, words = [str(line) for line in self.told], list(self.stated)
         while words:
             some = (words[:n] for n in range(len(words), 0, -1))
             few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
-            found.append(self._line(few))
+            lines.append(self._line(few))
             words = words[len(few) :]
-        return (*found, *map(str, self.padding))
+        return (*lines, *map(str, self.padding))
 
     def _line(self, words: Sequence[str]) -> str:
         return f"{', '.join(words)} = {', '.join(str(self.stated[word]) for word in words)}"
@@ -170,14 +170,14 @@ class SizeWriter:
     def dims(self, buffer: Buffer, told: Sequence[Code | None] = ()) -> list[Code]:
         """The sizes of a buffer's dimensions; `told` are expressions for some of them, which come before new words."""
         words = self._words.of(buffer.name, len(buffer.shape))
-        found = []
+        codes = []
         for place, (size, word) in enumerate(zip(buffer.shape, words, strict=True)):
             instead = told[place] if told else None
             self._is_reading = instead is not None
             text = self.written(size, word)
-            found.append(instead if instead is not None and text.is_number else self.use(text))
+            codes.append(instead if instead is not None and text.is_number else self.use(text))
         self._is_reading = False
-        return found
+        return codes
 
     def text(self, size: Size, word: str | None = None) -> Code:
         """A size; `word` is preferred if it stands for it."""
@@ -231,7 +231,7 @@ class SizeWriter:
             tensors: (expression, buffer, axes that make up its dimensions), the most telling first.
         """
         self._is_reading = self.reads_shapes
-        found: dict[str, Code] = {}
+        telling: dict[str, Code] = {}
         literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
@@ -248,13 +248,13 @@ class SizeWriter:
                 texts = [self.written(size, word) for size, word in group]
                 is_last = group is groups[-1] and len(group) == 1 and group[0][0] == buffer.shape[order[-1]]
                 dims, places = [order[-1]] if is_last else places[: len(group)], places[len(group) :]
-                if axis in found or not texts:
+                if axis in telling or not texts:
                     continue
                 is_whole = len(axes) == 1 and len(texts) > (1 if any(text.is_number for text in texts) else 2)
                 if is_whole and is_path(variable):
-                    found[axis] = MethodCode(NameCode(variable), "numel", ())
+                    telling[axis] = MethodCode(NameCode(variable), "numel", ())
                 elif not any(text.is_number for text in texts):
-                    found[axis] = self.use(multiplied(texts) if len(texts) > 1 else texts[0])
+                    telling[axis] = self.use(multiplied(texts) if len(texts) > 1 else texts[0])
                 elif (is_plain or is_last) and is_path(variable):
                     read = read_from(variable, len(order), dims, texts, self.reads_shapes)
                     literal.setdefault(axis, multiplied(read))
@@ -263,10 +263,10 @@ class SizeWriter:
         rest = {
             axis: self.use(literal[axis] if axis in literal else self.written(size, None))
             for axis, size in sizes.items()
-            if axis not in found
+            if axis not in telling
         }
         self._is_reading = False
-        return rest | found
+        return rest | telling
 
     def _of_padded(
         self,
@@ -380,14 +380,14 @@ def bind_sizes(
 
 def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:
     """Dimensions; one that was made of others, which are known, as these."""
-    found: list[tuple[Size, str | None]] = []
+    split_dims: list[tuple[Size, str | None]] = []
     for size, word in dims:
         of, sizes = (word.of, word.sizes) if isinstance(word, ProductWord) else ((), ())
         told = dict(zip(of, sizes, strict=False))
         parts = [(part, one) for one in of if (part := values.get(one, told.get(one))) is not None]
         is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
-        found += parts if is_known else [(size, word)]
-    return [size for size, _ in found], tuple(word for _, word in found)
+        split_dims += parts if is_known else [(size, word)]
+    return [size for size, _ in split_dims], tuple(word for _, word in split_dims)
 
 
 def same_sizes(one: Iterable[Size], other: Iterable[Size]) -> bool:

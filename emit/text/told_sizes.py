@@ -82,12 +82,12 @@ def read_from(
             span = SliceCode(begin, None if last + 1 == n_dims else end)
             shape = ItemCode(MethodCode(NameCode(variable), "shape"), (span,))
             return [SizeText(MethodCode(shape, "numel", ()))]
-    found = []
+    read_texts = []
     for dim, text in zip(dims, texts, strict=True):
         if is_bare(text.code) or (every and text.is_number):
             text = SizeText(dimension(variable, -1 if dim + 1 == n_dims else dim))
-        found.append(text)
-    return found
+        read_texts.append(text)
+    return read_texts
 
 
 def _given(plan: KernelPlan, launch: Launch, position: int) -> tuple[float | Size, dict[str, Size]]:

@@ -354,12 +354,12 @@ def _is_in_table(condition: Value, body: Sequence[Value]) -> bool:
 
 def find_groups(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> dict[int, OperationCall]:
     """For the position of each operation's result that is one torch call: that call."""
-    found: dict[int, OperationCall] = {}
+    groups: dict[int, OperationCall] = {}
     for origin in dict.fromkeys(getattr(value, "origin", "") for value in plan.body):
         node = words.nodes.get(origin)
         call = CALLS.get(aten_name(node)) if node is not None and node.op == "call_function" else None
         values = values_of(plan, node, names) if node is not None and call is not None else None
         group = call(plan, values) if call is not None and values is not None else None
         if values is not None and group is not None:
-            found[values.result] = group
-    return found
+            groups[values.result] = group
+    return groups

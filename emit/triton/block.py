@@ -279,7 +279,7 @@ class Block:
             for p in named
             if is_plain_load(self.body, p) and (not reduces or self.space.sides(self.domains[p]) == whole)
         ]
-        found = [self._line(p) for p in first]
+        lines = [self._line(p) for p in first]
         done = set(first)
         for position in named:
             if is_plain_load(self.body, position) or position in done:
@@ -287,20 +287,20 @@ class Block:
             for load in self._loads_below(position, named):
                 if load not in done:
                     done.add(load)
-                    found.append(self._line(load))
+                    lines.append(self._line(load))
             done.add(position)
-            found += self._mask_lines(position)
-            found.append(self._line(position))
+            lines += self._mask_lines(position)
+            lines.append(self._line(position))
         for position in stores:
             for load in self._loads_below(position, named):
                 if load not in done:
                     done.add(load)
-                    found.append(self._line(load))
+                    lines.append(self._line(load))
         # What only a later loop, or the end of this one, reads.
-        found += [self._line(p) for p in named if is_plain_load(self.body, p) and p not in done]
+        lines += [self._line(p) for p in named if is_plain_load(self.body, p) and p not in done]
         for position in stores:
-            found += [*self._mask_lines(position), Line(StatementKind.STORE, self.store(position))]
-        return found
+            lines += [*self._mask_lines(position), Line(StatementKind.STORE, self.store(position))]
+        return lines
 
     def _mask_lines(self, position: int) -> list[Line]:
         """A line for the mask of a load or store that is more than a name."""
@@ -343,20 +343,20 @@ class Block:
 
     def _loads_below(self, position: int, named: list[int]) -> list[int]:
         """Named plain loads that the statement of `position` reads directly."""
-        found: list[int] = []
+        loads: list[int] = []
 
         def visit(at: int) -> None:
             for arg in arguments(self.body[at]):
                 if arg in self.known:
                     continue
                 if arg in named:
-                    if is_plain_load(self.body, arg) and arg not in found:
-                        found.append(arg)
+                    if is_plain_load(self.body, arg) and arg not in loads:
+                        loads.append(arg)
                     continue
                 visit(arg)
 
         visit(position)
-        return sorted(found)
+        return sorted(loads)
 
 
 def is_plain_load(body: Sequence[Value], position: int) -> bool:

@@ -109,15 +109,15 @@ def partial_stores(
 ) -> list[Text]:
     """Stores of a chunk's results; the texts for them are what the loop left as final values."""
     ending = compose(", mask={})", mask) if mask else ")"
-    found = []
+    stores = []
     for accumulator, partials in printer.partial_names(one):
         for partial in partials:
             text = printer.known[partial.position]
             if len(accumulator.names) == 2 and not isinstance(accumulator.reduction, OnlineSoftmax):
                 text = printer.pairs[partial.position][partial.is_index]
             pointer = word(pointer_word(names.pointers[partial.pointer]))
-            found.append(compose("tl.store({} + {}, {}{}", pointer, at, text, ending))
-    return found
+            stores.append(compose("tl.store({} + {}, {}{}", pointer, at, text, ending))
+    return stores
 
 
 def combine_chunks(

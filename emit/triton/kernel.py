@@ -249,18 +249,18 @@ def _parameters(
     plan: KernelPlan, names: KernelNames, function: FunctionText, named: frozenset[str]
 ) -> tuple[KernelParameter, ...]:
     """Pointers, sizes and strides, scalars, constexprs: those that the body names."""
-    found = [
+    parameters = [
         KernelParameter(pointer_word(names.lists[pointer.name]), _list_comment(pointer, names))
         for pointer in lists(plan)
     ]
     if plan.schedule.is_over_lists:
-        found += [KernelParameter(name, comment) for name, comment in table_parameters(plan, names)]
+        parameters += [KernelParameter(name, comment) for name, comment in table_parameters(plan, names)]
     # What a function reads comes first; chunks' results are read by the function that combines them.
     is_combining = function.macro == "combine"
     pointers = (
         sorted(plan.pointers, key=lambda pointer: not pointer.scratch) if is_combining else plan.pointers
     )
-    found += [
+    parameters += [
         KernelParameter(
             pointer_word(names.pointers[pointer.name]),
             _pointer_comment(pointer, plan, names),
@@ -273,20 +273,20 @@ def _parameters(
     for axis in plan.axes:
         size = names.axes[axis.name].size
         if not plan.schedule.is_over_lists and size in named:
-            found.append(KernelParameter(size, is_constant=size in constant))
+            parameters.append(KernelParameter(size, is_constant=size in constant))
     if N_SPLITS.text in named:
-        found.append(KernelParameter(N_SPLITS.text))
+        parameters.append(KernelParameter(N_SPLITS.text))
     for argument in plan.ints:
         if names.ints[argument.name] in named:
-            found.append(KernelParameter(names.ints[argument.name]))
+            parameters.append(KernelParameter(names.ints[argument.name]))
     # A float is a constant of the compiled kernel: float32 where it meets float32, and free.
     for scalar in sorted(plan.scalars, key=lambda scalar: scalar.dtype.is_floating_point):
         word = names.scalars[scalar.position]
         if word not in named:
             continue
-        found.append(KernelParameter(word, is_constant=scalar.dtype.is_floating_point))
-    found += [KernelParameter(name, comment, is_constant=True) for name, comment in function.constants]
-    return tuple(found)
+        parameters.append(KernelParameter(word, is_constant=scalar.dtype.is_floating_point))
+    parameters += [KernelParameter(name, comment, is_constant=True) for name, comment in function.constants]
+    return tuple(parameters)
 
 
 def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> str:

@@ -93,11 +93,15 @@ class LoopPrinter:
         block = self._block()
         block.bases = self.bases
         lines = share_addresses(draft, block) if is_loop else []
-        found = block.lines(listed)
+        statements = block.lines(listed)
         named = [(name, base) for base, name in self.bases.items()]
         shared = [bind(*line) for line in lines if line not in named]
         # Also those that an earlier loop has named: where rows are walked they change from one step to the next.
-        return found, shared, needed(named, [*shared, *(line.text for line in found)]) if is_loop else []
+        return (
+            statements,
+            shared,
+            needed(named, [*shared, *(line.text for line in statements)]) if is_loop else [],
+        )
 
     def loop(self, one: Pass) -> PassLoop:
         """A pass with its loop, its final values, and what follows from them."""
@@ -125,7 +129,7 @@ class LoopPrinter:
 
     def _accumulators(self, one: Pass) -> list[Accumulator]:
         plain = [r for r in one.reductions if isinstance(r, int)]
-        found = []
+        accumulators = []
         for place, reduction in enumerate(one.reductions):
             if isinstance(reduction, OnlineSoftmax):
                 start: tuple[object, ...] = (self._reduce(reduction.max).dtype,)
@@ -141,8 +145,8 @@ class LoopPrinter:
                     words = ((f"{result}_acc",),)
             # Every loop starts its own: those at one place that start alike may share a name.
             names = tuple(self.scope.name(("accumulator", place, each[0], start), *each) for each in words)
-            found.append(Accumulator(reduction, names))
-        return found
+            accumulators.append(Accumulator(reduction, names))
+        return accumulators
 
     def _word_of(self, position: int) -> str:
         """A word for a reduction: its name, or that of the first value with a name that it goes into."""
@@ -290,7 +294,7 @@ class LoopPrinter:
 
     def partial_names(self, one: Pass) -> list[tuple[Accumulator, list[Partial]]]:
         """The accumulators of a pass, each with the scratch tensors of its chunks' results."""
-        found = []
+        pairs = []
         for accumulator in self._accumulators(one):
             reduction = accumulator.reduction
             online = isinstance(reduction, OnlineSoftmax)
@@ -300,8 +304,8 @@ class LoopPrinter:
             partials = [p for at in positions for p in self.plan.partials if p.position == at]
             if not online:
                 partials.sort(key=lambda partial: partial.is_index)
-            found.append((accumulator, partials))
-        return found
+            pairs.append((accumulator, partials))
+        return pairs
 
 
 def identity_of(plan: KernelPlan, partial: Partial, is_online_max: bool) -> str:

@@ -244,16 +244,16 @@ def _jumps(value: Pointwise) -> bool:
 
 def _tensors(body: tuple[Value, ...]) -> frozenset[int]:
     """The values that Triton has as tensors; the others are Python's numbers, or constexprs."""
-    found: set[int] = set()
+    tensors: set[int] = set()
     for position, value in enumerate(body):
         match value:
             case Load() | Reduce():
-                found.add(position)
+                tensors.add(position)
             case IndexExpression(index=index) if index.axes or index.values:
-                found.add(position)
-            case Pointwise(op=op, args=args) if op is Op.CAST or found.intersection(args):
-                found.add(position)
-    return frozenset(found)
+                tensors.add(position)
+            case Pointwise(op=op, args=args) if op is Op.CAST or tensors.intersection(args):
+                tensors.add(position)
+    return frozenset(tensors)
 
 
 def _cast_of_number(value: Pointwise) -> Operator:
@@ -374,7 +374,7 @@ def guarded_squares(plan: KernelPlan, named: Container[int]) -> dict[int, int]:
 
     Only where every reduction that x feeds is guarded, so that no other one sees the change.
     """
-    found: dict[int, int] = {}
+    pairs: dict[int, int] = {}
     body = plan.body
     for position in plan.guards:
         reduce = body[position]
@@ -387,14 +387,14 @@ def guarded_squares(plan: KernelPlan, named: Container[int]) -> dict[int, int]:
         if factor != other or factor not in named or not isinstance(body[factor], Pointwise):
             continue
         fed = _fed_by(body, factor)
-        if factor not in found.values() and all(p in plan.guards for p in fed if isinstance(body[p], Reduce)):
-            found[position] = factor
-    return found
+        if factor not in pairs.values() and all(p in plan.guards for p in fed if isinstance(body[p], Reduce)):
+            pairs[position] = factor
+    return pairs
 
 
 def _fed_by(body: tuple[Value, ...], source: int) -> set[int]:
-    found = {source}
+    positions = {source}
     for position, value in enumerate(body):
-        if found & set(arguments(value)):
-            found.add(position)
-    return found
+        if positions & set(arguments(value)):
+            positions.add(position)
+    return positions

@@ -71,30 +71,30 @@ def typed_numbers(
         one_way: Infix operations.
         of_tensors: Functions for which a number is of float32 whatever stands beside it, and that want a tensor.
     """
-    found = set()
+    numbers = set()
     for value in body:
         args = arguments(value)
         if isinstance(value, Pointwise) and value.op in one_way and args[0] in named:
-            found.add(args[0])
+            numbers.add(args[0])
         if isinstance(value, Pointwise) and value.op in of_tensors:
-            found.update(arg for arg in args if isinstance(body[arg], _NUMBERS) and _is_double(body[arg]))
+            numbers.update(arg for arg in args if isinstance(body[arg], _NUMBERS) and _is_double(body[arg]))
             if all(_is_number(arg, body) for arg in args):
-                found.update(_first_leaf(arg, body) for arg in args)
+                numbers.update(_first_leaf(arg, body) for arg in args)
         if isinstance(value, Pointwise) and all(
             isinstance(body[arg], Constant | Scalar | AxisSize) for arg in args
         ):
-            found.update(arg for arg in args if _is_double(body[arg]))
+            numbers.update(arg for arg in args if _is_double(body[arg]))
         for arg in args:
             constant = body[arg]
             if not isinstance(constant, Constant) or _fits_literal(constant.value, constant.dtype):
                 continue
             infix = isinstance(value, Pointwise) and len(args) == 2 and not isinstance(value, Store)
             if not infix or all(isinstance(body[other], Constant) for other in args):
-                found.add(arg)
+                numbers.add(arg)
         chooses = isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE and value.dtype.itemsize == 8
         if chooses and all(isinstance(body[arg], Constant) for arg in args[1:]):
-            found.add(args[1])
-    return found
+            numbers.add(args[1])
+    return numbers
 
 
 _NUMBERS = (Constant, Scalar, AxisSize)

@@ -52,7 +52,7 @@ def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[
         files: The unit as it is or shall be: text by path.
         written: The same as longhand writes it.
     """
-    found: list[Breach] = []
+    breaches: list[Breach] = []
     unread = [path for path, text in written.items() if path.endswith(".py") and _tree(text) is None]
     if unread:
         return [
@@ -66,11 +66,11 @@ def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[
             continue
         if mine is None:
             if path.endswith((".py", ".cpp", ".h")):
-                found.append(Breach(path, 1, "the file is missing"))
+                breaches.append(Breach(path, 1, "the file is missing"))
             continue
         marker = _MARKER.search(mine)
         if marker and path.endswith((".py", ".cpp", ".h")):
-            found.append(
+            breaches.append(
                 Breach(
                     path,
                     _line_at(mine, marker.start()),
@@ -78,10 +78,10 @@ def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[
                 )
             )
         elif path.endswith(".py"):
-            found += _python_breaches(path, mine, text, wanted.get(path, set()))
+            breaches += _python_breaches(path, mine, text, wanted.get(path, set()))
         elif path.endswith(".cpp"):
-            found += _cpp_breaches(path, mine, text, named)
-    return found
+            breaches += _cpp_breaches(path, mine, text, named)
+    return breaches
 
 
 def _tree(text: str) -> ast.Module | None:
@@ -94,7 +94,7 @@ def _tree(text: str) -> ast.Module | None:
 
 def _imported_names(files: Mapping[str, str]) -> dict[str, set[str]]:
     """Which names the unit's files import from each of them."""
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for path, text in files.items():
         if not path.endswith(".py"):
             continue
@@ -105,12 +105,12 @@ def _imported_names(files: Mapping[str, str]) -> dict[str, set[str]]:
                 for name in (f"{target}.py", f"{target}/__init__.py"):
                     name = name.removeprefix("./")
                     if name in files:
-                        found.setdefault(name, set()).update(alias.name for alias in node.names)
+                        names.setdefault(name, set()).update(alias.name for alias in node.names)
     # What model.py calls as kernels.NAME.
     for path in files:
         if path.startswith("kernels/") and path.endswith(".py") and path != "kernels/__init__.py":
-            found.setdefault("kernels/__init__.py", set()).add(PurePosixPath(path).stem)
-    return found
+            names.setdefault("kernels/__init__.py", set()).add(PurePosixPath(path).stem)
+    return names
 
 
 def _python_breaches(path: str, mine: str, text: str, wanted: set[str]) -> Iterable[Breach]:
@@ -134,22 +134,22 @@ def _python_breaches(path: str, mine: str, text: str, wanted: set[str]) -> Itera
 
 def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
     """What a module binds at its top level."""
-    found: dict[str, ast.stmt] = {}
+    definitions: dict[str, ast.stmt] = {}
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            found[statement.name] = statement
+            definitions[statement.name] = statement
         elif isinstance(statement, ast.Import | ast.ImportFrom):
-            found |= dict.fromkeys(
+            definitions |= dict.fromkeys(
                 (alias.asname or alias.name.partition(".")[0] for alias in statement.names), statement
             )
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             for node in (node for target in targets for node in ast.walk(target)):
                 if isinstance(node, ast.Name):
-                    found[node.id] = statement
+                    definitions[node.id] = statement
         elif isinstance(statement, ast.If | ast.Try):
-            found |= _definitions(ast.Module(statement.body, []))
-    return found
+            definitions |= _definitions(ast.Module(statement.body, []))
+    return definitions
 
 
 def _signature_breaches(path: str, name: str, mine: ast.stmt, text: ast.stmt) -> Iterable[Breach]:
@@ -184,7 +184,7 @@ def _parameter_breaches(
 
 def _keywords(files: Mapping[str, str]) -> dict[str, set[str]]:
     """For each kernel the parameters that callers name: ``kernels.softmax(x, out, n_rows=4, ...)``."""
-    found: dict[str, set[str]] = {}
+    keywords: dict[str, set[str]] = {}
     for path, text in files.items():
         if path.endswith(".py") and "/" not in path:
             for node in ast.walk(_tree(text) or ast.Module([], [])):
@@ -192,8 +192,8 @@ def _keywords(files: Mapping[str, str]) -> dict[str, set[str]]:
                     case ast.Call(
                         func=ast.Attribute(value=ast.Name(id="kernels"), attr=name), keywords=given
                     ):
-                        found.setdefault(name, set()).update(one.arg for one in given if one.arg)
-    return found
+                        keywords.setdefault(name, set()).update(one.arg for one in given if one.arg)
+    return keywords
 
 
 def _cpp_breaches(path: str, mine: str, text: str, named: Mapping[str, set[str]]) -> Iterable[Breach]:
@@ -216,15 +216,15 @@ def _as_called(parameters: Iterable[tuple[str, str]], named: Container[str]) -> 
 def _cpp_functions(text: str) -> dict[str, tuple[list[tuple[str, str]], int]]:
     """For each ``extern "C"`` function its parameters as (type, name), and its line."""
     bare = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
-    found = {}
+    functions = {}
     for match in _CPP_FUNCTION.finditer(bare):
         parameters = []
         for words in filter(None, (piece.strip() for piece in match[2].split(","))):
             parameter = _CPP_PARAMETER.fullmatch(words)
             kind = f"{parameter[1]}{parameter[2]}" if parameter else words
             parameters.append((kind, parameter[3] if parameter else ""))
-        found[match[1]] = (parameters, _line_at(bare, match.start()))
-    return found
+        functions[match[1]] = (parameters, _line_at(bare, match.start()))
+    return functions
 
 
 def _line_at(text: str, position: int) -> int:
@@ -261,9 +261,9 @@ def find_moves(disk: UnitOnDisk, edited: Iterable[str], new: Mapping[str, str]) 
     taken: set[str] = set()
     for paths in _by_stem(edited).values():
         candidates = [
-            found
+            candidate
             for other in _by_stem(new)
-            if other not in taken and (found := _moved(disk, paths, other, new))
+            if other not in taken and (candidate := _moved(disk, paths, other, new))
         ]
         if candidates:
             _, best = max(candidates, key=lambda entry: entry[0])
@@ -273,10 +273,10 @@ def find_moves(disk: UnitOnDisk, edited: Iterable[str], new: Mapping[str, str]) 
 
 
 def _by_stem(paths: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_stem: dict[str, list[str]] = {}
     for path in sorted(paths):
-        found.setdefault(PurePosixPath(path).stem, []).append(path)
-    return found
+        by_stem.setdefault(PurePosixPath(path).stem, []).append(path)
+    return by_stem
 
 
 def _moved(

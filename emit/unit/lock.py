@@ -130,8 +130,8 @@ def _row(passes: list[NamedPlan], key: str) -> KernelRow:
     )
     sizes = Counter(_bytes(launch.bytes_moved) for _, launch in calls)
     traffic = ", ".join(f"{n} x {size}" if n > 1 else size for size, n in sizes.items())
-    found = calls[0][0].names.kernels[key]
-    return KernelRow(found.kernel, in_one_line(found.title), ", ".join(users), len(calls), traffic)
+    names = calls[0][0].names.kernels[key]
+    return KernelRow(names.kernel, in_one_line(names.title), ", ".join(users), len(calls), traffic)
 
 
 def traffic(passes: list[NamedPlan], key: str) -> tuple[int, int]:
@@ -151,7 +151,7 @@ def _bytes(size: object) -> str:
 
 
 def _library_rows(passes: list[NamedPlan]) -> list[LibraryRow]:
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for step in (step for one in passes for step in one.plan.steps):
         inner: tuple[PlanStep, ...] = (
             tuple(one for run in step.runs for one in run) if isinstance(step, Repeat) else (step,)
@@ -162,8 +162,8 @@ def _library_rows(passes: list[NamedPlan]) -> list[LibraryRow]:
                 named = one.target if which is None else which.target
                 target = f"{named.namespace}.{named.overloadpacket.__name__}"
                 target += " and its gradients" if which is not None else ""
-                found[target, one.reason or ""] += 1
-    return [LibraryRow(target, n, reason) for (target, reason), n in found.items()]
+                counts[target, one.reason or ""] += 1
+    return [LibraryRow(target, n, reason) for (target, reason), n in counts.items()]
 
 
 _MOST_LINES = 8
@@ -305,8 +305,8 @@ def _guards(graph: CapturedGraph, words: BufferNamer) -> list[dict[str, Any]]:
     names = {str(size.symbol): size.name for size in graph.symbols}
 
     def sizes(given: Iterable[object]) -> list[int | str]:
-        found = map(as_size, given)
-        return [size if isinstance(size, int) else size_text(size, names) for size in found]
+        converted = map(as_size, given)
+        return [size if isinstance(size, int) else size_text(size, names) for size in converted]
 
     guards: list[dict[str, Any]] = []
     inputs = {entry.node: entry for entry in graph.inputs}
@@ -333,12 +333,12 @@ def _guards(graph: CapturedGraph, words: BufferNamer) -> list[dict[str, Any]]:
 
 def _quotes(origins: Iterable[Provenance]) -> dict[str, str]:
     """Where each quoted statement stands: file, relative to the project, and line."""
-    found: dict[str, Provenance] = {}
+    places: dict[str, Provenance] = {}
     for where in origins:
         if where.statement and where.file:
-            found.setdefault(f"{where.qualname}    {where.statement}", where)
-    files = {file: in_project(file) for file in {where.file for where in found.values()}}
-    return {quote: f"{files[where.file]}:{where.line}" for quote, where in sorted(found.items())}
+            places.setdefault(f"{where.qualname}    {where.statement}", where)
+    files = {file: in_project(file) for file in {where.file for where in places.values()}}
+    return {quote: f"{files[where.file]}:{where.line}" for quote, where in sorted(places.items())}
 
 
 def _sources(origins: Iterable[Provenance], factory: str | None) -> dict[str, dict[str, str]]:

@@ -75,12 +75,12 @@ def checked(lock: Any) -> dict[str, Any]:
     """
     if not isinstance(lock, dict):
         raise ValueError("it is no table")
-    found = lock.get("format", FORMAT)
-    if type(found) is not int or found < 1:
+    version = lock.get("format", FORMAT)
+    if type(version) is not int or version < 1:
         raise ValueError("format is no positive number")
-    if found > FORMAT:
+    if version > FORMAT:
         raise UnitError(
-            f"The lock is of format {found}; this longhand knows up to {FORMAT}.",
+            f"The lock is of format {version}; this longhand knows up to {FORMAT}.",
             hint="Install a newer longhand, or delete the folder and generate it anew.",
         )
     for name, is_right in _ENTRIES.items():
@@ -297,11 +297,11 @@ def lock_versions(content: bytes) -> list[dict[str, Any]]:
     Raises:
         UnitError: It is of a later longhand's format.
     """
-    found = []
+    versions = []
     for side in sides(content):
         with contextlib.suppress(ValueError):
-            found.append(parsed(side))
-    return found
+            versions.append(parsed(side))
+    return versions
 
 
 def read_lock(folder: Path) -> dict[str, Any]:
@@ -359,9 +359,9 @@ def tool_versions() -> dict[str, str]:
 
 @functools.cache
 def _tool_versions() -> Mapping[str, str]:
-    found = {}
+    versions = {}
     for package in ("torch", "longhand", "triton", "black", "clang-format"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    found["torch"] = found["torch"].partition("+")[0]
-    return found
+            versions[package] = metadata.version(package)
+    versions["torch"] = versions["torch"].partition("+")[0]
+    return versions

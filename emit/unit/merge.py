@@ -110,25 +110,25 @@ class _Merger:
 
     def _decide(self, path: str, content: bytes) -> None:
         """One file of the new version."""
-        found = self.disk.files.get(path)
+        current = self.disk.files.get(path)
         base = self.all_new.get(f"{BASE}/{path}")
         if base is not None:
             self.contents[f"{BASE}/{path}"] = base
-        if found is not None and path in self.disk.ejected:
+        if current is not None and path in self.disk.ejected:
             self.carried.append(path)
             self._report(path, Outcome.EJECTED)
-        elif found is None:
+        elif current is None:
             self._add(path, content)
-        elif found == content:
+        elif current == content:
             self.contents[path] = content
             self._report(path, Outcome.SAME)
         elif not self.disk.is_edited(path):
             self.contents[path] = content
             self._report(path, Outcome.REPLACED)
-        elif self._is_still_marked(path, found):
+        elif self._is_still_marked(path, current):
             self._conflict(path, "its markers wait to be settled", is_marked=True)
         else:
-            self._merge_edit(path, found, content)
+            self._merge_edit(path, current, content)
 
     def _is_still_marked(self, path: str, found: bytes) -> bool:
         """Whether both sides of a conflict stand in a file since an earlier merge."""
@@ -160,9 +160,9 @@ class _Merger:
         edited, bases = self.disk.files.get(aside), self.disk.bases(aside)
         is_text = edited is not None and not _binary(path, edited, *bases)
         if edited is not None and is_text and bases and path.startswith("kernels/"):
-            found = merge(edited.decode(), bases[0].decode(), content.decode())
-            if not found.conflicts:
-                self.contents[path] = found.text.encode()
+            merged = merge(edited.decode(), bases[0].decode(), content.decode())
+            if not merged.conflicts:
+                self.contents[path] = merged.text.encode()
                 self.returned |= {aside, f"{BASE}/{aside}"}
                 is_edit = self.contents[path] != content
                 detail = f"from {aside}: it is needed again"
@@ -368,9 +368,9 @@ def _with_choices(lock: bytes, disk: UnitOnDisk, moves: list[Move]) -> bytes:
     """The new lock with what the old one says of people's choices: files ejected, tunables tuned."""
     if not disk.ejected and not disk.tuned:
         return lock
-    found = json.loads(lock)
+    new_lock = json.loads(lock)
     if disk.ejected:
-        found["ejected"] = sorted(disk.ejected)
+        new_lock["ejected"] = sorted(disk.ejected)
     if disk.tuned:
-        found["tuned"] = tuned_at_home(disk.tuned, moves)
-    return lock_text(found).encode()
+        new_lock["tuned"] = tuned_at_home(disk.tuned, moves)
+    return lock_text(new_lock).encode()

@@ -70,13 +70,13 @@ class UnitOnDisk:
 
     def is_edited(self, path: str) -> bool:
         """Whether a file is there and not as longhand last wrote it."""
-        found = self.files.get(path)
-        if found is None:
+        content = self.files.get(path)
+        if content is None:
             return False
         bases = self.bases(path)
-        if all(side in bases for side in sides(found)):
+        if all(side in bases for side in sides(content)):
             return False
-        return hashlib.sha256(found).hexdigest() not in self.hashes.get(path, ())
+        return hashlib.sha256(content).hexdigest() not in self.hashes.get(path, ())
 
     def knows(self, path: str) -> bool:
         """Whether longhand wrote a file of this name."""
@@ -94,13 +94,13 @@ def read_unit(out: Path, *, follow_links: bool = True) -> UnitOnDisk:
         OutputError: One cannot be read.
         UnitError: One is no regular file, or too long to be a unit's.
     """
-    found = {}
+    files = {}
     for path in files_in(out):
         content = content_of(out / path) if follow_links or not leaves(out / path, out) else b""
         if content is None and not (out / path).is_symlink():
             raise OutputError(f"{out / path} cannot be read.", hint="Nothing was changed.")
-        found[path] = content or b""  # a link to a folder, or to nothing, is carried as it is
-    return UnitOnDisk.of(found)
+        files[path] = content or b""  # a link to a folder, or to nothing, is carried as it is
+    return UnitOnDisk.of(files)
 
 
 def is_beside(name: str) -> bool:
@@ -110,13 +110,13 @@ def is_beside(name: str) -> bool:
 
 def files_in(out: Path) -> dict[str, None]:
     """Every file (and symbolic link) of a unit, as relative paths."""
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     for folder, folders, names in os.walk(out):
         folders[:] = sorted(name for name in folders if name not in _NOT_CARRIED)
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         for name in sorted(name for name in [*names, *links] if not is_beside(name)):
-            found[Path(folder, name).relative_to(out).as_posix()] = None
-    return found
+            files[Path(folder, name).relative_to(out).as_posix()] = None
+    return files
 
 
 def content_of(path: Path) -> bytes | None:

@@ -87,7 +87,7 @@ class _PassPicture:
                 if one in self.ids and its in self.ids
             }
         refusals = self._refusals()
-        found: dict[str, Any] = {
+        plain: dict[str, Any] = {
             "steps": self.steps,
             "results": [self.ids[name] for name in self.results if name in self.ids],
             "refusals": refusals[:MOST_REFUSALS],
@@ -99,19 +99,19 @@ class _PassPicture:
         }
         left_out = {"steps": self.n_left_out, "refusals": max(0, len(refusals) - MOST_REFUSALS)}
         if any(left_out.values()):
-            found["left_out"] = left_out
-        return found
+            plain["left_out"] = left_out
+        return plain
 
     def _id(self, buffer: str) -> str:
         """The variable that holds a buffer; of several that one variable holds in turn the later ones are numbered."""
         if buffer not in self.ids:
             word = self._word(buffer)
-            found, number = word, 1
-            while found in self._taken:
+            unique, number = word, 1
+            while unique in self._taken:
                 number += 1
-                found = f"{word} ({number})"
-            self._taken.add(found)
-            self.ids[buffer] = found
+                unique = f"{word} ({number})"
+            self._taken.add(unique)
+            self.ids[buffer] = unique
         return self.ids[buffer]
 
     def _word(self, buffer: str) -> str:
@@ -133,7 +133,7 @@ class _PassPicture:
         return f"{str(buffer.dtype).removeprefix('torch.')} ({sizes}) {kind}"
 
     def _steps(self, steps: Iterable[ModelStep]) -> list[dict[str, Any]]:
-        found = []
+        drawn_steps = []
         for step in steps:
             if self._n_steps >= MOST_STEPS:
                 self.n_left_out += 1
@@ -141,12 +141,14 @@ class _PassPicture:
             self._n_steps += 1
             match step:
                 case Loop():
-                    found.append(self._repeat(step.repeat, step.pattern, bool(step.alternatives)))
+                    drawn_steps.append(self._repeat(step.repeat, step.pattern, bool(step.alternatives)))
                 case FirstCall() | LayerCall():
-                    found.append(self._repeat(step.repeat, 0, False))
+                    drawn_steps.append(self._repeat(step.repeat, 0, False))
                 case _:
-                    found += [self._step(one) for one in plain_steps(step) if not isinstance(one, Repeat)]
-        return found
+                    drawn_steps += [
+                        self._step(one) for one in plain_steps(step) if not isinstance(one, Repeat)
+                    ]
+        return drawn_steps
 
     def _repeat(self, repeat: Repeat, pattern: int, varies: bool) -> dict[str, Any]:
         """Runs of one function, told by the one that the function is printed from."""
@@ -201,7 +203,7 @@ class _PassPicture:
         kernel = self.one.plan.kernels[step.kernel]
         pointers = [pointer for pointer in kernel.pointers if not pointer.scratch]
         passed = list(zip(pointers, step.buffers, strict=True))
-        found = {
+        told = {
             "kernel": self.one.names.kernels[step.kernel].kernel,
             "reads": self._all(name for pointer, name in passed if pointer.access is not Access.WRITE),
             "writes": self._all(name for pointer, name in passed if pointer.access is not Access.READ),
@@ -209,8 +211,8 @@ class _PassPicture:
             "quotes": self._quotes(step.origins),
         }
         if step.others:
-            found["groups"] = len(step.groups)
-        return found
+            told["groups"] = len(step.groups)
+        return told
 
     def _library_call(self, step: Extern) -> dict[str, Any]:
         which = differentiated(step.target)
@@ -221,7 +223,7 @@ class _PassPicture:
         n_bytes += sum(
             self._bytes(buffers[name].shape, buffers[name].dtype.itemsize) for name in step.outputs if name
         )
-        found: dict[str, Any] = {
+        told: dict[str, Any] = {
             "call": f"{target.namespace}.{target.overloadpacket.__name__}",
             "reads": self._all(view.buffer for view in views),
             "writes": self._all([*step.outputs, *step.mutates]),
@@ -230,8 +232,8 @@ class _PassPicture:
             "quotes": self._quotes([step.origin, *(call.origin for view in views for call in view.calls)]),
         }
         if step.reason:
-            found["reason"] = step.reason
-        return found
+            told["reason"] = step.reason
+        return told
 
     def _quotes(self, origins: Iterable[str]) -> list[str]:
         return _quotes(origins, self.one)[:MOST_QUOTES]
@@ -242,15 +244,15 @@ class _PassPicture:
         Fusion speaks of nests that may be one launch by now, or one group of many in a launch over lists.
         """
         owner = dict(self._owners())
-        found: dict[tuple[str, str, str], dict[str, str]] = {}
+        refusals: dict[tuple[str, str, str], dict[str, str]] = {}
         for refusal in self.one.plan.refusals:
             first, second = owner.get(refusal.producer), owner.get(refusal.consumer)
             if first is None or second is None or first == second:
                 continue
             reason = re.sub(r"[A-Za-z_]\w*", lambda match: self.ids.get(match[0], match[0]), refusal.reason)
             told = {"first": first, "second": second, "verdict": refusal.verdict.value, "reason": reason}
-            found.setdefault((first, second, reason), told)
-        return list(found.values())
+            refusals.setdefault((first, second, reason), told)
+        return list(refusals.values())
 
     def _owners(self) -> Iterator[tuple[str, str]]:
         """For what a launch writes and for the nodes that it computes: what it writes first, in the first run."""
@@ -292,7 +294,7 @@ def _quotes(origins: Iterable[str], one: NamedPlan) -> list[str]:
 
 def _values(kernel: KernelPlan, names: KernelNames, one: NamedPlan) -> dict[str, list[str]]:
     """By a word of the kernel's file: the statements that the line which makes this value, or stores it, came from."""
-    found: dict[str, list[str]] = {}
+    statements: dict[str, list[str]] = {}
     for position, value in enumerate(kernel.body):
         if isinstance(value, Store):
             word = names.pointers.get(value.buffer, "")
@@ -302,10 +304,10 @@ def _values(kernel: KernelPlan, names: KernelNames, one: NamedPlan) -> dict[str,
                 continue
         if word:
             quotes = _quotes(_origins(kernel, names, position), one)
-            found[word] = list(dict.fromkeys([*found.get(word, ()), *quotes]))[:MOST_QUOTES]
+            statements[word] = list(dict.fromkeys([*statements.get(word, ()), *quotes]))[:MOST_QUOTES]
     # Of a kernel that does one statement alone every line is that statement's.
-    is_one = len({quote for quotes in found.values() for quote in quotes}) < 2
-    return {} if is_one else {word: quotes for word, quotes in found.items() if quotes}
+    is_one = len({quote for quotes in statements.values() for quote in quotes}) < 2
+    return {} if is_one else {word: quotes for word, quotes in statements.items() if quotes}
 
 
 def _origins(kernel: KernelPlan, names: KernelNames, position: int) -> Iterator[str]:

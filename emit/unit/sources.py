@@ -98,14 +98,14 @@ class SourceFile:
     def reached_from(self, names: Iterable[str]) -> tuple[set[str], set[Imported]]:
         """Every piece that these functions and classes rely on, themselves included, and what they take from other
         files."""
-        found: set[str] = set()
+        pieces: set[str] = set()
         taken: set[Imported] = set()
         waiting = [name.replace("<locals>.", "") for name in names]
         while waiting:
             name = waiting.pop()
-            if name in found or not self._has(name):
+            if name in pieces or not self._has(name):
                 continue
-            found.add(name)
+            pieces.add(name)
             owner = name.rpartition(".")[0]
             # The class of a method; of a function inside a function the one around it.
             waiting += [owner] if owner else []
@@ -116,14 +116,14 @@ class SourceFile:
                     taken.add(used)
                 else:
                     waiting.append(used)
-        return found, taken
+        return pieces, taken
 
     def fingerprint(self, name: str) -> str | None:
         """Of one piece; None if the file does not have it."""
-        found = self.known.fingerprints.get(name)
-        if found is None and self._has(name):
-            found = self.known.fingerprints[name] = _fingerprint(*self._nodes(name))
-        return found
+        fingerprint = self.known.fingerprints.get(name)
+        if fingerprint is None and self._has(name):
+            fingerprint = self.known.fingerprints[name] = _fingerprint(*self._nodes(name))
+        return fingerprint
 
     def _nodes(self, name: str) -> tuple[ast.AST, ...]:
         """What a piece is written as."""
@@ -136,10 +136,10 @@ class SourceFile:
 
     def _used_by(self, name: str) -> tuple[str | Imported, ...]:
         """The names of pieces that a piece reads; some may not be there."""
-        found = self.known.uses.get(name)
-        if found is None:
-            found = self.known.uses[name] = tuple(dict.fromkeys(self._uses(name)))
-        return found
+        uses = self.known.uses.get(name)
+        if uses is None:
+            uses = self.known.uses[name] = tuple(dict.fromkeys(self._uses(name)))
+        return uses
 
     def _uses(self, name: str) -> Iterator[str | Imported]:
         nodes = self._nodes(name)
@@ -276,13 +276,13 @@ def source_fingerprints(
         for imported in taken:
             if (other := _imported_file(file, imported)) is not None:
                 waiting.setdefault(other, set()).add(imported.name)
-    found: dict[str, dict[str, str]] = {}
+    fingerprints: dict[str, dict[str, str]] = {}
     for file in sorted(wanted):
         prints = {name: read[file].fingerprint(name) for name in sorted(wanted[file])}
         pieces = {name: digest for name, digest in prints.items() if digest is not None}
         if pieces:
-            found[in_project(file)] = pieces
-    return found
+            fingerprints[in_project(file)] = pieces
+    return fingerprints
 
 
 def in_project(file: str) -> str:
@@ -335,7 +335,7 @@ def _imported_file(file: str, imported: Imported) -> str | None:
         places = [parent for parent in path.parents if parent.is_relative_to(root)]
     for place in places:
         target = place.joinpath(*parts)
-        for found in (target.with_suffix(".py"), target / "__init__.py"):
-            if parts and found.is_file() and found.is_relative_to(root):
-                return str(found)
+        for candidate in (target.with_suffix(".py"), target / "__init__.py"):
+            if parts and candidate.is_file() and candidate.is_relative_to(root):
+                return str(candidate)
     return None

@@ -149,7 +149,7 @@ def _reached(roots: set[str], definitions: list[_RuntimeDefinition]) -> set[int]
     names = set(roots)
     local = {name: place for place, definition in enumerate(definitions) for name in definition.names}
     while True:
-        found = {
+        places = {
             place
             for place, definition in enumerate(definitions)
             if definition.names & names
@@ -159,10 +159,10 @@ def _reached(roots: set[str], definitions: list[_RuntimeDefinition]) -> set[int]
                 and _is_of_kept_part(definition, names, local, definitions)
             )
         }
-        if found == wanted:
+        if places == wanted:
             return wanted
-        wanted = found
-        names |= {use for place in found for use in definitions[place].uses}
+        wanted = places
+        names |= {use for place in places for use in definitions[place].uses}
 
 
 def _is_of_kept_part(
@@ -210,15 +210,15 @@ def _load(name: str) -> _RuntimePart | None:
 
 
 def _imported(statement: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:
-    found = []
+    bindings = []
     for alias in statement.names:
         one = ast.alias(alias.name, alias.asname)
         if isinstance(statement, ast.Import):
             text = ast.unparse(ast.Import([one]))
         else:
             text = ast.unparse(ast.ImportFrom(statement.module, [one], statement.level))
-        found.append((alias.asname or alias.name.partition(".")[0], text))
-    return found
+        bindings.append((alias.asname or alias.name.partition(".")[0], text))
+    return bindings
 
 
 def _bound(statement: ast.stmt) -> frozenset[str]:
@@ -283,26 +283,26 @@ def _is_standard(module: str) -> bool:
 
 def imported_from_runtime(files: Mapping[str, str]) -> set[str]:
     """The names that a unit's Python files import from runtime.py."""
-    found: set[str] = set()
+    names: set[str] = set()
     for path, text in files.items():
         if path.endswith(".py") and "runtime import" in text:  # else it is not worth parsing
-            found |= _runtime_names(text)
-    return found
+            names |= _runtime_names(text)
+    return names
 
 
 @functools.lru_cache(maxsize=1024)  # kernels are the same in many units
 def _runtime_names(text: str) -> frozenset[str]:
     """What a file imports from runtime.py, wherever in it."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting: list[ast.AST] = [ast.parse(text)]
     while waiting:  # statements alone: most of a tree is expressions
         node = waiting.pop()
         if isinstance(node, ast.ImportFrom) and node.module == "runtime" and node.level:
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         for block in ("body", "orelse", "finalbody", "handlers", "cases"):
             inner = getattr(node, block, ())
             waiting += inner if isinstance(inner, list) else ()
-    return frozenset(found)
+    return frozenset(names)
 
 
 _MODE = black.Mode(line_length=110, target_versions={black.TargetVersion.PY311})

@@ -293,15 +293,15 @@ def _new_prose(base: str, theirs: str) -> str:
 
 def _prose_lines(text: str) -> set[int]:
     """The numbers of the lines of prose, counted from 0."""
-    found = {
+    line_numbers = {
         number for number, line in enumerate(lines_of(text)) if line.lstrip().startswith(("# ", "//", "#\n"))
     }
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return found  # C++
+        return line_numbers  # C++
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
             docstring = node.body[0]
-            found.update(range(docstring.lineno - 1, docstring.end_lineno or docstring.lineno))
-    return found
+            line_numbers.update(range(docstring.lineno - 1, docstring.end_lineno or docstring.lineno))
+    return line_numbers

@@ -50,13 +50,13 @@ def read_ledger(out: Path) -> Ledger | None:
         content = read_regular(Path(out) / LOCK)
     except OSError:
         return None
-    found = None
+    ledger = None
     for lock in reversed(lock_versions(content)):
         with contextlib.suppress(KeyError, TypeError, AttributeError):
             kernels = Ledger.from_json(lock["ledger"]).kernels
             statements = {key: lock[key] for key in ("quotes", "renamed") if key in lock}
-            found = Ledger({**(found.kernels if found is not None else {}), **kernels}, statements)
-    return found
+            ledger = Ledger({**(ledger.kernels if ledger is not None else {}), **kernels}, statements)
+    return ledger
 
 
 def write_unit(

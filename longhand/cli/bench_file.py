@@ -18,14 +18,14 @@ def read_times(file: Path) -> dict[str, Any]:
         OptionError: It is something else.
     """
     try:
-        found = json.loads(read_regular(file))
+        content = json.loads(read_regular(file))
         kernels = {
             str(name): {
                 "ms": _number(one["ms"]),
                 "base_ms": _number(one["base_ms"]) if one.get("base_ms") else None,
                 "gb_per_s": _number(one["gb_per_s"]) if one.get("gb_per_s") else None,
             }
-            for name, one in found["kernels"].items()
+            for name, one in content["kernels"].items()
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError, UnitError):
         kernels = None
@@ -35,7 +35,7 @@ def read_times(file: Path) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float:
-    found = float(value)
-    if not math.isfinite(found):
+    number = float(value)
+    if not math.isfinite(number):
         raise ValueError(value)
-    return found
+    return number

@@ -42,14 +42,14 @@ def build(
         assert wheel is not None
         built = dataclasses.replace(built, folder=wheel)
     if is_json:
-        found: dict[str, object] = {
+        facts: dict[str, object] = {
             "unit": str(folder),
             "out": str(out) if out else None,
             "wheel": str(wheel) if wheel else None,
         }
-        found |= {"name": built.name, "device": built.device, "built_for": built.levels}
-        found |= {"kernels": built.kernels, "left": built.left, "bytes": built.n_bytes}
-        report(json.dumps(found, indent=1))
+        facts |= {"name": built.name, "device": built.device, "built_for": built.levels}
+        facts |= {"kernels": built.kernels, "left": built.left, "bytes": built.n_bytes}
+        report(json.dumps(facts, indent=1))
         return 0
     click.echo(str(built))
     if out is not None and wheel is not None:

@@ -28,11 +28,11 @@ def handoff(unit: Path, kernels: tuple[str, ...], out: Path, *, is_json: bool) -
 def accept(folder: Path, unit: Path | None, *, installs: bool, style: Style) -> int:
     """Judges and shows; 1 if an edit is refused."""
     with screen.working(f"judging {folder}") as show:
-        found = accept_edits(folder, unit, installs=installs, tell=show)
-    show_findings(style, list(of_judgements(folder, found)))
+        judgements = accept_edits(folder, unit, installs=installs, tell=show)
+    show_findings(style, list(of_judgements(folder, judgements)))
     if style is Style.JSON:
-        report(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
+        report(json.dumps([dataclasses.asdict(one) for one in judgements], indent=1))
     if style is Style.TEXT:
-        for one in found:
+        for one in judgements:
             click.echo(str(one))
-    return 1 if any(one.refusal for one in found) else 0
+    return 1 if any(one.refusal for one in judgements) else 0

@@ -71,7 +71,7 @@ def diff(
         raise OptionError("--since, --bench and --no-check go with --markdown.")
     times: dict[str, Any] | None = read_times(bench_file) if bench_file else None
     code = 0
-    found = []
+    differences = []
     findings: list[Finding] = []
     if is_markdown and style is Style.TEXT:
         edit_screen.show_marker()
@@ -84,7 +84,7 @@ def diff(
             told = UnitReport((), edits_of(folder))
         edits = told.edits
         if style is not Style.TEXT:
-            found.append(diff_as_json(folder, edits, told.lines))
+            differences.append(diff_as_json(folder, edits, told.lines))
             findings += of_edits(folder, edits, told.lines)
         elif is_markdown:
             edit_screen.show_markdown(folder, told, since)
@@ -95,6 +95,6 @@ def diff(
         else:
             click.echo(f"{folder}: nobody edited it.")
     if style is Style.JSON:
-        report(json.dumps(found, indent=1))
+        report(json.dumps(differences, indent=1))
     show_findings(style, findings)
     return code

@@ -32,9 +32,9 @@ _LISTED_CALLS = 8
 def console(*, stderr: bool = False) -> Console:
     """A terminal of at most 80 columns, without colours of its own."""
     colours: dict[str, Any] = {"no_color": True, "color_system": None} if is_plain() else {}
-    found = Console(**colours, stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
-    found.width = min(found.width, _MAX_WIDTH)
-    return found
+    terminal = Console(**colours, stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
+    terminal.width = min(terminal.width, _MAX_WIDTH)
+    return terminal
 
 
 class Show(Protocol):
@@ -155,16 +155,16 @@ def show_times(model: ModelTimes) -> None:
 
 def show_kernel_times(times: Mapping[str, KernelTime]) -> None:
     """What `bench` measured of each kernel."""
-    is_edited = any(found.base for found in times.values())
+    is_edited = any(timed.base for timed in times.values())
     unedited = ["unedited ms"] if is_edited else []
     table = Table("kernel", "ms", "noise", *unedited, "GB/s", "of a copy", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, found in times.items():
-        base = [f"{found.base.median:.4f}" if found.base else ""] if is_edited else []
-        share = f"{100 * found.share:.0f}%"
-        noise = f"{100 * found.times.noise:.1f}%"
-        table.add_row(name, f"{found.times.median:.4f}", noise, *base, f"{found.gb_per_s:.1f}", share)
+    for name, measured in times.items():
+        base = [f"{measured.base.median:.4f}" if measured.base else ""] if is_edited else []
+        share = f"{100 * measured.share:.0f}%"
+        noise = f"{100 * measured.times.noise:.1f}%"
+        table.add_row(name, f"{measured.times.median:.4f}", noise, *base, f"{measured.gb_per_s:.1f}", share)
     console().print(table)
 
 
@@ -210,14 +210,14 @@ def show_unit(folder: Path, kernel: str | None) -> None:
 
 def files_of(folder: Path) -> list[tuple[str, int | None]]:
     """(path, lines) of a unit's files; None for what is no text."""
-    found: list[tuple[str, int | None]] = []
+    files: list[tuple[str, int | None]] = []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_dir() or relative.parts[0] in (".base", "__pycache__") or "__pycache__" in relative.parts:
             continue
         is_text = path.suffix in (".py", ".cpp", ".h", ".md") and path.is_file() and not leaves(path, folder)
-        found.append((relative.as_posix(), len(read_regular(path).splitlines()) if is_text else None))
-    return found
+        files.append((relative.as_posix(), len(read_regular(path).splitlines()) if is_text else None))
+    return files
 
 
 def kernel_of(folder: Path, kernel: str | None) -> tuple[str, str] | None:
@@ -234,12 +234,12 @@ def kernel_of(folder: Path, kernel: str | None) -> tuple[str, str] | None:
     kernels = [path for path in kernels if path.name != "__init__.py"]
     # Of a kernel with a C++ file and its Python face, the C++ is the one to read.
     kernels.sort(key=lambda path: (path.suffix != ".cpp", path.name))
-    found = [path for path in kernels if kernel in (None, path.stem, path.name)]
-    if not found and kernel is not None:
+    paths = [path for path in kernels if kernel in (None, path.stem, path.name)]
+    if not paths and kernel is not None:
         raise UnitError(f"{folder} has no kernel {kernel!r}.", hint=f"It has: {_stems(kernels)}.")
-    if not found:
+    if not paths:
         return None
-    return found[0].relative_to(folder).as_posix(), read_regular(found[0]).decode(errors="replace")
+    return paths[0].relative_to(folder).as_posix(), read_regular(paths[0]).decode(errors="replace")
 
 
 def _stems(kernels: list[Path]) -> str:

@@ -33,7 +33,7 @@ def settings_here(commands: Mapping[str, click.Command]) -> dict[str, dict[str, 
         OptionError: There is a command or an option that longhand does not have, or that a file may not give.
     """
     path = _project_file()
-    found: dict[str, dict[str, Any]] = {}
+    settings: dict[str, dict[str, Any]] = {}
     for name, table in (_table(path) if path else {}).items():
         if name == _UNITS:
             continue
@@ -42,8 +42,8 @@ def settings_here(commands: Mapping[str, click.Command]) -> dict[str, dict[str, 
                 f"{path}: [tool.longhand] has an unknown entry {name!r}.",
                 hint=f"It may have: {_UNITS}, {', '.join(sorted(commands))}.",
             )
-        found[name] = {_parameter(commands[name], key, path): value for key, value in table.items()}
-    return found
+        settings[name] = {_parameter(commands[name], key, path): value for key, value in table.items()}
+    return settings
 
 
 def unit_globs() -> tuple[Path, tuple[str, ...]] | None:
@@ -76,12 +76,12 @@ def _table(path: Path) -> dict[str, Any]:
     tomllib = importlib.import_module("tomllib")  # here: it costs a tenth of what `--help` may take
     try:
         text = path.read_text(encoding="utf-8")
-        found = tomllib.loads(text).get("tool", {}).get("longhand", {}) if "longhand" in text else {}
+        table = tomllib.loads(text).get("tool", {}).get("longhand", {}) if "longhand" in text else {}
     except (OSError, ValueError, AttributeError) as error:
         raise OptionError(f"{path} cannot be read: {error}.") from error
-    if not isinstance(found, dict):
+    if not isinstance(table, dict):
         raise OptionError(f"{path}: tool.longhand is no table.")
-    return found
+    return table
 
 
 def _parameter(command: click.Command, key: str, path: Path | None) -> str:

@@ -21,8 +21,8 @@ class Verbosity(enum.Enum):
 
 def verbosity() -> Verbosity:
     """What the running command was asked for."""
-    found: Verbosity = _of_run(_VERBOSITY, Verbosity.NORMAL)
-    return found
+    level: Verbosity = _of_run(_VERBOSITY, Verbosity.NORMAL)
+    return level
 
 
 def is_plain() -> bool:

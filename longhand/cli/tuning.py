@@ -25,22 +25,22 @@ def run_tune(
     folder: Path, kernels: tuple[str, ...], includes_persons: bool, budget: float, is_json: bool
 ) -> int:
     """Tunes and shows."""
-    found: list[Tuning] = []
+    tunings: list[Tuning] = []
     n_kernels = len(kernels) or len(read_lock(folder).get("kernels", {}))
     is_interrupted = False
     with _progress(n_kernels) as (tell, advance):
         try:
             for tuning in tune(folder, kernels, includes_persons=includes_persons, budget=budget, tell=tell):
-                found.append(tuning)
+                tunings.append(tuning)
                 advance()
         except KeyboardInterrupt:
             is_interrupted = True
     if is_json:
-        report(json.dumps(_as_json(folder, found, is_interrupted), indent=1))
+        report(json.dumps(_as_json(folder, tunings, is_interrupted), indent=1))
     else:
-        show_tunings(folder, found)
+        show_tunings(folder, tunings)
         if is_interrupted:
-            click.echo(f"Interrupted: {len(found)} of {n_kernels} kernels were looked at.")
+            click.echo(f"Interrupted: {len(tunings)} of {n_kernels} kernels were looked at.")
     return _INTERRUPTED if is_interrupted else 0
 
 

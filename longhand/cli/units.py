@@ -38,10 +38,10 @@ def units_here() -> list[Path]:
         folders = {folder for pattern in patterns for folder in root.glob(pattern)}
         locks = [folder / LOCK for folder in folders if (folder / LOCK).is_file()]
         locks = [path.relative_to(here) if path.is_relative_to(here) else path for path in locks]
-    found = [
+    units = [
         path.parent for path in sorted(locks) if not any(part.startswith(".") for part in path.parts[:-1])
     ]
-    if not found:
+    if not units:
         where = (
             "below this folder"
             if known is None
@@ -51,4 +51,4 @@ def units_here() -> list[Path]:
             f"There is no generated unit {where}.",
             hint="Make one: longhand generate MODULE:FACTORY --out DIR.",
         )
-    return found
+    return units

@@ -300,11 +300,11 @@ _hidden: weakref.WeakSet[type] = weakref.WeakSet()
 def _hide_backward(unit: Any, health: UnitHealth) -> None:
     """Keeps Dynamo from compiling a unit's backward once more where a compiled function calls ``loss.backward()``."""
     module = sys.modules[f"{unit.__module__.rpartition('.')[0]}.backward"]
-    for found in vars(module).values():
-        if isinstance(found, type) and issubclass(found, torch.autograd.Function) and found not in _hidden:
-            hidden = torch.compiler.disable(watch_backward(found, health))
-            found.backward = staticmethod(hidden)  # type: ignore[method-assign]
-            _hidden.add(found)
+    for member in vars(module).values():
+        if isinstance(member, type) and issubclass(member, torch.autograd.Function) and member not in _hidden:
+            hidden = torch.compiler.disable(watch_backward(member, health))
+            member.backward = staticmethod(hidden)  # type: ignore[method-assign]
+            _hidden.add(member)
 
 
 def _reason_for_eager(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> str | None:

@@ -65,18 +65,18 @@ def early_writes(module: fx.GraphModule) -> EarlyWrites | None:
 
 def _without_gradients(graph: fx.Graph) -> list[fx.Node]:
     """The nodes from the first on that run while no gradients are recorded, up to where they are recorded again."""
-    found: list[fx.Node] = []
+    nodes: list[fx.Node] = []
     records, n_last = True, 0
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr"):
             continue
         if node.target is torch_private.set_grad_enabled:
             records = bool(node.args[0])
-            n_last = len(found) if records else n_last
+            n_last = len(nodes) if records else n_last
         elif records or node.op == "output":
             break
-        found.append(node)
-    return found[:n_last]
+        nodes.append(node)
+    return nodes[:n_last]
 
 
 def _writes(node: fx.Node, storages: Set[int]) -> bool:

@@ -215,9 +215,9 @@ class CompiledModule(nn.Module):
         if name in _OWN:
             return object.__getattribute__(self, name)
         original = object.__getattribute__(self, "_original")
-        found = getattr(original, name)
-        tell_of_loop(original, found)
-        return found
+        attribute = getattr(original, name)
+        tell_of_loop(original, attribute)
+        return attribute
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._original, name, value)

@@ -51,8 +51,8 @@ def _own_call(owner: type, name: str) -> str:
     waiting, seen = [name], set()
     while waiting:
         name = waiting.pop(0)
-        found = getattr(owner, name, None)
-        function = inspect.unwrap(found) if callable(found) else None
+        member = getattr(owner, name, None)
+        function = inspect.unwrap(member) if callable(member) else None
         if name in seen or not isinstance(function, types.FunctionType) or hasattr(nn.Module, name):
             continue
         seen.add(name)

@@ -109,8 +109,8 @@ def options_of_parts(folder: Path) -> dict[str, Any] | None:
     if not path.is_file() or (folder / LOCK).is_file():
         return None
     try:
-        found = json.loads(read_regular(path))
-        known = {name: found[name] for name in ("factory", "inputs", "device", "arch", "mode", "train")}
+        options = json.loads(read_regular(path))
+        known = {name: options[name] for name in ("factory", "inputs", "device", "arch", "mode", "train")}
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise UnitError(f"{path} does not say how its units were made: {error}.") from error
     return {**known, "inputs": tuple(known["inputs"])}

@@ -125,18 +125,18 @@ class BoundModule:
     ) -> BoundModule:
         """A new module of the unit's; `weights` tells the number of the input and the path of each."""
         module = unit()
-        found = []
+        places = []
         for _, path in weights:
             holder_path, _, name = path.rpartition(".")
             holder = module.get_submodule(holder_path)
             slots = holder._parameters if name in holder._parameters else holder._buffers
-            found.append((slots, holder.__dict__, name))
-        given = {(id(slots), name) for slots, _, name in found}
+            places.append((slots, holder.__dict__, name))
+        given = {(id(slots), name) for slots, _, name in places}
         for part in module.modules():  # what comes with no call lies where the unit runs
             for name, value in part._buffers.items():
                 if value is not None and (id(part._buffers), name) not in given:
                     part._buffers[name] = value.to(device.value)
-        bound = cls(module, tuple(found), is_recorded)
+        bound = cls(module, tuple(places), is_recorded)
         module.__dict__[_BOUND] = bound
         return bound
 
@@ -188,10 +188,10 @@ class ModulesOfThread(threading.local):
             return self._first
         first, last = self._ends
         layer = id(inputs[first]), id(inputs[last])
-        found = self._of_layer.get(layer)
-        if found is None:
+        bound = self._of_layer.get(layer)
+        if bound is None:
             if len(self._of_layer) >= _MOST_LAYERS:
                 return self._first
-            found = BoundModule.made(*self._made_of) if self._of_layer else self._first
-            self._of_layer[layer] = found
-        return found
+            bound = BoundModule.made(*self._made_of) if self._of_layer else self._first
+            self._of_layer[layer] = bound
+        return bound

@@ -173,8 +173,8 @@ def _facts(compiled: Any, n_arguments: int, arch: str) -> dict[str, Any]:
         "other parameters than its arguments": not 0 <= n_parameters - n_arguments <= 2,
         "more shared memory than there is": limit is not None and about.shared > limit,
     }
-    if found := [words for words, is_so in reasons.items() if is_so]:
-        raise TypeError(f"it needs {found[0]}")
+    if needs := [words for words, is_so in reasons.items() if is_so]:
+        raise TypeError(f"it needs {needs[0]}")
     return {
         "name": about.name,
         "threads": 32 * about.num_warps,
@@ -208,8 +208,8 @@ def main(folder: Path, built: Path, arch: str, sets: list[Sizes]) -> None:
             notes.append(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
     for entries in recorder.binaries.values():
         entries.sort(key=_assumed, reverse=True)
-    found = {"binaries": recorder.binaries, "failures": recorder.failures, "notes": notes}
-    (built / "binaries.json").write_text(json.dumps(found))
+    outcome = {"binaries": recorder.binaries, "failures": recorder.failures, "notes": notes}
+    (built / "binaries.json").write_text(json.dumps(outcome))
 
 
 def _assumed(entry: Mapping[str, Any]) -> int:

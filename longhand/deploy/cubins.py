@@ -67,10 +67,10 @@ def compile_cubins(
     binaries: dict[str, list[dict[str, Any]]] = {}
     left: dict[str, None] = {}
     for arch in archs:
-        found = _compiled(folder, built, arch, sets, tell)
-        for name, entries in found["binaries"].items():
+        compiled = _compiled(folder, built, arch, sets, tell)
+        for name, entries in compiled["binaries"].items():
             binaries.setdefault(name, []).extend(entries)
-        left |= dict.fromkeys(f"{name}: {why}" for name, why in found["failures"].items())
+        left |= dict.fromkeys(f"{name}: {why}" for name, why in compiled["failures"].items())
     files = sorted({entry["file"] for entries in binaries.values() for entry in entries})
     digests = {file: hashlib.sha256((built / file).read_bytes()).hexdigest() for file in files}
     return Cubins(dict(sorted(binaries.items())), digests, tuple(left))
@@ -81,16 +81,16 @@ def usual_sets(rules: SizeRules) -> tuple[Sizes, ...]:
 
     Kernels round sizes up to powers of two: their binaries fit what lies between, too.
     """
-    found: list[Sizes] = []
+    sets: list[Sizes] = []
     for size in rules.varied:
         most = size.maximum if size.maximum is not None else max(_MOST_WITHOUT_LIMIT, size.example)
         powers = [1 << power for power in range(most.bit_length() + 1) if size.minimum <= 1 << power <= most]
         for value in dict.fromkeys([*powers, size.minimum, min(most, size.example + 1)]):
             try:
-                found += rules.sets_of([f"{size.name}={value}"])
+                sets += rules.sets_of([f"{size.name}={value}"])
             except OptionError:
                 continue  # a condition on sizes does not hold there
-    return tuple(found)
+    return tuple(sets)
 
 
 def _compiled(folder: Path, built: Path, arch: str, sets: Sequence[Sizes], tell: Tell) -> dict[str, Any]:
@@ -118,11 +118,11 @@ def _compiled(folder: Path, built: Path, arch: str, sets: Sequence[Sizes], tell:
     if done.returncode != 0 or not result.is_file():
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise ToolError(f"The kernels cannot be compiled for {arch} ({listener.last or 'starting'}): {said}")
-    found: dict[str, Any] = json.loads(result.read_text())
+    outcome: dict[str, Any] = json.loads(result.read_text())
     result.unlink()
-    if found["notes"]:
+    if outcome["notes"]:
         raise ToolError(
-            f"{folder.name} does not run on tensors without memory, so its launches are unknown: {found['notes'][0]}",
+            f"{folder.name} does not run on tensors without memory, so its launches are unknown: {outcome['notes'][0]}",
             hint="Deploy the unit itself, with a C compiler: Triton compiles its kernels where they run.",
         )
-    return found
+    return outcome

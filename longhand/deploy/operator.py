@@ -307,8 +307,8 @@ class _Operator:
         flows = tuple(d_result is not None for d_result in d_results[:-1])
         reached = self._reached(weights, inputs, ctx.call, flows)
         wanted = [is_wanted and is_reached for is_wanted, is_reached in zip(wanted, reached, strict=True)]
-        found = iter(self._gradients(weights, inputs, repr([ctx.call, [*map(int, wanted)]]), state, given))
-        each = [next(found) if is_wanted else None for is_wanted in wanted]
+        grads = iter(self._gradients(weights, inputs, repr([ctx.call, [*map(int, wanted)]]), state, given))
+        each = [next(grads) if is_wanted else None for is_wanted in wanted]
         return each[: ctx.n_weights], each[ctx.n_weights :], None
 
     def _reached(
@@ -349,12 +349,12 @@ class _Operator:
             set_random_state(given, before)
         made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         flowing = [(one, d) for one, d in zip(made, d_results, strict=False) if one.requires_grad]
-        found = torch.autograd.grad(
+        asked_gradients = torch.autograd.grad(
             [one for one, _ in flowing], asked, [d for _, d in flowing], allow_unused=True
         )
         told: set[int] = set()
         gradients = []
-        for leaf, gradient in zip(asked, found, strict=True):
+        for leaf, gradient in zip(asked, asked_gradients, strict=True):
             result = torch.empty_like(leaf, requires_grad=False)
             result.zero_() if gradient is None or id(leaf) in told else result.copy_(gradient)
             told.add(id(leaf))

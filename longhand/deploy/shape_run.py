@@ -135,10 +135,10 @@ def reached(
         made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         ends = [one for one, flow in zip(made, flows, strict=True) if flow and one.requires_grad]
         ones = [torch.ones_like(end) for end in ends]
-        found = torch.autograd.grad(ends, asked, ones, allow_unused=True) if ends else [None] * len(asked)
+        gradients = torch.autograd.grad(ends, asked, ones, allow_unused=True) if ends else [None] * len(asked)
     except Exception:  # whatever an edited unit does with addresses or values
         return [True] * len(leaves)
-    there = {id(leaf) for leaf, gradient in zip(asked, found, strict=True) if gradient is not None}
+    there = {id(leaf) for leaf, gradient in zip(asked, gradients, strict=True) if gradient is not None}
     return [id(leaf) in there for leaf in leaves]
 
 

@@ -163,8 +163,8 @@ def _judged(
     shutil.copyfile(unit / LOCK, written / LOCK)
     for path in unit.glob("*.pt"):
         (written / path.name).symlink_to(path)
-    found: dict[str, Judgement] = {}
-    while left := [kernel for kernel in kernels if kernel not in found]:
+    judgements: dict[str, Judgement] = {}
+    while left := [kernel for kernel in kernels if kernel not in judgements]:
         request = {
             "written": str(written),
             "current": str(unit),
@@ -178,12 +178,12 @@ def _judged(
         except NotRunHereError:
             raise
         except UnitError as error:
-            found |= _judgements(so_far)
-            died = next(kernel for kernel in left if kernel not in found)
-            found[died] = Judgement(died, error.what.replace(f"{edited} ", "it "))
+            judgements |= _judgements(so_far)
+            died = next(kernel for kernel in left if kernel not in judgements)
+            judgements[died] = Judgement(died, error.what.replace(f"{edited} ", "it "))
         else:
-            found |= _judgements(so_far)
-    return found
+            judgements |= _judgements(so_far)
+    return judgements
 
 
 def _judgements(so_far: Path) -> dict[str, Judgement]:

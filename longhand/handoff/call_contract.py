@@ -16,7 +16,7 @@ def parameters_of(windows: Callable[..., Any]) -> list[str]:
 
 def described(names: Sequence[str], given: Sequence[Any]) -> list[dict[str, Any]]:
     """Each argument of a call, in the order of the parameters."""
-    found: list[dict[str, Any]] = []
+    arguments: list[dict[str, Any]] = []
     for place, (name, value) in enumerate(zip(names, given, strict=True)):
         if isinstance(value, torch.Tensor):
             shared = [
@@ -24,17 +24,17 @@ def described(names: Sequence[str], given: Sequence[Any]) -> list[dict[str, Any]
                 for other, earlier in zip(names[:place], given, strict=False)
                 if isinstance(earlier, torch.Tensor) and _storage(earlier) == _storage(value)
             ]
-            found.append({"name": name, **_tensor(value), "same_memory_as": shared})
+            arguments.append({"name": name, **_tensor(value), "same_memory_as": shared})
         elif isinstance(value, list | tuple):
-            found.append({"name": name, "tensors": [_tensor(one) for one in value]})
+            arguments.append({"name": name, "tensors": [_tensor(one) for one in value]})
         else:
-            found.append({"name": name, "value": value})
-    return found
+            arguments.append({"name": name, "value": value})
+    return arguments
 
 
 def _tensor(value: torch.Tensor) -> dict[str, Any]:
     """A tensor's type, place and range: of the values in the unit's own check, which are drawn at random."""
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "dtype": str(value.dtype).removeprefix("torch."),
         "shape": list(value.shape),
         "strides": list(value.stride()),
@@ -43,8 +43,8 @@ def _tensor(value: torch.Tensor) -> dict[str, Any]:
     }
     if value.numel() and not value.is_complex():
         finite = value.double()[value.double().isfinite()]
-        found["range"] = [finite.min().item(), finite.max().item()] if finite.numel() else None
-    return found
+        facts["range"] = [finite.min().item(), finite.max().item()] if finite.numel() else None
+    return facts
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -42,14 +42,14 @@ def main(edited: Path, result: Path, request: Mapping[str, Any]) -> None:
     samples = _Samples()
     with torch.no_grad():
         calls = recorded_calls(Path(request["current"]), "longhand_current_unit", runs, samples.keep)
-        found: dict[str, Any] = {}
+        judgements: dict[str, Any] = {}
         for place, name in enumerate(request["kernels"]):
             tell(name, place, len(request["kernels"]))
-            found[name] = _judged(
+            judgements[name] = _judged(
                 checks, name, calls.get(name, {}), runs, samples.of[name], int(request["seed"])
             )
-            Path(request["so_far"]).write_text(json.dumps(found))
-    result.write_text(json.dumps(found))
+            Path(request["so_far"]).write_text(json.dumps(judgements))
+    result.write_text(json.dumps(judgements))
 
 
 class _Samples:

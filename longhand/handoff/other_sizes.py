@@ -51,7 +51,7 @@ def drawn_ints(given: Sequence[Any], chance: random.Random) -> list[tuple[int, .
             sets.append((*ints[:place], value, *ints[place + 1 :]))
     for _ in range(_TOGETHER if len(ints) > 1 else 0):
         sets.append(tuple(_changed(value, chance) for value in ints))
-    return [found for found in dict.fromkeys(sets) if found != tuple(ints)]
+    return [numbers for numbers in dict.fromkeys(sets) if numbers != tuple(ints)]
 
 
 def _is_size(value: object) -> bool:
@@ -99,7 +99,7 @@ def resized(check: Any, name: str, given: Sequence[Any], ints: Sequence[int], se
 
 def _extents(check: Any, windows: Callable[..., Any], sized: Sequence[Any]) -> dict[int, int] | None:
     """How many elements of each tensor a call reaches, by the tensor's id."""
-    found: dict[int, int] = {}
+    extents: dict[int, int] = {}
 
     def reach(
         tensor: torch.Tensor, shape: Sequence[int], stride: Sequence[int], offset: int = 0
@@ -108,7 +108,7 @@ def _extents(check: Any, windows: Callable[..., Any], sized: Sequence[Any]) -> d
         last = offset + sum((size - 1) * step for size, step in steps)
         if min((*shape, 1)) < 1 or min((*stride, 0, offset)) < 0:
             raise ValueError("a kernel's window without elements, or backwards")
-        found[id(tensor)] = max(found.get(id(tensor), 0), last + 1)
+        extents[id(tensor)] = max(extents.get(id(tensor), 0), last + 1)
         return tensor
 
     original, check.window = check.window, reach
@@ -118,7 +118,7 @@ def _extents(check: Any, windows: Callable[..., Any], sized: Sequence[Any]) -> d
         return None
     finally:
         check.window = original
-    return found
+    return extents
 
 
 def _like(tensor: torch.Tensor, n_elements: int, generator: torch.Generator) -> torch.Tensor:

@@ -168,11 +168,11 @@ def _title(face: Path) -> str:
 
 def _hardware(device: str) -> list[str]:
     if device == "cuda":
-        found = torch.cuda.get_device_properties(0)
+        gpu = torch.cuda.get_device_properties(0)
         return [
-            f"{found.name}: {found.multi_processor_count} multiprocessors, {found.total_memory / 2**30:.0f} GiB, "
-            f"{found.shared_memory_per_multiprocessor // 1024} KiB of shared memory in each, "
-            f"sm_{found.major}{found.minor}."
+            f"{gpu.name}: {gpu.multi_processor_count} multiprocessors, {gpu.total_memory / 2**30:.0f} GiB, "
+            f"{gpu.shared_memory_per_multiprocessor // 1024} KiB of shared memory in each, "
+            f"sm_{gpu.major}{gpu.minor}."
         ]
     return [
         f"{torch.get_num_threads()} of the threads of a {platform.machine()} processor, "

@@ -43,8 +43,8 @@ def refuse_torch_kernels(folder: Path, *, strict: bool, is_told: bool) -> None:
 
 def warn_of(lock: Mapping[str, Any]) -> tuple[str, ...]:
     """Warns of each kernel of a unit that is PyTorch calls; their names."""
-    found = lock.get("in_torch", {})
-    for name, why in found.items():
+    reasons = lock.get("in_torch", {})
+    for name, why in reasons.items():
         of = f", which is `{why['statement']}`" if why["statement"] else ""
         place = f"{why['where']}: " if why["where"] else ""
         warnings.warn(
@@ -54,4 +54,4 @@ def warn_of(lock: Mapping[str, Any]) -> tuple[str, ...]:
             KernelWarning,
             stacklevel=3,
         )
-    return tuple(found)
+    return tuple(reasons)

@@ -40,15 +40,15 @@ def kernel_calls(plans: Iterable[UnitPlan], names: Mapping[str, str]) -> dict[st
         plans: Of the call, and in training of its backward pass.
         names: By kernel key.
     """
-    found: dict[str, dict[KernelCall, None]] = {}
+    by_kernel: dict[str, dict[KernelCall, None]] = {}
     for plan in plans:
         examples = plan.program.graph.examples
         facts = {name: _facts(buffer, examples) for name, buffer in plan.buffers.items()}
         for step in flat_steps(plan.steps):
             if isinstance(step, Launch):
                 call = _call(step, plan, facts, examples)
-                found.setdefault(names[step.kernel], {})[call] = None
-    return {name: tuple(calls) for name, calls in found.items()}
+                by_kernel.setdefault(names[step.kernel], {})[call] = None
+    return {name: tuple(calls) for name, calls in by_kernel.items()}
 
 
 def as_json(call: KernelCall) -> list[Any]:

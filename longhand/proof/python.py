@@ -372,10 +372,10 @@ def _faults(path: str, text: str) -> tuple[Fault, ...]:
         compile(text, path, "exec", dont_inherit=True)
     except SyntaxError as error:
         return (Fault(path, error.lineno or 1, "", f"no Python: {error.msg}"),)
-    found = set(binding_faults(path, tree))
+    faults = set(binding_faults(path, tree))
     if path.startswith("kernels/"):
-        found |= set(kernel_faults(path, tree))
-    told = {(fault.line, fault.name) for fault in found}
+        faults |= set(kernel_faults(path, tree))
+    told = {(fault.line, fault.name) for fault in faults}
     lines = text.splitlines()
     for message in Checker(tree, filename=path).messages:
         if isinstance(message, UnusedImport) and "# noqa: F401" in lines[message.lineno - 1]:
@@ -384,5 +384,5 @@ def _faults(path: str, text: str) -> tuple[Fault, ...]:
         if (message.lineno, name) not in told:
             words = message.message % message.message_args
             is_harmless = isinstance(message, UnusedImport | UnusedVariable)
-            found.add(Fault(path, message.lineno, name, words, is_harmless))
-    return tuple(sorted(found))
+            faults.add(Fault(path, message.lineno, name, words, is_harmless))
+    return tuple(sorted(faults))

@@ -17,16 +17,16 @@ def names_of_scope(arguments: ast.arguments | None, body: Iterable[ast.stmt]) ->
 
     These may read any definition of a name, at any time.
     """
-    found = set(parameter_names(arguments)) if arguments is not None else set()
+    bound_names = set(parameter_names(arguments)) if arguments is not None else set()
     elsewhere: set[str] = set()
     captured: set[str] = set()
     for node in _own_nodes(body):
         match node:
             case ast.Name(id=name):
                 if not isinstance(node.ctx, ast.Load):
-                    found.add(name)
+                    bound_names.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
+                bound_names.add(name)
                 captured |= _mentioned([node])
             case ast.Lambda():
                 captured |= _mentioned([node])
@@ -37,12 +37,12 @@ def names_of_scope(arguments: ast.arguments | None, body: Iterable[ast.stmt]) ->
                 | ast.MatchAs(name=str(name))
                 | ast.MatchStar(name=str(name))
             ):
-                found.add(name)
+                bound_names.add(name)
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found |= {alias.asname or alias.name.partition(".")[0] for alias in names}
+                bound_names |= {alias.asname or alias.name.partition(".")[0] for alias in names}
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 elsewhere |= set(names)
-    return found - elsewhere, captured
+    return bound_names - elsewhere, captured
 
 
 def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
@@ -72,15 +72,15 @@ def functions_in(body: Iterable[ast.AST]) -> Iterator[ast.FunctionDef | ast.Asyn
 
 def child_nodes(node: ast.AST) -> list[ast.AST]:
     """The nodes that a node holds, in order, without operators and contexts, which hold nothing."""
-    found: list[ast.AST] = []
+    children: list[ast.AST] = []
     for field in node._fields:
         if field not in ("ctx", "op", "ops"):
             value = getattr(node, field, None)
             if isinstance(value, ast.AST):
-                found.append(value)
+                children.append(value)
             elif isinstance(value, list):
-                found += [one for one in value if isinstance(one, ast.AST)]
-    return found
+                children += [one for one in value if isinstance(one, ast.AST)]
+    return children
 
 
 def _own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -145,13 +145,13 @@ class Fault:
 
 def kernel_faults(path: str, tree: ast.Module) -> list[Fault]:
     """Every name that a kernel, or the function that launches it, gives twice."""
-    found: list[Fault] = []
+    faults: list[Fault] = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name != "reference":
-            found += _parameter_faults(path, node)
+            faults += _parameter_faults(path, node)
             if _is_kernel(node):
-                found += _block_faults(path, node.body, {})
-    return found
+                faults += _block_faults(path, node.body, {})
+    return faults
 
 
 def _is_kernel(node: ast.FunctionDef) -> bool:
@@ -182,7 +182,7 @@ def _is_widened(name: str, value: ast.expr) -> bool:
 
 def _block_faults(path: str, body: Iterable[ast.stmt], outer: dict[str, ast.stmt]) -> list[Fault]:
     """Assignments in a block of a name that the block, or one around it, has given to something else before."""
-    found: list[Fault] = []
+    faults: list[Fault] = []
     known = dict(outer)
     reads: dict[str, set[str]] = {}  # what each name of this block is computed from, also through others
     for statement in body:
@@ -194,12 +194,12 @@ def _block_faults(path: str, body: Iterable[ast.stmt], outer: dict[str, ast.stmt
                     before = known.get(name)
                     if before is not None and name not in sources and not _is_same(before, statement):
                         words = f"`{name}` has two meanings here: before in line {before.lineno}"
-                        found.append(Fault(path, statement.lineno, name, words))
+                        faults.append(Fault(path, statement.lineno, name, words))
                     known[name] = statement
                     reads[name] = sources
         for inner in (getattr(statement, field, []) for field in ("body", "orelse")):
-            found += _block_faults(path, inner, known)
-    return found
+            faults += _block_faults(path, inner, known)
+    return faults
 
 
 def _is_same(one: ast.stmt, other: ast.stmt) -> bool:

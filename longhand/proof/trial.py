@@ -210,12 +210,12 @@ def _answer(folder: Path, call: Call, answers: int, is_interpreted: bool, may_cu
     if is_interpreted:
         _interpret_triton()
     try:
-        found = _tried(
+        outcome = _tried(
             folder, call, lambda name: os.write(answers, f"{name}\n".encode()), is_interpreted, may_cut
         )
     except Exception as error:
-        found = _of_error(folder, error)
-    os.write(answers, _line(found))
+        outcome = _of_error(folder, error)
+    os.write(answers, _line(outcome))
 
 
 def _interpret_triton() -> None:

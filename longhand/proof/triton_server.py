@@ -127,13 +127,13 @@ def say(answers: int, answer: dict[str, Any]) -> None:
 
 def compiled_kernel(request: dict[str, Any], kernel: str, calls: list[Any]) -> dict[str, Any]:
     """What came of a kernel: an error or nothing, and what each of its binaries uses."""
-    found: list[Any] = []
+    binaries: list[Any] = []
     heard = io.StringIO()
     try:
         triton.runtime.driver.set_active(Driver(request["capability"]))
         with contextlib.redirect_stderr(heard):
             module = imported(request["files"], Path(request["root"]), kernel)
-            compile_instead(found)
+            compile_instead(binaries)
             for name, value in list(vars(module).items()):
                 launched = getattr(value, "kernel", None)  # behind the unit's own launcher
                 if isinstance(launched, triton.JITFunction):
@@ -143,11 +143,11 @@ def compiled_kernel(request: dict[str, Any], kernel: str, calls: list[Any]) -> d
     except Exception as error:
         return {"kernel": kernel, "error": in_words(error), "usage": []}
     limit = SHARED_BYTES.get(request["capability"])
-    for binary in found:
+    for binary in binaries:
         if limit is not None and binary.metadata.shared > limit:
             words = f"needs {binary.metadata.shared} bytes of shared memory, and there are {limit}"
             return {"kernel": kernel, "error": words, "usage": []}
-    usage = [used(binary) for binary in found] if request["is_told"] else []
+    usage = [used(binary) for binary in binaries] if request["is_told"] else []
     return {"kernel": kernel, "error": "", "usage": usage}
 
 

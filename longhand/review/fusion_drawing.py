@@ -282,7 +282,7 @@ def _edges(
 
 def _lanes(nodes: Sequence[_Node], links: Iterable[_Link]) -> dict[_Link, int]:
     """For each line that passes rows: the first lane that is free there."""
-    found: dict[_Link, int] = {}
+    lanes: dict[_Link, int] = {}
     taken: list[list[tuple[int, int]]] = []
     for link in sorted(links):
         first, last = (nodes[number].rank for number in link)
@@ -292,16 +292,16 @@ def _lanes(nodes: Sequence[_Node], links: Iterable[_Link]) -> dict[_Link, int]:
         lane = next((number for number, free in enumerate(is_free) if free), len(taken))
         taken += [[]] if lane == len(taken) else []
         taken[lane].append((first, last))
-        found[link] = lane
-    return found
+        lanes[link] = lane
+    return lanes
 
 
 def _frames(nodes: Sequence[_Node], boxes: Sequence[Box]) -> Iterable[RepeatFrame]:
-    found: dict[int, tuple[Again, list[Box]]] = {}
+    by_repeat: dict[int, tuple[Again, list[Box]]] = {}
     for node, box in zip(nodes, boxes, strict=True):
         if node.again is not None:
-            found.setdefault(id(node.again), (node.again, []))[1].append(box)
-    for again, inner in found.values():
+            by_repeat.setdefault(id(node.again), (node.again, []))[1].append(box)
+    for again, inner in by_repeat.values():
         x, y = min(box.x for box in inner) - 14, min(box.y for box in inner) - 22
         right, bottom = (
             max(box.x + box.width for box in inner) + 14,

@@ -29,11 +29,11 @@ _LONGEST = 2_000  # characters of a line that is coloured
 
 def highlighted(lines: Sequence[str], is_cpp: bool) -> list[list[Piece]]:
     """The pieces of each line; together they are its text."""
-    found: list[list[Piece]] = []
+    line_pieces: list[list[Piece]] = []
     quotes = ""  # what ends the string that a line begins in
     for line in lines:
         if len(line) > _LONGEST:
-            found.append([("", line)])
+            line_pieces.append([("", line)])
             continue
         pieces: list[Piece] = []
         rest = line
@@ -52,8 +52,8 @@ def highlighted(lines: Sequence[str], is_cpp: bool) -> list[list[Piece]]:
                 continue
             pieces += _pieces(rest, is_cpp)
             rest = ""
-        found.append(list(_joined(pieces)))
-    return found
+        line_pieces.append(list(_joined(pieces)))
+    return line_pieces
 
 
 def _pieces(text: str, is_cpp: bool) -> Iterator[Piece]:

@@ -196,10 +196,10 @@ class _TimelineWalk:
         """What the forward pass saved for this run: it lives already."""
         read = {name for step in again.steps if isinstance(step, DrawnWork) for name in step.reads}
         saved = [name for name in sorted(read) if self.drawn.tensors[name].is_saved]
-        found = [self._begin(name, part, is_counted=False) for name in saved]
-        for one in found:
+        pieces = [self._begin(name, part, is_counted=False) for name in saved]
+        for one in pieces:
             one.first = 0
-        return found
+        return pieces
 
     def _is_wanted(self, one: _MemoryPiece, again: Again) -> bool:
         """Whether what the runs take is a result, or read by a later step."""

@@ -174,7 +174,7 @@ def page_of(
 def _quotes(lock: Mapping[str, Any], picture: Picture) -> list[str]:
     """Every statement, in the order in which the unit does them; last those that nothing says so of."""
     done = (quote for one in picture.passes for work, _ in one.work for quote in work.quotes)
-    inside = (quote for words in picture.lines.values() for found in words.values() for quote in found)
+    inside = (quote for words in picture.lines.values() for quotes in words.values() for quote in quotes)
     return list(dict.fromkeys([*done, *inside, *lock.get("quotes", {})]))
 
 
@@ -187,10 +187,10 @@ def _text(
     title: str, note: str, lines: Sequence[str], links: Sequence[Iterable[int]], *, first: int = 1
 ) -> PaneText:
     pieces = highlighted(lines, title.endswith((".cpp", ".h")))
-    found = [
+    page_lines = [
         PageLine(first + at, tuple(pieces[at]), tuple(sorted(set(links[at])))) for at in range(len(lines))
     ]
-    return PaneText(title, note, tuple(found))
+    return PaneText(title, note, tuple(page_lines))
 
 
 def _source_texts(source: ModelSource, n_of: Mapping[str, int]) -> Iterable[PaneText]:
@@ -204,7 +204,7 @@ def _model(
     unit: UnitContent, path: str, quotes: Iterable[str], n_of: Mapping[str, int], picture: Picture
 ) -> PaneText:
     lines = unit.lines(path)
-    links = [[n_of[quote] for quote in found] for found in link_model(lines, quotes, picture)]
+    links = [[n_of[quote] for quote in line_quotes] for line_quotes in link_model(lines, quotes, picture)]
     return _text(path, "", lines, links)
 
 
@@ -234,7 +234,7 @@ def _kernel(
     return KernelPane(
         name=name,
         title=str(title),
-        text=_text(path, "", lines, [[n_of[quote] for quote in found] for found in links]),
+        text=_text(path, "", lines, [[n_of[quote] for quote in line_quotes] for line_quotes in links]),
         reference=_plain(unit, face) if is_cpp and face in unit.files else None,
         statements=tuple(n_of[quote] for quote in does),
         n_calls=int(traffic[0]),

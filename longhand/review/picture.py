@@ -38,10 +38,10 @@ class DrawnBuffer:
     @property
     def n_bytes(self) -> int:
         """What it takes."""
-        found = _ITEMSIZE.search(self.dtype)
-        bits = 8 if self.dtype == "bool" or found is None else int(found[1])
+        match = _ITEMSIZE.search(self.dtype)
+        bits = 8 if self.dtype == "bool" or match is None else int(match[1])
         bits *= (
-            2 if self.dtype.startswith("complex") and found is not None and self.dtype == "complex32" else 1
+            2 if self.dtype.startswith("complex") and match is not None and self.dtype == "complex32" else 1
         )
         return min(_MOST_BYTES, math.prod(self.shape) * max(1, bits // 8))
 
@@ -166,14 +166,14 @@ class Picture:
 
 def read_picture(lock: Mapping[str, Any]) -> Picture:
     """What a lock that was checked says; nothing where it is older, or a later longhand's."""
-    found = lock.get("picture") or {}
-    if found.get("version") != VERSION:
+    picture = lock.get("picture") or {}
+    if picture.get("version") != VERSION:
         return Picture((), {})
     return Picture(
-        tuple(map(_pass, found.get("passes", ()))),
+        tuple(map(_pass, picture.get("passes", ()))),
         {
             kernel: {word: tuple(quotes) for word, quotes in words.items()}
-            for kernel, words in found.get("kernels", {}).items()
+            for kernel, words in picture.get("kernels", {}).items()
         },
     )
 

@@ -66,5 +66,5 @@ def changed_kernels(before: UnitContent, after: UnitContent) -> Iterable[KernelC
 
 
 def _traffic(unit: UnitContent, name: str) -> tuple[int, int] | None:
-    found = unit.lock.get("traffic", {}).get(name)
-    return (int(found[0]), int(found[1])) if found else None
+    traffic = unit.lock.get("traffic", {}).get(name)
+    return (int(traffic[0]), int(traffic[1])) if traffic else None

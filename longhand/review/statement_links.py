@@ -37,16 +37,16 @@ def link_model(lines: Sequence[str], quotes: Iterable[str], picture: Picture) ->
     """
     known = _by_function(quotes)
     works = [work for one in picture.passes for work, _ in one.work]
-    found: list[Quotes] = [()] * len(lines)
+    links: list[Quotes] = [()] * len(lines)
     for first, code, last in _paragraphs(lines):
         here = _quoted(lines[first:code], known)
         for begin, end in _statements(lines, code, last):
             does = _does(" ".join(lines[begin:end]), here, works)
-            found[begin:end] = [does] * (end - begin)
+            links[begin:end] = [does] * (end - begin)
         for at in range(first, code):
             own = _quoted([*_above(lines, first, at), lines[at]], known)
-            found[at] = own or here
-    return found
+            links[at] = own or here
+    return links
 
 
 def link_kernel(
@@ -60,14 +60,14 @@ def link_kernel(
         words: By a word of the kernel: the statements behind the line that makes it, as the lock has them.
         reference: The line at which its reference begins, which is no part of the kernel.
     """
-    found: list[Quotes] = [()] * len(lines)
+    links: list[Quotes] = [()] * len(lines)
     by_text = {python_comment(" ".join(quote.split())): quote for quote in does}
     for at, line in enumerate(lines):
         quote = by_text.get(" ".join(line.lstrip("/ \t").split()))
-        found[at] = (quote,) if quote else ()
+        links[at] = (quote,) if quote else ()
     if len(does) == 1:
         body = _body(lines, reference)
-        return [found[at] or (does if at in body and lines[at].strip() else ()) for at in range(len(lines))]
+        return [links[at] or (does if at in body and lines[at].strip() else ()) for at in range(len(lines))]
     spelled = {form.format(word): quotes for word, quotes in words.items() for form in reversed(_SPELLED)}
     spelled |= words
     for begin, end in _expressions(lines, reference):
@@ -75,8 +75,8 @@ def link_kernel(
         match = _STORED.search(text) or _ASSIGNED.search(text)
         quotes = spelled.get(match[1], ()) if match else ()
         if quotes:
-            found[begin:end] = [quotes] * (end - begin)
-    return found
+            links[begin:end] = [quotes] * (end - begin)
+    return links
 
 
 def begins_reference(lines: Sequence[str]) -> int:
@@ -86,12 +86,12 @@ def begins_reference(lines: Sequence[str]) -> int:
 
 def _by_function(quotes: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
     """By function: (the statement as comments have it, the quote), the longest first."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    statements: dict[str, list[tuple[str, str]]] = {}
     for quote in quotes:
         name, _, statement = quote.partition("    ")
         text = " ".join(python_comment(Quote(name, statement).shown).split())
-        found.setdefault(python_comment(name), []).append((text, quote))
-    return {name: sorted(pairs, key=lambda pair: -len(pair[0])) for name, pairs in found.items()}
+        statements.setdefault(python_comment(name), []).append((text, quote))
+    return {name: sorted(pairs, key=lambda pair: -len(pair[0])) for name, pairs in statements.items()}
 
 
 def _paragraphs(lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
@@ -132,14 +132,14 @@ def _quoted(comment: Iterable[str], known: Mapping[str, list[tuple[str, str]]]) 
 def _split(text: str, known: Sequence[tuple[str, str]]) -> Iterator[str]:
     """The statements that a text is, with ``; `` between them."""
     while text:
-        found = next(
+        longest = next(
             (pair for pair in known if text == pair[0] or text.startswith(f"{pair[0]}; ")), None
         )  # the longest first
-        if found is None:
+        if longest is None:
             text = text.partition("; ")[2]
             continue
-        yield found[1]
-        text = text[len(found[0]) + 2 :]
+        yield longest[1]
+        text = text[len(longest[0]) + 2 :]
 
 
 def _above(lines: Sequence[str], first: int, at: int) -> Sequence[str]:

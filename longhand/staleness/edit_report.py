@@ -215,8 +215,8 @@ def _hashes(lock: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def _traffic(lock: Mapping[str, Any], name: str) -> tuple[int, int] | None:
-    found = lock.get("traffic", {}).get(name)
-    return (int(found[0]), int(found[1])) if found else None
+    traffic = lock.get("traffic", {}).get(name)
+    return (int(traffic[0]), int(traffic[1])) if traffic else None
 
 
 def _numerics(folder: Path, names: list[str]) -> dict[str, str]:
@@ -241,10 +241,10 @@ def _in_words(rows: list[KernelCheck]) -> str:
 
 
 def _time(times: Mapping[str, Any], name: str) -> str:
-    found = times.get("kernels", {}).get(name)
-    if not found:
+    measured = times.get("kernels", {}).get(name)
+    if not measured:
         return ""
-    text = f"{found['ms']:.4g} ms"
-    if found.get("base_ms"):
-        text += f" (base {found['base_ms']:.4g} ms)"
+    text = f"{measured['ms']:.4g} ms"
+    if measured.get("base_ms"):
+        text += f" (base {measured['base_ms']:.4g} ms)"
     return text

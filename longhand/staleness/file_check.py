@@ -81,8 +81,10 @@ class CheckResult:
     is_remembered: bool = False
 
     def __repr__(self) -> str:
-        found = f"{len(self.changes)} changes, {len(self.breaches)} breaches, {len(self.edited)} edited files"
-        return f"<CheckResult {self.folder}: {self.staleness.name.lower()}; {found}>"
+        counts = (
+            f"{len(self.changes)} changes, {len(self.breaches)} breaches, {len(self.edited)} edited files"
+        )
+        return f"<CheckResult {self.folder}: {self.staleness.name.lower()}; {counts}>"
 
     @property
     def staleness(self) -> Staleness:
@@ -139,7 +141,7 @@ def other_versions(lock: Mapping[str, object]) -> tuple[str, ...]:
 
 def unsettled(disk: UnitOnDisk) -> list[Change]:
     """Conflicts that wait for somebody, and what git left."""
-    found = [
+    conflicts = [
         Change(
             path.removeprefix(f"{BASE}/").removesuffix(NEW),
             1,
@@ -151,9 +153,11 @@ def unsettled(disk: UnitOnDisk) -> list[Change]:
     marked = [path for path in sorted(disk.files) if path == LOCK or path.startswith(f"{BASE}/")]
     for path in marked:
         if b"<<<<<<< " in disk.files[path] and b"\n>>>>>>> " in disk.files[path]:
-            found.append(Change(path, 1, "git's conflict markers are in it: longhand generate settles them"))
+            conflicts.append(
+                Change(path, 1, "git's conflict markers are in it: longhand generate settles them")
+            )
             break
-    return found
+    return conflicts
 
 
 def _question(path: str, disk: UnitOnDisk) -> str:

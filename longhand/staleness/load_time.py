@@ -58,13 +58,13 @@ def look_at(folder: Path) -> None:
 
 def changed_sources(lock: Mapping[str, Any], folder: Path) -> list[str]:
     """The model's functions that are not as they were when the unit was generated: ``Mlp.forward (models/net.py)``."""
-    found = []
+    functions = []
     for file, known in lock.get("sources", {}).items():
         path = _source(file, folder) if is_path(file) else None
         if path is not None:
             text = read_regular(path).decode(errors="replace")
-            found += [f"{name} ({file})" for name in changed_functions(text, known)]
-    return found
+            functions += [f"{name} ({file})" for name in changed_functions(text, known)]
+    return functions
 
 
 def listed_briefly(names: Sequence[str]) -> str:

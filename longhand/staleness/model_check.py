@@ -119,7 +119,7 @@ def _merged_ledger(lock: Mapping[str, Any], new: Mapping[str, bytes]) -> list[Ch
 
 
 def _changes(disk: UnitOnDisk, new: Mapping[str, bytes]) -> list[Change]:
-    found = []
+    changes = []
     for path in sorted(new):
         if path == LOCK or path.startswith(f"{BASE}/"):
             continue
@@ -127,18 +127,18 @@ def _changes(disk: UnitOnDisk, new: Mapping[str, bytes]) -> list[Change]:
         if path.endswith(".pt"):
             digest = hashlib.sha256(new[path]).hexdigest()
             if digest not in disk.hashes.get(path, ()):
-                found.append(Change(path, 1, "its tensors differ"))
+                changes.append(Change(path, 1, "its tensors differ"))
         elif base is None:
-            found.append(Change(path, 1, "would be new"))
+            changes.append(Change(path, 1, "would be new"))
         elif base.replace(b"\r\n", b"\n") != new[path]:  # git may give text the line ends of a machine
             old_text, new_text = base.decode(errors="replace"), new[path].decode()
             there = changed_lines(new_text, old_text)
             here = changed_lines(old_text, new_text)
             n_lines = max(len(there), len(here))
             line = there[0][0] if there else here[0][0]
-            found.append(Change(path, line, f"{n_lines} line{'s' * (n_lines != 1)} would change"))
+            changes.append(Change(path, line, f"{n_lines} line{'s' * (n_lines != 1)} would change"))
     old = {path.removeprefix(f"{BASE}/") for path in disk.files if path.startswith(f"{BASE}/")}
     for path in sorted(old - set(new)):
         if not path.endswith(NEW) and not path.startswith(f"{ASIDE}/"):
-            found.append(Change(path, 1, "is no longer needed"))
-    return found
+            changes.append(Change(path, 1, "is no longer needed"))
+    return changes

@@ -103,15 +103,15 @@ def remembered(folder: Path, beginning: Beginning) -> CheckResult | None:
     """What a comparison would find, if one found the unit current and nothing that it read has changed; else None."""
     try:
         entry = json.loads(read_regular(_place(folder)))
-        found = check_files(folder)
+        checked = check_files(folder)
         is_same = (
-            not (found.changes or found.breaches)
+            not (checked.changes or checked.breaches)
             and {**_circumstances(folder, beginning), "files": entry["files"]} == entry
             and all(_state(path) == state for path, state in entry["files"].items())
         )
     except (OSError, ValueError, LookupError, TypeError, LonghandError):
         return None
-    return dataclasses.replace(found, is_compared=True, is_remembered=True) if is_same else None
+    return dataclasses.replace(checked, is_compared=True, is_remembered=True) if is_same else None
 
 
 def _circumstances(folder: Path, beginning: Beginning) -> dict[str, Any]:

@@ -40,19 +40,19 @@ def files_at(folder: Path, revision: str) -> dict[str, bytes]:
     entries = _entries(listed or b"")
     if len(entries) > _MOST_FILES:
         raise OptionError(f"{folder} has {len(entries)} files at {revision}: that is no unit.")
-    found = {path: _git(folder, "cat-file", "blob", name) for path, name in entries.items()}
-    return {path: content for path, content in found.items() if content is not None}
+    contents = {path: _git(folder, "cat-file", "blob", name) for path, name in entries.items()}
+    return {path: content for path, content in contents.items() if content is not None}
 
 
 def _entries(listed: bytes) -> dict[str, str]:
     """Of what ``ls-tree -z -l`` printed: the objects of regular files of bounded size, by path."""
-    found = {}
+    entries = {}
     for entry in listed.split(b"\0"):
         facts, _, path = entry.partition(b"\t")
         words = facts.decode().split()
         if len(words) == 4 and words[0] in _REGULAR and words[3].isdigit() and int(words[3]) <= LARGEST_TEXT:
-            found[path.decode(errors="replace")] = words[2]
-    return found
+            entries[path.decode(errors="replace")] = words[2]
+    return entries
 
 
 def _git(folder: Path, *words: str) -> bytes | None:

@@ -42,5 +42,5 @@ class Dump:
     def _numbered(self, name: str) -> str:
         assert self.folder is not None
         self.folder.mkdir(parents=True, exist_ok=True)
-        numbers = [int(found[1]) for path in self.folder.iterdir() if (found := _NUMBER.match(path.name))]
+        numbers = [int(match[1]) for path in self.folder.iterdir() if (match := _NUMBER.match(path.name))]
         return f"{max(numbers, default=0) + 1:03d}_{name}"

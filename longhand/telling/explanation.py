@@ -79,13 +79,13 @@ class Explanation:
     @property
     def _branches(self) -> list[TreeLine]:
         """Graphs and breaks in turn, as they came."""
-        found: list[TreeLine] = []
+        branches: list[TreeLine] = []
         breaks = list(self.breaks)
         for number, graph in enumerate(self.graphs):
             guards = self.guards[number] if number < len(self.guards) else None
-            found.append(_graph(number + 1, graph, guards))
-            found += [_break(breaks.pop(0))] if breaks else []
-        return found + [_break(broken) for broken in breaks]
+            branches.append(_graph(number + 1, graph, guards))
+            branches += [_break(breaks.pop(0))] if breaks else []
+        return branches + [_break(broken) for broken in breaks]
 
 
 def _graph(number: int, graph: GraphReport, guards: tuple[str, ...] | None) -> TreeLine:
@@ -185,11 +185,11 @@ def _line(where: str) -> str:
 def _through_dynamo(
     fn: Callable[..., Any], mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Explanation:
-    found = reasons_of_breaks(fn, args, kwargs)
+    reasons = reasons_of_breaks(fn, args, kwargs)
     torch.compiler.reset()
     reports: list[GraphReport] = []
     backend = functools.partial(longhand_backend, mode=mode, report=reports.append)
     torch.compile(fn, backend=backend)(*args, **kwargs)
     torch.compiler.reset()
-    breaks = tuple(Break(broken.reason, broken.where, broken.statement) for broken in found)
+    breaks = tuple(Break(broken.reason, broken.where, broken.statement) for broken in reasons)
     return Explanation(tuple(reports), breaks)

@@ -47,7 +47,7 @@ def kernels_in(folder: Path | None) -> tuple[TreeLine, ...]:
         for name, (calls, n_bytes) in lock.get("traffic", {}).items()
     ]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
-    found = [
+    branches = [
         TreeLine(
             f"{name:<{widths[0]}}  {calls:>{widths[1]}}  {size:>{widths[2]}}  {_short(title, sum(widths))}".rstrip()
         )
@@ -56,8 +56,8 @@ def kernels_in(folder: Path | None) -> tuple[TreeLine, ...]:
     library = _library_calls(lock)
     if library:
         calls = ", ".join(f"{call} x{count}" if count > 1 else call for call, count in library.items())
-        found.append(TreeLine(f"libraries: {calls}"))
-    return tuple(found)
+        branches.append(TreeLine(f"libraries: {calls}"))
+    return tuple(branches)
 
 
 def kernel_bytes(folder: Path | None) -> int:
@@ -119,11 +119,11 @@ def _short(title: str, taken: int) -> str:
 
 def _library_calls(lock: Mapping[str, Any]) -> dict[str, int]:
     """How often each library function is called, from the lock's picture."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for one in lock.get("picture", {}).get("passes", ()):
         for step in one.get("steps", ()):
             times, inner = (len(step["repeat"]), step.get("steps", ())) if "repeat" in step else (1, (step,))
             for plain in inner:
                 if "call" in plain:
-                    found[plain["call"]] = found.get(plain["call"], 0) + times
-    return found
+                    counts[plain["call"]] = counts.get(plain["call"], 0) + times
+    return counts

@@ -33,10 +33,10 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
         if not _is_own(traceback.tb_frame.f_code.co_filename):
             kept.append(traceback)
         traceback = traceback.tb_next
-    found: TracebackType | None = None
+    shortened: TracebackType | None = None
     for entry in reversed(kept):
-        found = TracebackType(found, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return found
+        shortened = TracebackType(shortened, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return shortened
 
 
 @functools.cache

@@ -63,10 +63,10 @@ def time_side_by_side(
         device: ``cpu`` or ``cuda``.
         n_turns: Turns of each, interleaved.
     """
-    found = turns_side_by_side(calls, device=device, n_turns=n_turns)
+    all_turns = turns_side_by_side(calls, device=device, n_turns=n_turns)
     return {
         name: Times(statistics.median(turns) * 1e3, min(turns) * 1e3, n_turns, noise_of(turns))
-        for name, turns in found.items()
+        for name, turns in all_turns.items()
     }
 
 

@@ -86,13 +86,13 @@ def time_kernels(folder: Path, *, n_turns: int = 7) -> dict[str, KernelTime]:
         for n_bytes in {_copied(one) for one in moved.values()}:
             source = torch.empty(n_bytes // 4, device=device)
             calls[f"a copy of {n_bytes}"] = functools.partial(torch.empty_like(source).copy_, source)
-        found = time_side_by_side(calls, device=device, n_turns=n_turns)
+        measured = time_side_by_side(calls, device=device, n_turns=n_turns)
     times = {}
     for name, given in arguments.items():
         n_calls = sum(one.count for one in given.values())
-        own, written = found[name], found.get(f"{name} {BASE}")
+        own, written = measured[name], measured.get(f"{name} {BASE}")
         n_bytes = _copied(moved[name])
-        bandwidth = 2 * n_bytes / found[f"a copy of {n_bytes}"].median
+        bandwidth = 2 * n_bytes / measured[f"a copy of {n_bytes}"].median
         share = moved[name] * n_calls / own.median / bandwidth
         times[name] = KernelTime(_each(own, n_calls), written and _each(written, n_calls), moved[name], share)
     return times

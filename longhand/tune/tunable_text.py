@@ -31,12 +31,12 @@ def tunable_names(written: str, path: str) -> tuple[str, ...]:
 
 def read_values(text: str, path: str, names: tuple[str, ...]) -> dict[str, int | None]:
     """What a file sets its tunables to; None where that is no plain number, or the name is not set exactly once."""
-    found: dict[str, int | None] = {}
+    values: dict[str, int | None] = {}
     for name in names:
         lines = list(_assignment(name, path).finditer(text))
         is_plain = len(lines) == 1 and _NUMBER.fullmatch(lines[0]["value"])
-        found[name] = int(re.sub("[_'lL]", "", lines[0]["value"])) if is_plain else None
-    return found
+        values[name] = int(re.sub("[_'lL]", "", lines[0]["value"])) if is_plain else None
+    return values
 
 
 def with_values(text: str, path: str, values: Mapping[str, int]) -> str:

@@ -172,7 +172,7 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
 
     plain = {name: value for name, value in file.values.items() if value is not None}
     course = _TimedCourse(KernelCourse(contest, file.path, plain, _SEARCH_TURNS))
-    found = search(
+    outcome = search(
         file.start,
         file.free,
         course,
@@ -180,19 +180,19 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
         tell=tell_values,
     )
     tell(f"{file.kernel}: comparing")
-    old, again, new = contest.turns(file.path, [file.start, file.start, found.best], FINAL_TURNS)
+    old, again, new = contest.turns(file.path, [file.start, file.start, outcome.best], FINAL_TURNS)
     compared = SpeedComparison.of(new, old, again)
-    notes = [file.note, "" if found.is_complete else "the time was up"]
+    notes = [file.note, "" if outcome.is_complete else "the time was up"]
     after, ms_before = dict(file.values), statistics.median(old) * 1e3
     ms_after = ms_before
-    if found.best != file.start:
+    if outcome.best != file.start:
         if not compared.is_faster:
-            notes.append(f"best: {_in_words(found.best, file.start)}, {compared.why_not()}")
-        elif file.write(found.best):
-            after, ms_after = {**file.values, **found.best}, ms_before * (1 - compared.gain)
+            notes.append(f"best: {_in_words(outcome.best, file.start)}, {compared.why_not()}")
+        elif file.write(outcome.best):
+            after, ms_after = {**file.values, **outcome.best}, ms_before * (1 - compared.gain)
         else:
             notes.append("it was saved by somebody else meanwhile: left alone")
-    elif found.is_complete:
+    elif outcome.is_complete:
         notes.append("nothing that was tried is faster")
     return Tuning(
         file.kernel,
@@ -203,8 +203,8 @@ def _tune_one(file: _TunedFile, contest: Contest, deadline: float, bytes_moved: 
         ms_after,
         compared.noise,
         bytes_moved,
-        found.n_tried,
-        found.skipped,
+        outcome.n_tried,
+        outcome.skipped,
         "; ".join(filter(None, notes)),
     )
 

@@ -93,11 +93,11 @@ class Workshop:
 
     def _record(self) -> dict[str, list[_Call]]:
         """What each kernel is called with, once for each set of sizes."""
-        found: dict[str, dict[object, _Call]] = {}
+        recorded_calls: dict[str, dict[object, _Call]] = {}
 
         def recording(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
             def record(*given: Any, **named: Any) -> Any:
-                calls = found.setdefault(name, {})
+                calls = recorded_calls.setdefault(name, {})
                 key = tuple(
                     (one.dtype, tuple(one.shape), one.stride()) if isinstance(one, torch.Tensor) else one
                     for one in (*given, *named.values())
@@ -112,7 +112,7 @@ class Workshop:
 
         # With gradients on: in a training unit the backward kernels are called too.
         self._check.run_with(recording)
-        return {name: list(calls.values()) for name, calls in found.items()}
+        return {name: list(calls.values()) for name, calls in recorded_calls.items()}
 
     def _candidate(self, path: str, values: Values) -> Callable[..., Any]:
         """The kernel with these values (the others as they are), from a copy of the unit."""
@@ -169,19 +169,19 @@ class _Call:
         if not self._expected:
             exact = check.results_of(reference, check.as_double(read))
             plain = check.results_of(reference, read)
-            for found, one_exact, one_plain in zip(written, exact, plain, strict=True):
-                one_exact, one_plain = one_exact.expand_as(found), one_plain.to(found.dtype).expand_as(found)
-                limit = check.allowed(found, one_exact, one_plain)
+            for ours, one_exact, one_plain in zip(written, exact, plain, strict=True):
+                one_exact, one_plain = one_exact.expand_as(ours), one_plain.to(ours.dtype).expand_as(ours)
+                limit = check.allowed(ours, one_exact, one_plain)
                 self._expected.append((one_exact.clone(), one_plain.clone(), limit))
         addresses = {
             one.untyped_storage().data_ptr() for one in read.values() if isinstance(one, torch.Tensor)
         }
-        for found, (_, plain, _) in zip(written, self._expected, strict=True):
-            if found.untyped_storage().data_ptr() not in addresses:
-                found.copy_(_spoiled(plain))
+        for ours, (_, plain, _) in zip(written, self._expected, strict=True):
+            if ours.untyped_storage().data_ptr() not in addresses:
+                ours.copy_(_spoiled(plain))
         kernel(*self.arguments, **self.named)
-        for found, (exact, plain, limit) in zip(written, self._expected, strict=True):
-            if mismatch := check.first_mismatch(found, exact, plain, limit):
+        for ours, (exact, plain, limit) in zip(written, self._expected, strict=True):
+            if mismatch := check.first_mismatch(ours, exact, plain, limit):
                 return f"computes something else {mismatch}"
         return ""
 

@@ -80,12 +80,12 @@ def _gradients(
     d_weights = d_wide @ value.float().transpose(-1, -2)
     d_bias = weights * (d_weights - (d_wide * mixed.float()).sum(-1, keepdim=True))
     d_scores = d_bias * factor
-    found = (
+    gradients = (
         d_scores @ key.float(),
         d_scores.transpose(-1, -2) @ query.float(),
         weights.transpose(-1, -2) @ d_wide,
     )
-    return *(_by_position(gradient, query.dtype) for gradient in found), d_bias.to(query.dtype)
+    return *(_by_position(gradient, query.dtype) for gradient in gradients), d_bias.to(query.dtype)
 
 
 def _by_position(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -136,11 +136,11 @@ def efficient_backward(
     """As _scaled_dot_product_efficient_attention_backward: rows of the bias's gradient begin at multiples of 16."""
     _check_bias(attn_bias)
     weights, _ = _weights(query, key, is_causal, scale, attn_bias)
-    *found, d_bias = _gradients(weights, d_mixed, (query, key, value), mixed, scale)
+    *gradients, d_bias = _gradients(weights, d_mixed, (query, key, value), mixed, scale)
     if not grad_input_mask[3]:
-        return *found, None
+        return *gradients, None
     n_keys = d_bias.shape[-1]
-    return *found, torch.nn.functional.pad(d_bias, (0, -n_keys % 16))[..., :n_keys]
+    return *gradients, torch.nn.functional.pad(d_bias, (0, -n_keys % 16))[..., :n_keys]
 
 
 def cudnn_forward(

@@ -66,12 +66,12 @@ def main(folder: Path, result: Path, sets: list[Sizes], names: list[str]) -> Non
         for name in kernels
         if name not in called
     ]
-    found = {
+    outcome = {
         "rows": [[*row[:1], list(row[1]), *row[2:]] for row in rows],
         "seconds": seconds,
         "part": part.how if part is not None else "",
     }
-    result.write_text(json.dumps(found))
+    result.write_text(json.dumps(outcome))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -78,15 +78,15 @@ def check_kernels(
     Raises:
         UnitError: It cannot run here, or crashed; the message says why.
     """
-    found = run_worker("longhand.verify.check_worker", folder, json.dumps(list(sets)), *names, tell=tell)
-    seconds = found["seconds"]
+    outcome = run_worker("longhand.verify.check_worker", folder, json.dumps(list(sets)), *names, tell=tell)
+    seconds = outcome["seconds"]
     checks = tuple(
         KernelCheck(
             name, tuple(sizes), _number(error), _number(allowed), mismatch, seconds.get(name, 0.0), at
         )
-        for name, sizes, error, allowed, mismatch, at in found["rows"]
+        for name, sizes, error, allowed, mismatch, at in outcome["rows"]
     )
-    return Checks(checks, found["part"])
+    return Checks(checks, outcome["part"])
 
 
 def is_interpreted(folder: Path) -> bool:
@@ -119,8 +119,8 @@ def run_worker(worker: str, folder: Path, *words: str, tell: Tell = no_progress)
         if done.returncode != 0 or not result.exists():
             at = f" ({listener.last})" if listener.last else ""
             raise UnitError(f"{folder} cannot run: {_last_words(done)}{at}")
-        found: dict[str, Any] = json.loads(result.read_text())
-    return found
+        outcome: dict[str, Any] = json.loads(result.read_text())
+    return outcome
 
 
 def _run(

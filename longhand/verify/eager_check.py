@@ -87,7 +87,7 @@ def compare_at_sizes(
 ) -> tuple[Comparison, ...]:
     """The same at each set of sizes; what the unit cannot do and eager can is wrong."""
     rules = SizeRules.of(read_lock(folder))
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for place, sizes in enumerate(sets):
         words = in_words(sizes)
         tell(f"the model at {words}", place, len(sets))
@@ -99,8 +99,8 @@ def compare_at_sizes(
                 continue  # the model's own limit
             note = f"does not run: {type(error).__name__}: {' '.join(str(error).split())}"
             rows = (Comparison("result", math.inf, 0.0, 0.0, note),)
-        found += [dataclasses.replace(row, name=f"{row.name} at {words}") for row in rows]
-    return tuple(found)
+        comparisons += [dataclasses.replace(row, name=f"{row.name} at {words}") for row in rows]
+    return tuple(comparisons)
 
 
 def _runs(call: Call) -> bool:

@@ -31,9 +31,9 @@ def exact_results(call: Call, run: Callable[[Call], Results], eager: Results) ->
     """
     for variant in (in_float64, in_other_bits):
         with contextlib.suppress(Exception):  # eager ran: what fails here is the other type, or other data
-            found = run(variant(call))
-            if _shapes(found) == _shapes(eager):
-                return found
+            exact = run(variant(call))
+            if _shapes(exact) == _shapes(eager):
+                return exact
     return eager
 
 

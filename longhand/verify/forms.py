@@ -31,8 +31,8 @@ class Watched:
     @property
     def original(self) -> Callable[..., Any]:
         """Whose parameters the gradients are of."""
-        found: Callable[..., Any] = getattr(self.run, "original", self.run)
-        return found
+        function: Callable[..., Any] = getattr(self.run, "original", self.run)
+        return function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the model returns."""

@@ -37,8 +37,11 @@ def main(folder: Path, result: Path, sets: list[Sizes], factory: str | None = No
     if part is None or not rows or not all(row.is_right for row in rows):
         part, rows = None, compare_within_noise(folder, unit, call)
     rows += compare_at_sizes(folder, unit, call, sets)
-    found = {"rows": [dataclasses.asdict(row) for row in rows], "part": part.how if part is not None else ""}
-    result.write_text(json.dumps(found))
+    outcome = {
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "part": part.how if part is not None else "",
+    }
+    result.write_text(json.dumps(outcome))
 
 
 if __name__ == "__main__":

@@ -77,12 +77,12 @@ def _in_its_layout(tensor: torch.Tensor, device: str | torch.device, *, again: b
         device: Where to.
         again: Copy what is there already.
     """
-    found = tensor.to(device)
-    if again and found is tensor:
-        found = tensor.clone()
+    placed = tensor.to(device)
+    if again and placed is tensor:
+        placed = tensor.clone()
     is_plain = tensor.layout is torch.strided and not tensor.is_conj() and not tensor.is_neg()
-    if found is tensor or not is_plain or found.stride() == tensor.stride():
-        return found
+    if placed is tensor or not is_plain or placed.stride() == tensor.stride():
+        return placed
     with torch.no_grad():
         held = tensor.detach().new_empty(0).set_(tensor.untyped_storage()).to(device, copy=True)
         laid_out = held.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

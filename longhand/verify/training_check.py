@@ -41,18 +41,18 @@ def compare_training(unit: object, call: Call) -> tuple[Comparison, ...]:
         return (other,)
     exact = {**exact_results(call, lambda one: step_of(one.model, one), eager), **tables}
     eager |= tables
-    found = []
+    comparisons = []
     for name in dict.fromkeys((*eager, *ours)):
         mine, theirs = ours.get(name), eager.get(name)
         only = theirs if mine is None else mine
         if mine is not None and theirs is not None:
-            found.append(compare(name, mine, theirs, exact[name]))
+            comparisons.append(compare(name, mine, theirs, exact[name]))
         elif only is not None and name.startswith("gradient") and not only.any():
-            found.append(Comparison(name, 0.0, 0.0, 0.0))  # none is a gradient of zero
+            comparisons.append(Comparison(name, 0.0, 0.0, 0.0))  # none is a gradient of zero
         else:
             note = "eager has none" if theirs is None else "missing"
-            found.append(Comparison(name, math.inf, 0.0, 0.0, note))
-    return tuple(found)
+            comparisons.append(Comparison(name, math.inf, 0.0, 0.0, note))
+    return tuple(comparisons)
 
 
 def step_of(run: Callable[..., Any], call: Call) -> dict[str, torch.Tensor]:
@@ -69,15 +69,15 @@ def step_of(run: Callable[..., Any], call: Call) -> dict[str, torch.Tensor]:
         drawn = [torch.randn(value.shape, generator=generator).bfloat16() for value in carrying]
         noise = [one.to(value) for one, value in zip(drawn, carrying, strict=True)]  # the same in every type
         torch.autograd.backward(carrying, noise)
-    found = {name: value.detach() for name, value in results}
+    tensors = {name: value.detach() for name, value in results}
     arguments = tensors_by_name("argument", (args, kwargs))
-    found |= {f"gradient of {name}": value.grad for name, value in arguments if value.grad is not None}
-    found |= {f"{name} after the call": value.detach() for name, value in arguments}
+    tensors |= {f"gradient of {name}": value.grad for name, value in arguments if value.grad is not None}
+    tensors |= {f"{name} after the call": value.detach() for name, value in arguments}
     if isinstance(owner, nn.Module):
         named = owner.named_parameters(remove_duplicate=False)
-        found |= {f"gradient of {name}": p.grad for name, p in named if p.grad is not None}
-        found |= {f"{name} after the call": buffer for name, buffer in owner.named_buffers()}
-    return found
+        tensors |= {f"gradient of {name}": p.grad for name, p in named if p.grad is not None}
+        tensors |= {f"{name} after the call": buffer for name, buffer in owner.named_buffers()}
+    return tensors
 
 
 def _tables(unit: Callable[..., Any], original: Callable[..., Any]) -> dict[str, torch.Tensor]:

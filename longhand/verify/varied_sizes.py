@@ -114,15 +114,15 @@ class SizeRules:
     def drawn(self, seed: int | None = None, *, only_smaller: bool = False) -> tuple[Sizes, ...]:
         """One set below the example and one above it, at random, as far as the ranges and conditions allow."""
         chance = random.Random(seed)
-        found: list[Sizes] = []
+        sets: list[Sizes] = []
         for is_above in (False, True) if not only_smaller else (False,):
             for _ in range(_DRAWS if self.varied else 0):
                 one = {size.name: _draw(size, chance, is_above=is_above) for size in self.varied}
-                is_new = any(one[size.name] != size.example for size in self.varied) and one not in found
+                is_new = any(one[size.name] != size.example for size in self.varied) and one not in sets
                 if is_new and not self._broken(one):
-                    found.append(one)
+                    sets.append(one)
                     break
-        return tuple(found)
+        return tuple(sets)
 
     def resized(self, tensors: Sequence[torch.Tensor], sizes: Sizes) -> list[torch.Tensor]:
         """The example's tensors at other sizes.
@@ -135,14 +135,14 @@ class SizeRules:
             raise UnitError(
                 f"The call has {len(tensors)} tensors, and its lock describes {len(self.shapes)}."
             )
-        found = []
+        resized_tensors = []
         for tensor, (shape, strides) in zip(tensors, self.shapes, strict=True):
             if tuple(tensor.shape) != _values(shape, before):
                 raise UnitError(
                     f"A tensor of shape {tuple(tensor.shape)} is not what the lock says: {shape}."
                 )
-            found.append(_resized(tensor, _values(shape, after), _values(strides, after)))
-        return found
+            resized_tensors.append(_resized(tensor, _values(shape, after), _values(strides, after)))
+        return resized_tensors
 
     def _named(self, name: str) -> VariedSize:
         for size in self.varied:
@@ -200,16 +200,16 @@ def _values(texts: Sequence[int | str], sizes: Sizes) -> tuple[int, ...]:
 
 def _resized(tensor: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
     """Rows are dropped, or repeated; what is repeated has other values, of the same sign, where it has a fraction."""
-    found = tensor.detach()
+    resized = tensor.detach()
     for dim, size in enumerate(shape):
-        if size != found.shape[dim]:
-            rows = torch.arange(size, device=found.device) % found.shape[dim]
-            repeated = found.index_select(dim, rows)
-            if found.is_floating_point() and size > found.shape[dim]:
-                tail = repeated.narrow(dim, found.shape[dim], size - found.shape[dim])
+        if size != resized.shape[dim]:
+            rows = torch.arange(size, device=resized.device) % resized.shape[dim]
+            repeated = resized.index_select(dim, rows)
+            if resized.is_floating_point() and size > resized.shape[dim]:
+                tail = repeated.narrow(dim, resized.shape[dim], size - resized.shape[dim])
                 tail.mul_(torch.rand_like(tail, dtype=torch.float32).to(tail.dtype) * 0.5 + 0.5)
-            found = repeated
-    laid_out = torch.empty_strided(shape, strides, dtype=found.dtype, device=found.device).copy_(found)
+            resized = repeated
+    laid_out = torch.empty_strided(shape, strides, dtype=resized.dtype, device=resized.device).copy_(resized)
     return laid_out.requires_grad_(tensor.requires_grad)
 
 
@@ -257,8 +257,8 @@ def _value(node: ast.AST, sizes: Sizes) -> int:
         case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in _OPERATORS:
             return _OPERATORS[type(operator)](_value(left, sizes), _value(right, sizes))
         case ast.BoolOp(op=operator, values=values):
-            found = [bool(_value(value, sizes)) for value in values]
-            return all(found) if isinstance(operator, ast.And) else any(found)
+            truths = [bool(_value(value, sizes)) for value in values]
+            return all(truths) if isinstance(operator, ast.And) else any(truths)
         case ast.Call(func=ast.Name(id="max" | "min" as name), args=args, keywords=[]):
             return (max if name == "max" else min)(_value(arg, sizes) for arg in args)
     raise ValueError(f"{type(node).__name__} is no arithmetic on sizes")

@@ -144,14 +144,14 @@ def _compared_whole(
 ) -> tuple[tuple[Comparison, ...], str]:
     """The comparisons, and on what part of the example they were made, in words."""
     if is_interpreted(folder):
-        found = run_worker(
+        outcome = run_worker(
             "longhand.verify.interpreted_worker",
             folder,
             json.dumps(list(sets)),
             *([factory] if factory else []),
             tell=tell,
         )
-        return tuple(Comparison(**row) for row in found["rows"]), str(found["part"])
+        return tuple(Comparison(**row) for row in outcome["rows"]), str(outcome["part"])
     tell("the model against eager", 0, 1 + len(sets))
     unit, call = load(folder, check=False), original_of(folder, factory)
     return (*compare_within_noise(folder, unit, call), *compare_at_sizes(folder, unit, call, sets, tell)), ""
@@ -164,8 +164,8 @@ def _why_stale(folder: Path, factory: str | None) -> str:
         return f"{listed_briefly(changed)} changed since it was generated"
     if factory is not None:
         return ""  # another model than the lock's may be meant
-    found = check(folder)
-    if found.staleness is not Staleness.STALE:
+    checked = check(folder)
+    if checked.staleness is not Staleness.STALE:
         return ""
-    files = listed_briefly([change.path for change in found.changes])
+    files = listed_briefly([change.path for change in checked.changes])
     return f"its model generates other code today ({files})"

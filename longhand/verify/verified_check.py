@@ -26,7 +26,7 @@ def with_verification(
     names = tuple(read_lock(result.folder).get("kernels", ()))
     is_stale = any(change.path != LOCK for change in result.changes)
     try:
-        found = verify(
+        verification = verify(
             result.folder, result.factory or None, names if is_stale else (), sizes=sizes, tell=tell
         )
     except OptionError:
@@ -40,16 +40,16 @@ def with_verification(
             _file_of(result.folder, one.name),
             f"{one.name}{f' at {one.at}' if one.at else ''} is wrong {one.mismatch}",
         )
-        for one in found.kernels
+        for one in verification.kernels
         if not one.is_right
     ]
     faults += [
         ("model.py", f"{one.name} is wrong {one.note or one.mismatch}")
-        for one in found.whole
+        for one in verification.whole
         if not one.is_right
     ]
     words = "its kernels were run: the model is another today" if is_stale else "it was run beside its model"
-    return dataclasses.replace(result, verified=words, faults=tuple(faults), sizes=found.sizes)
+    return dataclasses.replace(result, verified=words, faults=tuple(faults), sizes=verification.sizes)
 
 
 def _file_of(folder: Path, kernel: str) -> str:

@@ -178,11 +178,11 @@ def _before(index: TensorView, n_dims: int) -> TensorView:
 
 def _broadcast(shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The shape that several are broadcast to, which capture has seen to fit."""
-    found: list[Size] = []
+    broadcast: list[Size] = []
     for place in range(1, max(map(len, shapes)) + 1):
         sizes = [shape[-place] for shape in shapes if len(shape) >= place]
-        found.insert(0, next((size for size in sizes if not same(size, 1)), 1))
-    return tuple(found)
+        broadcast.insert(0, next((size for size in sizes if not same(size, 1)), 1))
+    return tuple(broadcast)
 
 
 def _added_up(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:

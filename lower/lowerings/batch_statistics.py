@@ -77,13 +77,13 @@ def _pieces(ctx: Context, x: TensorView) -> tuple[TensorView, TensorView, Size]:
     mean = mean_of(nest, value, axes, Role.MEAN)
     centered = (value - mean).named(Role.CENTERED)
     squares = nest.body.reduce(ReduceOp.SUM, centered * centered, axes, Role.SQUARES)
-    found = []
+    statistics = []
     for how, statistic in ((Derivation.PIECE_MEANS, mean), (Derivation.PIECE_SQUARES, squares)):
         kept = ctx.derive(how, ctx.result_name(0), compute_dtype(x.dtype), (channels, batch, n_pieces))
         nest.store(kept.permute((1, 0, 2)), statistic, range(3))
-        found.append(kept)
+        statistics.append(kept)
     ctx.finish(nest)
-    return found[0], found[1], size
+    return statistics[0], statistics[1], size
 
 
 def _count(n_pixels: Size, most: int) -> int:
@@ -118,10 +118,10 @@ def _combined(
         nest.load(view).to(dtype) * (1.0 - share) + new * share
         for view, new in zip(old_views, (mean, total / (count - 1.0)), strict=True)
     ]
-    found = []
+    statistics = []
     for place, value in enumerate((mean, rstd, *updated), 1):
         kept = ctx.make_result(place)
         nest.store(kept, value, [0])
-        found.append(kept)
+        statistics.append(kept)
     ctx.finish(nest)
-    return found
+    return statistics

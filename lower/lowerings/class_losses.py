@@ -106,8 +106,8 @@ class Row:
     def weight(self) -> Handle:
         """How much the row's class counts. Only with weights."""
         assert self._given.weight is not None
-        found = load_looked_up(self._nest, self._given.weight, [self._lookup.coordinate], [self._lookup])
-        return found.named(Role.LABEL_WEIGHT)
+        loaded = load_looked_up(self._nest, self._given.weight, [self._lookup.coordinate], [self._lookup])
+        return loaded.named(Role.LABEL_WEIGHT)
 
     def counted(self, value: Handle) -> Handle:
         """The value where the row counts, else 0."""
@@ -271,13 +271,13 @@ def summed(
         made.append(counted)
         if reduction == LossReduction.MEAN:
             total = total / counted
-    found = []
+    results = []
     for place, value in zip(places, [total.named(ctx.local), *made], strict=False):
         result = ctx.make_result(place)
         nest.store(result, value, [])
-        found.append(result)
+        results.append(result)
     ctx.finish(nest)
-    return tuple(found)
+    return tuple(results)
 
 
 def _reduce_all(ctx: Context, losses: TensorView, reduction: int) -> TensorView:

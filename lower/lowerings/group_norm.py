@@ -71,16 +71,16 @@ def _statistics(ctx: Context, pieces: RowPieces, n_within: int, eps: float) -> l
     mean, squares, count = pieces.statistics(nest)
     variance = (squares / count).named(Role.VARIANCE)
     rstd = apply(PointwiseOp.RSQRT, variance + nest.body.scalar(eps, mean.dtype, Role.EPS), name=Role.RSTD)
-    found = []
+    statistics = []
     for how, statistic in ((Derivation.MEAN, mean), (Derivation.RSTD, rstd)):
         rows = range(nest.rank - 1)
         kept = ctx.derive(how, ctx.result_name(), compute_dtype(mean.dtype), nest.shape[:-1])
         nest.store(kept, statistic, rows)
         for _ in range(n_within):
             kept = kept.insert(kept.rank)
-        found.append(kept)
+        statistics.append(kept)
     ctx.finish(nest)
-    return found
+    return statistics
 
 
 def _normalized(nest: NestBuilder, value: Handle, mean: TensorView, rstd: TensorView) -> Handle:

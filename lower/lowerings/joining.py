@@ -65,14 +65,14 @@ def piece_of(ctx: Context, x: TensorView, start: Size, dim: int) -> Piece:
 
 def shifted_views(ctx: Context, piece: Piece, dim: int, size: Size) -> list[TensorView]:
     """The piece's views as maps of the whole dimension of the result."""
-    found = []
+    views = []
     for view in piece.views:
         shifted = view.shifted(dim, piece.start, size)
         if shifted is None:
             shifted = ctx.copy(ctx.readable(view)).shifted(dim, piece.start, size)
         assert shifted is not None
-        found.append(shifted)
-    return found
+        views.append(shifted)
+    return views
 
 
 def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
@@ -98,10 +98,10 @@ def joined(ctx: Context, pieces: Sequence[Piece], dim: int) -> TensorView:
         loaded = [nest.load(next(remaining), mask, name=side) for _ in views]
         value = loaded[0] if piece.producer is None else piece.producer.compute(nest, loaded)
         values.append(value.to(ctx.result().dtype))
-    found = values[-1]
+    chosen = values[-1]
     for condition, value in zip(reversed(before), reversed(values[:-1]), strict=True):
-        found = nest.body.where(condition, value, found)
-    nest.store(target, found.named(ctx.local))
+        chosen = nest.body.where(condition, value, chosen)
+    nest.store(target, chosen.named(ctx.local))
     ctx.finish(nest)
     return target
 

@@ -163,15 +163,15 @@ def _puts_back(node: fx.Node) -> set[fx.Node]:
     ``cache[0, :, a:b] = k`` writes into a view of a view: the write is followed by two of these, which then have
     nothing to do.
     """
-    found: set[fx.Node] = set()
+    later_nodes: set[fx.Node] = set()
     view, new = node.args[0], node
     while isinstance(view, fx.Node) and view.args:
         back = next((user for user in new.users if _is_back(user, view, new)), None)
         if back is None:
             break
-        found.add(back)
+        later_nodes.add(back)
         view, new = view.args[0], back
-    return found
+    return later_nodes
 
 
 def _is_back(user: fx.Node, view: fx.Node, new: fx.Node) -> bool:
@@ -184,8 +184,8 @@ def _is_back(user: fx.Node, view: fx.Node, new: fx.Node) -> bool:
 def _from_first(node: fx.Node, first: int) -> dict[str, Any]:
     """The node's arguments from a place on, by name, with defaults."""
     assert isinstance(node.target, torch._ops.OpOverload)
-    found = {}
+    arguments = {}
     for place, argument in enumerate(node.target._schema.arguments[first:], first):
         given = node.kwargs.get(argument.name, argument.default_value)
-        found[argument.name] = node.args[place] if place < len(node.args) else given
-    return found
+        arguments[argument.name] = node.args[place] if place < len(node.args) else given
+    return arguments

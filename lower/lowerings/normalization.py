@@ -61,9 +61,9 @@ def _over_rows(ctx: Context, x: TensorView, dim: int, value: Any) -> TensorView:
     require_loop_dtypes(x.dtype, result.dtype)
     nest, (view,) = ctx.nest(x.shape, [x])
     axes = nest.axes([wrap(dim, x.rank)]) if x.rank else ()
-    found = value(nest, nest.load(view).to(result.dtype), axes)
+    computed = value(nest, nest.load(view).to(result.dtype), axes)
     target = ctx.make_result()
-    nest.store(target, found.named(ctx.local))
+    nest.store(target, computed.named(ctx.local))
     ctx.finish(nest)
     return target
 

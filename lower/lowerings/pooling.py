@@ -111,14 +111,14 @@ class _PoolingNest:
 
     def is_inside(self) -> Handle | None:
         """Whether a place lies in the tensor; None where all do."""
-        found: Handle | None = None
+        inside: Handle | None = None
         for dim, place in enumerate(self.places):
             at = self.nest.position_of(place)
             conditions = [at >= 0] if self.window.padding[dim] else []
             conditions += [at < self._end(dim, 0)] if self._passes_end(dim, 0) else []
             for condition in conditions:
-                found = condition if found is None else found & condition
-        return found if found is None else found.named(Role.IS_INSIDE)
+                inside = condition if inside is None else inside & condition
+        return inside if inside is None else inside.named(Role.IS_INSIDE)
 
     def first_place(self) -> Handle | None:
         """The first place of each window that lies in the tensor, line by line; None where it is the first of all.

@@ -241,7 +241,7 @@ def _var_mean_of_pieces(
     nest = pieces.nest(ctx)
     mean, squares, count = pieces.statistics(nest)
     spread = (squares / (count - float(correction) if correction else count)).named(Role.VARIANCE)
-    found = []
+    targets = []
     for place, statistic in enumerate((apply(Op.SQRT, spread) if is_std else spread, mean)):
         target = ctx.make_result(place)
         view = target
@@ -249,9 +249,9 @@ def _var_mean_of_pieces(
             for dim in reversed(within):
                 view = view.drop(dim)
         nest.store(view, statistic, range(nest.rank - 1))
-        found.append(target)
+        targets.append(target)
     ctx.finish(nest)
-    return found[0], found[1]
+    return targets[0], targets[1]
 
 
 # --- norms and logsumexp ---

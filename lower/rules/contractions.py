@@ -58,11 +58,11 @@ def _breaches(step: Contraction) -> Iterator[str]:
 
 def _after(step: Contraction) -> set[int]:
     """The positions of what depends on the sum."""
-    found = {step.sum}
+    positions = {step.sum}
     for position, value in enumerate(step.body):
-        if not found.isdisjoint(arguments(value)):
-            found.add(position)
-    return found
+        if not positions.isdisjoint(arguments(value)):
+            positions.add(position)
+    return positions
 
 
 def _differences(step: Contraction) -> Iterator[str]:

@@ -145,10 +145,10 @@ class ModuleCalls:
         Args:
             taken: What is a call of something else already; it may stand inside of another call.
         """
-        found: list[CallsAlike] = []
+        alike: list[CallsAlike] = []
         for class_name, calls in self._by_class.items():
-            found += self._alike(class_name, calls, taken)
-        worth = [one for one in found if one.is_worth and one.share >= _SHARE]
+            alike += self._alike(class_name, calls, taken)
+        worth = [one for one in alike if one.is_worth and one.share >= _SHARE]
         if self._is_backward:
             worth = [one for one in worth if not self._are_layers(one)]
         return sorted(worth, key=lambda one: (-one.depth, -one.n_saved, -one.n_calls, one.sites[0].body))
@@ -164,16 +164,16 @@ class ModuleCalls:
 
     def parts(self, taken: Collection[CallSite]) -> list[CallsAlike]:
         """Modules that are a good part of a long function: it reads better as calls of them. The largest first."""
-        found = []
+        parts = []
         for class_name, calls in self._by_class.items():
             for one in calls if not hasattr(torch.nn, class_name) else ():
                 n_around = sum(isinstance(step, Launch | Extern) for step in self._bodies[one.body])
                 site = self._site(one, one.places[0], one.places[-1])
                 is_part = FEWEST_OF_PART <= len(one.places) <= min(_MOST_OF_PART, n_around // 2)
                 if site is not None and n_around > _LONG and is_part and all(map(site.goes_with, taken)):
-                    found.append(self._of_class(class_name, (site,), len(one.places)))
-        found = [one for one in found if one.share >= _SHARE_OF_PART]
-        return sorted(found, key=lambda one: (-one.n_calls, one.sites[0].body, one.sites[0].start))
+                    parts.append(self._of_class(class_name, (site,), len(one.places)))
+        parts = [one for one in parts if one.share >= _SHARE_OF_PART]
+        return sorted(parts, key=lambda one: (-one.n_calls, one.sites[0].body, one.sites[0].start))
 
     def _collect(self, number: int, steps: Sequence[ModelStep], root: str) -> None:
         """The stretches of calls that stand in one module each, by the class of the module."""
@@ -259,7 +259,7 @@ def has_modules_alike(steps: Sequence[ModelStep], words: BufferNamer) -> bool:
         for step in (inner for run in plain.runs for inner in run) if isinstance(plain, Repeat) else (plain,):
             for path, kind in _around(step, words).items():
                 paths[kind].add(path)
-    return any(len(found) > 1 and not hasattr(torch.nn, kind) for kind, found in paths.items())
+    return any(len(of_class) > 1 and not hasattr(torch.nn, kind) for kind, of_class in paths.items())
 
 
 def _around(step: PlanStep, words: BufferNamer) -> dict[str, str]:

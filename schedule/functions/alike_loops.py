@@ -25,20 +25,20 @@ def with_words_of_first(
         steps: Those that the loops stand in.
         words: The captured graph's.
     """
-    found = dict(layers)
+    names = dict(layers)
     firsts: list[Loop] = []
     for loop in loops_of(steps):
         if not _is_plain(loop):
             continue
         for first in firsts:
-            named = found[first.key]
+            named = names[first.key]
             alike = _alike(first, loop, words, named)
             if alike is not None:
-                found[loop.key] = _as_in(named, found[loop.key], alike)
+                names[loop.key] = _as_in(named, names[loop.key], alike)
                 break
         else:
             firsts.append(loop)
-    return found
+    return names
 
 
 def _is_plain(loop: Loop) -> bool:
@@ -52,10 +52,10 @@ def _alike(first: Loop, loop: Loop, words: BufferNamer, named: LayerNames) -> Al
     """What the layers of two lists do alike; None if they do not, or in other numbers."""
     if first.class_name != loop.class_name or first.carried != loop.carried:
         return None
-    found = alike_steps([_steps(first), _steps(loop)], words, named.variables)
-    if found is None or found.numbers or any(site.aliases for site in found.sites):
+    alike = alike_steps([_steps(first), _steps(loop)], words, named.variables)
+    if alike is None or alike.numbers or any(site.aliases for site in alike.sites):
         return None
-    return found
+    return alike
 
 
 def _steps(loop: Loop) -> SiteSteps:

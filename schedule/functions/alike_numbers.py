@@ -117,14 +117,14 @@ def told_by_channels(
         steps: What it does, with its parameters in the place of numbers.
         given: The tensors that it is called with.
     """
-    found: dict[str, int] = {}
+    tensor_of: dict[str, int] = {}
     for word, number in numbers:
         asked = [step for step in steps if isinstance(step, Extern) and _groups(step) == sympy.Symbol(word)]
         images = {_channels_of(step, number) for step in asked}
         image = images.pop() if len(images) == 1 else None
         if image in given:
-            found[word] = given.index(image)
-    return found
+            tensor_of[word] = given.index(image)
+    return tensor_of
 
 
 def _groups(step: Extern) -> object:

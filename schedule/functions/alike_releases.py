@@ -44,12 +44,12 @@ def united_releases(
 
 def _with_places(steps: Sequence[PlanStep]) -> list[tuple[int, PlanStep]]:
     """Each step, with the number of the last one up to it that is no release."""
-    found: list[tuple[int, PlanStep]] = []
+    placed_steps: list[tuple[int, PlanStep]] = []
     place = -1
     for step in steps:
         place += not isinstance(step, Release)
-        found.append((place, step))
-    return found
+        placed_steps.append((place, step))
+    return placed_steps
 
 
 def _placed(
@@ -59,15 +59,15 @@ def _placed(
     kept: set[int],
 ) -> list[PlanStep]:
     names = {one: name for name, one in number.items()}
-    found: list[PlanStep] = []
+    placed_steps: list[PlanStep] = []
     told = _with_places(steps)
     for at, (place, step) in enumerate(told):
         if isinstance(step, Release):
             own = tuple(name for name in step.buffers if number[name] in kept)
-            found += [Release(own)] if own else []
+            placed_steps += [Release(own)] if own else []
         else:
-            found.append(step)
+            placed_steps.append(step)
         if at + 1 == len(told) or told[at + 1][0] > place:  # the last before another step
             united = tuple(names[one] for one in sorted(dropped.get(place, ())))
-            found += [Release(united)] if united else []
-    return found
+            placed_steps += [Release(united)] if united else []
+    return placed_steps

@@ -103,22 +103,22 @@ def own_steps(
         calls: By the identity of the first of the steps that they stand for.
     """
     made = made_inside(steps)
-    found: list[PlanStep] = []
+    own: list[PlanStep] = []
     places: list[int] = []  # of each step: that of the first one kept from it on
     for step in steps:
-        places.append(len(found))
+        places.append(len(own))
         if isinstance(step, Release):
             kept = tuple(name for name in step.buffers if name in made)
-            found += [Release(kept)] if kept else []
+            own += [Release(kept)] if kept else []
         else:
-            found.append(step)
-    places.append(len(found))
+            own.append(step)
+    places.append(len(own))
     at = {
         places[place]: dataclasses.replace(call, n_steps=places[place + call.n_steps] - places[place])
         for place, step in enumerate(steps)
         if (call := calls.get(id(step))) is not None
     }
-    return tuple(found), at
+    return tuple(own), at
 
 
 def alike_steps(
@@ -174,8 +174,8 @@ class _StepsInStep:
                 inside = number + lengths.pop()
                 spans.append((number, inside - 1))
                 told = self._call([call for call, _ in both])
-                for found, place, call in zip(calls, at, told, strict=True):
-                    found[place] = call
+                for by_place, place, call in zip(calls, at, told, strict=True):
+                    by_place[place] = call
             named = self._step([of[place] for of, place in zip(new, at, strict=True)], number < inside)
             for steps_of, place, step in zip(new, at, named, strict=True):
                 steps_of[place] = step
@@ -243,8 +243,8 @@ class _StepsInStep:
         """What buffers in one place are called in the steps."""
         is_made = [name in made for name, made in zip(column, self._made, strict=True)]
         if any(is_made):
-            found = {known.get(name) for known, name in zip(self._local, column, strict=True)}
-            require(all(is_made) and len(found) == 1 and None not in found)
+            known_as = {known.get(name) for known, name in zip(self._local, column, strict=True)}
+            require(all(is_made) and len(known_as) == 1 and None not in known_as)
             return column
         paths = {site.weights.get(name) for site, name in zip(self._sites, column, strict=True)}
         if paths != {None}:
@@ -383,9 +383,9 @@ class _StepsInStep:
             tells = {call.channels.get(keyword) for call in calls}
             if len(set(map(repr, values))) > 1 and (len(tells) > 1 or None in tells):
                 values = [self._numbers.parameter(keyword, values)] * len(values)
-            for found, number in zip(numbers, values, strict=True):
-                found.append((keyword, number))
+            for of_call, number in zip(numbers, values, strict=True):
+                of_call.append((keyword, number))
         return [
-            dataclasses.replace(call, tensors=given, numbers=tuple(found))
-            for call, given, found in zip(calls, tensors, numbers, strict=True)
+            dataclasses.replace(call, tensors=given, numbers=tuple(pairs))
+            for call, given, pairs in zip(calls, tensors, numbers, strict=True)
         ]

@@ -62,7 +62,7 @@ def find_call_loops(
         n_held: How many modules the list of a path holds.
         variables: The function's: a loop would bind the number of that name in place of one.
     """
-    found: dict[int, CallLoop] = {}
+    loops: dict[int, CallLoop] = {}
     place = 0
     while place < len(calls):
         run = _run_from(calls, place)
@@ -70,11 +70,11 @@ def find_call_loops(
         differing = _differing(run)
         is_free = all(word not in variables for word in differing)
         if is_free and len(run) >= (2 if is_whole else FEWEST_OF_PART):
-            found[place] = CallLoop(tuple(run), is_whole, differing)
+            loops[place] = CallLoop(tuple(run), is_whole, differing)
             place += len(run)
         else:
             place += 1
-    return found
+    return loops
 
 
 def _run_from(calls: Sequence[CallOfMany | None], start: int) -> list[CallOfMany]:

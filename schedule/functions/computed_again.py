@@ -40,7 +40,7 @@ def modules_of_readers(
                 readers.setdefault(made[name], []).append(place)
             elif name in begun or (isinstance(step, Extern) and name in step.outputs):
                 made[name] = place
-    found: dict[int, dict[str, str]] = {}
+    modules: dict[int, dict[str, str]] = {}
     for place, read in readers.items():
         step = steps[place]
         if isinstance(step, Launch | Extern) and _is_again(step, words):
@@ -48,8 +48,8 @@ def modules_of_readers(
                 around(one, words) if isinstance(one := steps[at], Launch | Extern) else {} for at in read
             ]
             common = {path: kind for path, kind in each[0].items() if all(path in one for one in each)}
-            found[place] = common
-    return found
+            modules[place] = common
+    return modules
 
 
 def _named(step: ModelStep) -> list[str]:

@@ -154,19 +154,19 @@ class _Words:
         self._locals = {name: short.get(word, word) for name, word in around.items()}
         self._bound = {short.get(word, word): place for word, place in self._bound.items()}
         given |= self._users(given, path) if self._module else _gradient_of_result(given, path, taken)
-        found = {**self._hidden, **self._locals, **given}
+        words = {**self._hidden, **self._locals, **given}
         for step in self._first.steps:  # a name in place is no other variable
             if isinstance(step, Reuse) and step.buffer in self._locals:
                 before = self._first.aliases.get(step.of, step.of)
                 if self._around[0].get(before) == around[step.buffer]:
-                    found[step.buffer] = found.get(step.of, found[step.buffer])
-        return found
+                    words[step.buffer] = words.get(step.of, words[step.buffer])
+        return words
 
     def _parameters(self) -> dict[str, str]:
         """For each parameter what most of the modules call it, if the first one can call it so, too."""
         own = [self._word(0, column[0]) for column in self._alike.inputs]
         taken = {*self._locals.values(), *own, self._module}
-        found: dict[str, str] = {}
+        chosen_words: dict[str, str] = {}
         for column in self._alike.inputs:
             words = [self._word(place, name) for place, name in enumerate(column)]
             word = max(words, key=words.count)
@@ -174,11 +174,11 @@ class _Words:
             if is_other and not (word not in taken or self._is_before(column[0], word)):
                 is_other = False
             word = word if is_other else words[0]
-            if word in found.values():
+            if word in chosen_words.values():
                 word = first_free((*words[1:], *(f"other_{one}" for one in words)), taken)
-            found[column[0]] = word
+            chosen_words[column[0]] = word
             taken.add(word)
-        return found
+        return chosen_words
 
     def _word(self, place: int, name: str) -> str:
         """What the place's module is given as a parameter is called around it."""
@@ -192,15 +192,15 @@ class _Words:
     def _users(self, given: Mapping[str, str], path: str) -> dict[str, str]:
         """What the user's statements call parameters, where that can stand for them in the whole function."""
         told = words_of_forward({name: self._readers(name) for name in given}, path, self._words)
-        found: dict[str, str] = {}
+        words: dict[str, str] = {}
         for name, word in given.items():
             wanted = told.get(name, "")
-            others = {"", word, self._module, *given.values(), *found.values()}
+            others = {"", word, self._module, *given.values(), *words.values()}
             is_free = wanted not in others | RESERVED_IN_MODULE
             is_there = wanted in self._bound
             if is_free and (not is_there or self._is_before(name, wanted)):
-                found[name] = wanted
-        return found
+                words[name] = wanted
+        return words
 
     def _readers(self, name: str) -> Iterator[str]:
         """The nodes that read a parameter, of which several may be the same tensor."""
@@ -217,15 +217,15 @@ def without_place(names: Iterable[str], path: str, taken: Container[str]) -> dic
 
     Where that is taken it is the module's, whichever it is: ``attn_x``.
     """
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     heads, own = list(_heads(path.split("."))), path.rpartition(".")[2]
     for name in names:
         inside = next((name.removeprefix(head) for head in heads if name.startswith(head)), "")
         for word in (inside, f"{own}_{inside}") if inside else ():
-            if is_identifier(word) and word not in taken and word not in found.values():
-                found[name] = word
+            if is_identifier(word) and word not in taken and word not in words.values():
+                words[name] = word
                 break
-    return found
+    return words
 
 
 def without_parts(names: Iterable[str], path: str, taken: Container[str]) -> dict[str, str]:
@@ -242,13 +242,13 @@ def without_parts(names: Iterable[str], path: str, taken: Container[str]) -> dic
             rest = rest[1:]
         return "_".join(rest)
 
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for name in names:
         word = reworded(name, without)
-        is_short = word not in {name, *found.values()} and word not in taken
+        is_short = word not in {name, *words.values()} and word not in taken
         if is_short and is_identifier(undifferentiated(word)):
-            found[name] = word
-    return found
+            words[name] = word
+    return words
 
 
 def _gradient_of_result(given: Mapping[str, str], path: str, taken: Container[str]) -> dict[str, str]:

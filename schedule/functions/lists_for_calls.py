@@ -77,7 +77,7 @@ def lists_for_calls(
             outer.setdefault(call.name, []).append(id(step))
         elif place >= done:
             beside.update(name for plain in plain_steps(step) for name in buffers_read(plain))
-    found = dict(calls)
+    listed_calls = dict(calls)
     lists: list[ListForCalls] = []
     listed: list[int] = []
     used = {*taken}
@@ -95,12 +95,12 @@ def lists_for_calls(
         lists.append(ListForCalls(word, tuple(own[::-1])))
         listed += firsts
         for first in firsts:
-            found[first] = _given_list(calls[first], word, n_listed)
+            listed_calls[first] = _given_list(calls[first], word, n_listed)
     single = (frozenset(beside) | returned) & kept
     for first in listed:  # what has no variable is dropped nowhere
         gone = frozenset(calls[first].tensors) & kept - single
-        found[first] = dataclasses.replace(found[first], made=found[first].made | gone)
-    return ListedCalls(found, tuple(lists), single)
+        listed_calls[first] = dataclasses.replace(listed_calls[first], made=listed_calls[first].made | gone)
+    return ListedCalls(listed_calls, tuple(lists), single)
 
 
 def _last_kept(given: Sequence[tuple[str, ...]], kept: frozenset[str]) -> int:

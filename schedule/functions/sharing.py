@@ -123,7 +123,7 @@ class FunctionSharing:
         Args:
             names: Those that no function may have.
         """
-        found = ModuleCalls(
+        module_calls = ModuleCalls(
             [body.steps for body in self._bodies],
             self._words,
             [body.root for body in self._bodies],
@@ -137,7 +137,7 @@ class FunctionSharing:
         refused: set[tuple[CallSite, ...]] = set()
         # In any function of the file a variable of that name would hide it.
         used = {*names, *OWN_WORDS, *(word for body in self._bodies for word in body.variables.values())}
-        for candidates in (found.candidates, found.parts):
+        for candidates in (module_calls.candidates, module_calls.parts):
             for _ in range(MOST_TRIES):
                 left = (one for one in candidates(taken) if one.sites not in refused)
                 best = next(left, None)
@@ -193,17 +193,17 @@ class FunctionSharing:
         """Whether an earlier function does for other modules what it does for its own."""
         of_known, of_one = known.candidate, one.candidate
         sites = [of_known.alike.sites[0], of_one.alike.sites[0]]
-        found = alike_steps(sites, self._words, of_known.around[0])
-        if found is None or [column[0] for column in found.inputs] != [c[0] for c in of_known.alike.inputs]:
+        alike = alike_steps(sites, self._words, of_known.around[0])
+        if alike is None or [column[0] for column in alike.inputs] != [c[0] for c in of_known.alike.inputs]:
             return False
-        if [column[1] for column in found.inputs] != [column[0] for column in of_one.alike.inputs]:
+        if [column[1] for column in alike.inputs] != [column[0] for column in of_one.alike.inputs]:
             return False
         numbers, others = ([word for word, _ in each.numbers[0]] for each in (known, one))
         if numbers != others or dict(known.stated) != dict(one.stated):
             return False
         both = dataclasses.replace(
             of_known,
-            alike=found,
+            alike=alike,
             sites=(of_known.sites[0], of_one.sites[0]),
             around=(of_known.around[0], of_one.around[0]),
         )
@@ -271,10 +271,10 @@ class FunctionSharing:
             for place, one in enumerate(stated)
         )
         known = {word: size for word, size in told.items() if size is not None}
-        found = OneFunction(candidate, methods[0].parameters, numbers, known, alike)
+        function = OneFunction(candidate, methods[0].parameters, numbers, known, alike)
         is_short = len(numbers[0]) <= MOST_NUMBERS
         is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
-        return found if is_short else None
+        return function if is_short else None
 
     def _told(self, candidate: FunctionCandidate, word: str, sizes: Sequence[int | str]) -> int | str | None:
         """A size of a function, or how a weight tells it; None where only a parameter does."""
@@ -287,19 +287,19 @@ class FunctionSharing:
         self, alike: CallsAlike, word: str, sites: Sequence[ModuleSteps], reads_shapes: bool
     ) -> FunctionCandidate | None:
         """What modules do alike, in the first one's words; None where these do not go together."""
-        found = alike_steps([one.steps for one in sites], self._words, sites[0].variables)
-        if found is None or not self._sites.are_few(found.inputs, len(found.numbers)):
+        shared = alike_steps([one.steps for one in sites], self._words, sites[0].variables)
+        if shared is None or not self._sites.are_few(shared.inputs, len(shared.numbers)):
             return None
         around = tuple(one.variables for one in sites)
-        words = variables_of(found, around, self._words, word, alike.sites[0].path)
+        words = variables_of(shared, around, self._words, word, alike.sites[0].path)
         told = [
             *([word] if self._form.takes_module else ()),
-            *(number for number, _ in found.numbers),
-            *(words[column[0]] for column in found.inputs),
+            *(number for number, _ in shared.numbers),
+            *(words[column[0]] for column in shared.inputs),
         ]
-        given = {column[0] for column in found.inputs}
+        given = {column[0] for column in shared.inputs}
         locals_of_it = {one for name, one in words.items() if name not in given}
-        n_first = len(told) - len(found.inputs)
+        n_first = len(told) - len(shared.inputs)
         if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[:n_first]):
             return None
-        return FunctionCandidate(found, alike.sites, around, words, word, reads_shapes)
+        return FunctionCandidate(shared, alike.sites, around, words, word, reads_shapes)

@@ -224,19 +224,19 @@ class FunctionSites:
             first, last = read.get(name, (site.start, site.start))
             return name in kept or first < site.start or last >= site.stop
 
-        found = [name for name in _made_in_order(steps) if is_read(name)]
+        names = [name for name in _made_in_order(steps) if is_read(name)]
         if not self.form.takes_module:  # what others take, and then the gradients of what the module holds
-            found.sort(key=kept.__contains__)
-        return tuple(found)
+            names.sort(key=kept.__contains__)
+        return tuple(names)
 
 
 def _first_and_last(steps: Sequence[ModelStep]) -> dict[str, tuple[int, int]]:
     """Of each buffer that steps name, the first and the last place where one does."""
-    found: dict[str, tuple[int, int]] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for place, step in enumerate(steps):
         for name in _named(step):
-            found[name] = (found.get(name, (place, place))[0], place)
-    return found
+            spans[name] = (spans.get(name, (place, place))[0], place)
+    return spans
 
 
 def _named(step: ModelStep) -> list[str]:

@@ -39,8 +39,8 @@ def told_by_weights(
 
 def _shapes(site: SiteSteps, buffers: Mapping[str, Buffer]) -> dict[str, tuple[object, ...]]:
     """The shape of each weight of a module, by its path below it."""
-    found = {path: buffers.get(site.aliases.get(name, name)) for name, path in site.weights.items()}
-    return {path: tuple(buffer.shape) for path, buffer in found.items() if buffer is not None}
+    by_path = {path: buffers.get(site.aliases.get(name, name)) for name, path in site.weights.items()}
+    return {path: tuple(buffer.shape) for path, buffer in by_path.items() if buffer is not None}
 
 
 def _size(shape: Sequence[object], dim: int) -> object:

@@ -66,8 +66,8 @@ def _is_sum_of_columns(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
 def _walks_rows_again(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
     """Whether a nest holds its rows: what it stores of each element depends on a reduction of the row."""
     rest = without_column_reductions(nest)
-    reduced, late, found = reduced_axes(rest), depends_on_reduction(rest.body), domains_of(rest)
-    is_again = any(late[position] and found[position] & reduced for position, _ in stores(rest))
+    reduced, late, axes = reduced_axes(rest), depends_on_reduction(rest.body), domains_of(rest)
+    is_again = any(late[position] and axes[position] & reduced for position, _ in stores(rest))
     return is_again and not reduces_columns(rest, buffers)
 
 
@@ -104,8 +104,8 @@ def _partners(graph: StepGraph, number: int, buffers: Mapping[str, Buffer]) -> l
     """The kernels that make something that a step reads, and the row kernels that read it."""
     read = effects(graph.steps[number]).reads
     makers = {other for buffer in read for other in graph.writers(buffer)}
-    found = makers | {other for buffer in read for other in graph.readers(buffer)}
-    nests = {other: step for other in found - {number} if isinstance(step := graph.steps[other], Nest)}
+    partners = makers | {other for buffer in read for other in graph.readers(buffer)}
+    nests = {other: step for other in partners - {number} if isinstance(step := graph.steps[other], Nest)}
     return graph.in_order(
         other
         for other, nest in nests.items()

@@ -33,8 +33,8 @@ def find_column_reductions(nest: Nest) -> tuple[int, ...]:
     everything = {axis.name for axis in nest.axes}
     if len(by_axes) != 2 or set().union(*by_axes) != everything or frozenset.intersection(*by_axes):
         return ()
-    found = [group for group in by_axes.values() if all(_is_final_sum(nest.body, at) for at in group)]
-    return tuple(found[0]) if len(found) == 1 else ()
+    final_sums = [group for group in by_axes.values() if all(_is_final_sum(nest.body, at) for at in group)]
+    return tuple(final_sums[0]) if len(final_sums) == 1 else ()
 
 
 def without_column_reductions(nest: Nest) -> Nest:

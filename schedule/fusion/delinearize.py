@@ -102,9 +102,9 @@ def delinearized_load(
     ):
         return None
     for offsets in _offsets(load.index.offset, chain):
-        found = [make_index(*parts) for parts in zip(offsets, axes, values, strict=True)]
-        if all(_in_range(one, digit.size, sizes, bounds) for one, digit in zip(found, chain, strict=True)):
-            return {digit.axis: one for digit, one in zip(chain, found, strict=True)}
+        indices = [make_index(*parts) for parts in zip(offsets, axes, values, strict=True)]
+        if all(_in_range(one, digit.size, sizes, bounds) for one, digit in zip(indices, chain, strict=True)):
+            return {digit.axis: one for digit, one in zip(chain, indices, strict=True)}
     return None
 
 

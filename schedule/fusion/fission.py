@@ -23,13 +23,13 @@ def split_wide_nests(steps: Sequence[Step], position_of: Mapping[str, int]) -> l
         steps: What fusion left.
         position_of: The place of each node in the program's graph.
     """
-    found: list[Step] = []
+    split_steps: list[Step] = []
     for step in steps:
         if isinstance(step, Nest) and _is_too_much(step):
-            found += _parts(step, position_of)
+            split_steps += _parts(step, position_of)
         else:
-            found.append(step)
-    return found
+            split_steps.append(step)
+    return split_steps
 
 
 def _is_too_much(nest: Nest) -> bool:
@@ -39,8 +39,8 @@ def _is_too_much(nest: Nest) -> bool:
 
 def _walks_again(nest: Nest) -> bool:
     """Whether elements of a row are stored that depend on a reduction of the row."""
-    reduced, late, found = reduced_axes(nest), depends_on_reduction(nest.body), domains(nest.body)
-    return any(late[position] and found[position] & reduced for position, _ in stores(nest))
+    reduced, late, axes = reduced_axes(nest), depends_on_reduction(nest.body), domains(nest.body)
+    return any(late[position] and axes[position] & reduced for position, _ in stores(nest))
 
 
 def _parts(nest: Nest, position_of: Mapping[str, int]) -> list[Nest]:
@@ -68,14 +68,14 @@ def _groups(nest: Nest, position_of: Mapping[str, int]) -> list[list[int]]:
             groups = [group for group in groups if group not in near]
             members = [member for group in near for member in group[1]]
             groups.append((own.union(*(group[0] for group in near)), [*members, position]))
-    found = [members for _, members in groups]
+    together = [members for _, members in groups]
     places = {position: position_of.get(store.buffer, -1) for position, store in stores(nest)}
-    own_places = [[places[member] for member in members] for members in found]
+    own_places = [[places[member] for member in members] for members in together]
     for position in needs:
-        if not needs[position] - shared and found:
+        if not needs[position] - shared and together:
             gaps = [min(abs(place - places[position]) for place in own) for own in own_places]
-            found[gaps.index(min(gaps))].append(position)
-    return found
+            together[gaps.index(min(gaps))].append(position)
+    return together
 
 
 def _of_stores(nest: Nest, chosen: Sequence[int]) -> Nest:

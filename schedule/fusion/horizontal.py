@@ -95,9 +95,9 @@ def fuse_horizontally(
     order: list[tuple[int, ...]] = [(number,) for number in range(len(planned))]
     joined: list[tuple[int, ...]] = []
     for members in sorted(_independent(alike, waits), key=len, reverse=True):
-        found = _ordered([*joined, members], waits)
-        if found is not None:
-            order, joined = found, [*joined, members]
+        ordered = _ordered([*joined, members], waits)
+        if ordered is not None:
+            order, joined = ordered, [*joined, members]
     made: dict[str, KernelPlan] = {}
     result: list[Planned] = []
     for members in order:
@@ -151,21 +151,21 @@ def _only_adds_up(step: Step) -> TypeGuard[Nest]:
 
 def _in_one_order(nest: Nest, position_of: Mapping[str, int]) -> Nest:
     """Loads, then what the stores need of them, store by store in the graph's order, then the stores."""
-    found: dict[int, None] = {}
+    visited: dict[int, None] = {}
 
     def visit(position: int) -> None:
-        if position not in found:
+        if position not in visited:
             for argument in arguments(nest.body[position]):
                 visit(argument)
-            found[position] = None
+            visited[position] = None
 
     stores = [position for position, value in enumerate(nest.body) if isinstance(value, Store)]
     stores.sort(key=lambda position: position_of.get(nest.body[position].origin, -1))
     for position in stores:
         for argument in arguments(nest.body[position]):
             visit(argument)
-    free = [p for p in found if isinstance(nest.body[p], Load) and not arguments(nest.body[p])]
-    rest = [position for position in found if position not in free]
+    free = [p for p in visited if isinstance(nest.body[p], Load) and not arguments(nest.body[p])]
+    rest = [position for position in visited if position not in free]
     order = [*free, *rest, *stores]
     place = {position: number for number, position in enumerate(order)}
     return Nest(nest.axes, tuple(with_arguments(nest.body[p], place.__getitem__) for p in order))
@@ -186,11 +186,11 @@ def _alike(
 ) -> dict[_BodySignature, list[int]]:
     """The launches that may stand in lists, by what they must agree in, where there are enough."""
     bodies = {key: _body_key(plan) for key, plan in kernels.items() if _is_listable(plan, target)}
-    found: dict[_BodySignature, list[int]] = {}
+    by_signature: dict[_BodySignature, list[int]] = {}
     for number, step in enumerate(planned):
         if isinstance(step, Launch) and step.kernel in bodies:
-            found.setdefault((bodies[step.kernel], step.scalars), []).append(number)
-    return {signature: numbers for signature, numbers in found.items() if len(numbers) >= FEWEST}
+            by_signature.setdefault((bodies[step.kernel], step.scalars), []).append(number)
+    return {signature: numbers for signature, numbers in by_signature.items() if len(numbers) >= FEWEST}
 
 
 def _is_listable(plan: KernelPlan, target: TargetFacts) -> bool:
@@ -242,7 +242,7 @@ def _independent(
     alike: Mapping[_BodySignature, list[int]], waits: Sequence[set[int]]
 ) -> list[tuple[int, ...]]:
     """Launches none of which waits for another, by way of whatever; enough of them for a list."""
-    found: list[tuple[int, ...]] = []
+    launches: list[tuple[int, ...]] = []
     for numbers in alike.values():
         is_member = set(numbers)
         depth: list[int] = []  # how many members the longest way to a step passes
@@ -251,8 +251,8 @@ def _independent(
             depth.append(max((depth[other] + (other in is_member) for other in before), default=0))
             if number in is_member:
                 levels.setdefault(depth[number], []).append(number)
-        found += [tuple(level) for level in levels.values() if len(level) >= FEWEST]
-    return found
+        launches += [tuple(level) for level in levels.values() if len(level) >= FEWEST]
+    return launches
 
 
 def _ordered(joined: Sequence[tuple[int, ...]], waits: Sequence[set[int]]) -> list[tuple[int, ...]] | None:
@@ -270,15 +270,15 @@ def _ordered(joined: Sequence[tuple[int, ...]], waits: Sequence[set[int]]) -> li
     open_waits = {node: len(others) for node, others in before.items()}
     ready = [(node[-1], node) for node in nodes if not open_waits[node]]
     heapq.heapify(ready)
-    found: list[tuple[int, ...]] = []
+    ordered: list[tuple[int, ...]] = []
     while ready:
         _, node = heapq.heappop(ready)
-        found.append(node)
+        ordered.append(node)
         for later in after[node]:
             open_waits[later] -= 1
             if not open_waits[later]:
                 heapq.heappush(ready, (later[-1], later))
-    return found if len(found) == len(nodes) else None
+    return ordered if len(ordered) == len(nodes) else None
 
 
 def _join(

@@ -54,10 +54,10 @@ def inline(producer: Nest, buffer: str, consumer: Nest, buffers: Mapping[str, Bu
     for value in split.body:
         moved = rewrite(value, positions)
         if isinstance(moved, Load) and moved.buffer == buffer:
-            found = delinearized_load(moved, chain, sizes_of(split), body)
-            if found is None:
+            indices = delinearized_load(moved, chain, sizes_of(split), body)
+            if indices is None:
                 return f"the place at which {buffer} is read is not an element of its loops"
-            position = _repeat(part, found, moved.mask, body)
+            position = _repeat(part, indices, moved.mask, body)
             read = body[position]
             if isinstance(read, Load) and moved.mask is not None and _stands_for(read, moved, part):
                 body[position] = dataclasses.replace(

@@ -54,10 +54,10 @@ def memory_problem(nest: Nest) -> str | None:
 
 def depends_on_reduction(body: tuple[Value, ...]) -> list[bool]:
     """For each value whether some reduction must be complete before it is known."""
-    found: list[bool] = []
+    late: list[bool] = []
     for value in body:
-        found.append(isinstance(value, Reduce) or any(found[position] for position in arguments(value)))
-    return found
+        late.append(isinstance(value, Reduce) or any(late[position] for position in arguments(value)))
+    return late
 
 
 def reduces_columns(nest: Nest, buffers: Mapping[str, Buffer]) -> bool:
@@ -102,15 +102,15 @@ def _reduction_problem(nest: Nest) -> str | None:
     if any(set(reduction.axes) != cols for reduction in reductions):
         return "their reductions run over different axes"
     rows = {axis.name for axis in nest.axes} - cols
-    found = domains_of(nest)
+    axes = domains_of(nest)
     inner = tuple(axis.name for axis in nest.axes if axis.name in cols)
     waits = depends_on_reduction(nest.body)
     for position, value in enumerate(nest.body):
-        if isinstance(value, Load) and waits[position] and found[position] & cols:
+        if isinstance(value, Load) and waits[position] and axes[position] & cols:
             return "which row is read depends on a reduction, and a kernel's rows begin before it"
         if not isinstance(value, Reduce):
             continue
-        if found[position] != rows:
+        if axes[position] != rows:
             return "a reduction would be repeated for every row"
         if value.op in POSITIONAL and value.axes != inner:
             return "the order of the reduced axes matters to an argmax"
@@ -120,8 +120,8 @@ def _reduction_problem(nest: Nest) -> str | None:
 def _store_problem(nest: Nest) -> str | None:
     everything = {axis.name for axis in nest.axes}
     rows = everything - reduced_axes(nest)
-    found = domains_of(nest)
+    axes = domains_of(nest)
     for position, store in stores(nest):
-        if found[position] != everything and found[position] != rows:
+        if axes[position] != everything and axes[position] != rows:
             return f"{store.buffer} would be written more than once"
     return None

@@ -247,12 +247,12 @@ def _repeated_work(nest: Nest, hint: Hint) -> int:
     sizes = sizes_of(nest)
     order = list(sizes)
     rows = set(order) - reduced_axes(nest)
-    found = domains_of(nest)
+    axes = domains_of(nest)
     repeated = 0
     for position, value in enumerate(nest.body):
         if not (isinstance(value, Pointwise) and PRIMITIVES[value.op].cost is Cost.HEAVY):
             continue
-        domain = found[position]
+        domain = axes[position]
         hoisted = domain == set(order[: len(domain)]) or (rows != set(order) and domain <= rows)
         if not hoisted and hint(product(sizes[axis] for axis in order if axis not in domain)) > REPEATS:
             repeated += 1
@@ -269,13 +269,13 @@ def _columns(nest: Nest, buffers: Mapping[str, Buffer]) -> list[Load | Store]:
     reduced = reduced_axes(nest)
     if not reduced or reduces_columns(nest, buffers):
         return []
-    found = []
+    accesses = []
     for value in nest.body:
         if isinstance(value, Load | Store) and any(axis in reduced for axis, _ in value.index.axes):
             inner = min(value.index.axes, key=lambda term: abs(rank(term[1])))[0]
             if inner not in reduced and not value.index.values:
-                found.append(value)
-    return found
+                accesses.append(value)
+    return accesses
 
 
 def _transposes(nest: Nest, hint: Hint) -> bool:
@@ -315,14 +315,14 @@ def _cannot_split(nest: Nest, hint: Hint) -> bool:
 
 
 def _walks_again(nest: Nest) -> bool:
-    reduced, late, found = reduced_axes(nest), depends_on_reduction(nest.body), domains_of(nest)
-    return any(late[position] and found[position] & reduced for position in range(len(nest.body)))
+    reduced, late, axes = reduced_axes(nest), depends_on_reduction(nest.body), domains_of(nest)
+    return any(late[position] and axes[position] & reduced for position in range(len(nest.body)))
 
 
 def _writes_rows(nest: Nest) -> bool:
     """Whether a nest that reduces stores whole rows."""
-    reduced, found = reduced_axes(nest), domains_of(nest)
-    return any(found[position] & reduced for position, _ in stores(nest))
+    reduced, axes = reduced_axes(nest), domains_of(nest)
+    return any(axes[position] & reduced for position, _ in stores(nest))
 
 
 def _has_low_occupancy(nest: Nest, hint: Hint) -> bool:

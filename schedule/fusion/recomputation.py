@@ -62,10 +62,10 @@ class Recomputation:
         rest = [step for step in others if isinstance(step, Nest)]
         if not 2 <= len(absorbed) <= FEW_READERS or len(rest) != len(absorbed) - 1:
             return ()
-        found, read = [*absorbed.values()], [self._graph.steps[reader] for reader in absorbed]
+        fused, read = [*absorbed.values()], [self._graph.steps[reader] for reader in absorbed]
         readers = [step for step in read if isinstance(step, Nest)]
         instead = (merged, *rest)
-        if recomputing_problem(producer, readers, instead, found, self._buffers, self._hint) is not None:
+        if recomputing_problem(producer, readers, instead, fused, self._buffers, self._hint) is not None:
             return ()
         return self._take_over(first, absorbed)
 
@@ -145,19 +145,19 @@ class Recomputation:
         written = effects(producer).writes
         if not isinstance(producer, Nest) or reduced_axes(producer) or self.inputs_change(number):
             return {}
-        found: dict[int, Nest] = {}
+        absorbed: dict[int, Nest] = {}
         for buffer in written:
             is_given = buffer in self._kept or not self.is_temporary(buffer)
             if is_given or len(self._graph.writers(buffer)) > 1:
                 return {}
             part = producer if len(written) == 1 else only(producer, buffer)
             for reader in self._graph.readers(buffer):
-                consumer = found.get(reader, self._graph.steps[reader])
+                consumer = absorbed.get(reader, self._graph.steps[reader])
                 joined = absorb(part, buffer, consumer, self._buffers) if isinstance(consumer, Nest) else None
                 if not isinstance(joined, Nest):
                     return {}
-                found[reader] = joined
-        return found
+                absorbed[reader] = joined
+        return absorbed
 
     def _take_over(self, number: int, absorbed: Mapping[int, Nest]) -> tuple[int, ...]:
         before = self._graph.before[number]

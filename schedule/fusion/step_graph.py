@@ -65,8 +65,8 @@ class StepGraph:
 
     def between(self, first: int, second: int) -> int | None:
         """A step that must run after `first` and before `second`, if there is one: then they cannot be one step."""
-        found = self._descendants(first, second) & self.before[second]
-        return min(found, key=self._place.__getitem__) if found else None
+        steps = self._descendants(first, second) & self.before[second]
+        return min(steps, key=self._place.__getitem__) if steps else None
 
     def merge(self, first: int, second: int, step: Step) -> int:
         """Puts `step` in the place of two; `first` stands before `second` and nothing must run between them."""
@@ -115,14 +115,14 @@ class StepGraph:
     def _descendants(self, first: int, second: int) -> set[int]:
         """What must run after `first` among the steps that stand before `second`."""
         limit = self._place[second]
-        found: set[int] = set()
+        descendants: set[int] = set()
         stack = [number for number in self.after[first] if self._place[number] < limit]
         while stack:
             number = stack.pop()
-            if number not in found:
-                found.add(number)
+            if number not in descendants:
+                descendants.add(number)
                 stack += [later for later in self.after[number] if self._place[later] < limit]
-        return found
+        return descendants
 
     def _add(self, number: int, step: Step, before: set[int], after: set[int]) -> None:
         self.steps[number] = step

@@ -21,22 +21,22 @@ def accesses(body: tuple[Value, ...]) -> dict[str, Access]:
             read.remove(positions)
             read.insert(read.index(whole) + 1, positions)
     written = list(dict.fromkeys(value.buffer for value in body if isinstance(value, Store)))
-    found = {name: Access.READ for name in read if name not in written}
-    found.update(
+    access_of = {name: Access.READ for name in read if name not in written}
+    access_of.update(
         {name: Access.READ_WRITE if name in read or name in added else Access.WRITE for name in written}
     )
-    return found
+    return access_of
 
 
 def _picked(body: tuple[Value, ...]) -> list[tuple[str, str]]:
     """(a buffer that is read whole, a buffer whose values say which of its elements are read once more)."""
     loads = [value for value in body if isinstance(value, Load)]
     whole = {load.buffer for load in loads if not load.index.values}
-    found: list[tuple[str, str]] = []
+    picks: list[tuple[str, str]] = []
     for load in loads:
         for position, _ in load.index.values if load.buffer in whole else ():
-            found += [(load.buffer, positions) for positions in _loaded_below(body, position)]
-    return found
+            picks += [(load.buffer, positions) for positions in _loaded_below(body, position)]
+    return picks
 
 
 def _loaded_below(body: tuple[Value, ...], position: int) -> list[str]:

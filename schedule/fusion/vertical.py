@@ -278,10 +278,10 @@ class _Fusion:
             part = only(producer, buffer)
             if absorb_problem(part, buffer, consumer, 1, self.buffers, self.hint) is not None:
                 return None
-            found = absorb(part, buffer, joined, self.buffers)
-            if isinstance(found, str):
+            absorbed = absorb(part, buffer, joined, self.buffers)
+            if isinstance(absorbed, str):
                 return None
-            joined = found
+            joined = absorbed
         rest = simplify_nest(without_stores(producer, lambda store: store.buffer in handed))
         if takeover_problem(producer, consumer, joined, rest, self.buffers, self.hint) is not None:
             return None

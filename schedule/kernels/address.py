@@ -161,21 +161,21 @@ class _ProductFinder:
         """For each axis the product that its coefficient's magnitude is."""
         step: Size = 1
         walked: Product = ()
-        found: dict[str, Product] = {}
+        products: dict[str, Product] = {}
         remaining = self._magnitudes(index)
-        found.update({axis: () for axis, magnitude in remaining.items() if magnitude == 1})
+        products.update({axis: () for axis, magnitude in remaining.items() if magnitude == 1})
         while remaining:
             axis = self._next_in_chain(remaining, step) or ""
             if not axis:
                 axis = min(remaining, key=lambda name: guess(remaining[name], self.hints))
                 step = remaining[axis]
-                walked = found[axis] if axis in found else self._argument(pointer, axis, step, "stride")
-            elif (pointer, axis) in self.strided and axis not in found:
+                walked = products[axis] if axis in products else self._argument(pointer, axis, step, "stride")
+            elif (pointer, axis) in self.strided and axis not in products:
                 walked = self._argument(pointer, axis, step, "stride")
-            found.setdefault(axis, walked)
+            products.setdefault(axis, walked)
             step, walked = times(step, self.sizes[axis]), (SizeOf(axis), *walked)
             del remaining[axis]
-        return found
+        return products
 
     def _gather(self, pointer: str | None, factor: Size) -> Product:
         """The product that a gathered value is multiplied with."""

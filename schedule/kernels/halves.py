@@ -129,12 +129,12 @@ class _HalvesWriter:
         """Appends the instances of one half; False if some value cannot be told by halves."""
         made: dict[int, _Made] = {}
         for position, value in enumerate(self.old):
-            found = self._known(value, made, half)
-            if found is None:
-                found = self._instance(position, value, made, half)
-            if found is None:
+            instance = self._known(value, made, half)
+            if instance is None:
+                instance = self._instance(position, value, made, half)
+            if instance is None:
                 return False
-            made[position] = found
+            made[position] = instance
         return True
 
     def _known(self, value: Value, made: Mapping[int, _Made], half: int) -> _Made | None:

@@ -139,13 +139,13 @@ def _widened(
     }
     # What is walked from its end is written as one: (size - 1 - axis) * product.
     ends = 0 if address.reversed else sum(bounds.product(product) for product in address.offset)
-    found = []
+    widened_sides = []
     while reach and ends + sum(reach.values()) >= MOST:
         farthest = max(reach, key=lambda side: reach[side])
         if not reach.pop(farthest):
             break  # what is left is an argument of the call, which has the bits that it needs
-        found.append(farthest)
-    return found
+        widened_sides.append(farthest)
+    return widened_sides
 
 
 def _scratch(plan: KernelPlan) -> list[Address]:
@@ -155,11 +155,11 @@ def _scratch(plan: KernelPlan) -> list[Address]:
     has_row_chunks = plan.schedule.chunked is AxisRole.ROW
     axes = [axis.name for axis in (plan.cols if has_row_chunks else plan.rows)]
     splits: Product = () if has_row_chunks else (_most_splits(plan),)
-    found: dict[str, Product] = {}
+    steps: dict[str, Product] = {}
     for axis in reversed(axes):
-        found[axis] = splits
+        steps[axis] = splits
         splits = (SizeOf(axis), *splits)
-    return [Address(tuple(found.items()))]
+    return [Address(tuple(steps.items()))]
 
 
 def _split_is_wide(plan: KernelPlan, counted: set[str], bounds: Bounds) -> bool:
@@ -188,5 +188,5 @@ def _has_flat_grid(plan: KernelPlan, bounds: Bounds) -> bool:
 
 def _times(bounds: Iterable[Bound]) -> Bound:
     """The product; nothing of anything is nothing."""
-    found = list(bounds)
-    return 0 if 0 in found else math.prod(found)
+    factors = list(bounds)
+    return 0 if 0 in factors else math.prod(factors)

@@ -151,8 +151,8 @@ def _halves(
     """The body by halves, of elements that are computed each for itself along one column axis."""
     if not schedule.has_independent_elements or len(space.cols) != 1:
         return None
-    found = find_halves(space.body, addresses.by_position, space.cols[0], hints)
-    return None if found is None else dataclasses.replace(found, numerics=numerics_of(found.body))
+    halves = find_halves(space.body, addresses.by_position, space.cols[0], hints)
+    return None if halves is None else dataclasses.replace(halves, numerics=numerics_of(halves.body))
 
 
 def _bounds(plan: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], limits: Limits) -> Bounds:

@@ -319,7 +319,9 @@ class KernelPlan:
             for one, two in zip(self.pointers, other.pointers, strict=True)
         )
         halves = self.halves if other.halves is not None else None
-        tunables = max(self.tunables, other.tunables, key=lambda found: [tunable.value for tunable in found])
+        tunables = max(
+            self.tunables, other.tunables, key=lambda choice: [tunable.value for tunable in choice]
+        )
         body = tuple(_shared_name(one, two) for one, two in zip(self.body, other.body, strict=True))
         return dataclasses.replace(
             self,

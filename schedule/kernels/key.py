@@ -110,18 +110,18 @@ class CanonicalPlan:
 
     def product(self, factors: Product) -> tuple[Any, ...]:
         """A product of sizes and arguments."""
-        found: list[Any] = []
+        key_factors: list[Any] = []
         for factor in factors:
             match factor:
                 case SizeOf(axis):
-                    found.append(("size", self.axis[axis]))
+                    key_factors.append(("size", self.axis[axis]))
                 case ParameterRef(name):
-                    found.append(("int", self.integer[name]))
+                    key_factors.append(("int", self.integer[name]))
                 case ScalarRef(position):
-                    found.append(("scalar", self.scalar[position]))
+                    key_factors.append(("scalar", self.scalar[position]))
                 case _:
-                    found.append(factor)
-        return tuple(found)
+                    key_factors.append(factor)
+        return tuple(key_factors)
 
     def loop(self, one: Pass) -> tuple[Any, ...]:
         """A pass over the space."""

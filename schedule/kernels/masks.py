@@ -76,16 +76,16 @@ def _candidates(body: tuple[Value, ...], loads: list[int]) -> list[dict[int, flo
         else:
             choices[position] = (0, 1)
         zeros[position] = choices[position][0]
-    found = [zeros]
-    found += [{**zeros, load: other} for load in loads for other in choices[load][1:]]
+    candidates = [zeros]
+    candidates += [{**zeros, load: other} for load in loads for other in choices[load][1:]]
     if len(loads) <= _MOST_LOADS_IN_PAIRS:
         for one, two in itertools.combinations(loads, 2):
-            found += [
+            candidates += [
                 {**zeros, one: first, two: second}
                 for first in choices[one][1:]
                 for second in choices[two][1:]
             ]
-    return found
+    return candidates
 
 
 def _guards(depths: PassDepths, padding: Mapping[int, float | int | bool]) -> tuple[int, ...]:

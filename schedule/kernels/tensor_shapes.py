@@ -69,7 +69,7 @@ def tensor_shape(plan: KernelPlan, pointer: Pointer) -> tuple[str | int, ...] | 
 
 def _filled(plan: KernelPlan, pointer: str) -> dict[str, int]:
     """The axes along which a tensor ends before the kernel does, and the scalar that says where: it is padded."""
-    found: list[dict[str, int]] = []
+    all_ends: list[dict[str, int]] = []
     for position, value in enumerate(plan.body):
         if not isinstance(value, Load) or value.buffer != pointer:
             continue
@@ -80,15 +80,15 @@ def _filled(plan: KernelPlan, pointer: str) -> dict[str, int]:
         ends = dict(limit for limit in limits if limit is not None)
         if len(ends) < len(limits):
             return {}  # of two limits of one axis nobody knows which is the nearer
-        found.append(ends)
-    return found[0] if found and all(one == found[0] for one in found) else {}
+        all_ends.append(ends)
+    return all_ends[0] if all_ends and all(one == all_ends[0] for one in all_ends) else {}
 
 
 def _table_shape(plan: KernelPlan, pointer: str) -> tuple[int, str] | None:
     """The scalar and the axis that are sizes of a pointer that is read, or added to, a row at a time, at rows that are
     data.
     """
-    found: set[tuple[int, str]] = set()
+    shapes: set[tuple[int, str]] = set()
     for position, value in enumerate(plan.body):
         if not isinstance(value, Load | Store) or value.buffer != pointer:
             continue
@@ -99,8 +99,8 @@ def _table_shape(plan: KernelPlan, pointer: str) -> tuple[int, str] | None:
         limit = _limit(plan, _looked_up(plan, row))
         if step != () or product != (SizeOf(axis),) or limit is None:
             return None
-        found.add((limit, axis))
-    return found.pop() if len(found) == 1 else None
+        shapes.add((limit, axis))
+    return shapes.pop() if len(shapes) == 1 else None
 
 
 def _looked_up(plan: KernelPlan, row: int) -> int:

@@ -76,7 +76,7 @@ def join_divergent_layers(plan: UnitPlan) -> tuple[UnitStep, ...]:
             for place, step in enumerate(steps)
             if type(step) is Repeat and not step.kinds and step.family is None
         ]
-        joined = [found for place in repeats if (found := _Joint(plan, steps, place).joined()) is not None]
+        joined = [merged for place in repeats if (merged := _Joint(plan, steps, place).joined()) is not None]
         if not joined:
             return steps
         steps = max(joined, key=_n_alike)
@@ -94,19 +94,19 @@ class _Joint:
     """One repeat, and the steps around it that may be further runs of it."""
 
     def __init__(self, plan: UnitPlan, steps: Sequence[UnitStep], place: int) -> None:
-        found = steps[place]
-        assert isinstance(found, Repeat)
-        self.repeat = found
+        repeat = steps[place]
+        assert isinstance(repeat, Repeat)
+        self.repeat = repeat
         self.before, self.after = steps[:place], steps[place + 1 :]
         self.results = {result.buffer for result in plan.results if isinstance(result, View)}
-        self.first = min(n_unlike(found), len(found.runs) - 1)
+        self.first = min(n_unlike(repeat), len(repeat.runs) - 1)
         self.matcher = RunMatcher(
             plan,
-            found.runs[self.first],
-            found.paths[self.first],
-            found.inputs[self.first],
-            found.outputs[self.first],
-            tuple(found.outputs[0].index(name) for name in found.inputs[1]),
+            repeat.runs[self.first],
+            repeat.paths[self.first],
+            repeat.inputs[self.first],
+            repeat.outputs[self.first],
+            tuple(repeat.outputs[0].index(name) for name in repeat.inputs[1]),
         )
 
     def joined(self) -> tuple[UnitStep, ...] | None:
@@ -141,7 +141,7 @@ class _Joint:
 
     def _later(self, last: Run, owner: str, position: int) -> tuple[list[Run], int]:
         """The runs right after the repeat, and how many steps they are."""
-        flat, taken, found = _flat(self.after), 0, list[Run]()
+        flat, taken, later_runs = _flat(self.after), 0, list[Run]()
         while self.matcher.may_be(f"{owner}.{position + 1}"):
             position += 1
             places = [n for n, step in enumerate(flat) if n >= taken and not isinstance(step, Release)]
@@ -151,12 +151,12 @@ class _Joint:
             if not linked:
                 break
             last, taken = min(linked, key=lambda one: one[0].n_different)
-            found.append(last)
-        return found, taken
+            later_runs.append(last)
+        return later_runs, taken
 
     def _earlier(self, first: Run, owner: str, position: int) -> tuple[list[Run], int]:
         """The runs right before the repeat, and how many steps come before them."""
-        flat, found = _flat(self.before), list[Run]()
+        flat, earlier_runs = _flat(self.before), list[Run]()
         kept = len(flat)
         while position and self.matcher.may_be(f"{owner}.{position - 1}"):
             position -= 1
@@ -167,8 +167,8 @@ class _Joint:
             if not linked:
                 break
             first, kept = min(linked, key=lambda one: one[0].n_different)
-            found.insert(0, first)
-        return found, kept
+            earlier_runs.insert(0, first)
+        return earlier_runs, kept
 
     def _repeat(self, runs: Sequence[Run], later: Iterable[PlanStep], n_earlier: int) -> UnevenRepeat | None:
         """The runs as one repeat, if they hand on alike what is read after them."""
@@ -229,14 +229,14 @@ def _flat_runs(repeat: Repeat) -> list[PlanStep]:
 
 def _first(steps: Sequence[UnitStep], count: int) -> list[UnitStep]:
     """The first `count` plain steps; repeats stay where they are among them wholly."""
-    found: list[UnitStep] = []
+    first_steps: list[UnitStep] = []
     for step in steps:
         plain = _flat([step])
         if len(plain) > count:
-            return [*found, *plain[:count]]
-        found.append(step)
+            return [*first_steps, *plain[:count]]
+        first_steps.append(step)
         count -= len(plain)
-    return found
+    return first_steps
 
 
 def _without_first(steps: Sequence[UnitStep], count: int) -> list[UnitStep]:

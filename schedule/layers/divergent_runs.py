@@ -195,22 +195,22 @@ class RunMatcher:
 
 def alternatives_of(runs: Sequence[Run]) -> tuple[Alternative, ...] | None:
     """What the odd runs do instead, those that do the same together; None if their stretches overlap."""
-    found: list[Alternative] = []
+    alternatives: list[Alternative] = []
     for number, run in enumerate(runs):
         if not run.is_odd:
             continue
-        for place, one in enumerate(found):
+        for place, one in enumerate(alternatives):
             if (one.start, one.stop) == (run.start, run.stop) and _same_steps(one.steps, run.other):
-                found[place] = dataclasses.replace(one, runs=(*one.runs, number))
+                alternatives[place] = dataclasses.replace(one, runs=(*one.runs, number))
                 break
         else:
-            found.append(Alternative((number,), run.start, run.stop, run.other))
-    for one in found:
-        for other in found:
+            alternatives.append(Alternative((number,), run.start, run.stop, run.other))
+    for one in alternatives:
+        for other in alternatives:
             is_apart = one.stop <= other.start or other.stop <= one.start
             if (one.start, one.stop) != (other.start, other.stop) and not is_apart:
                 return None
-    return tuple(found)
+    return tuple(alternatives)
 
 
 def held_inputs(graph: CapturedGraph) -> list[GraphInput]:

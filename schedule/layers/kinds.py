@@ -65,10 +65,10 @@ def layers_in_turn(
         outside: Weights, and what the forward pass saved.
         kept: Buffers that the caller sees.
     """
-    found = _list_of(named, stretch, outside)
-    if found is None:
+    own_list = _list_of(named, stretch, outside)
+    if own_list is None:
         return None
-    owner, is_backward = found
+    owner, is_backward = own_list
     # A kernel that reads weights of two layers ends the one in a backward pass, as it begins the other in the forward;
     # or else it is where the next one begins.
     sides = (max, min) if is_backward else (max,)
@@ -134,21 +134,21 @@ def _starts(
 
     `of_two` says which layer a step is of that reads weights of two.
     """
-    found: list[tuple[int, int]] = []
+    starts: list[tuple[int, int]] = []
     for place in range(stretch.start, stretch.end):
         read = [_position(outside.weights[name], owner) for name in named[place] if name in outside.weights]
         positions = [one for one in read if one is not None]
         if not positions:
             continue
         newest = of_two(positions)
-        if not found or newest != found[-1][0]:
-            if found and newest != found[-1][0] + (-1 if is_backward else 1):
+        if not starts or newest != starts[-1][0]:
+            if starts and newest != starts[-1][0] + (-1 if is_backward else 1):
                 continue  # of a layer before: whether that may be, the comparison says
             begin = place
             while begin > stretch.start and isinstance(steps[begin - 1], Allocate | Reuse):
                 begin -= 1
-            found.append((newest, begin))
-    return found
+            starts.append((newest, begin))
+    return starts
 
 
 def _room(
@@ -234,10 +234,10 @@ class _Kinds:
             return None
         taken: dict[int, _Taken] = {}
         for kind in dict.fromkeys(layer.kind for layer in self._layers):
-            found = self._taken(kind)
-            if found is None:
+            of_kind = self._taken(kind)
+            if of_kind is None:
                 return None
-            taken[kind] = found
+            taken[kind] = of_kind
         wanted = self._wanted(taken)
         n_runs = range(len(self._runs))
         place_in_kind = [self._of_kind(layer.kind).index(n) for n, layer in enumerate(self._layers)]

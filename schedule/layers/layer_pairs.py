@@ -58,10 +58,10 @@ class LayerPair:
             if origin is not self._origin(other):
                 return False
             if origin is _BufferOrigin.WEIGHT:
-                found = _module_paths(self._outside.weights[name], self._outside.weights[other])
-                if found is None or found != (paths or found):
+                module_paths = _module_paths(self._outside.weights[name], self._outside.weights[other])
+                if module_paths is None or module_paths != (paths or module_paths):
                     return False
-                paths = found
+                paths = module_paths
             (given if origin is _BufferOrigin.OTHER_STEP else own).append(pair)
         if len(set(new.values())) < len(new):
             return False

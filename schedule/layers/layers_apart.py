@@ -59,15 +59,15 @@ def fold_layers_apart(
         kept: Buffers that the caller sees.
         is_one_class: Whether one class can make the modules at two paths.
     """
-    found = list(steps)
+    folded_steps = list(steps)
     taken = {path.rpartition(".")[0] for step in steps if isinstance(step, Repeat) for path in step.paths}
     for family in count():
-        places = _Places(found, numbers, outside, kept, is_one_class, taken)
+        places = _Places(folded_steps, numbers, outside, kept, is_one_class, taken)
         best = places.best()
         if best is None:
-            return found
+            return folded_steps
         taken.add(best.paths[0].rpartition(".")[0])
-        found = places.folded(best, family)
+        folded_steps = places.folded(best, family)
     raise AssertionError
 
 
@@ -103,25 +103,25 @@ class _Places:
         length = stretch.end - stretch.start
         begins = [(stretch.start, stretch.paths[0]), *self._twins(stretch)]
         runs = self._repeats([begin for begin, _ in begins], [path for _, path in begins], length, family)
-        found: list[UnitStep] = []
+        folded_steps: list[UnitStep] = []
         place = 0
         for (begin, _), repeat in zip(begins, runs, strict=True):
-            found += [*self._steps[place:begin], repeat]
+            folded_steps += [*self._steps[place:begin], repeat]
             place = begin + length
-        return [*found, *self._steps[place:]]
+        return [*folded_steps, *self._steps[place:]]
 
     def _first_calls(self) -> dict[str, int]:
         """By buffer that is allocated or takes memory over: the first call that touches it, which fills it."""
         waiting: set[str] = set()
-        found: dict[str, int] = {}
+        calls: dict[str, int] = {}
         for place, step in enumerate(self._steps):
             if isinstance(step, Allocate | Reuse):
                 waiting.add(step.buffer)
             elif isinstance(step, Launch | Extern):
                 for name in waiting.intersection(self._named[place]):
-                    found[name] = place
+                    calls[name] = place
                     waiting.discard(name)
-        return found
+        return calls
 
     def _stretches(self) -> Iterator[_LayerStretch]:
         last: dict[int, int] = {}
@@ -235,10 +235,10 @@ class _Places:
             elsewhere = (*self._steps[:begin], *self._steps[begin + length :])
             read = self._kept.union(*(_read(step) for step in elsewhere))
             wanted.update(number for name, number in own_made.items() if name in read)
-        found = []
+        repeats = []
         for number, run in enumerate(plain):
             names_of = {place: name for name, place in made[number].items()}
-            found.append(
+            repeats.append(
                 Repeat(
                     (run,),
                     (paths[number],),
@@ -249,7 +249,7 @@ class _Places:
                     family=family,
                 )
             )
-        return found
+        return repeats
 
 
 def _read(step: UnitStep) -> frozenset[str]:

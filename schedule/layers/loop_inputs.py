@@ -44,7 +44,7 @@ def joined(repeats: Sequence[Repeat]) -> Repeat:
 
 def carried_places(repeat: Repeat) -> tuple[int, ...] | None:
     """For each input its place among the previous run's outputs; None if that differs from run to run."""
-    found: list[int] = []
+    places: list[int] = []
     for place in range(len(repeat.inputs[0])):
         sources = {
             before.index(run[place]) if run[place] in before else None
@@ -52,8 +52,8 @@ def carried_places(repeat: Repeat) -> tuple[int, ...] | None:
         }
         if len(sources) != 1 or None in sources:
             return None
-        found.append(next(source for source in sources if source is not None))
-    return tuple(found)
+        places.append(next(source for source in sources if source is not None))
+    return tuple(places)
 
 
 def own_weights(
@@ -82,7 +82,7 @@ def own_weights(
     if any(sorted(below[run].values()) != reference for run in even):
         return None
     # Weights elsewhere must be the same in all runs.
-    elsewhere = [weights.keys() - found.keys() for weights, found in zip(read, below, strict=True)]
+    elsewhere = [weights.keys() - inside.keys() for weights, inside in zip(read, below, strict=True)]
     return below[pattern] if all(elsewhere[run] == elsewhere[pattern] for run in even) else None
 
 

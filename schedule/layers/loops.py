@@ -115,7 +115,7 @@ def _layers_apart(
     plan: UnitPlan, steps: Sequence[UnitStep], words: BufferNamer, records: Sequence[SavedLayers]
 ) -> dict[int, tuple[Loop | None, int]]:
     """By the place of each layer that has other steps around it: the function that it is, and which of its calls."""
-    found: dict[int, tuple[Loop | None, int]] = {}
+    calls_apart: dict[int, tuple[Loop | None, int]] = {}
     repeats = {place: step for place, step in enumerate(steps) if isinstance(step, Repeat)}
     for family in dict.fromkeys(step.family for step in repeats.values() if step.family is not None):
         places = [place for place, step in repeats.items() if step.family == family]
@@ -124,8 +124,8 @@ def _layers_apart(
         record = record_of(records, loop) if loop is not None else None
         if loop is not None and record is not None:
             loop = _with_record(plan, loop, record, _between(steps, places))
-        found |= {place: (loop, number) for number, place in enumerate(places)}
-    return found
+        calls_apart |= {place: (loop, number) for number, place in enumerate(places)}
+    return calls_apart
 
 
 def record_of(records: Sequence[SavedLayers], loop: Loop) -> SavedLayers | None:
@@ -153,19 +153,19 @@ def _with_layers_in_turn(
         loops[kind] = loop if record is None else _with_record(plan, loop, record, _read(later))
     outside = frozenset(entry.node for entry in plan.program.graph.inputs)
     loops = with_shared_tails(loops, outside, plan.buffers)
-    found = list(before)
+    steps = list(before)
     position = min(loops[repeat.kinds[0]].positions) - 1
     calls = [
         (kind, call)
         for kind, loop in loops.items()
-        if not loop.own and (call := _as_first_call(plan, found, loop, (repeat, *later), position))
+        if not loop.own and (call := _as_first_call(plan, steps, loop, (repeat, *later), position))
     ]
     if calls:  # of two kinds, the one that it has most in common with
         kind, (n_before, first, loops[kind]) = min(calls, key=lambda one: one[1][0])
-        found = [*found[:n_before], first, *_releases_around(first, found[n_before:])]
+        steps = [*steps[:n_before], first, *_releases_around(first, steps[n_before:])]
         loops = without_tails_called_inside(loops)
     numbers = [repeat.kinds[:run].count(kind) for run, kind in enumerate(repeat.kinds)]
-    return [*found, *map(LayerCall, (loops[kind] for kind in repeat.kinds), numbers)]
+    return [*steps, *map(LayerCall, (loops[kind] for kind in repeat.kinds), numbers)]
 
 
 def _handed_on(repeat: Repeat, kind: int) -> tuple[int, ...]:
@@ -199,56 +199,56 @@ def _as_first_call(
         name: twins.get(f"{loop.owner}.{position}.{path}", "") for name, path in loop.own_weights.items()
     }
     is_alone = position < 0 or bool(loop.repeat.numbers)
-    found = find_first_run(plain, run, stands_for, plan.buffers) if not is_alone else None
-    if found is None:
+    first = find_first_run(plain, run, stands_for, plan.buffers) if not is_alone else None
+    if first is None:
         return None
     path = f"{loop.owner}.{position}"
     if not hold_the_same(plan.program.graph, loop.repeat.paths[loop.pattern], path):
         return None
-    if any(one.start < found.n_head < one.stop for one in loop.alternatives):
+    if any(one.start < first.n_head < one.stop for one in loop.alternatives):
         return None
-    order = dict.fromkeys((*loop.inputs, *(b for step in run[: found.n_head] for b in buffers_made(step))))
+    order = dict.fromkeys((*loop.inputs, *(b for step in run[: first.n_head] for b in buffers_made(step))))
     twins_of = {name: twins.get(f"{path}.{below}", "") for name, below in loop.own_weights.items()}
-    only_saved = saved_before(loop.record, loop.saved, position, {**twins_of, **found.buffers}, order)
+    only_saved = saved_before(loop.record, loop.saved, position, {**twins_of, **first.buffers}, order)
     if only_saved is None:
         return None
-    made = {name for step in found.rest for name in buffers_made(step)}
-    shared = {name for step in run[found.n_head :] for name in buffers_made(step)}
+    made = {name for step in first.rest for name in buffers_made(step)}
+    shared = {name for step in run[first.n_head :] for name in buffers_made(step)}
     # What the layer before made before the shared steps is at hand where it calls them.
     rest_outputs = tuple(name for name in loop.outputs if name in shared)
-    outputs = tuple(found.buffers.get(name, "") for name in rest_outputs)
+    outputs = tuple(first.buffers.get(name, "") for name in rest_outputs)
     read = results_apart(plan, loop.record).union(*(buffers_read(step) for step in (loop.repeat, *later)))
     if (made & read) - set(outputs) or not set(outputs) <= made:
         return None
-    taken = read_from_outside(run[found.n_head :], frozenset(loop.own_weights))
+    taken = read_from_outside(run[first.n_head :], frozenset(loop.own_weights))
     rest_inputs = (
         *(b for b in order if b in taken or b in only_saved),
         *(b for b in taken if b not in order),
     )
-    arguments = tuple(only_saved.get(name) or found.buffers[name] for name in rest_inputs)
-    repeat = Repeat((found.rest,), (path,), (arguments,), (outputs,))
+    arguments = tuple(only_saved.get(name) or first.buffers[name] for name in rest_inputs)
+    repeat = Repeat((first.rest,), (path,), (arguments,), (outputs,))
     told = dataclasses.replace(
-        loop, n_head=found.n_head, rest_inputs=rest_inputs, rest_outputs=rest_outputs, first=position
+        loop, n_head=first.n_head, rest_inputs=rest_inputs, rest_outputs=rest_outputs, first=position
     )
-    return n_fixed + found.n_before, FirstCall(repeat, position), told
+    return n_fixed + first.n_before, FirstCall(repeat, position), told
 
 
 def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> bool:
     """Whether two loops over one list call the same function: their runs are equal up to what buffers are called."""
     paths = {path: name for name, path in other.own_weights.items()}
     stands_for = {name: paths.get(path, "") for name, path in loop.own_weights.items()}
-    found = matching_buffers(other.run, loop.run, stands_for, buffers)
+    matching = matching_buffers(other.run, loop.run, stands_for, buffers)
     if loop.alternatives or other.alternatives or loop.previous or other.previous:
         return False
     if loop.repeat.numbers or other.repeat.numbers:
         return False
-    if found is None or (loop.owner, loop.class_name) != (other.owner, other.class_name):
+    if matching is None or (loop.owner, loop.class_name) != (other.owner, other.class_name):
         return False
     given = [(*one.inputs, *one.shared) for one in (loop, other)]
     outputs = [one.outputs for one in (loop, other)]
     return (
-        [found.get(name) for name in given[0]] == list(given[1])
-        and [found.get(name) for name in outputs[0]] == list(outputs[1])
+        [matching.get(name) for name in given[0]] == list(given[1])
+        and [matching.get(name) for name in outputs[0]] == list(outputs[1])
         and loop.shared == other.shared
         and "" not in stands_for.values()
         and len(loop.own_weights) == len(other.own_weights)

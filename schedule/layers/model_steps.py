@@ -190,16 +190,16 @@ def steps_of(loop: Loop, start: int = 0, stop: int | None = None) -> list[ModelS
     stretches = sorted(
         {(one.start, one.stop) for one in loop.alternatives if start <= one.start < max(end, 1)}
     )
-    found: list[ModelStep] = []
+    steps: list[ModelStep] = []
     for begin, over in stretches:
         cases = tuple(
             (tuple(loop.positions[number] for number in one.runs), one.steps)
             for one in loop.alternatives
             if (one.start, one.stop) == (begin, over)
         )
-        found += [*run[start:begin], Choice(cases, run[begin:over])]
+        steps += [*run[start:begin], Choice(cases, run[begin:over])]
         start = over
-    return [*found, *run[start:end]]
+    return [*steps, *run[start:end]]
 
 
 def layers_called(loop: Loop) -> frozenset[int]:
@@ -210,12 +210,12 @@ def layers_called(loop: Loop) -> frozenset[int]:
 
 def loops_of(steps: Iterable[ModelStep]) -> list[Loop]:
     """The layers that are one function each, in order: those of loops, and those that are called in turn."""
-    found: dict[int, Loop] = {}
+    loops: dict[int, Loop] = {}
     for step in steps:
         loop = step.loop if isinstance(step, LayerCall) else step
         if isinstance(loop, Loop):
-            found[id(loop)] = loop
-    return list(found.values())
+            loops[id(loop)] = loop
+    return list(loops.values())
 
 
 def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tuple[str, ...]]]:
@@ -224,15 +224,15 @@ def records_apart(steps: Sequence[ModelStep]) -> list[tuple[SavedLayers, int, tu
     The list is in the order in which the layers run, which is the last one first in ``for layer in reversed(...)``:
     the backward pass takes the record of the layer that ran last from its end.
     """
-    found: list[tuple[SavedLayers, int, tuple[str, ...]]] = []
+    records: list[tuple[SavedLayers, int, tuple[str, ...]]] = []
     for loop in loops_of(steps):
         if loop.record is not None:
             inside = layers_called(loop)
             is_reversed = loop.positions[0] > loop.positions[-1]
             layers = sorted(loop.record.buffers.items(), reverse=is_reversed)
-            found += [
+            records += [
                 (loop.record, number, buffers)
                 for number, (position, buffers) in enumerate(layers)
                 if position not in inside
             ]
-    return found
+    return records

@@ -33,18 +33,18 @@ class Outside:
 
 def positions_in_lists(paths: Iterable[str]) -> dict[str, list[int]]:
     """By the path of a list: the numbers of what is in it."""
-    found: dict[str, set[int]] = {}
+    positions: dict[str, set[int]] = {}
     for path in paths:
         parts = path.split(".")
         for place, part in enumerate(parts):
             if part.isdigit():
-                found.setdefault(".".join(parts[:place]), set()).add(int(part))
-    return {owner: sorted(numbers) for owner, numbers in found.items()}
+                positions.setdefault(".".join(parts[:place]), set()).add(int(part))
+    return {owner: sorted(numbers) for owner, numbers in positions.items()}
 
 
 def made_inside(run: Sequence[PlanStep]) -> dict[str, int]:
     """The buffers that a run makes, numbered in order."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for step in run:
         names: tuple[str, ...] = ()
         if isinstance(step, Extern):
@@ -52,8 +52,8 @@ def made_inside(run: Sequence[PlanStep]) -> dict[str, int]:
         elif isinstance(step, Allocate | Reuse):
             names = (step.buffer,)
         for name in names:
-            found.setdefault(name, len(found))
-    return found
+            numbers.setdefault(name, len(numbers))
+    return numbers
 
 
 def references(step: PlanStep) -> tuple[str, ...]:

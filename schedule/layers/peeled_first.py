@@ -94,7 +94,7 @@ def _matched(
     Buffers in one place are alike: a kernel may see the same in (batch, height * width, channels) and in (batch,
     height, width, channels), but the function around it takes sizes from their shapes.
     """
-    found: dict[str, str] = {}
+    counterparts: dict[str, str] = {}
     back: dict[str, str] = {}
     for first, second in pairs:
         named = buffer_pairs(first, second)
@@ -105,9 +105,9 @@ def _matched(
                 return None
             if one and not _are_alike(memory[one], memory[other]):  # no name: a result that nothing reads
                 return None
-            if found.setdefault(other, one) != one or back.setdefault(one, other) != other:
+            if counterparts.setdefault(other, one) != one or back.setdefault(one, other) != other:
                 return None
-    return found
+    return counterparts
 
 
 def _are_alike(one: Buffer, other: Buffer) -> bool:
@@ -167,10 +167,10 @@ def _buffers(items: Sequence[Any]) -> list[str]:
 def read_from_outside(steps: Sequence[PlanStep], inside: frozenset[str]) -> tuple[str, ...]:
     """What steps read that they do not make, in order of first use; `inside` is at hand anyway."""
     made: set[str] = set()
-    found: dict[str, None] = {}
+    read_names: dict[str, None] = {}
     for step in steps:
         for name in buffers_read(step):
             if name not in made and name not in inside:
-                found[name] = None
+                read_names[name] = None
         made.update(buffers_made(step))
-    return tuple(found)
+    return tuple(read_names)

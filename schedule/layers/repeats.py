@@ -61,7 +61,7 @@ def _fold(
     numbers = _token_numbers(steps, buffers)
     named = [references(step) for step in steps]
     for stretch in _stretches(numbers):
-        found = _best_repeat(steps, named, stretch, outside, kept) or layers_in_turn(
+        best = _best_repeat(steps, named, stretch, outside, kept) or layers_in_turn(
             steps,
             named,
             numbers,
@@ -69,8 +69,8 @@ def _fold(
             outside,
             kept,
         )
-        if found is not None:
-            start, end, repeat = found
+        if best is not None:
+            start, end, repeat = best
             reads_after = frozenset(name for names in named[start:] for name in names)
             before = _fold(steps[:start], buffers, outside, kept | reads_after)
             after = _fold(steps[end:], buffers, outside, kept)
@@ -95,7 +95,7 @@ def _stretches(numbers: Sequence[int]) -> list[_Stretch]:
         if number in last:
             distances[place - last[number]] = None
         last[number] = place
-    found: list[_Stretch] = []
+    stretches: list[_Stretch] = []
     for period in sorted(distances):
         run = 0
         for place in range(len(numbers) - period + 1):
@@ -104,9 +104,9 @@ def _stretches(numbers: Sequence[int]) -> list[_Stretch]:
                 run += 1
                 continue
             if run >= period:
-                found.append(_Stretch(place - run, run + period, period))
+                stretches.append(_Stretch(place - run, run + period, period))
             run = 0
-    return sorted(found, key=lambda s: (-(s.length // s.period * s.period), s.period, s.start))
+    return sorted(stretches, key=lambda s: (-(s.length // s.period * s.period), s.period, s.start))
 
 
 def _best_repeat(
@@ -176,7 +176,7 @@ def _longest_repeat(
 ) -> Repeat | None:
     """The most runs from `start` on that correspond, if they are worth a loop. Fewer runs of a repeat are one, too."""
     run = steps[start : start + period]
-    found: Repeat | None = None
+    longest: Repeat | None = None
     # Two runs tell most wrong beginnings at once; right ones mostly hold to the end.
     low, high, tries = 2, most, [most, 2]
     while low <= high and _is_worth(run, high):
@@ -185,8 +185,8 @@ def _longest_repeat(
         if repeat is None:
             high = count - 1
         else:
-            found, low = repeat, count + 1
-    return found if found is not None and _is_worth(run, len(found.runs)) else None
+            longest, low = repeat, count + 1
+    return longest if longest is not None and _is_worth(run, len(longest.runs)) else None
 
 
 def _is_worth(run: Sequence[PlanStep], count: int) -> bool:
@@ -234,10 +234,10 @@ def _as_repeat(
                 differing[names] = None
             else:
                 return None
-    found = _one_after_the_other(modules, outside)
-    if found is None or len(set(found[0])) != count:
+    linked = _one_after_the_other(modules, outside)
+    if linked is None or len(set(linked[0])) != count:
         return None
-    paths, previous = found
+    paths, previous = linked
     inputs = list(differing)
     outputs = _outputs(named, start, period, made, inputs, kept)
     return Repeat(

@@ -215,12 +215,12 @@ class _Chain:
         """A name like `name` for a buffer of another layer: ``q_3_contiguous`` for ``q_contiguous``."""
         stem = next((n for n in range(len(name), 0, -1) if name[:n] in renamed), 0)
         wanted = f"{renamed.get(name[:stem], '')}{name[stem:]}"
-        found, count = wanted, 1
-        while found in self._taken:
+        fresh, count = wanted, 1
+        while fresh in self._taken:
             count += 1
-            found = f"{wanted}_{count}"
-        self._taken.add(found)
-        return found
+            fresh = f"{wanted}_{count}"
+        self._taken.add(fresh)
+        return fresh
 
 
 def _window(last: int) -> range:

@@ -106,7 +106,7 @@ def _viewed_in_layers(backward: UnitPlan, steps: Sequence[ModelStep]) -> dict[st
         if isinstance(result, View):
             views.setdefault(result.buffer, []).append(result)
     only_returned = views.keys() - _read_between_layers(steps)
-    found: dict[str, View] = {}
+    returned_views: dict[str, View] = {}
     for loop in loops_of(steps):
         for place in loop.collected:
             made = [run[place] for run in loop.repeat.outputs]
@@ -114,19 +114,19 @@ def _viewed_in_layers(backward: UnitPlan, steps: Sequence[ModelStep]) -> dict[st
                 continue
             calls = views[made[0]][0].calls
             if calls and all(views[name][0].calls == calls for name in made):
-                found |= {name: views[name][0] for name in made}
-    return found
+                returned_views |= {name: views[name][0] for name in made}
+    return returned_views
 
 
 def _read_between_layers(steps: Sequence[ModelStep]) -> set[str]:
     """What other steps than the layers' own read, or a layer hands on to the next one."""
-    found: set[str] = set()
+    buffers: set[str] = set()
     for step in steps:
         if isinstance(step, Loop | LayerCall):
-            found.update(*step.repeat.inputs)
+            buffers.update(*step.repeat.inputs)
         else:
-            found.update(buffer for plain in plain_steps(step) for buffer in buffers_read(plain))
-    return found
+            buffers.update(buffer for plain in plain_steps(step) for buffer in buffers_read(plain))
+    return buffers
 
 
 def _in_order(training: TrainingGraphs, leaves: Sequence[str]) -> list[int | None]:
@@ -226,13 +226,13 @@ def _layers_alike(entries: Sequence[Entry | None], paths: Sequence[str]) -> tupl
         end = done
         while end < len(paths) and _layer_of_path(paths[end]) == (owner, position + n_layers):
             end += 1
-        found = [
+        relative_entries = [
             (word, layer - position - n_layers, place)
             for word, layer, place in (one for one in entries[done:end] if one is not None)
         ]
-        if not found or None in entries[done:end] or (wanted and found != wanted):
+        if not relative_entries or None in entries[done:end] or (wanted and relative_entries != wanted):
             break
-        wanted, done, n_layers = found, end, n_layers + 1
+        wanted, done, n_layers = relative_entries, end, n_layers + 1
     return (done, GradientsAlike(position, n_layers, tuple(wanted))) if n_layers >= FEWEST_LAYERS else None
 
 

@@ -55,10 +55,10 @@ def saved_before(
         return {}
     if position not in record.buffers:
         return None
-    found: dict[str, str] = {}
+    saved: dict[str, str] = {}
     for name, of in zip(fields, record.buffers[position], strict=True):
         if name not in known and name in before:
-            found[name] = of
+            saved[name] = of
         elif known.get(name) != of:
             return None
-    return found
+    return saved

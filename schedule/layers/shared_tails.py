@@ -33,13 +33,13 @@ def with_shared_tails(
     stands_for = {name: name for name in outside} | {
         name: paths.get(path, "") for name, path in first.own_weights.items()
     }
-    found = find_first_run(other.run, first.run, stands_for, memory)
-    if found is None:
+    shared = find_first_run(other.run, first.run, stands_for, memory)
+    if shared is None:
         return dict(loops)
-    one, two = _tail(first, found.n_head), _tail(other, found.n_before)
+    one, two = _tail(first, shared.n_head), _tail(other, shared.n_before)
     same = [
-        [found.buffers.get(name) for name in one.inputs] == list(two.inputs),
-        [found.buffers.get(name) for name in one.outputs] == list(two.outputs),
+        [shared.buffers.get(name) for name in one.inputs] == list(two.inputs),
+        [shared.buffers.get(name) for name in one.outputs] == list(two.outputs),
         bool(one.outputs and one.inputs),
     ]
     if not all(same):

@@ -106,9 +106,9 @@ def before_derivatives(
         owners = {
             owner for owner, _ in read_in if len({place for path, place in read_in if path == owner}) > 1
         }
-        found = [*(first[owner] for owner in owners), *(begins[n] for n in read_by if n in begins)]
-        if found:
-            begins[number] = min(found)
+        positions = [*(first[owner] for owner in owners), *(begins[n] for n in read_by if n in begins)]
+        if positions:
+            begins[number] = min(positions)
             moved.update(dict.fromkeys(nodes_of(steps[number]), begins[number] - 1))
     return _after_layers(steps, {**position_of, **moved}, layers, (readers, writers), (nodes, buffers))
 
@@ -190,14 +190,14 @@ def _behind(
 
 def _alike_in(numbers: Iterable[int], steps: Sequence[Step], nodes: Mapping[str, fx.Node]) -> set[str]:
     """The lists of which several layers hold one of some steps each, which do the same at one place in their layer."""
-    found: dict[tuple[str, frozenset[tuple[str, object]]], set[str]] = {}
+    places_of: dict[tuple[str, frozenset[tuple[str, object]]], set[str]] = {}
     for number in numbers:
         done: dict[tuple[str, str], set[tuple[str, object]]] = {}
         for path, place, inside, node in _places(steps[number], nodes):
             done.setdefault((path, place), set()).add((inside, node.target))
         for (path, place), what in done.items():
-            found.setdefault((path, frozenset(what)), set()).add(place)
-    return {path for (path, _), places in found.items() if len(places) > 1}
+            places_of.setdefault((path, frozenset(what)), set()).add(place)
+    return {path for (path, _), places in places_of.items() if len(places) > 1}
 
 
 def _readers_and_writers(steps: Sequence[Step]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
@@ -206,9 +206,9 @@ def _readers_and_writers(steps: Sequence[Step]) -> tuple[dict[str, list[int]], d
     writers: dict[str, list[int]] = {}
     for number, step in enumerate(steps):
         one = effects(step)
-        for names, found in ((one.reads, readers), (one.writes, writers)):
+        for names, steps_of in ((one.reads, readers), (one.writes, writers)):
             for name in names:
-                found.setdefault(name, []).append(number)
+                steps_of.setdefault(name, []).append(number)
     return readers, writers
 
 
@@ -235,9 +235,9 @@ def _first_positions(
     steps: Sequence[Step], layers: Sequence[frozenset[tuple[str, str]]], position_of: Mapping[str, int]
 ) -> dict[str, int]:
     """By the path of a list: where the first node of its layers stands."""
-    found: dict[str, int] = {}
+    first: dict[str, int] = {}
     for step, inside in zip(steps, layers, strict=True):
         positions = [position_of[name] for name in nodes_of(step) if name in position_of]
         for owner, _ in inside:
-            found[owner] = min([*positions, found.get(owner, len(position_of))])
-    return found
+            first[owner] = min([*positions, first.get(owner, len(position_of))])
+    return first

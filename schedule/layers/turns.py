@@ -58,13 +58,13 @@ class Rounds:
 
 def find_rounds(calls: Sequence[TurnCall]) -> list[Rounds]:
     """All calls in order, as the longest rounds that begin at each."""
-    found: list[Rounds] = []
+    rounds: list[Rounds] = []
     begin = 0
     while begin < len(calls):
         n_calls, period = _longest(calls, begin)
         within = calls[begin : begin + n_calls]
         low = min(call.position for call in within)
-        found.append(
+        rounds.append(
             Rounds(
                 begin,
                 n_calls,
@@ -76,7 +76,7 @@ def find_rounds(calls: Sequence[TurnCall]) -> list[Rounds]:
             )
         )
         begin += n_calls
-    return found
+    return rounds
 
 
 def _longest(calls: Sequence[TurnCall], begin: int) -> tuple[int, int]:

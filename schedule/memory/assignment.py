@@ -174,12 +174,12 @@ def release_buffers(
     dying: dict[int, list[str]] = {}
     for number in sorted(released):
         dying.setdefault(spans[number].end, []).extend(spans[number].names)
-    found: list[UnitStep] = []
+    with_releases: list[UnitStep] = []
     for number, step in enumerate(steps):
-        found.append(step)
+        with_releases.append(step)
         if number in ends and number in dying:
-            found.append(Release(tuple(dying[number])))
-    return found
+            with_releases.append(Release(tuple(dying[number])))
+    return with_releases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -322,7 +322,7 @@ def _reusable(
     Of several the one made last: it is in the cache, and what is older may be the caller's in the first of many layers.
     """
     target = buffers[name]
-    found: tuple[str, str] | None = None
+    newest: tuple[str, str] | None = None
     if launch.others:
         return None  # the memory of lists is the caller's, but for what few lists hand on to each other
     for other, source in _arguments(plan, launch):
@@ -339,9 +339,9 @@ def _reusable(
             and _holds_like(candidate, target)
             and may_alias(plan, other.name, pointer, target_facts)
         ):
-            is_later = found is None or lifetimes.first_use[source] > lifetimes.first_use[found[1]]
-            found = (other.name, source) if is_later else found
-    return found
+            is_later = newest is None or lifetimes.first_use[source] > lifetimes.first_use[newest[1]]
+            newest = (other.name, source) if is_later else newest
+    return newest
 
 
 def _with_aliases(plan: KernelPlan, pairs: set[tuple[str, str]]) -> KernelPlan:

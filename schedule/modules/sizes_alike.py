@@ -78,7 +78,7 @@ def size_names(columns: Sequence[tuple[HeldSize, Column]]) -> dict[Column, str]:
         if not any(_multiple(one, other) for other in differing if other not in kernels)
     ]
     is_image = any(one.n_dims > 2 for one, _ in columns)
-    found: dict[Column, str] = {}
+    names: dict[Column, str] = {}
     for column in bases:
         uses = [one for one, other in columns if other == column]
         matrices = [one for one in uses if one.n_dims > 1]
@@ -93,8 +93,8 @@ def size_names(columns: Sequence[tuple[HeldSize, Column]]) -> dict[Column, str]:
             word = ("n_rows", "n_cols")[min(first.dim, 1)]
         module = identifier(first.module or first.tensor)
         choices = (word, f"{module}_{word.removeprefix('n_')}", f"{identifier(first.tensor)}_{word}")
-        found[column] = first_free(itertools.chain(choices, further_names(word)), {*found.values()})
-    return found
+        names[column] = first_free(itertools.chain(choices, further_names(word)), {*names.values()})
+    return names
 
 
 def _multiple(column: Column, base: Column) -> int:

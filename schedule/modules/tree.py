@@ -46,10 +46,10 @@ def find_modules(
 
 def layers_by_class(steps: Sequence[ModelStep]) -> dict[str, frozenset[int]]:
     """By the path of a list: the positions of the layers that are called by a class's methods."""
-    found: dict[str, frozenset[int]] = {}
+    layers: dict[str, frozenset[int]] = {}
     for loop in loops_of(steps):
-        found[loop.owner] = found.get(loop.owner, frozenset()) | layers_called(loop)
-    return found
+        layers[loop.owner] = layers.get(loop.owner, frozenset()) | layers_called(loop)
+    return layers
 
 
 def _grow(

@@ -32,14 +32,14 @@ def value_sources(graph: CapturedGraph, layers: Mapping[str, frozenset[int]]) ->
     for target, place in places.items():
         if place is not None:
             kinds.setdefault(place, set()).add(contents[target])
-    found: dict[str, ByLayer | ValueOf] = {}
+    sources: dict[str, ByLayer | ValueOf] = {}
     first: dict[object, str] = {}
     for target, place in places.items():
         if place is not None and len(kinds[place]) > 1:
-            found[target] = place
+            sources[target] = place
         else:
-            found[target] = ValueOf(first.setdefault(contents[target], target))
-    return found
+            sources[target] = ValueOf(first.setdefault(contents[target], target))
+    return sources
 
 
 def _place(target: str, layers: Mapping[str, frozenset[int]]) -> ByLayer | None:

@@ -59,7 +59,7 @@ def _named(
     groups: Mapping[ModuleSignature, Sequence[tuple[str, Branch]]], class_of: Callable[[str], str]
 ) -> dict[ModuleSignature, tuple[str, str]]:
     """(name, what the user calls such a module) of each function: of two for one class, the larger says what it has."""
-    found: dict[ModuleSignature, tuple[str, str]] = {}
+    named: dict[ModuleSignature, tuple[str, str]] = {}
     plain: dict[str, Branch] = {}
     for alike in sorted(groups, key=lambda alike: sum(1 for _ in held_sizes(groups[alike][0][1]))):
         path, first = groups[alike][0]
@@ -68,11 +68,11 @@ def _named(
         known = plain.setdefault(name, first)
         extra = [f"{name}_with_{one}" for one in first.branches if one not in known.branches]
         names = [name, *extra, *itertools.islice(further_names(name), 99)]
-        taken = [other for other, _ in found.values()]
+        taken = [other for other, _ in named.values()]
         chosen = first_free((f"{one}_weights" for one in names), taken)
         has = next((one for one in first.branches if chosen == f"{name}_with_{one}_weights"), "")
-        found[alike] = chosen, f"{module or name}{' with ' * bool(has)}{has}"
-    return found
+        named[alike] = chosen, f"{module or name}{' with ' * bool(has)}{has}"
+    return named
 
 
 def _modules(branch: Branch, path: str, layers: Mapping[str, frozenset[int]]) -> Iterator[tuple[str, Branch]]:

@@ -69,7 +69,7 @@ def _known(
     graph: CapturedGraph, forward: BufferNamer, backward: BufferNamer, dims: DimNamer
 ) -> dict[str, Words]:
     """Words for gradients, which are shaped as what they are the gradient of, and for what is computed again."""
-    found: dict[str, Words] = {}
+    words: dict[str, Words] = {}
     for node in graph.graph.nodes:
         origin = backward.provenance(node.name)
         source = forward.nodes.get(origin.gradient_of or node.name)
@@ -78,8 +78,8 @@ def _known(
             continue
         is_again = not origin.differentiates and source.target is node.target
         if origin.gradient_of or is_again:
-            found[node.name] = _flattened(source, value, dims)
-    return found
+            words[node.name] = _flattened(source, value, dims)
+    return words
 
 
 def _flattened(node: fx.Node, value: torch.Tensor, dims: DimNamer) -> Words:
@@ -141,27 +141,27 @@ def _with_kernels(named: NamedPlan, kernels: Mapping[str, KernelNames]) -> Named
 def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardNames:
     """What the forward pass calls what the backward pass reads, makes again, or makes the gradients of."""
     words, values = forward.words, training.graphs.forward.outputs
-    found = _Found(forward)
+    known = _Found(forward)
     saved: dict[str, str] = {}  # by the forward's value: its placeholder here
     given: dict[str, str] = {}  # by the placeholder of a gradient: the forward's value
     for entry in training.graphs.inputs:
         value = values[entry.source].value if isinstance(entry.source, int) else None
         if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
             saved[value] = entry.node
-            found.add(entry.node, value, words.candidates(value), is_read=True)
+            known.add(entry.node, value, words.candidates(value), is_read=True)
         elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
             given[entry.node] = value
-            found.add(entry.node, value, map(GradientWord, words.candidates(value)))
+            known.add(entry.node, value, map(GradientWord, words.candidates(value)))
     differentiated = {node: saved[value] for node, value in given.items() if value in saved}
     for node in training.backward.program.graph.graph.nodes:  # what lowering added has words, too
         origin: Provenance = node.meta.get("provenance", Provenance())
         if origin.gradient_of in words.nodes:
             value = words.value_of_gradient(origin)
             assert value is not None
-            found.add(node.name, value, words.gradient(origin))
+            known.add(node.name, value, words.gradient(origin))
             if value in saved and origin.part is GradientPart.WHOLE:
                 differentiated[node.name] = saved[value]
-    return ForwardNames(found.words, found.fillers, found.modules, differentiated)
+    return ForwardNames(known.words, known.fillers, known.modules, differentiated)
 
 
 class _Found:
@@ -182,14 +182,16 @@ class _Found:
             words: One for each of the value's own.
             is_read: Whether it is the value itself.
         """
-        plain, found = list(self.forward.words.candidates(value)), tuple(words)
+        plain, candidates = list(self.forward.words.candidates(value)), tuple(words)
         fillers = self.forward.words.fillers(value)
-        self.fillers[node] = frozenset(word for word, of in zip(found, plain, strict=False) if of in fillers)
+        self.fillers[node] = frozenset(
+            word for word, of in zip(candidates, plain, strict=False) if of in fillers
+        )
         variable = self.forward.names.buffers.get(value, "")  # where each of its words is another layer's
-        if is_read and variable.isidentifier() and variable not in found:
-            found = (*found, variable)
+        if is_read and variable.isidentifier() and variable not in candidates:
+            candidates = (*candidates, variable)
             self.fillers[node] |= {variable}  # it says whose it is: no module comes before it
-        self.words[node] = found
+        self.words[node] = candidates
         self.modules[node] = self.forward.words.module_of(value)
 
 
@@ -200,7 +202,7 @@ def find_saved_layers(
     if not training.forward.is_module:
         return ()
     back, there = loops_of(backward.names.steps), loops_of(forward.names.steps)
-    found: list[SavedLayers] = []
+    records: list[SavedLayers] = []
     for loop in back:
         positions = set(loop.positions)
         twins = [
@@ -213,12 +215,13 @@ def find_saved_layers(
             continue
         record = _record(training, forward, backward, loop, twins[0])
         if record is not None:
-            found.append(_with_free_name(record, found))
-    outside = _read_outside(backward.names.steps, found)
+            records.append(_with_free_name(record, records))
+    outside = _read_outside(backward.names.steps, records)
     sources = {entry.node: entry.source for entry in training.inputs}
     n_users = len(training.forward.outputs) - training.forward.n_saved
     return tuple(
-        dataclasses.replace(record, places=_places_of(record, sources, outside, n_users)) for record in found
+        dataclasses.replace(record, places=_places_of(record, sources, outside, n_users))
+        for record in records
     )
 
 
@@ -227,8 +230,8 @@ def _places_of(
 ) -> frozenset[int]:
     """The forward's results that only records need: none of the first ones, which the caller has, saved or not."""
     nodes = [node for own in record.nodes.values() for node in own if node not in outside]
-    found = (source for source in map(sources.__getitem__, nodes) if isinstance(source, int))
-    return frozenset(source for source in found if source >= n_users)
+    positions = (source for source in map(sources.__getitem__, nodes) if isinstance(source, int))
+    return frozenset(source for source in positions if source >= n_users)
 
 
 def _with_free_name(record: SavedLayers, others: Sequence[SavedLayers]) -> SavedLayers:
@@ -282,12 +285,13 @@ def with_forward_names(records: Sequence[SavedLayers], forward: NamedPlan) -> tu
     for loop in loops_of(forward.names.steps):
         if loop.record is not None:
             variables |= name_block(loop, forward.words)
-    found = [_with_fields(record, variables) for record in records]
+    named_records = [_with_fields(record, variables) for record in records]
     fields: dict[str, set[tuple[str, ...]]] = {}
-    for one in found:
+    for one in named_records:
         fields.setdefault(one.class_name, set()).add(one.fields)
     return tuple(
-        new if len(fields[new.class_name]) == 1 else old for new, old in zip(found, records, strict=True)
+        new if len(fields[new.class_name]) == 1 else old
+        for new, old in zip(named_records, records, strict=True)
     )
 
 
@@ -329,12 +333,12 @@ def _made_alike(twin: Loop, sources: Mapping[int, Sequence[str]]) -> list[int | 
         for outputs, inputs, given in zip(repeat.outputs, repeat.inputs, before, strict=True)
     ]
     order = _order_of_making(twin)
-    found: list[int | None] = []
+    numbers: list[int | None] = []
     for fields in zip(*(sources[position] for position in twin.positions), strict=True):
         places = {run.index(name) if name in run else -1 for run, name in zip(runs, fields, strict=True)}
         place = next(iter(places))
-        found.append(order.get(runs[twin.pattern][place], 0) if len(places) == 1 and place >= 0 else None)
-    return found
+        numbers.append(order.get(runs[twin.pattern][place], 0) if len(places) == 1 and place >= 0 else None)
+    return numbers
 
 
 def _order_of_making(twin: Loop) -> dict[str, int]:
@@ -349,7 +353,7 @@ def _held_alike(training: TrainingGraphs, loop: Loop, sources: Mapping[int, Sequ
         for entry in training.forward.inputs
         if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
     }
-    found = []
+    are_held = []
     for fields in zip(*(sources[position] for position in loop.positions), strict=True):
         heads = [f"{loop.owner}.{position}." for position in loop.positions]
         paths = [targets.get(name, "") for name in fields]
@@ -357,8 +361,8 @@ def _held_alike(training: TrainingGraphs, loop: Loop, sources: Mapping[int, Sequ
             path[len(head) :] if path.startswith(head) else ""
             for path, head in zip(paths, heads, strict=True)
         }
-        found.append(len(below) == 1 and "" not in below)
-    return found
+        are_held.append(len(below) == 1 and "" not in below)
+    return are_held
 
 
 def _read_outside(steps: Sequence[ModelStep], records: Sequence[SavedLayers]) -> set[str]:

@@ -136,12 +136,12 @@ class BufferNamer:
             is_of_all: Whether it is one of those of all layers, named outside of them.
         """
         owner, _, position = layer.removesuffix(".").rpartition(".")
-        found = self._variables(buffer, layer, is_of_all)
+        words = self._variables(buffer, layer, is_of_all)
         if not position.isdigit():
-            yield from found
+            yield from words
             return
         of_one = re.compile(rf"(^|_){identifier(owner)}_\d+_")  # ``d_two_1_up``: of the layer before
-        yield from (reworded(word, lambda of: of_one.sub(r"\1", of)) for word in found)
+        yield from (reworded(word, lambda of: of_one.sub(r"\1", of)) for word in words)
 
     def _variables(self, buffer: str, layer: str, is_of_all: bool) -> Iterator[str]:
         words = list(self.candidates(buffer))

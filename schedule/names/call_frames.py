@@ -56,13 +56,13 @@ def own_origins(origins: Sequence[str], nodes: Mapping[str, fx.Node]) -> tuple[s
 
 def _read_by(node: fx.Node) -> list[fx.Node]:
     """What computes with a value, or with a view of it."""
-    waiting, found = list(node.users), list[fx.Node]()
+    waiting, readers = list(node.users), list[fx.Node]()
     for user in waiting:  # grows
         if aten_name(user) in SILENT:
             waiting += user.users
         else:
-            found.append(user)
-    return found
+            readers.append(user)
+    return readers
 
 
 def is_forward(frame: CallFrame) -> bool:
@@ -118,15 +118,15 @@ def _share(frame: CallFrame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.No
 
 def _operations(frame: CallFrame, nodes: Iterable[fx.Node], derived: bool) -> set[_Operation]:
     """The operations of a function, and of the modules inside of its module; or those that are differentiated."""
-    found = set()
+    operations = set()
     for node in nodes:
         origin = provenance_of(node)
         if node.op != "call_function" or op_word(node).silent or bool(origin.differentiates) != derived:
             continue
         if _belongs(origin, frame):
             op = without_counter(origin.differentiates) if derived else aten_name(node)
-            found.add((origin.module, origin.line, origin.statement, op))
-    return found
+            operations.add((origin.module, origin.line, origin.statement, op))
+    return operations
 
 
 def _belongs(origin: Provenance, frame: CallFrame) -> bool:

@@ -91,10 +91,10 @@ def _candidates(plan: KernelPlan, callers: Callers, named: Mapping[str, KernelPl
         yield _of_update([callers.first.words.provenance(node.name) for node in nodes])
     yield base
     apart = list(differences(plan, named[base])) if base in named else []
-    found = [*_layers(plan, callers), *apart, *qualifiers(plan, callers)]
+    additions = [*_layers(plan, callers), *apart, *qualifiers(plan, callers)]
     further = [
         text
-        for text in dict.fromkeys(found)
+        for text in dict.fromkeys(additions)
         if text and not {text, text.removesuffix("d")} & {*base.split("_")}
     ]
     for qualifier in further:

@@ -53,5 +53,7 @@ def fills_padding(plan: KernelPlan) -> bool:
 
 
 def _derivations(plan: KernelPlan, words: BufferNamer, kind: type[Load] | type[Store]) -> set[Derivation]:
-    found: list[Derived | None] = [words.origins.derived(v.buffer) for v in plan.body if isinstance(v, kind)]
-    return {one.how for one in found if one is not None}
+    derived: list[Derived | None] = [
+        words.origins.derived(v.buffer) for v in plan.body if isinstance(v, kind)
+    ]
+    return {one.how for one in derived if one is not None}

@@ -55,13 +55,13 @@ def name_layers(
         records: Of a backward pass: what layers saved for it.
     """
     lists, given = list_names(steps), given_to_layers(steps)
-    found = {}
+    names = {}
     for loop in loops_of(steps):
         record = record_of(records, loop)
         nodes = record.nodes[loop.positions[0]] if record is not None else ()
         fields = dict(zip(nodes, record.fields, strict=True)) if record is not None else {}
         reached = {node: Reached.field_of(SAVED, field) for node, field in fields.items()}
-        found[loop.key] = LayerNames(
+        names[loop.key] = LayerNames(
             word=lists[loop.owner, loop.positions],
             gradients=gradients_word(loop, steps),
             variables=name_block(loop, words, fields, buffers) | reached,
@@ -69,18 +69,18 @@ def name_layers(
             own=given.keys() & {buffer for run in loop.own for buffer in run},
             of_one=_names_of_one(loop, words, buffers),
         )
-    return found
+    return names
 
 
 def _names_of_one(loop: Loop, words: BufferNamer, buffers: Mapping[str, str]) -> dict[int, str]:
     """By place: the word for what one layer hands on, where the list of all layers' is what is named."""
     last = loop.repeat.outputs[-1]
     gathered = {place: list_holding(buffers[last[place]]) for place in loop.gathered}
-    found = {place: f"layer_{name.removeprefix(EVERY)}" for place, name in gathered.items()}
+    layer_words = {place: f"layer_{name.removeprefix(EVERY)}" for place, name in gathered.items()}
     if loop.own or loop.is_in_turn:
-        return found
+        return layer_words
     collected = {place: list_holding(buffers[last[place]]) for place in loop.collected}
-    return found | {
+    return layer_words | {
         place: _singular(name, last[place], f"{loop.repeat.paths[-1]}.", words, buffers)
         for place, name in collected.items()
     }
@@ -189,6 +189,6 @@ def _name_weights_inside(
     }
     if not paths:
         return
-    found = name_weights(paths.values(), (), scope.is_free)
+    by_path = name_weights(paths.values(), (), scope.is_free)
     for buffer, path in paths.items():
-        names[buffer] = scope.take(found[path] if buffer in words.inputs else GradientWord(found[path]))
+        names[buffer] = scope.take(by_path[path] if buffer in words.inputs else GradientWord(by_path[path]))

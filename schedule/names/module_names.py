@@ -13,10 +13,10 @@ Alike = Mapping[str, list[list[str]]]  # the parts of the paths that differ in n
 
 def alike(paths: Iterable[str]) -> Alike:
     """The paths of modules, those together that differ only in which of their lists' modules they are."""
-    found: dict[str, list[list[str]]] = {}
+    groups: dict[str, list[list[str]]] = {}
     for path in dict.fromkeys(paths):
-        found.setdefault(_NUMBER.sub("*", path), []).append(path.split("."))
-    return found
+        groups.setdefault(_NUMBER.sub("*", path), []).append(path.split("."))
+    return groups
 
 
 def short_names(module: str, words: Iterable[str], layer: str, among: Alike) -> Iterator[str]:
@@ -50,5 +50,5 @@ def _telling_numbers(module: str, among: Alike) -> Iterator[str]:
         if part.isdigit() and len({other[place] for other in others}) > 1:
             end = next((n for n in range(place, 0, -1) if not parts[n - 1].isdigit()), 0)
             numbers.setdefault(".".join(parts[:end]), []).append(part)
-    for path, found in numbers.items():
-        yield "_".join([singular(path.rpartition(".")[2]) if path else "layer", *found])
+    for path, telling in numbers.items():
+        yield "_".join([singular(path.rpartition(".")[2]) if path else "layer", *telling])

@@ -85,10 +85,10 @@ def name_unit(
 
 def callers_in(plan: UnitPlan, words: BufferNamer, dims: DimNamer | None = None) -> dict[str, Callers]:
     """By kernel: its calls in a pass."""
-    found: dict[str, list[Caller]] = {}
+    callers: dict[str, list[Caller]] = {}
     for launch in launches(plan):
-        found.setdefault(launch.kernel, []).append(Caller(launch, words, plan.buffers, dims))
-    return {key: Callers(tuple(calls)) for key, calls in found.items()}
+        callers.setdefault(launch.kernel, []).append(Caller(launch, words, plan.buffers, dims))
+    return {key: Callers(tuple(calls)) for key, calls in callers.items()}
 
 
 def name_kernels(
@@ -120,7 +120,7 @@ def name_kernels(
         elif kept is not None:
             kernels[key] = _with_current_quotes(kept, calls)
         else:
-            named = {found.kernel: plans[other] for other, found in kernels.items()}
+            named = {names.kernel: plans[other] for other, names in kernels.items()}
             name = old.kernel if old is not None else name_kernel(kernel, calls, scope, named)
             kernels[key] = _name_kernel_words(kernel, calls, name, facts.prints_blocks)
     return kernels
@@ -134,12 +134,12 @@ def _claimed(known: Mapping[str, KernelNames], keys: Sequence[str], scope: Scope
         keys: The kernels of today; of two that have one name the first keeps it.
         scope: Is told the names.
     """
-    found: dict[str, KernelNames] = {}
+    claimed_names: dict[str, KernelNames] = {}
     for key in keys:
         if key in known and scope.is_free(known[key].kernel):
-            found[key] = known[key]
+            claimed_names[key] = known[key]
             scope.take(known[key].kernel)
-    return found
+    return claimed_names
 
 
 def with_records(
@@ -164,12 +164,12 @@ def externs(plan: UnitPlan) -> Iterator[Extern]:
 
 def quotes_of(origins: tuple[str, ...], words: BufferNamer) -> tuple[Quote, ...]:
     """The user's statements behind these nodes, each once, in order."""
-    found: dict[Quote, None] = {}
+    quotes: dict[Quote, None] = {}
     for origin in own_origins(origins, words.nodes):
         where: Provenance = words.provenance(origin)
         if where.statement:
-            found[Quote(where.qualname, where.statement)] = None
-    return tuple(found)
+            quotes[Quote(where.qualname, where.statement)] = None
+    return tuple(quotes)
 
 
 def _fitted(names: KernelNames, kernel: KernelPlan) -> KernelNames | None:
@@ -213,8 +213,8 @@ def _with_current_quotes(old: KernelNames, callers: Callers) -> KernelNames:
 
 
 def _chosen_quotes(caller: Caller) -> tuple[Quote, ...]:
-    found = quotes_of(caller.launch.origins, caller.words)
-    return found if len(found) <= _MOST_QUOTES else (*found[: _MOST_QUOTES - 1], found[-1])
+    quotes = quotes_of(caller.launch.origins, caller.words)
+    return quotes if len(quotes) <= _MOST_QUOTES else (*quotes[: _MOST_QUOTES - 1], quotes[-1])
 
 
 def _not_called(kernel: KernelPlan) -> set[str]:

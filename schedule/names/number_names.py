@@ -21,24 +21,24 @@ from longhand.schedule.plan import KernelPlan
 def constant_names(plan: KernelPlan, callers: Callers) -> dict[int, str]:
     """By position in the body: the user's name for a number, where its statement has one."""
     words = callers.first.words
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for position, value in enumerate(plan.body):
         if not isinstance(value, Constant) or value.name:
             continue
         users = [user for user in plan.body if isinstance(user, Pointwise) and position in user.args]
         if least_of(value) is not None:
-            found[position] = LEAST
+            names[position] = LEAST
             continue
         if not value.dtype.is_floating_point:
             compared = _compared(users, callers)
-            found |= {position: compared} if compared else {}
+            names |= {position: compared} if compared else {}
             continue
         for user in users:
             origin = words.provenance(user.origin)
             word = _named_numbers(origin.file, origin.statement).get(value.value)
             if word is not None:
-                found.setdefault(position, word)
-    return found
+                names.setdefault(position, word)
+    return names
 
 
 LEAST = "LEAST_FLOAT"  # of its type: what hides a score from a softmax
@@ -100,16 +100,16 @@ def _named_numbers(file: str, statement: str) -> dict[float, str]:
     except SyntaxError:  # the head of a compound statement
         return {}
     bound = _bound_numbers(file) if file else {}
-    found: dict[float, str] = {}
+    names: dict[float, str] = {}
     for node in ast.walk(tree):
         for written in _written_out(node):
-            found.setdefault(written.value, written.name)
+            names.setdefault(written.value, written.name)
         match node:
             case ast.Name(id=name) if name in bound:
-                found[bound[name]] = name
+                names[bound[name]] = name
             case ast.BinOp(ast.Constant(1 | 1.0), ast.Sub(), ast.Name(id=name)) if name in bound:
-                found[1 - bound[name]] = f"ONE_MINUS_{name}"
-    return found
+                names[1 - bound[name]] = f"ONE_MINUS_{name}"
+    return names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,12 +141,12 @@ _FUNCTIONS = {"sqrt": math.sqrt, "log": math.log, "exp": math.exp}
 def _written_out(node: ast.AST) -> Iterator[_SpelledNumber]:
     """A number that needs a name, and its reciprocal, by which a division may multiply; none of any other node."""
     try:
-        found = _spelled(node)
+        spelled = _spelled(node)
     except (ArithmeticError, ValueError):  # exp(exp(9)), 2 / log(1), sqrt(log(1) - 1)
         return
-    if found is not None and found.is_telling and found.value > 0 and not is_macro(found.name):
-        yield found
-        yield _SpelledNumber(1 / found.value, f"1_OVER_{found.word}")
+    if spelled is not None and spelled.is_telling and spelled.value > 0 and not is_macro(spelled.name):
+        yield spelled
+        yield _SpelledNumber(1 / spelled.value, f"1_OVER_{spelled.word}")
 
 
 def _spelled(node: ast.AST) -> _SpelledNumber | None:

@@ -304,16 +304,16 @@ def derivative_word(origin: Provenance) -> GradientWord:
 
 def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
     """The words of the nodes; a run that differentiates one op is one word: ``d_gelu``."""
-    found: list[OpWord] = []
+    words: list[OpWord] = []
     before = ""
     for node in nodes:
         origin = provenance_of(node)
         if not origin.differentiated:
-            found.append(op_word(node))
+            words.append(op_word(node))
         elif origin.differentiates != before:
-            found.append(OpWord(derivative_word(origin)))
+            words.append(OpWord(derivative_word(origin)))
         before = origin.differentiates
-    return found
+    return words
 
 
 def _rotates(nodes: list[fx.Node]) -> bool:
@@ -349,18 +349,18 @@ def _repeats(words: list[str], position: int) -> int:
 
 
 def _match_patterns(words: list[str]) -> list[str]:
-    found: list[str] = []
+    new_words: list[str] = []
     position = 0
     while position < len(words):
         for pattern, name in _PATTERNS:
             if tuple(words[position : position + len(pattern)]) == pattern:
-                found.append(name)
+                new_words.append(name)
                 position += len(pattern)
                 break
         else:
-            found.append(words[position])
+            new_words.append(words[position])
             position += 1
-    return found
+    return new_words
 
 
 def _derivatives_once(words: list[str]) -> list[str]:
@@ -371,12 +371,12 @@ def _derivatives_once(words: list[str]) -> list[str]:
 
 def _collapse(words: list[str]) -> list[str]:
     """Neighbours that are equal count once; several norms beside each other are ``batch_norms``."""
-    found: list[str] = []
+    collapsed_words: list[str] = []
     for word, run in itertools.groupby(words):
         is_norm = word.endswith("_norm") and not isinstance(word, GradientWord)
         is_several = len(list(run)) > 1 and is_norm
-        found.append(f"{word}s" if is_several else word)
-    return found
+        collapsed_words.append(f"{word}s" if is_several else word)
+    return collapsed_words
 
 
 def field_word(node: fx.Node) -> str | None:

@@ -32,12 +32,12 @@ def parameters_in_order(
 ) -> list[tuple[str, pytree.TreeSpec, tuple[str | Literal, ...]]]:
     """Each parameter's name, its nesting and its leaves, in the order of the user's signature."""
     leaves = iter(graph.argument_leaves)
-    found = [
+    parameters = [
         (name, spec, tuple(next(leaves) for _ in range(spec.num_leaves)))
         for name, spec in parameter_specs(graph)
     ]
     order = {own_name(name): place for place, name in enumerate(graph.signature)}
-    return sorted(found, key=lambda parameter: order.get(parameter[0], len(order)))
+    return sorted(parameters, key=lambda parameter: order.get(parameter[0], len(order)))
 
 
 def given_values(graph: CapturedGraph) -> list[str]:

@@ -199,21 +199,21 @@ def _named_gradient(buffer: str, words: BufferNamer) -> str | None:
 
 def _of_gradients(told: str | None, stored: Sequence[str], words: BufferNamer) -> str | None:
     """``d_qkv_and_bias``, ``d_token_embedding_weight``: the values that a kernel makes the gradients of."""
-    found: list[str | None] = []
+    gradients: list[str | None] = []
     leaves: list[str] = []
     for buffer in stored:
         path, leaf = _path_of_gradient(buffer, words), _leaf(buffer, words)
         if path is None and not leaf:
-            found.append(_named_gradient(buffer, words))
-        elif found or leaves:
+            gradients.append(_named_gradient(buffer, words))
+        elif gradients or leaves:
             leaves.append(leaf or layer_and_leaf(path or ""))
         elif path is not None:
             leaves.append(f"d_{layer_and_leaf(path)}")
         else:
-            found.append(GradientWord(f"{told}_{leaf}") if told is not None else None)
-    if not all(word is not None and _is_telling(undifferentiated(word)) for word in found):
+            gradients.append(GradientWord(f"{told}_{leaf}") if told is not None else None)
+    if not all(word is not None and _is_telling(undifferentiated(word)) for word in gradients):
         return None
-    told_once = list(dict.fromkeys(identifier(word) for word in [*found, *leaves] if word))
+    told_once = list(dict.fromkeys(identifier(word) for word in [*gradients, *leaves] if word))
     is_bare = len(stored) == 1 and told_once[0] == _named_gradient(
         stored[0], words
     )  # as its result is called
@@ -246,18 +246,18 @@ def _told(frame: CallFrame) -> str | None:
 
 def _of_formulas(nodes: Sequence[fx.Node]) -> str | None:
     """``softmax``, of a scaled and masked one; an embedding alone is only a lookup."""
-    found = dict.fromkeys(word for word in loud_names(list(nodes)) if is_formula(word))
-    name = "_".join(found)
-    return name if found.keys() - {"embedding", "dropout"} and len(name) <= _LONGEST else None
+    formulas = dict.fromkeys(word for word in loud_names(list(nodes)) if is_formula(word))
+    name = "_".join(formulas)
+    return name if formulas.keys() - {"embedding", "dropout"} and len(name) <= _LONGEST else None
 
 
 def _of_variables(stored: Sequence[str], words: BufferNamer) -> str | None:
     """``make_alibi``: what the user assigns the results to."""
     named = [words.provenance(buffer).local for buffer in stored]
-    found = list(dict.fromkeys(identifier(word) for word in named if word))
-    if len(found) != len(named) or not all(_is_telling(word) for word in found):
+    variables = list(dict.fromkeys(identifier(word) for word in named if word))
+    if len(variables) != len(named) or not all(_is_telling(word) for word in variables):
         return None
-    name = "_and_".join(found)
+    name = "_and_".join(variables)
     return f"make_{name}" if len(name) + len("make_") <= _LONGEST else None
 
 

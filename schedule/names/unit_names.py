@@ -234,7 +234,7 @@ def _from_json(entry: Mapping[str, Any]) -> KernelNames:
         ValueError, TypeError, KeyError, AttributeError: It is not what `_to_json` wrote; what would be printed as a
             name is no name.
     """
-    found = KernelNames(
+    parsed = KernelNames(
         kernel=str(entry["kernel"]),
         title=str(entry["title"]),
         quotes=tuple(Quote(qualname, statement) for qualname, statement in entry["quotes"]),
@@ -247,15 +247,15 @@ def _from_json(entry: Mapping[str, Any]) -> KernelNames:
         lists=dict(entry.get("lists", ())),
         constants={int(position): str(word) for position, word in entry.get("constants", {}).items()},
     )
-    axes = [word for names in found.axes.values() for word in (names.index, names.size)]
-    tables = (found.pointers, found.ints, found.scalars, found.values, found.lists)
-    words = [found.kernel, *axes, *(word for table in tables for word in table.values())]
-    texts = [text for quote in found.quotes for text in (quote.qualname, quote.statement)]
-    if not all(map(is_name, words)) or not all(map(is_word, found.constants.values())):
-        raise ValueError(f"{found.kernel!r} has words that are no names")
-    if not all(isinstance(text, str) for text in (*texts, *found.notes)):
-        raise TypeError(f"{found.kernel!r} has texts that are none")
-    return found
+    axes = [word for names in parsed.axes.values() for word in (names.index, names.size)]
+    tables = (parsed.pointers, parsed.ints, parsed.scalars, parsed.values, parsed.lists)
+    words = [parsed.kernel, *axes, *(word for table in tables for word in table.values())]
+    texts = [text for quote in parsed.quotes for text in (quote.qualname, quote.statement)]
+    if not all(map(is_name, words)) or not all(map(is_word, parsed.constants.values())):
+        raise ValueError(f"{parsed.kernel!r} has words that are no names")
+    if not all(isinstance(text, str) for text in (*texts, *parsed.notes)):
+        raise TypeError(f"{parsed.kernel!r} has texts that are none")
+    return parsed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -279,12 +279,12 @@ class NamedPlan:
 
 def kernels_of(passes: list[NamedPlan]) -> dict[str, tuple[KernelPlan, NamedPlan]]:
     """Every kernel of the unit, by key, with the first pass that launches it."""
-    found: dict[str, tuple[KernelPlan, NamedPlan]] = {}
+    kernels: dict[str, tuple[KernelPlan, NamedPlan]] = {}
     for one in passes:
         for key, kernel in one.plan.kernels.items():
-            known, first = found.get(key, (kernel, one))
-            found[key] = (known | kernel, first)  # both passes call one file
-    return found
+            known, first = kernels.get(key, (kernel, one))
+            kernels[key] = (known | kernel, first)  # both passes call one file
+    return kernels
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -344,12 +344,12 @@ def _values(halves: Halves, names: KernelNames) -> dict[int, str]:
         names.values.values()
     )
     uses = Counter(argument for value in halves.body for argument in arguments(value))
-    found: dict[int, str] = {}
+    words: dict[int, str] = {}
     for position, (source, side) in enumerate(zip(halves.sources, halves.sides, strict=True)):
         value = halves.body[position]
         if source not in names.values and not (isinstance(value, Load) and uses[position] > 1):
             continue
-        used = {*taken, *found.values()}
+        used = {*taken, *words.values()}
         if isinstance(value, Load) and (side is not None or source not in names.values):
             word = names.pointers[value.buffer]
             # In C++ a tensor's word is its pointer's: what is loaded from it, for both halves at once, has another.
@@ -358,8 +358,8 @@ def _values(halves: Halves, names: KernelNames) -> dict[int, str]:
             word = names.values[source]
             used -= {word} if isinstance(value, Load) else set()
         wanted = word if side is None else f"{_SIDES[side]}_{word}"
-        found[position] = first_free((wanted, *_more(wanted, used)), used)
-    return found
+        words[position] = first_free((wanted, *_more(wanted, used)), used)
+    return words
 
 
 def _more(word: str, used: set[str]) -> list[str]:

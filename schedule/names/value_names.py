@@ -90,13 +90,13 @@ class ValueNamer:
         for position, value in enumerate(self.plan.body):
             if isinstance(value, Pointwise | Reduce) and value.origin and not self._is_condition(value):
                 last[value.origin] = position
-        found = {}
+        local_of = {}
         for origin, position in last.items():
             where = self.words.provenance(origin)
             local = self.words.summand(origin) if where.part is GradientPart.SUMMAND else where.local
             if local and not self._is_of_another(local, position):
-                found[position] = local
-        return found
+                local_of[position] = local
+        return local_of
 
     def _is_of_another(self, word: str, position: int) -> bool:
         """Whether a word stands for a tensor that a value is not stored to."""

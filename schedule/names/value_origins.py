@@ -209,7 +209,7 @@ def find_renamed(lock: Mapping[str, Any], graph: CapturedGraph) -> RenamedLocals
         locals_.setdefault(name, {})[now] = then
     before, today = _of_lock(lock.get("quotes", {})), _of_graph(graph)
     statements: dict[tuple[str, str], str] = {}
-    found: dict[str, dict[str, str]] = {}
+    renamed: dict[str, dict[str, str]] = {}
     for name, lines in today.items():
         old_names = dict(locals_.get(name, {}))
         pairs = _renamed(before.get(name, []), lines)
@@ -219,12 +219,12 @@ def find_renamed(lock: Mapping[str, Any], graph: CapturedGraph) -> RenamedLocals
         words = {token for line in lines for token in _TOKEN.findall(line)}
         old_names = {now: old for now, old in old_names.items() if now in words and old not in words}
         if len(set(old_names.values())) == len(old_names):
-            found[name] = old_names
+            renamed[name] = old_names
             for now, old in zip(lines, then, strict=True):
                 first = known.get((name, old), old)
                 if first != now:
                     statements[name, now] = first
-    return RenamedLocals(statements, {name: names for name, names in found.items() if names})
+    return RenamedLocals(statements, {name: names for name, names in renamed.items() if names})
 
 
 def _of_lock(quotes: Mapping[str, str]) -> dict[str, list[str]]:
@@ -234,7 +234,7 @@ def _of_lock(quotes: Mapping[str, str]) -> dict[str, list[str]]:
         name, _, statement = quote.partition(_SEPARATOR)
         line = place.rpartition(":")[2]
         placed.setdefault(name, []).append((int(line) if line.isdigit() else 0, statement))
-    return {name: [statement for _, statement in sorted(found)] for name, found in placed.items()}
+    return {name: [statement for _, statement in sorted(pairs)] for name, pairs in placed.items()}
 
 
 def _of_graph(graph: CapturedGraph) -> dict[str, list[str]]:
@@ -286,8 +286,8 @@ class ValueOrigins:
 
     def provenance(self, node: str) -> Provenance:
         """Where a node came from, its local as it was first called; an empty one if that is not known."""
-        found = self.nodes.get(node)
-        return self.of(found) if found is not None else Provenance()
+        known = self.nodes.get(node)
+        return self.of(known) if known is not None else Provenance()
 
     def of(self, node: fx.Node) -> Provenance:
         """The same of a node of the graph."""
@@ -303,9 +303,9 @@ class ValueOrigins:
         return self.of(node).local or self._locals_of_views.get(node.name)
 
     def _local_of_views(self, graph: CapturedGraph) -> dict[str, str]:
-        found: dict[str, str] = {}
+        local_of: dict[str, str] = {}
         for node in reversed(list(graph.graph.nodes)):
-            local = self.of(node).local or found.get(node.name)
+            local = self.of(node).local or local_of.get(node.name)
             source = node.args[0] if node.args else None
             if not local or node.op != "call_function" or not op_word(node).silent:
                 continue
@@ -315,15 +315,15 @@ class ValueOrigins:
                 user.op != "output" for user in source.users
             )  # that it is kept, too, changes no name
             if n_users == 1 and source.op == "call_function":
-                found[source.name] = local
-        return found
+                local_of[source.name] = local
+        return local_of
 
     # --- buffers that lower added ---
 
     def derived(self, buffer: str) -> Derived | None:
         """What a buffer is that lower added; None for one that a node is called after."""
-        found = self._buffers.get(buffer)
-        return found.derived if found is not None else None
+        known = self._buffers.get(buffer)
+        return known.derived if known is not None else None
 
     def node_of(self, buffer: str) -> str:
         """The node that computes what is in a buffer: of the losses of rows the loss."""
@@ -347,12 +347,12 @@ class ValueOrigins:
     @functools.cached_property
     def _runs(self) -> dict[tuple[str, str], list[fx.Node]]:
         """The nodes of each statement in each module."""
-        found: dict[tuple[str, str], list[fx.Node]] = {}
+        runs: dict[tuple[str, str], list[fx.Node]] = {}
         for node in self.nodes.values():
             if node.op == "call_function":
                 origin = self.of(node)
-                found.setdefault((origin.module, origin.statement), []).append(node)
-        return found
+                runs.setdefault((origin.module, origin.statement), []).append(node)
+        return runs
 
     def ends_statement(self, node: fx.Node) -> bool:
         """Whether no other node of the same statement, in the same module call, uses the value."""

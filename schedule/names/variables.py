@@ -97,9 +97,9 @@ def _name_weights(words: BufferNamer, names: dict[str, str], scope: Scope, insid
     own = {buffer: path for buffer, path in words.weights.items() if buffer not in inside}
     if not own:
         return
-    found = name_weights(own.values(), words.weights.values(), scope.is_free)
+    by_path = name_weights(own.values(), words.weights.values(), scope.is_free)
     for buffer, path in own.items():
-        names[buffer] = scope.take(found[path] if buffer in words.inputs else GradientWord(found[path]))
+        names[buffer] = scope.take(by_path[path] if buffer in words.inputs else GradientWord(by_path[path]))
 
 
 def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:

@@ -72,31 +72,31 @@ def named_views(step: Extern, words: BufferNamer) -> tuple[NamedView, ...]:
         reads[source] += 1
         if n_before < len(view.calls) and _op(view.calls[n_before]) in _RESHAPES:
             reshaped.add(source)
-    found = [dataclasses.replace(line, is_last=reads[line.source] == 1) for line in lines.values()]
-    found = _parts_at_once(_heads_at_once(found, words), words)
-    return tuple(_without_detours(found, reads, reshaped))
+    named_lines = [dataclasses.replace(line, is_last=reads[line.source] == 1) for line in lines.values()]
+    named_lines = _parts_at_once(_heads_at_once(named_lines, words), words)
+    return tuple(_without_detours(named_lines, reads, reshaped))
 
 
 def _without_detours(
     lines: Sequence[NamedView], reads: Mapping[str, int], reshaped: Set[str]
 ) -> list[NamedView]:
     """Not a line that only gives a value a shape which its one reader, a line or the call itself, changes again."""
-    found: list[NamedView] = []
+    kept_lines: list[NamedView] = []
     for line in lines:
-        last = found[-1] if found else None
+        last = kept_lines[-1] if kept_lines else None
         is_read = last is not None and (line.source,) == last.keys
         calls = line.view.calls[line.n_before :]  # none in a line that only takes parts
         if is_read and last and _is_reshape(last) and calls and _op(calls[0]) in _RESHAPES:
-            found.pop()
+            kept_lines.pop()
             line = dataclasses.replace(line, source=last.source, n_before=last.n_before, is_last=last.is_last)
-        found.append(line)
-    sources = {line.source for line in found}
+        kept_lines.append(line)
+    sources = {line.source for line in kept_lines}
 
     def is_detour(line: NamedView) -> bool:
         key = line.keys[0]
         return _is_reshape(line) and key not in sources and reads[key] == 1 and key in reshaped
 
-    return [line for line in found if not is_detour(line)]
+    return [line for line in kept_lines if not is_detour(line)]
 
 
 def _is_reshape(line: NamedView) -> bool:
@@ -116,16 +116,18 @@ def _heads_at_once(lines: Sequence[NamedView], words: BufferNamer) -> list[Named
     ``q, k, v = qkv.view(batch, seq, 3, 12, 64).transpose(1, 3).unbind(2)``: seven calls become three, and each costs
     a microsecond or two in a model that waits for Python.
     """
-    found = list(lines)
+    joined = list(lines)
     for split in lines:
-        parts = [line for line in found if line.source in split.keys]
+        parts = [line for line in joined if line.source in split.keys]
         merged = _merged(split, parts, words)
         if merged is not None:
-            first = found.index(parts[0])
-            found = [
-                merged if line is found[first] else line for line in found if line not in (split, *parts[1:])
+            first = joined.index(parts[0])
+            joined = [
+                merged if line is joined[first] else line
+                for line in joined
+                if line not in (split, *parts[1:])
             ]
-    return found
+    return joined
 
 
 def _merged(split: NamedView, parts: Sequence[NamedView], words: BufferNamer) -> NamedView | None:
@@ -174,11 +176,11 @@ def _parts_at_once(lines: Sequence[NamedView], words: BufferNamer) -> list[Named
         if line.split is None and line.unbind is None and taken and _op(taken[-1]) == "select":
             of = repr((line.source, line.n_before, taken[:-1], taken[-1].args[0]))
             alike.setdefault(of, []).append(line)
-    found = list(lines)
+    joined = list(lines)
     for parts in alike.values():
         if len(parts) > 1 and (whole := _all_parts(parts, words)) is not None:
-            found = [whole if line is parts[0] else line for line in found if line not in parts[1:]]
-    return found
+            joined = [whole if line is parts[0] else line for line in joined if line not in parts[1:]]
+    return joined
 
 
 def _all_parts(parts: Sequence[NamedView], words: BufferNamer) -> NamedView | None:
@@ -214,7 +216,7 @@ def _views(value: object) -> Iterator[View]:
 def _whole_splits(views: Sequence[View], words: BufferNamer) -> dict[str, tuple[str, ...]]:
     """For each part of a split all of whose parts are read here and have names: all of them in order."""
     read = {call.origin for view in views for call in view.calls}
-    found: dict[str, tuple[str, ...]] = {}
+    wholes: dict[str, tuple[str, ...]] = {}
     for origin in sorted(read):
         split = _split_of(origin, words)
         if split is None:
@@ -222,8 +224,8 @@ def _whole_splits(views: Sequence[View], words: BufferNamer) -> dict[str, tuple[
         parts = {int(str(user.args[1])): user.name for user in split.users if user.target is operator.getitem}
         is_whole = len(parts) == len(split.meta["val"]) and set(parts.values()) <= read
         if is_whole and all(words.provenance(part).local for part in parts.values()):
-            found[origin] = tuple(parts[number] for number in sorted(parts))
-    return found
+            wholes[origin] = tuple(parts[number] for number in sorted(parts))
+    return wholes
 
 
 def _split_of(origin: str, words: BufferNamer) -> fx.Node | None:

@@ -21,12 +21,12 @@ _BARE = frozenset({"weight", "bias"})  # say nothing of whose they are
 def weights_of(plan: UnitPlan) -> dict[str, str]:
     """Of a backward pass: the path of the weight that a buffer is, or holds the gradient of."""
     graph: CapturedGraph = plan.program.graph
-    found = {entry.node: graph.paths[entry.node] for entry in graph.inputs if entry.node in graph.paths}
+    paths = {entry.node: graph.paths[entry.node] for entry in graph.inputs if entry.node in graph.paths}
     for output, result in zip(graph.outputs, plan.results, strict=True):
         path = graph.paths.get(output.value) if isinstance(output.value, str) else None
         if path is not None and isinstance(result, View):
-            found.setdefault(result.buffer, path)
-    return found
+            paths.setdefault(result.buffer, path)
+    return paths
 
 
 def name_weights(
@@ -42,17 +42,17 @@ def name_weights(
     known, wanted = {*paths, *wanted}, list(wanted)
     shared = _names_of_several_lists(known)
     n_claims = Counter(word for path in known for word in set(_words(path, shared)))
-    found: dict[str, str] = {}
+    word_of: dict[str, str] = {}
     for path in dict.fromkeys(wanted):
         words = list(_words(path, shared))
         own = [word for word in words if n_claims[word] == 1] or words[-1:]
-        taken = set(found.values())
-        found[path] = next(
+        taken = set(word_of.values())
+        word_of[path] = next(
             word
             for word in chain(own, further_names(own[-1]))
             if word not in taken and is_free(word) and is_free(f"d_{word}")
         )
-    return found
+    return word_of
 
 
 def inside_layer(path: str, owner: str, positions: Iterable[int]) -> str | None:

@@ -146,9 +146,9 @@ def snake_case(name: str) -> str:
 
     So are mixtures of experts one word: ``MixtralSparseMoEBlock`` is ``mixtral_sparse_moe_block``.
     """
-    in_capitals = re.sub(r"[A-Z]+Net(?![a-z])", lambda found: found[0].capitalize(), name)
+    in_capitals = re.sub(r"[A-Z]+Net(?![a-z])", lambda match: match[0].capitalize(), name)
     joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", in_capitals).replace("MoE", "Moe")
-    joined = _ACTIVATION.sub(lambda found: found[0].capitalize(), joined)
+    joined = _ACTIVATION.sub(lambda match: match[0].capitalize(), joined)
     spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", joined)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()
 

@@ -27,15 +27,15 @@ def copied_values(body: tuple[Value, ...], memory: Mapping[str, torch.dtype]) ->
 
 def _dtypes(body: tuple[Value, ...], memory: Mapping[str, torch.dtype]) -> dict[int, torch.dtype]:
     """The dtype in memory of each load, and of each choice among loads of one dtype."""
-    found: dict[int, torch.dtype] = {}
+    dtypes: dict[int, torch.dtype] = {}
     for position, value in enumerate(body):
         if isinstance(value, Load):
-            found[position] = memory[value.buffer]
+            dtypes[position] = memory[value.buffer]
         elif _is_choice(value):
-            first, second = (found.get(argument) for argument in arguments(value)[1:])
+            first, second = (dtypes.get(argument) for argument in arguments(value)[1:])
             if first is not None and first == second:
-                found[position] = first
-    return found
+                dtypes[position] = first
+    return dtypes
 
 
 def _is_choice(value: Value) -> bool:

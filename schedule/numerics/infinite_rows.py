@@ -119,11 +119,11 @@ def _applied(value: Pointwise, args: Sequence[Possible], dtypes: Sequence[torch.
     choices = [one for one in args if one is not None]
     if math.prod(len(one) for one in choices) > _MOST_CHOICES:
         return None
-    found = []
+    outcomes = []
     for numbers in itertools.product(*choices):
         given = [torch.tensor(one, dtype=dtype) for one, dtype in zip(numbers, dtypes, strict=True)]
-        found.append(primitive.in_torch(*given).to(value.dtype).item())
-    return _numbers(found)
+        outcomes.append(primitive.in_torch(*given).to(value.dtype).item())
+    return _numbers(outcomes)
 
 
 def _reduced(value: Reduce, arg: Possible) -> Possible:

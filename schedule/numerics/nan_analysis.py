@@ -43,14 +43,14 @@ def nan_may_be_dropped(body: tuple[Value, ...], maximum: int) -> bool:
         return False
     states: list[_State] = []
     for position, value in enumerate(body):
-        found = [states[arg] for arg in arguments(value)]
+        operands = [states[arg] for arg in arguments(value)]
         if position == maximum:
             states.append(_State(may_differ=True))
         elif position == reduce.arg:
             states.append(_State(_Nan.THERE))
         else:
-            states.append(_state(value, found, reduce))
-        if isinstance(value, Store) and any(state.may_differ for state in found):
+            states.append(_state(value, operands, reduce))
+        if isinstance(value, Store) and any(state.may_differ for state in operands):
             return False
     return True
 

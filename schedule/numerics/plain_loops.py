@@ -23,15 +23,15 @@ _COSTLY = frozenset(
 
 def plan_domains(plan: KernelPlan) -> tuple[frozenset[str], ...]:
     """For each value of the body, the plan's axes that it varies over."""
-    found: list[frozenset[str]] = []
+    domains: list[frozenset[str]] = []
     for position, value in enumerate(plan.body):
-        axes = frozenset[str]().union(*(found[argument] for argument in arguments(value)))
+        axes = frozenset[str]().union(*(domains[argument] for argument in arguments(value)))
         if position in plan.addresses:
             axes |= {axis for axis, _ in plan.addresses[position].axes}
         if isinstance(value, Reduce):
             axes -= frozenset(value.axes)
-        found.append(axes)
-    return tuple(found)
+        domains.append(axes)
+    return tuple(domains)
 
 
 def sum_types(plan: KernelPlan, lines: Collection[int]) -> dict[int, SumType]:

@@ -70,17 +70,17 @@ def round_decisions(
     if not any(_is_rounded(buffer) for buffer in buffers.values()):
         return tuple(steps)
     decides: set[str] = set()  # buffers that a later decision is made of
-    found: list[Step] = []
+    rounded_steps: list[Step] = []
     for step in reversed(steps):
         if not isinstance(step, Nest):
-            found.append(step)
+            rounded_steps.append(step)
             continue
         used = _decided_by(step.body, decides, nodes)
         loads = {position: value for position, value in used if isinstance(value, Load)}
         decides |= {load.buffer for load in loads.values()}
         at = {p: buffers[load.buffer].dtype for p, load in loads.items() if _is_rounded(buffers[load.buffer])}
-        found.append(Nest(step.axes, _with_roundings(step.body, at)) if at else step)
-    return tuple(reversed(found))
+        rounded_steps.append(Nest(step.axes, _with_roundings(step.body, at)) if at else step)
+    return tuple(reversed(rounded_steps))
 
 
 def _is_rounded(buffer: Buffer) -> bool:

@@ -95,21 +95,21 @@ class _Numbers:
 
     def product(self, factors: Product) -> Size | None:
         """The product, or None where a factor is no whole number."""
-        found: Size = 1
+        total: Size = 1
         for factor in factors:
             match factor:
                 case SizeOf():
-                    found = times(found, self.sizes[factor.axis])
+                    total = times(total, self.sizes[factor.axis])
                 case ParameterRef():
-                    found = times(found, self.ints[factor.name])
+                    total = times(total, self.ints[factor.name])
                 case ScalarRef():
                     scalar = self.scalars.get(factor.position)
                     if scalar is None or isinstance(scalar, float):
                         return None
-                    found = times(found, scalar)
+                    total = times(total, scalar)
                 case _:
-                    found = times(found, factor)
-        return found
+                    total = times(total, factor)
+        return total
 
 
 def _address_span(address: Address, numbers: _Numbers) -> Span | None:

@@ -30,6 +30,10 @@ class Words:
     ids=["nothing else", "a variable", "a list of another loop", "a list of another name"],
 )
 def test_what_one_layer_hands_on_hides_nothing(others: dict[str, str], expected: str) -> None:
-    variables = {"conv_9": Reached("all_hidden_states", 2), "conv_8": Reached("all_hidden_states", 1), **others}
+    variables = {
+        "conv_9": Reached("all_hidden_states", 2),
+        "conv_8": Reached("all_hidden_states", 1),
+        **others,
+    }
     word = _singular("all_hidden_states", "conv_9", "layers.3.", cast(BufferNamer, Words()), variables)
     assert word == expected

@@ -97,10 +97,10 @@ def partition(joint: Joint, *, memory_budget: float = 1.0) -> Partition:
     if not 0.0 <= memory_budget <= 1.0:
         raise OptionError(f"activation_memory_budget must be between 0 and 1, got {memory_budget}.")
     sides = _Sides(joint)
-    found = sides.cut(frozenset())
+    cut = sides.cut(frozenset())
     if memory_budget == 1.0:
-        return found
-    limit = memory_budget * found.saved_bytes
+        return cut
+    limit = memory_budget * cut.saved_bytes
     heavy = sides.heavy_by_cost()
     low, high = 0, len(heavy)
     while low < high:  # saved bytes fall with every op that may be computed again
@@ -165,20 +165,20 @@ class _Sides:
     def _changing(self) -> frozenset[fx.Node]:
         """What calls write into, and what is made of it: made again, it would be as before the write, or as after."""
         written = written_nodes(self.joint.graph)
-        found, seen_of = set(written), set(written)
+        changing_nodes, seen_of = set(written), set(written)
         for node in self.nodes:
             if seen_of.intersection(node.all_input_nodes):
-                (seen_of if is_view(node) else found).add(node)
-        return frozenset(found)
+                (seen_of if is_view(node) else changing_nodes).add(node)
+        return frozenset(changing_nodes)
 
     def _distances(self) -> dict[fx.Node, int]:
         wanted = set(self.wanted)
-        found: dict[fx.Node, int] = {}
+        distances: dict[fx.Node, int] = {}
         for node in reversed(self.nodes):
             if node in self.region:
-                steps = [found[user] + 1 for user in node.users if user in found]
-                found[node] = 0 if node in wanted else min(steps, default=0)
-        return found
+                steps = [distances[user] + 1 for user in node.users if user in distances]
+                distances[node] = 0 if node in wanted else min(steps, default=0)
+        return distances
 
     def cut(self, allowed: frozenset[fx.Node]) -> Partition:
         """The partition that may compute the heavy ops in `allowed` again."""
@@ -188,18 +188,18 @@ class _Sides:
             for node in region
             if not (node in self.checkpointed or node in allowed or self._may_run_twice(node))
         }
-        found = self._cheapest(region, heavy)
+        cheapest = self._cheapest(region, heavy)
         if allowed:  # who wants less to be kept, takes more time for it
-            return found
-        links = links_to_keep(region, found.recomputed, heavy) - self.checkpointed
-        found = self._cheapest(region, heavy | links) if links else found
-        inputs = inputs_to_keep(self.nodes, found.saved, found.recomputed)
+            return cheapest
+        links = links_to_keep(region, cheapest.recomputed, heavy) - self.checkpointed
+        cheapest = self._cheapest(region, heavy | links) if links else cheapest
+        inputs = inputs_to_keep(self.nodes, cheapest.saved, cheapest.recomputed)
         # Nor is a result made again that derivatives read: the caller has it, and eager reads it, too.
         results = {
-            node for node in found.recomputed if node in self._results & self._read and not is_view(node)
+            node for node in cheapest.recomputed if node in self._results & self._read and not is_view(node)
         }
         kept = (inputs | results) - self.checkpointed
-        return self._cheapest(region, heavy | links | kept) if kept else found
+        return self._cheapest(region, heavy | links | kept) if kept else cheapest
 
     def _cheapest(self, region: Sequence[fx.Node], once: Collection[fx.Node]) -> Partition:
         """The minimum cut that computes nothing in `once` again."""
@@ -286,7 +286,7 @@ class _Sides:
 
     def heavy_by_cost(self) -> list[fx.Node]:
         """Heavy ops that may be computed again, the fewest operations for a byte of their result first."""
-        found = [
+        heavy_ops = [
             node
             for node in self.nodes
             if node in self.region
@@ -298,18 +298,18 @@ class _Sides:
             and node not in self.changing
         ]
         place = {node: number for number, node in enumerate(self.nodes)}
-        return sorted(found, key=lambda node: (operations(node) / max(1, bytes_of(node)), place[node]))
+        return sorted(heavy_ops, key=lambda node: (operations(node) / max(1, bytes_of(node)), place[node]))
 
 
 def _ancestors(roots: list[fx.Node]) -> set[fx.Node]:
-    found: set[fx.Node] = set()
+    ancestors: set[fx.Node] = set()
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in ancestors:
+            ancestors.add(node)
             waiting += node.all_input_nodes
-    return found
+    return ancestors
 
 
 def _total(nodes: Sequence[fx.Node]) -> str:

@@ -55,13 +55,13 @@ def _reached_at_once(
     region: Sequence[fx.Node], recomputed: frozenset[fx.Node], bits: dict[fx.Node, int]
 ) -> dict[fx.Node, int]:
     """By node: what is computed again from it through nothing else than what is computed again."""
-    found: dict[fx.Node, int] = {}
+    reached: dict[fx.Node, int] = {}
     for node in reversed(region):
-        found[node] = 0
+        reached[node] = 0
         for user in node.users:
             if user in recomputed:
-                found[node] |= bits[user] | found[user]
-    return found
+                reached[node] |= bits[user] | reached[user]
+    return reached
 
 
 def _reached_through(
@@ -69,14 +69,14 @@ def _reached_through(
 ) -> dict[fx.Node, int]:
     """By node: what depends on it through a heavy one."""
     every: dict[fx.Node, int] = {}
-    found: dict[fx.Node, int] = {}
+    reached: dict[fx.Node, int] = {}
     for node in reversed(region):
-        every[node] = found[node] = 0
+        every[node] = reached[node] = 0
         for user in node.users:
             if user in bits:
                 every[node] |= bits[user] | every[user]
-                found[node] |= every[user] if user in heavy else found[user]
-    return found
+                reached[node] |= every[user] if user in heavy else reached[user]
+    return reached
 
 
 def _is_link(
@@ -102,22 +102,22 @@ def _long_chains(
     before: dict[fx.Node, int] = {}
     after: dict[fx.Node, int] = {}
     for place, node in enumerate(links):
-        found = [before[other] for other in links[:place] if at_once[other] & bits[node]]
-        before[node] = 1 + max(found, default=0)
+        lengths = [before[other] for other in links[:place] if at_once[other] & bits[node]]
+        before[node] = 1 + max(lengths, default=0)
     for place in range(len(links) - 1, -1, -1):
         node = links[place]
-        found = [after[other] for other in links[place + 1 :] if at_once[node] & bits[other]]
-        after[node] = 1 + max(found, default=0)
+        lengths = [after[other] for other in links[place + 1 :] if at_once[node] & bits[other]]
+        after[node] = 1 + max(lengths, default=0)
     return frozenset(node for node in links if before[node] + after[node] - 1 > _MOST_LINKS)
 
 
 def _below(region: Sequence[fx.Node], heavy: Collection[fx.Node]) -> set[fx.Node]:
     """What depends on a heavy op: a mask or a table that all layers read is none of it."""
-    found: set[fx.Node] = set()
+    dependents: set[fx.Node] = set()
     for node in region:
-        if any(source in found or source in heavy for source in node.all_input_nodes):
-            found.add(node)
-    return found
+        if any(source in dependents or source in heavy for source in node.all_input_nodes):
+            dependents.add(node)
+    return dependents
 
 
 def inputs_to_keep(
@@ -135,14 +135,14 @@ def inputs_to_keep(
         for place, layer, source in _given(node):
             given.setdefault(place, {})[layer] = source
     kept, again = set(saved), set(recomputed)
-    found: set[fx.Node] = set()
+    inputs: set[fx.Node] = set()
     for sources in given.values():
         others = {source for source in sources.values() if source not in kept}
         is_one_odd = (
             len(sources) >= _FEWEST_LAYERS and len(others) == 1 and len(set(sources.values())) == len(sources)
         )
-        found |= {one for one in others if is_one_odd and one in again and not is_view(one)}
-    return found
+        inputs |= {one for one in others if is_one_odd and one in again and not is_view(one)}
+    return inputs
 
 
 def _given(node: fx.Node) -> Iterator[tuple[_Place, str, fx.Node]]:

@@ -149,11 +149,11 @@ def _derived(trace: Trace, applied: _FunctionCall, results: list[Value]) -> list
     with trace.mode:
         made = function(*fakes)
     nodes = tuple([tensor.node for tensor in tensors] for tensors in given)  # type: ignore[attr-defined]
-    found = trace.result(trace.call("call_function", function, nodes, {}), made)
-    assert isinstance(found, Seq)
-    _watch(trace, applied, results, found.items, places, kept)
+    derived = trace.result(trace.call("call_function", function, nodes, {}), made)
+    assert isinstance(derived, Seq)
+    _watch(trace, applied, results, derived.items, places, kept)
     outcome = list(results)
-    for place, value in zip(places, found.items, strict=True):
+    for place, value in zip(places, derived.items, strict=True):
         outcome[place] = value
     return outcome
 
@@ -190,17 +190,17 @@ def _watch(
 
 
 def _given(trace: Trace, args: list[Value]) -> list[Tensor]:
-    """The tensors among arguments and in their containers."""
-    found: list[Tensor] = []
+    """The tensors among arguments and in their parts."""
+    tensors: list[Tensor] = []
     for value in args:
         value = trace.force(value)
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, Seq):
-            found += _given(trace, value.items)
+            tensors += _given(trace, value.items)
         elif isinstance(value, Dict):
-            found += _given(trace, list(value.items.values()))
-    return found
+            tensors += _given(trace, list(value.items.values()))
+    return tensors
 
 
 # The backward pass
@@ -258,28 +258,28 @@ def _gradients(
     trace: Trace, results: list[Value], tangents: dict[int, Tensor], materialized: bool
 ) -> list[Value]:
     """What backward is called with: for a result without gradient zeros, or None."""
-    found: list[Value] = []
+    gradients: list[Value] = []
     for place, value in enumerate(results):
         if place in tangents:
-            found.append(tangents[place])
+            gradients.append(tangents[place])
         elif isinstance(value, Tensor) and materialized:
             sizes = Seq(tuple, trace.constants(value.fake.shape))
             options = {"dtype": Const(value.fake.dtype), "device": Const(value.fake.device)}
-            found.append(torch_call(trace, torch.zeros, [sizes], dict(options)))
+            gradients.append(torch_call(trace, torch.zeros, [sizes], dict(options)))
         else:
-            found.append(Const(None))
-    return found
+            gradients.append(Const(None))
+    return gradients
 
 
 def _checked(trace: Trace, applied: _FunctionCall, returned: Value) -> list[Tensor | None]:
     """The gradient of each argument that wants one, as autograd takes it."""
     single = not isinstance(returned, Seq) or returned.kind is not tuple
-    found = [returned] if single else [trace.force(part) for part in returned.items]  # type: ignore[attr-defined]
+    parts = [returned] if single else [trace.force(part) for part in returned.items]  # type: ignore[attr-defined]
     n = len(applied.args)
-    if len(found) < n or not all(_is_none(value) for value in found[n:]):
-        raise Unsupported(f"the backward of {applied.name} returns {len(found)} gradients of {n} arguments")
+    if len(parts) < n or not all(_is_none(value) for value in parts[n:]):
+        raise Unsupported(f"the backward of {applied.name} returns {len(parts)} gradients of {n} arguments")
     gradients: list[Tensor | None] = []
-    for argument, value in zip(applied.args, found, strict=False):
+    for argument, value in zip(applied.args, parts, strict=False):
         if not isinstance(argument, Tensor) and not _is_none(value):
             raise Unsupported(f"the backward of {applied.name} returns a gradient of what is no tensor")
         if not isinstance(argument, Tensor) or not applied.wants_gradient(argument):
@@ -295,14 +295,14 @@ def _checked(trace: Trace, applied: _FunctionCall, returned: Value) -> list[Tens
 
 def _is_behind_one_that_takes_none(node: fx.Node) -> bool:
     """Whether a value comes from a Function whose backward would be called with None: set_materialize_grads(False)."""
-    found, waiting = set(), [node]
+    seen, waiting = set(), [node]
     while waiting:
         one = waiting.pop()
         derivative = derivative_of(one.target)
         if derivative is not None and derivative.takes_none:
             return True
-        waiting += [source for source in one.all_input_nodes if source not in found]
-        found.update(one.all_input_nodes)
+        waiting += [source for source in one.all_input_nodes if source not in seen]
+        seen.update(one.all_input_nodes)
     return False
 
 
@@ -335,11 +335,11 @@ def _refuse_shared(trace: Trace, applied: _FunctionCall) -> None:
 
 def _reached(trace: Trace, values: list[Value]) -> list[Value]:
     """What can be changed among values, and in them: lists, dicts, sets, objects."""
-    found: dict[int, Value] = {}
+    parts: dict[int, Value] = {}
     waiting = list(values)
     while waiting:
         value = trace.force(waiting.pop())
-        if id(value) in found:
+        if id(value) in parts:
             continue
         if isinstance(value, Seq):
             waiting += value.items
@@ -350,8 +350,8 @@ def _reached(trace: Trace, values: list[Value]) -> list[Value]:
         if isinstance(value, Dict | SetOf | Obj | New) or (
             isinstance(value, Seq) and value.kind is not tuple
         ):
-            found[id(value)] = value
-    return [value for value in found.values() if not (isinstance(value, Seq) and value.kind is torch.Size)]
+            parts[id(value)] = value
+    return [value for value in parts.values() if not (isinstance(value, Seq) and value.kind is torch.Size)]
 
 
 def _cut(

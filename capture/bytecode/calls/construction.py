@@ -177,10 +177,10 @@ def _exception(trace: Trace, kind: type, args: list[Value], kwargs: dict[str, Va
 
 def _named_tuple(trace: Trace, kind: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     for name in ("__init__", "__new__"):
-        found = trace.classes.lookup(kind, name)
-        generated = name == "__new__" and getattr(found, "__module__", "").startswith("namedtuple_")
-        if isinstance(found, types.FunctionType) and not generated and found.__qualname__.count(".") > 0:
-            if found.__code__.co_filename.startswith("<"):
+        member = trace.classes.lookup(kind, name)
+        generated = name == "__new__" and getattr(member, "__module__", "").startswith("namedtuple_")
+        if isinstance(member, types.FunctionType) and not generated and member.__qualname__.count(".") > 0:
+            if member.__code__.co_filename.startswith("<"):
                 continue
             raise Unsupported(f"{kind.__qualname__} has its own {name}")
     given = dict(zip(kind._fields, args, strict=False)) | kwargs

@@ -86,8 +86,8 @@ def _getattr(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value
     name = as_python(trace, args[1])
     if len(args) < 3:
         return attributes.get(trace, args[0], name)
-    found = attributes.find(trace, args[0], name)
-    return args[2] if found is None else found
+    attribute = attributes.find(trace, args[0], name)
+    return args[2] if attribute is None else attribute
 
 
 @RULES.of(hasattr)
@@ -272,10 +272,10 @@ def _signature(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Val
         owner, function = function.owner, trace.force(function.function)
     if not isinstance(function, Func) or function.real is None:
         raise Unsupported("the signature of something that is no plain function")
-    found = inspect.signature(function.real)
+    signature = inspect.signature(function.real)
     if owner is not None:
-        found = found.replace(parameters=list(found.parameters.values())[1:])
-    return Const(found)
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+    return Const(signature)
 
 
 for _function, _word in {

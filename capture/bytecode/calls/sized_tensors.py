@@ -50,13 +50,13 @@ def _kinds(trace: Trace, value: Value) -> set[type] | None:
         return None
     parts = [trace.force(part) for part in value.items]
     lengths = {len(part.items) if isinstance(part, Seq) else -1 for part in parts}
-    found: set[type] = set()
+    all_kinds: set[type] = set()
     for part in parts:
         kinds = _kinds(trace, part)
         if kinds is None or len(lengths) > 1:
             return None
-        found |= kinds
-    return found
+        all_kinds |= kinds
+    return all_kinds
 
 
 def _filled(trace: Trace, value: Value, options: dict[str, Any]) -> Value:

@@ -51,8 +51,8 @@ def get_item(trace: Trace, owner: Value, key: Value) -> Value:
     """``owner[key]``."""
     owner, key = trace.force(owner), trace.force(key)
     if isinstance(owner, Tensor):
-        found = transforms.index(trace, owner, key)
-        return operate(trace, operator.getitem, [owner, key]) if found is None else found
+        indexed = transforms.index(trace, owner, key)
+        return operate(trace, operator.getitem, [owner, key]) if indexed is None else indexed
     if isinstance(owner, DictView):
         raise Unsupported("an item of a dict's view")
     if isinstance(owner, Seq):

@@ -41,8 +41,8 @@ def statistics_written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     given = dict(zip(_parameters(target), args, strict=False)) | kwargs
     if not given.get("training"):
         return []
-    found = (given.get("running_mean"), given.get("running_var"))
-    return [tensor for tensor in found if tensor is not None]
+    statistics = (given.get("running_mean"), given.get("running_var"))
+    return [tensor for tensor in statistics if tensor is not None]
 
 
 def _parameters(target: Any) -> list[str]:

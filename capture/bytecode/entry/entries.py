@@ -270,8 +270,8 @@ def _newest(callback: Any, code: CodeType, eager: Callable[..., Any]) -> Callabl
         return eager
     if code not in owner.codes:
         owner.codes[code] = CodeEntries(owner, code)
-    found = owner.codes[code]
-    return found.entries[-1] if found.entries else found.miss
+    code_entries = owner.codes[code]
+    return code_entries.entries[-1] if code_entries.entries else code_entries.miss
 
 
 class Capture:

@@ -116,10 +116,10 @@ class _Program:
                 self._numbers[expression] = self._add_path(source)
             except _NotHeld:
                 self._numbers[expression] = None
-        found = self._numbers[expression]
-        if found is None:
+        number = self._numbers[expression]
+        if number is None:
             raise _NotHeld
-        return found
+        return number
 
     def add(self, kind: _StepKind, holder: int, key: Any = None) -> int:
         """The number of a step or fact."""
@@ -137,19 +137,19 @@ class _Program:
             return self.add(_StepKind.DICT, holder)
         if step == "{}.cell_contents":
             return self.add(_StepKind.CELL, holder)
-        if found := re.fullmatch(r"\{\}\.([^\W\d]\w*)", step):
-            kind = _StepKind.FIELD if found[1] in _FIELDS else _StepKind.ATTRIBUTE
-            return self.add(kind, holder, found[1])
-        if found := re.fullmatch(r"\{\}\[(.*)\]|C\d+\.__getitem__\(\{\}, (.*)\)", step):
-            return self.add(_StepKind.INDEX, holder, _literal(found[1] or found[2]))
+        if match := re.fullmatch(r"\{\}\.([^\W\d]\w*)", step):
+            kind = _StepKind.FIELD if match[1] in _FIELDS else _StepKind.ATTRIBUTE
+            return self.add(kind, holder, match[1])
+        if match := re.fullmatch(r"\{\}\[(.*)\]|C\d+\.__getitem__\(\{\}, (.*)\)", step):
+            return self.add(_StepKind.INDEX, holder, _literal(match[1] or match[2]))
         raise _NotHeld
 
     def _root(self, text: str) -> int:
         if text in self._constants:
             return self.add(_StepKind.CONSTANT, 0, self._constants[text])
-        if (found := _ROOT_PATHS.fullmatch(text)) and "f" in self.roots:
-            field = self.add(_StepKind.FIELD, self.roots["f"], found[1])
-            return field if found[2] is None else self.add(_StepKind.INDEX, field, int(found[2]))
+        if (match := _ROOT_PATHS.fullmatch(text)) and "f" in self.roots:
+            field = self.add(_StepKind.FIELD, self.roots["f"], match[1])
+            return field if match[2] is None else self.add(_StepKind.INDEX, field, int(match[2]))
         raise _NotHeld
 
     def add_guard(self, source: Source, condition: str, other: Source | None) -> tuple[int, ...]:
@@ -161,12 +161,12 @@ class _Program:
         holder = self.number(source)
         if other is not None:
             return holder, self.number(other)
-        if found := _IS_EMPTY.fullmatch(condition):
-            return (self.add(_StepKind.CONTENT, self.add(_StepKind.INDEX, holder, _literal(found[1]))),)
-        if found := _HAS.fullmatch(condition):
-            return (self.add(_StepKind.KEY, holder, _literal(found[1] or found[2])),)
-        if found := _LACKS.fullmatch(condition):
-            return (self.add(_StepKind.LACKS, holder, _literal(found[1])),)
+        if match := _IS_EMPTY.fullmatch(condition):
+            return (self.add(_StepKind.CONTENT, self.add(_StepKind.INDEX, holder, _literal(match[1]))),)
+        if match := _HAS.fullmatch(condition):
+            return (self.add(_StepKind.KEY, holder, _literal(match[1] or match[2])),)
+        if match := _LACKS.fullmatch(condition):
+            return (self.add(_StepKind.LACKS, holder, _literal(match[1])),)
         for pattern, kind in _FACTS:
             if pattern.fullmatch(condition):
                 return (holder if kind is None else self.add(kind, holder),)
@@ -220,7 +220,7 @@ def hold(
     trial = _Program([*given], constants)
     numbers = [_numbers(trial, *guard) for guard in guards]
     right = _remembered(trial, given)
-    held = frozenset(place for place, found in enumerate(numbers) if found and right.issuperset(found))
+    held = frozenset(place for place, needed in enumerate(numbers) if needed and right.issuperset(needed))
     if not held:
         return None
     asked = [
@@ -286,15 +286,15 @@ def _step(kind: _StepKind, holder: Any, key: Any) -> Any:
 
 def _outputs(sources: Iterable[Source], program: _Program, right: frozenset[int]) -> tuple[Source, ...]:
     """Of each path the longest part that is remembered, each once; but for what a name gives at once."""
-    found: dict[str, Source] = {}
+    longest: dict[str, Source] = {}
     for source in sources:
         place: Source | None = source
         while place is not None and place.base is not None:
             if _is_held(place, program, right):
-                found.setdefault(place.expression(), place)
+                longest.setdefault(place.expression(), place)
                 break
             place = place.base
-    return tuple(found.values())
+    return tuple(longest.values())
 
 
 def _is_held(source: Source, program: _Program, right: frozenset[int]) -> bool:

@@ -82,7 +82,7 @@ class KeptByHooks:
 def tensors_among(values: Iterable[Value]) -> list[Tensor]:
     """The tensors that values hold, of what was looked at."""
     seen: set[int] = set()
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     waiting: list[Value | None] = list(values)
     while waiting:
         value = waiting.pop()
@@ -90,7 +90,7 @@ def tensors_among(values: Iterable[Value]) -> list[Tensor]:
             continue
         seen.add(id(value))
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, Seq):
             waiting += value.items
         elif isinstance(value, Dict):
@@ -101,7 +101,7 @@ def tensors_among(values: Iterable[Value]) -> list[Tensor]:
             waiting.append(value.content)
         elif isinstance(value, Func):
             waiting += value.closure
-    return found
+    return tensors
 
 
 def _code_of(hook: Any) -> CodeType | None:

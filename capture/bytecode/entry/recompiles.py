@@ -20,12 +20,12 @@ def failure_told(condition: str, readable: str, names: dict[str, Any], given: di
         given: What the call was given.
     """
     who = readable.partition(": ")[0]
-    if (found := _sides(_SIZES, condition, names, given, add=".shape")) is not None:
-        before, now = found
+    if (sides := _sides(_SIZES, condition, names, given, add=".shape")) is not None:
+        before, now = sides
         if isinstance(before, tuple):
             return _of_sizes(who, tuple(before), tuple(now))
-    if (found := _sides(_NUMBER, condition, names, given)) is not None:
-        before, now = found
+    if (sides := _sides(_NUMBER, condition, names, given)) is not None:
+        before, now = sides
         if type(now) in (int, float) and type(before) is type(now):
             return f"{readable}, and is {now!r} here: a number is part of the code; give it as a tensor"
     return readable

@@ -129,9 +129,9 @@ def _live(code: CodeType) -> tuple[frozenset[str], ...]:
             row = decoded.handler_of(index)
             if row is not None:
                 after |= live[row.target]
-            found = frozenset(after)
-            if found != live[index]:
-                live[index] = found
+            read_from_here = frozenset(after)
+            if read_from_here != live[index]:
+                live[index] = read_from_here
                 changed = True
     return tuple(live)
 

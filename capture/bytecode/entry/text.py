@@ -15,7 +15,7 @@ CLASSES_TEXT = "same_code(FUNCTIONS, CODES) and (same_tags(KINDS, TAGS) or reche
 
 def parameter_name(name: str) -> str:
     """What the entry calls an argument; a comprehension's is called ``.0``."""
-    return "a_" + re.sub(r"\W", lambda found: f"_{ord(found[0])}_", name)
+    return "a_" + re.sub(r"\W", lambda match: f"_{ord(match[0])}_", name)
 
 
 @dataclasses.dataclass(frozen=True)

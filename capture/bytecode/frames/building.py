@@ -164,8 +164,8 @@ def _match_keys(trace: Trace, frame: Frame, step: Instruction) -> None:
     assert isinstance(owner, Dict)
     for key in keys:
         trace.guard_key(owner, key)
-    found = all(key in owner.items for key in keys)
-    frame.push(Seq(tuple, [trace.force(owner.items[key]) for key in keys]) if found else Const(None))
+    has_all = all(key in owner.items for key in keys)
+    frame.push(Seq(tuple, [trace.force(owner.items[key]) for key in keys]) if has_all else Const(None))
 
 
 @STEPS.of(Opcode.MATCH_CLASS)
@@ -183,11 +183,11 @@ def _match_class(trace: Trace, frame: Frame, step: Instruction) -> None:
         names = (*getattr(kind, "__match_args__", ())[: step.arg], *names)
     parts: list[Value] = []
     for name in names:
-        found = attributes.find(trace, subject, name)
-        if found is None:
+        part = attributes.find(trace, subject, name)
+        if part is None:
             frame.push(Const(None))
             return
-        parts.append(found)
+        parts.append(part)
     frame.push(Seq(tuple, parts))
 
 

@@ -62,18 +62,18 @@ def decode(code: CodeType) -> Decoded:
     index_of: dict[int, int] = {}
     parts: list[tuple[dis.Instruction, Sequence[tuple[str, int, Any]]]] = []
     end = 0
-    for found in listed:  # an EXTENDED_ARG stands for the instruction that it extends
-        index_of[found.offset] = end
-        if found.opname not in LOCATIONS_ONLY:
-            parts.append((found, VERSION.split(found.opname, found.arg or 0, found.argval)))
+    for raw in listed:  # an EXTENDED_ARG stands for the instruction that it extends
+        index_of[raw.offset] = end
+        if raw.opname not in LOCATIONS_ONLY:
+            parts.append((raw, VERSION.split(raw.opname, raw.arg or 0, raw.argval)))
             end += len(parts[-1][1])
     jumps = set(dis.hasjrel) | set(dis.hasjabs)
     starts = dict(dis.findlinestarts(code))
     line = code.co_firstlineno
     instructions = []
-    for found, split in parts:
-        line = (found.positions.lineno if found.positions else None) or starts.get(found.offset) or line
-        target = index_of[found.argval] if found.opcode in jumps else None
+    for raw, split in parts:
+        line = (raw.positions.lineno if raw.positions else None) or starts.get(raw.offset) or line
+        target = index_of[raw.argval] if raw.opcode in jumps else None
         instructions += [Instruction(name, arg, argval, target, line) for name, arg, argval in split]
 
     def index(offset: int) -> int:

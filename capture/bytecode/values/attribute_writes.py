@@ -44,14 +44,14 @@ def put(trace: Trace, owner: Value, name: str, value: Value, *, plain: bool = Fa
         return
     if of_module:
         _check_module_write(owner, name, trace.force(value))
-    found = trace.classes.lookup(kind, name)
-    if isinstance(found, property):
-        if value is DELETED or not isinstance(found.fset, types.FunctionType):
+    member = trace.classes.lookup(kind, name)
+    if isinstance(member, property):
+        if value is DELETED or not isinstance(member.fset, types.FunctionType):
             raise Unsupported(f"the property {name} is set")
-        trace.call_value(trace.function(found.fset, None), [owner, value], {})
+        trace.call_value(trace.function(member.fset, None), [owner, value], {})
         return
-    if is_data_descriptor(found) and not isinstance(
-        found, types.MemberDescriptorType | functools.cached_property
+    if is_data_descriptor(member) and not isinstance(
+        member, types.MemberDescriptorType | functools.cached_property
     ):
         raise Unsupported(f"the descriptor {name} is set")
     if isinstance(owner, New):

@@ -69,19 +69,19 @@ def get_special(trace: Trace, owner: Value, name: str) -> Value:
     kind = owner.kind if isinstance(owner, New) else type(owner.value)
     if isinstance(owner, Obj):
         _refuse_kernel(owner.value)
-    found = trace.classes.lookup(kind, name)
-    if found is MISSING:
+    member = trace.classes.lookup(kind, name)
+    if member is MISSING:
         raise Unsupported(f"a {describe(owner)} has no {name}")
-    return _bind(trace, found, owner, kind, name)
+    return _bind(trace, member, owner, kind, name)
 
 
 def get(trace: Trace, owner: Value, name: str) -> Value:
     """``owner.name``."""
     owner = trace.force(owner)
     if isinstance(owner, Tensor):
-        found = tensor_attribute(trace, owner, name)
-        if found is not None:
-            return found
+        of_tensor = tensor_attribute(trace, owner, name)
+        if of_tensor is not None:
+            return of_tensor
         if owner.source is not None and hasattr(trace.real_inputs[trace.inputs.index(owner)], "__dict__"):
             real = trace.real_inputs[trace.inputs.index(owner)]
             if name in vars(real):
@@ -139,11 +139,11 @@ def _of_container(trace: Trace, owner: Value, name: str) -> Value:
     if isinstance(owner, Seq) and hasattr(owner.kind, "_fields"):
         if name in owner.kind._fields:
             return trace.force(owner.items[owner.kind._fields.index(name)])
-        found = trace.classes.lookup(owner.kind, name)
-        if isinstance(found, types.FunctionType) and name not in ("_replace", "_asdict"):
-            return BoundMethod(trace.function(found, None), owner)
-        if isinstance(found, property) and isinstance(found.fget, types.FunctionType):
-            return trace.call_value(trace.function(found.fget, None), [owner], {})
+        member = trace.classes.lookup(owner.kind, name)
+        if isinstance(member, types.FunctionType) and name not in ("_replace", "_asdict"):
+            return BoundMethod(trace.function(member, None), owner)
+        if isinstance(member, property) and isinstance(member.fget, types.FunctionType):
+            return trace.call_value(trace.function(member.fget, None), [owner], {})
     if isinstance(owner, Seq) and owner.kind.__module__ == "torch.return_types":
         fields: tuple[str, ...] = getattr(owner.kind, "__match_args__", ())
         if name in fields:
@@ -174,10 +174,10 @@ def _of_error(trace: Trace, owner: Error, name: str) -> Value:
         return owner.args[0] if owner.args else Const(None)
     if name == "__class__":
         return Const(owner.kind)
-    found = trace.classes.lookup(owner.kind, name)
-    if isinstance(found, types.FunctionType):
-        return BoundMethod(trace.function(found, None), owner)
-    if found is MISSING:
+    member = trace.classes.lookup(owner.kind, name)
+    if isinstance(member, types.FunctionType):
+        return BoundMethod(trace.function(member, None), owner)
+    if member is MISSING:
         raise missing(owner, name)
     raise Unsupported(f"{name} of an exception")
 
@@ -231,8 +231,8 @@ def is_data_descriptor(found: Any) -> bool:
 
 
 def _own_getattribute(trace: Trace, kind: type) -> types.FunctionType | None:
-    found = trace.classes.lookup(kind, "__getattribute__")
-    return found if isinstance(found, types.FunctionType) else None
+    member = trace.classes.lookup(kind, "__getattribute__")
+    return member if isinstance(member, types.FunctionType) else None
 
 
 def _refuse_kernel(value: Any) -> None:
@@ -259,7 +259,7 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
         raise Unsupported(f"{name} of a module whose attributes were written to")
     if isinstance(owner.value, functools.partial):
         return _of_partial(trace, owner, name)
-    found = trace.classes.lookup(kind, name)
+    member = trace.classes.lookup(kind, name)
     source = owner.source or Source(None, trace.guards.constant(owner.value), kind.__name__)
     if name == "__class__":
         return Const(kind)
@@ -268,29 +268,29 @@ def _of_object(trace: Trace, owner: Obj, name: str, *, plain: bool = False) -> V
         for word, new in written.items():
             enter(trace, owner, attributes, word, new)
         return attributes
-    if isinstance(found, types.MemberDescriptorType):
+    if isinstance(member, types.MemberDescriptorType):
         value = getattr(owner.value, name, MISSING)
         if value is MISSING:
             raise missing(owner, name)
         return trace.wrap(value, attribute(source, name))
-    if is_data_descriptor(found) and not isinstance(found, functools.cached_property):
-        if isinstance(found, types.GetSetDescriptorType):
+    if is_data_descriptor(member) and not isinstance(member, functools.cached_property):
+        if isinstance(member, types.GetSetDescriptorType):
             raise Unsupported(f"the built-in attribute {name} of a {kind.__qualname__}")
-        return _bind(trace, found, owner, kind, name)
+        return _bind(trace, member, owner, kind, name)
     mine = getattr(owner.value, "__dict__", {})
     if (own_value := _entry(trace, mine, name, attribute(source, name))) is not None:
         return own_value
-    if isinstance(owner.value, torch.nn.Module) and found is MISSING:
+    if isinstance(owner.value, torch.nn.Module) and member is MISSING:
         for store in MODULE_STORES:
             place = item(attribute(source, store), name)
             if (held := _entry(trace, mine.get(store, {}), name, place)) is not None:
                 return held
-    if found is not MISSING:
-        if mine is not None and hasattr(owner.value, "__dict__") and not isinstance(found, property):
+    if member is not MISSING:
+        if mine is not None and hasattr(owner.value, "__dict__") and not isinstance(member, property):
             trace.guards.add(
                 attribute(source, "__dict__"), f"{name!r} not in {{}}", f"{source.name} has no own {name}"
             )
-        return _bind(trace, found, owner, kind, name)
+        return _bind(trace, member, owner, kind, name)
     return _fallback(trace, owner, kind, name, source)
 
 
@@ -349,21 +349,21 @@ def _of_new(trace: Trace, owner: New, name: str, *, plain: bool = False) -> Valu
         return trace.call_value(trace.function(own, None), [owner, Const(name)], {})
     if name == "__class__":
         return Const(owner.kind)
-    found = trace.classes.lookup(owner.kind, name)
-    if is_data_descriptor(found) and not isinstance(
-        found, functools.cached_property | types.MemberDescriptorType
+    member = trace.classes.lookup(owner.kind, name)
+    if is_data_descriptor(member) and not isinstance(
+        member, functools.cached_property | types.MemberDescriptorType
     ):
         if name == "__dict__":
             return Dict(dict, owner.attributes)
-        return _bind(trace, found, owner, owner.kind, name)
+        return _bind(trace, member, owner, owner.kind, name)
     if name in owner.attributes:
         return trace.force(owner.attributes[name])
-    if isinstance(found, types.MemberDescriptorType):
+    if isinstance(member, types.MemberDescriptorType):
         raise missing(owner, name)
     if name == "__dict__":
         return Dict(dict, owner.attributes)
-    if found is not MISSING:
-        return _bind(trace, found, owner, owner.kind, name)
+    if member is not MISSING:
+        return _bind(trace, member, owner, owner.kind, name)
     return _fallback(trace, owner, owner.kind, name, None)
 
 
@@ -374,15 +374,15 @@ def _of_super(trace: Trace, owner: Super, name: str) -> Value:
     else:
         start = type(bound.value) if isinstance(bound, Obj | Const) else bound.kind  # type: ignore[attr-defined]
     order = start.__mro__
-    found = trace.classes.lookup(start, name, after=owner.kind)
-    if found is MISSING:
+    member = trace.classes.lookup(start, name, after=owner.kind)
+    if member is MISSING:
         raise missing(owner, name)
     base = next(base for base in order[order.index(owner.kind) + 1 :] if name in vars(base))
-    if isinstance(found, types.FunctionType):
-        function = trace.function(found, None)
+    if isinstance(member, types.FunctionType):
+        function = trace.function(member, None)
         return function if isinstance(bound, Const) and name == "__new__" else BoundMethod(function, bound)
     if base in (object, *_STORAGES, collections.OrderedDict, BaseException, Exception):
         return Bound(Super(owner.kind, bound), name)
-    if isinstance(bound, Const) and not isinstance(found, classmethod):
+    if isinstance(bound, Const) and not isinstance(member, classmethod):
         raise Unsupported(f"super().{name} of a class")
-    return _bind(trace, found, bound, start if isinstance(found, classmethod) else base, name)
+    return _bind(trace, member, bound, start if isinstance(member, classmethod) else base, name)

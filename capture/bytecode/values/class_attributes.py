@@ -29,32 +29,32 @@ def of_constant(trace: Trace, owner: Const, name: str) -> Value:
     if isinstance(value, types.ModuleType):
         if not hasattr(value, name):
             raise missing(owner, name)
-        found = getattr(value, name)
+        member = getattr(value, name)
         fixed = value.__name__.split(".")[0] in _FIXED
-        if fixed and (is_constant_object(found) or is_torch_leaf(found)):
+        if fixed and (is_constant_object(member) or is_torch_leaf(member)):
             if not isinstance(
-                found, types.ModuleType
+                member, types.ModuleType
             ):  # who replaces a module in a package replaces much else
-                trace.guards.same_object(attribute(_root_of(trace, owner), name), found)
-            return constant_attribute(trace, found, owner, name)
-        if value is math and type(found) is float:
-            trace.guards.equal(attribute(_root_of(trace, owner), name), found)
-            return Const(found)
-        return trace.wrap(found, attribute(owner.source or _root_of(trace, owner), name))
+                trace.guards.same_object(attribute(_root_of(trace, owner), name), member)
+            return constant_attribute(trace, member, owner, name)
+        if value is math and type(member) is float:
+            trace.guards.equal(attribute(_root_of(trace, owner), name), member)
+            return Const(member)
+        return trace.wrap(member, attribute(owner.source or _root_of(trace, owner), name))
     if isinstance(value, type):
         return _of_class(trace, owner, value, name)
     if name == "__class__":
         return Const(type(value))
-    found = getattr(value, name, MISSING)
-    if found is MISSING:
+    member = getattr(value, name, MISSING)
+    if member is MISSING:
         raise missing(owner, name)
-    if isinstance(found, types.MethodType) and isinstance(found.__func__, types.FunctionType):
-        return BoundMethod(trace.function(found.__func__, None), owner)
-    if isinstance(found, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-        return Const(found)
-    if callable(found) and not isinstance(found, type):
+    if isinstance(member, types.MethodType) and isinstance(member.__func__, types.FunctionType):
+        return BoundMethod(trace.function(member.__func__, None), owner)
+    if isinstance(member, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return Const(member)
+    if callable(member) and not isinstance(member, type):
         return Bound(owner, name)
-    return constant_attribute(trace, found, owner, name)
+    return constant_attribute(trace, member, owner, name)
 
 
 def constant_attribute(trace: Trace, found: Any, owner: Value, name: str) -> Value:
@@ -75,8 +75,8 @@ def _root_of(trace: Trace, owner: Value) -> Source:
 
 def _of_class(trace: Trace, owner: Const, kind: type, name: str) -> Value:
     if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__dict__"):
-        found = getattr(kind, name)
-        return from_python(found) if name != "__dict__" else Const(found)
+        member = getattr(kind, name)
+        return from_python(member) if name != "__dict__" else Const(member)
     raw = trace.classes.lookup(kind, name)
     if raw is MISSING:
         meta = trace.classes.lookup(type(kind), name)
@@ -84,16 +84,18 @@ def _of_class(trace: Trace, owner: Const, kind: type, name: str) -> Value:
             raise missing(owner, name)
         if isinstance(meta, types.FunctionType):
             return BoundMethod(trace.function(meta, None), owner)
-        found = getattr(kind, name)
-        return Bound(owner, name) if callable(found) and not isinstance(found, type) else from_python(found)
+        member = getattr(kind, name)
+        return (
+            Bound(owner, name) if callable(member) and not isinstance(member, type) else from_python(member)
+        )
     if isinstance(raw, staticmethod):
         return constant_attribute(trace, raw.__func__, owner, name)
     if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
         return BoundMethod(trace.function(raw.__func__, None), owner)
     if isinstance(raw, types.FunctionType):
         return trace.function(raw, None) if not is_torch_leaf(raw) else Const(raw)
-    found = getattr(kind, name)
-    if is_constant_object(found) or is_torch_leaf(found) or hasattr(type(raw), "__get__"):
-        return constant_attribute(trace, found, owner, name)
+    member = getattr(kind, name)
+    if is_constant_object(member) or is_torch_leaf(member) or hasattr(type(raw), "__get__"):
+        return constant_attribute(trace, member, owner, name)
     # A class's data may change: read it through the class.
-    return trace.wrap(found, attribute(_root_of(trace, owner), name))
+    return trace.wrap(member, attribute(_root_of(trace, owner), name))

@@ -36,10 +36,10 @@ class ClassFacts:
 
     def lookup(self, kind: type, name: str, after: type | None = None) -> Any:
         """As find(), and remembered."""
-        found = find(kind, name, after)
+        member = find(kind, name, after)
         if kind.__flags__ & _HEAP:
-            self._found[kind, name, after] = found
-        return found
+            self._found[kind, name, after] = member
+        return member
 
     def guard(self) -> ClassGuard:
         """The guard for what was found."""

@@ -114,8 +114,8 @@ def describe(value: Value) -> str:
 
 
 def _hashes_by_identity(kind: type) -> bool:
-    found: Any = kind.__hash__
-    return found is object.__hash__
+    method: Any = kind.__hash__
+    return method is object.__hash__
 
 
 def as_key(trace: Trace, value: Value) -> Any:

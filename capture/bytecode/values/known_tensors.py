@@ -64,17 +64,17 @@ class KnownTensors:
 
         Floats are none: they are only on the way to a whole number.
         """
-        found = self._find(fake)
-        if found is None or found.value.dtype.is_floating_point:
+        known = self._find(fake)
+        if known is None or known.value.dtype.is_floating_point:
             return None
-        self.values_relied_on |= {source: self._given[source] for source in found.origins}
-        return found.value
+        self.values_relied_on |= {source: self._given[source] for source in known.origins}
+        return known.value
 
     def _find(self, fake: Any) -> _KnownTensor | None:
-        found = self._known.get(id(fake))
-        if found is None or found.fake is not fake or torch_private.version(fake) != found.version:
+        known = self._known.get(id(fake))
+        if known is None or known.fake is not fake or torch_private.version(fake) != known.version:
             return None
-        return found
+        return known
 
     def number(self, fake: Any) -> int | None:
         """The number that a tensor without dimensions is."""
@@ -99,12 +99,12 @@ class KnownTensors:
                 real = run(*given, **named)
         except Exception:  # it needs another device, say
             return
-        found = tensors_in(real)
-        if [(r.shape, r.dtype) for r in found] != [(f.shape, f.dtype) for f in tensors_in(fake)]:
+        tensors = tensors_in(real)
+        if [(r.shape, r.dtype) for r in tensors] != [(f.shape, f.dtype) for f in tensors_in(fake)]:
             return
         parts = [self._find(leaf) for leaf in pytree.tree_leaves((args, kwargs))]
         origins = frozenset(source for part in parts if part is not None for source in part.origins)
-        for one, value in zip(tensors_in(fake), found, strict=True):
+        for one, value in zip(tensors_in(fake), tensors, strict=True):
             self._known[id(one)] = _KnownTensor(one, value.cpu(), torch_private.version(one), origins)
 
     def _can_follow(self, target: Any, args: Any, kwargs: Any) -> bool:
@@ -120,8 +120,8 @@ class KnownTensors:
         return all(self._find(one) is not None for one in tensors) if tensors else name in _MAKERS
 
     def _real(self, leaf: Any) -> Any:
-        found = self._find(leaf) if isinstance(leaf, torch.Tensor) else None
-        return leaf if found is None else found.value
+        known = self._find(leaf) if isinstance(leaf, torch.Tensor) else None
+        return leaf if known is None else known.value
 
 
 def _is_of_torch(target: Any) -> bool:

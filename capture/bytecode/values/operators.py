@@ -216,8 +216,8 @@ def contains(trace: Trace, owner: Value, key: Value) -> bool:
     if isinstance(owner, IntRange | Const) and isinstance(key, Const):
         return operator.contains(owner.value, key.value)
     if isinstance(owner, New | Obj):
-        found = trace.get_special(owner, "__contains__")
-        return truth(trace, trace.call_value(found, [key], {}))
+        method = trace.get_special(owner, "__contains__")
+        return truth(trace, trace.call_value(method, [key], {}))
     raise Unsupported(f"`in` a {describe(owner)}")
 
 
@@ -365,16 +365,16 @@ def compare(trace: Trace, symbol: str, left: Value, right: Value) -> Value:
         if kind is None:
             continue
         method = f"__{_WORDS[name]}__"
-        found = trace.classes.lookup(kind, method)
-        is_inverted = found is object.__ne__  # which asks __eq__
+        member = trace.classes.lookup(kind, method)
+        is_inverted = member is object.__ne__  # which asks __eq__
         if is_inverted:
             method = "__eq__"
-            found = trace.classes.lookup(kind, method)
-        if isinstance(found, types.FunctionType):
+            member = trace.classes.lookup(kind, method)
+        if isinstance(member, types.FunctionType):
             result = trace.call_value(trace.get_special(owner, method), [other], {})
             if not (isinstance(result, Const) and result.value is NotImplemented):
                 return Const(not truth(trace, result)) if is_inverted else result
-        elif found is not object.__eq__:
+        elif member is not object.__eq__:
             raise Unsupported(f"a {describe(owner)} is compared")
     if symbol in ("==", "!=") and (_has_identity(left) or _has_identity(right)):
         return Const(is_same(trace, left, right) == (symbol == "=="))

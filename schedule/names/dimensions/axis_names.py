@@ -46,10 +46,10 @@ def name_axes(
         axes = [axis for axis in plan.axes if axis.role is role]
         for steps_out, axis in enumerate(reversed(axes)):
             index = _index_of((dimensions or {}).get(axis.name, ()), plan.schedule.walks_windows)
-            found = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
+            candidates = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
             if index is not None and max(len(plan.rows), len(plan.cols)) > 1:
-                found.insert(0, (index, f"n_{plural(index)}"))
-            names[axis.name] = _pick(found, scope)
+                candidates.insert(0, (index, f"n_{plural(index)}"))
+            names[axis.name] = _pick(candidates, scope)
     return {axis.name: names[axis.name] for axis in plan.axes}
 
 
@@ -82,7 +82,7 @@ def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
     launch = caller.launch
     sizes = dict(zip((axis.name for axis in plan.axes), launch.sizes, strict=True))
     passed = [pointer for pointer in plan.pointers if not pointer.scratch]
-    found: dict[str, tuple[str, ...]] = {}
+    by_axis: dict[str, tuple[str, ...]] = {}
     for pointer, name in reversed(list(zip(passed, launch.buffers, strict=True))):
         buffer = caller.buffers[name]
         order, words = memory_order(buffer), caller.dims.of(name, len(buffer.shape))
@@ -92,8 +92,8 @@ def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
         for axis, group in zip(pointer.dims or (), parts or (), strict=False):
             known = [word for _, word in group if word is not None]
             if known and len(known) == len(group):
-                found.setdefault(axis, tuple(part for word in known for part in parts_of(word)))
-    return found
+                by_axis.setdefault(axis, tuple(part for word in known for part in parts_of(word)))
+    return by_axis
 
 
 def _index_of(words: tuple[str, ...], is_of_window: bool = False) -> str | None:

@@ -20,21 +20,21 @@ _OF_IMAGES = frozenset({"w", "height", "width"})  # beside these ``h`` is a heig
 def words_of_tables(graph: CapturedGraph) -> dict[str, Words]:
     """Words for the tables of embeddings; one that the call's own tokens are looked up in has a vocabulary."""
     arguments = {entry.node for entry in graph.inputs if entry.kind is InputKind.ARGUMENT}
-    found: dict[str, Words] = {}
+    words: dict[str, Words] = {}
     for node in graph.graph.nodes:
         if node.op != "call_function" or aten_name(node) != "embedding":
             continue
         table, positions = node.args[:2]
         if isinstance(table, fx.Node) and table.op == "placeholder" and table.name not in arguments:
             rows = "vocab_size" if getattr(positions, "name", "") in arguments else None
-            found.setdefault(table.name, (rows, "dim"))
-    return found
+            words.setdefault(table.name, (rows, "dim"))
+    return words
 
 
 def words_of_sliced_tables(graph: CapturedGraph) -> dict[str, Words]:
     """Words for the tables of positions that a call reads from the start: they have rows for longer ones, too."""
     owners = {entry.node: entry.target.rpartition(".")[0] for entry in graph.inputs}
-    found: dict[str, Words] = {}
+    words: dict[str, Words] = {}
     for node in graph.graph.nodes:
         table = node.args[0] if node.op == "call_function" and aten_name(node) == "slice" else None
         owner = owners.get(table.name) if isinstance(table, fx.Node) and table.op == "placeholder" else None
@@ -42,8 +42,8 @@ def words_of_sliced_tables(graph: CapturedGraph) -> dict[str, Words]:
         is_longer = isinstance(table, fx.Node) and str(shape_of(table)[:1]) != str(shape_of(node)[:1])
         if owner and owner == origin.module and "pos" in owner.rpartition(".")[2] and is_longer:
             assert isinstance(table, fx.Node)
-            found[table.name] = ("max_positions", "dim")
-    return found
+            words[table.name] = ("max_positions", "dim")
+    return words
 
 
 def words_of_tokens(node: fx.Node, words: Words, known: Mapping[str, Words]) -> Words:

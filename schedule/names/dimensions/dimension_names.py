@@ -194,28 +194,28 @@ class DimNamer:
     def of(self, buffer: str, n_dims: int) -> Words:
         """Words for the dimensions of a buffer, as far as they are known."""
         if (twin := self._twins.get(buffer)) is not None:
-            found = self._own(twin, n_dims)
-            return found if len(found) == n_dims else (None,) * n_dims
+            words = self._own(twin, n_dims)
+            return words if len(words) == n_dims else (None,) * n_dims
         return self._own(buffer, n_dims)
 
     def _own(self, buffer: str, n_dims: int) -> Words:
-        found = self._words.get(buffer, ())
+        words = self._words.get(buffer, ())
         one, shape = self._buffers.get(buffer), self._shapes.get(buffer)
-        if one is not None and shape not in (None, one.shape) and len(found) == len(shape):
-            as_held = reshaped(shape, found, one.shape)
+        if one is not None and shape not in (None, one.shape) and len(words) == len(shape):
+            as_held = reshaped(shape, words, one.shape)
             if len(as_held) == n_dims:
                 return as_held
-        if len(found) == n_dims:
-            return found
+        if len(words) == n_dims:
+            return words
         made = None if one is None else one.derived
         if made is None:
             return (None,) * n_dims
         if made.how.keeps_the_value:  # whose own buffer may have the shape in which libraries read it
             if self._is_moved(buffer, made.of):
                 return (None,) * n_dims
-            found = self._words.get(made.of, ())
-            found = found if len(found) == n_dims else self._own(made.of, n_dims)
-            return found if len(found) == n_dims else (None,) * n_dims
+            words = self._words.get(made.of, ())
+            words = words if len(words) == n_dims else self._own(made.of, n_dims)
+            return words if len(words) == n_dims else (None,) * n_dims
         if made.how is Derivation.LOSSES:
             return self._rows.get(made.of, (None,)) if n_dims == 1 else (None,) * n_dims
         of = self._words.get(made.of, ())
@@ -296,7 +296,7 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
         if size.scale == 1 and size.offset == 0
     }
     owner: dict[str, Size] = {}
-    found: dict[str, Words] = {}
+    by_node: dict[str, Words] = {}
     for entry in graph.inputs:
         if entry.kind is not InputKind.ARGUMENT:
             continue
@@ -322,8 +322,8 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
         for word, size in zip(words, value.shape, strict=True):
             if word is not None:
                 owner[word] = size
-        found[entry.node] = tuple(words)
-    return found
+        by_node[entry.node] = tuple(words)
+    return by_node
 
 
 def _of_another_sequence(argument: str, word: str) -> str | None:
@@ -355,14 +355,14 @@ def _unpacked_in(file: str, qualname: str) -> dict[str, tuple[str, ...]]:
     tree = function_of(file, qualname)
     if tree is None:
         return {}
-    found: dict[str, tuple[str, ...]] = {}
+    unpacked: dict[str, tuple[str, ...]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
             source = _shape_of(node.value)
             targets = node.targets[0].elts
             if source and all(isinstance(target, ast.Name) for target in targets):
-                found.setdefault(source, tuple(t.id for t in targets if isinstance(t, ast.Name)))
-    return found
+                unpacked.setdefault(source, tuple(t.id for t in targets if isinstance(t, ast.Name)))
+    return unpacked
 
 
 def _shape_of(value: ast.AST) -> str | None:

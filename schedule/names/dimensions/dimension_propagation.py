@@ -113,13 +113,13 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         )
     if name in ("slice", "narrow") and given:
         dim, start = (*node.args[1:], 0, 0)[:2]
-        found = _of_piece(given[0], words, shape)
-        if name == "slice" and isinstance(dim, int) and start == 0 and found[dim] is None:
+        of_piece = _of_piece(given[0], words, shape)
+        if name == "slice" and isinstance(dim, int) and start == 0 and of_piece[dim] is None:
             word = words.get(given[0].name, (None,) * len(shape))[dim]
             end = word_of_end(provenance_of(node).statement, dim % len(shape), len(shape))
-            end = end if end not in found and not provenance_of(node).differentiates else None
-            return _put(found, dim % len(shape), word.of if isinstance(word, PaddedWord) else end)
-        return found
+            end = end if end not in of_piece and not provenance_of(node).differentiates else None
+            return _put(of_piece, dim % len(shape), word.of if isinstance(word, PaddedWord) else end)
+        return of_piece
     if name in ("_grouped_mm", "grouped_mm_fallback") and len(first) == len(shape) == 2:
         return (first[0], None)
     if name in ("gather", "index", "index_select"):
@@ -158,16 +158,16 @@ def _of_picked(name: str, args: tuple[Any, ...], words: Mapping[str, Words], n_d
         return (None,) * n_dims
     known = words.get(places.name, (None,) * len(shape_of(places)))
     rows = words.get(table.name, (None,) * len(shape_of(table)))
-    found = known
+    picked = known
     if name == "index":
-        found = (*known, *rows[1:])
+        picked = (*known, *rows[1:])
     elif name == "index_select" and rows:  # of a single number it picks that number
         dim = args[1] % len(rows)
-        found = (*rows[:dim], *known, *rows[dim + 1 :])
-    if len(found) != n_dims or not isinstance(places.meta.get("val"), torch.Tensor):
+        picked = (*rows[:dim], *known, *rows[dim + 1 :])
+    if len(picked) != n_dims or not isinstance(places.meta.get("val"), torch.Tensor):
         return (None,) * n_dims
     is_mask = places.meta["val"].dtype is torch.bool
-    return (None,) * n_dims if is_mask else _each_once(found)
+    return (None,) * n_dims if is_mask else _each_once(picked)
 
 
 def _each_once(words: Words) -> Words:
@@ -248,10 +248,10 @@ def moved_back(name: str, args: tuple[Any, ...], words: Words, n_dims: int) -> W
     if name in ("t", "transpose"):
         return _moved(name, args, words, len(words))
     if name == "permute":
-        found: list[str | None] = [None] * n_dims
+        moved: list[str | None] = [None] * n_dims
         for word, dim in zip(words, args[1], strict=True):
-            found[dim] = word
-        return tuple(found)
+            moved[dim] = word
+        return tuple(moved)
     dim = args[1] % len(words) if name == "unsqueeze" else args[1] % n_dims
     if name == "unsqueeze":
         return (*words[:dim], *words[dim + 1 :])
@@ -267,9 +267,9 @@ def reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Word
     kept = [place for place, size in enumerate(old) if str(size) != "1"]
     places = [place for place, size in enumerate(new) if str(size) != "1"]
     made = _reshaped([old[i] for i in kept], [known[i] for i in kept], [new[i] for i in places])
-    found = dict(zip(places, made, strict=True))
+    by_place = dict(zip(places, made, strict=True))
     plain = _reshaped(list(old), list(known), list(new))
-    extra = tuple(found.get(place) for place in range(len(new)))
+    extra = tuple(by_place.get(place) for place in range(len(new)))
     return tuple(
         word if word is not None else other if other not in plain or known.count(other) > 1 else None
         for word, other in zip(plain, extra, strict=True)
@@ -277,33 +277,33 @@ def reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Word
 
 
 def _reshaped(old: Sequence[Size], words: Sequence[str | None], new: Sequence[Size]) -> list[str | None]:
-    found: list[str | None] = [None] * len(new)
+    new_words: list[str | None] = [None] * len(new)
     front = 0
     while front < min(len(old), len(new)) and str(old[front]) == str(new[front]):
-        found[front] = words[front]
+        new_words[front] = words[front]
         front += 1
     tail = 0
     for back in range(1, min(len(old), len(new)) - front + 1):
         if str(old[-back]) != str(new[-back]):
             break
-        found[-back] = words[-back]
+        new_words[-back] = words[-back]
         tail = back
     inner, made = words[front : len(old) - tail], range(front, len(new) - tail)
     if len(made) == 1 < len(inner) and all(inner):
-        found[front] = product_word(tuple(inner), old[front : len(old) - tail])
+        new_words[front] = product_word(tuple(inner), old[front : len(old) - tail])
     elif len(inner) == 1 < len(made) and len(parts := parts_of(inner[0])) == len(made):
-        found[front : len(new) - tail] = parts
-    return found
+        new_words[front : len(new) - tail] = parts
+    return new_words
 
 
 def _joined(pieces: list[fx.Node], words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:
     """The words of what pieces are joined to: of the dimensions that the first of them with a word has whole."""
-    found: Words = (None,) * len(shape)
+    joined: Words = (None,) * len(shape)
     for piece in pieces:
         carried = words.get(piece.name, ())
         if len(carried) == len(shape):
             sizes = zip(carried, shape_of(piece), shape, strict=True)
-            found = filled(found, tuple(word if str(old) == str(new) else None for word, old, new in sizes))
+            joined = filled(joined, tuple(word if str(old) == str(new) else None for word, old, new in sizes))
     for piece in pieces:  # of a value that is put together again: a part of it was rotated
         whole = piece.args[0] if aten_name(piece) == "slice" else None
         if (
@@ -311,8 +311,8 @@ def _joined(pieces: list[fx.Node], words: Mapping[str, Words], shape: tuple[Size
             and shape_of(whole) == shape
             and len(words.get(whole.name, ())) == len(shape)
         ):
-            found = filled(found, words[whole.name])
-    return found
+            joined = filled(joined, words[whole.name])
+    return joined
 
 
 def _of_piece(whole: fx.Node, words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:
@@ -340,7 +340,7 @@ def _reduced(args: tuple[Any, ...], first: Words, n_dims: int) -> Words:
 
 def _broadcast(given: list[fx.Node], words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:
     """The words of an elementwise result: every argument's shape must broadcast to it."""
-    found: list[str | None] = [None] * len(shape)
+    broadcast: list[str | None] = [None] * len(shape)
     shapes = [shape_of(argument) for argument in given]
     fits = all(
         len(old) <= len(shape)
@@ -348,15 +348,15 @@ def _broadcast(given: list[fx.Node], words: Mapping[str, Words], shape: tuple[Si
         for old in shapes
     )
     if not fits:
-        return tuple(found)
+        return tuple(broadcast)
     for argument, old in zip(given, shapes, strict=True):
         carried = words.get(argument.name, ())
         if len(carried) != len(old):
             continue
         for back in range(1, len(old) + 1):
-            if found[-back] is None and str(old[-back]) == str(shape[-back]):
-                found[-back] = carried[-back]
-    return tuple(found)
+            if broadcast[-back] is None and str(old[-back]) == str(shape[-back]):
+                broadcast[-back] = carried[-back]
+    return tuple(broadcast)
 
 
 def grouped(

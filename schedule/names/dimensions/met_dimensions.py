@@ -46,9 +46,9 @@ def words_met(node: fx.Node, words: Mapping[str, Words]) -> Iterator[tuple[str, 
     if name in RESHAPES:
         yield first.name, reshaped(shape, own, shape_of(first))
     elif name in _MOVES:
-        found = moved_back(name, node.args, own, len(shape_of(first)))
-        if found is not None and len(found) == len(shape_of(first)):
-            yield first.name, found
+        moved = moved_back(name, node.args, own, len(shape_of(first)))
+        if moved is not None and len(moved) == len(shape_of(first)):
+            yield first.name, moved
     elif name in ("linear", "mm", "bmm", "matmul", "baddbmm"):
         if name == "baddbmm":  # what is added to the product
             yield first.name, _met(shape, own, shape_of(first))
@@ -72,8 +72,8 @@ def _met_in_attention(given: list[fx.Node], words: Mapping[str, Words]) -> Itera
         if place != other:
             shared = set(_KEYS_OF_ATTENTION[place]) & set(_KEYS_OF_ATTENTION[other])
             shared |= {2} if 0 not in (place, other) else set()
-            found = tuple(known[other][dim] if dim in shared else None for dim in range(4))
-            yield one.name, _met(shapes[other], found, shapes[place])
+            told = tuple(known[other][dim] if dim in shared else None for dim in range(4))
+            yield one.name, _met(shapes[other], told, shapes[place])
 
 
 def _is_pointwise(node: fx.Node) -> bool:
@@ -93,8 +93,8 @@ def _met(shape: tuple[Size, ...], words: Words, other: tuple[Size, ...]) -> Word
 
 def learned(old: Words, met: Words) -> Words:
     """The words that a value has, and those that it had none for; no word stands for two of its dimensions."""
-    found = list(old)
+    known_words = list(old)
     for dim, word in enumerate(met):
-        if found[dim] is None and word is not None and word not in found:
-            found[dim] = word
-    return tuple(found)
+        if known_words[dim] is None and word is not None and word not in known_words:
+            known_words[dim] = word
+    return tuple(known_words)

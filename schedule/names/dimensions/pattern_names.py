@@ -21,8 +21,8 @@ Words = tuple[str | None, ...]
 
 def words_of_pattern(statement: str, sizes: Sequence[Size]) -> Words | None:
     """A word for each size of a reshape; None where no pattern tells."""
-    found = {words for sides in _patterns(statement) for words in sides if len(words) == len(sizes)}
-    return found.pop() if len(found) == 1 else None
+    candidates = {words for sides in _patterns(statement) for words in sides if len(words) == len(sizes)}
+    return candidates.pop() if len(candidates) == 1 else None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -56,11 +56,11 @@ def _sides(call: ast.Call) -> tuple[Words, ...]:
 
 def _terms(side: str, told: dict[str | None, str | None]) -> list[tuple[str | None, ...]]:
     """The axes of each dimension, in words: those of numbers have none."""
-    found = []
+    terms = []
     for group, single in _TERM.findall(side):
         names = group.split() if group or not single else [single]
-        found.append(tuple(None if name.isdigit() else told.get(name) or name for name in names))
-    return found
+        terms.append(tuple(None if name.isdigit() else told.get(name) or name for name in names))
+    return terms
 
 
 def _of_terms(terms: Sequence[tuple[str | None, ...]]) -> Words:

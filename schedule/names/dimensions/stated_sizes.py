@@ -27,16 +27,16 @@ def words_of_reshape(origin: Provenance, sizes: Sequence[Size]) -> tuple[str | N
     """
     if origin.differentiates:
         return (None,) * len(sizes)
-    found: set[tuple[str | None, ...]] = set()
+    candidates: set[tuple[str | None, ...]] = set()
     for call in _calls(origin.statement, _RESHAPES):
         arguments = _arguments(call, origin, len(sizes))
         if len(arguments) == len(sizes) and all(map(_may_be, arguments, sizes)):
-            found.add(tuple(map(_word, arguments)))
-    if not found and (pattern := words_of_pattern(origin.statement, sizes)) is not None:
-        found.add(pattern)
-    if len(found) != 1:
+            candidates.add(tuple(map(_word, arguments)))
+    if not candidates and (pattern := words_of_pattern(origin.statement, sizes)) is not None:
+        candidates.add(pattern)
+    if len(candidates) != 1:
         return (None,) * len(sizes)
-    (words,) = found
+    (words,) = candidates
     return words if len(set(words) - {None}) == len(words) - words.count(None) else (None,) * len(sizes)
 
 
@@ -156,13 +156,13 @@ def shape_called(file: str, function: str, name: str) -> ast.Tuple | ast.List | 
     tree = function_of(file, function) if file else None
     if tree is None:
         return None
-    found = [
+    assigned = [
         node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign)
         and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
     ]
-    match found:
+    match assigned:
         case [ast.Tuple() | ast.List() as only]:
             return only
         case [ast.BinOp(left, ast.Add(), ast.Tuple(elts=rest))]:  # ``x.size()[:-1] + (n_head, head_dim)``

@@ -87,12 +87,12 @@ def _is_weighted_by_softmax(node: fx.Node) -> bool:
 
 def _readers(node: fx.Node) -> list[fx.Node]:
     """What computes with a value, through views and copies of it; results of calls, and derivatives, left out."""
-    found: list[fx.Node] = []
+    readers: list[fx.Node] = []
     for user in node.users:
         if user.op != "call_function" or provenance_of(user).differentiates:
             continue
-        found += _readers(user) if op_word(user).silent else [user]
-    return found
+        readers += _readers(user) if op_word(user).silent else [user]
+    return readers
 
 
 def _is_float(node: fx.Node) -> bool:

@@ -107,7 +107,7 @@ def _side(position: int, one: Nameless) -> str:
 
 def without_half_clamps(value: Value, body: Sequence[Value], names: Container[int]) -> list[int]:
     """What a value is made of; of a clamp what it bounds, in place of the half of it that is the inner one."""
-    found: list[int] = []
+    operands: list[int] = []
     for argument in arguments(value):
         inner = body[argument]
         is_half = (
@@ -116,8 +116,8 @@ def without_half_clamps(value: Value, body: Sequence[Value], names: Container[in
             and {value.op, inner.op} == _CLAMPS
             and argument not in names
         )
-        found += arguments(inner) if is_half else [argument]
-    return found
+        operands += arguments(inner) if is_half else [argument]
+    return operands
 
 
 def _bounded(value: Pointwise, one: Nameless) -> int | None:
@@ -312,8 +312,8 @@ def in_formula(one: Nameless) -> Iterator[str]:
 def _users(one: Nameless) -> list[Pointwise]:
     """The operations that read a value; none where anything else reads it, too."""
     users = [value for value in one.plan.body if one.position in arguments(value)]
-    found = [value for value in users if isinstance(value, Pointwise)]
-    return found if len(found) == len(users) else []
+    operations = [value for value in users if isinstance(value, Pointwise)]
+    return operations if len(operations) == len(users) else []
 
 
 def _is_float(value: Value) -> bool:

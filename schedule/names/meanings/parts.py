@@ -28,7 +28,7 @@ _TAKES_PART = frozenset({"slice", "narrow", "select", "getitem", "unbind"})
 def part_names(plan: KernelPlan, callers: Callers) -> dict[int, str]:
     """By position of the body: the word for the part that is loaded there, where all calls have the same one."""
     passed = [pointer.name for pointer in plan.pointers if not pointer.scratch]
-    found: dict[int, str] = {}
+    word_of: dict[int, str] = {}
     for position, value in enumerate(plan.body):
         origins = callers.first.launch.origins
         if not isinstance(value, Load) or value.buffer not in passed or value.origin not in origins:
@@ -44,8 +44,8 @@ def part_names(plan: KernelPlan, callers: Callers) -> dict[int, str]:
         words = {_word(one, load) for one in callers.told_apart}
         word = words.pop() if len(words) == 1 else None
         if word:
-            found[position] = word
-    return found
+            word_of[position] = word
+    return word_of
 
 
 @dataclasses.dataclass(frozen=True)

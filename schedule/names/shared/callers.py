@@ -72,10 +72,10 @@ class Callers:
     @functools.cached_property
     def told_apart(self) -> tuple[Caller, ...]:
         """Those that may differ in their words: the first, and of those from equal statements one."""
-        found: dict[object, Caller] = {}
+        distinct: dict[object, Caller] = {}
         for caller in self.every:
-            found.setdefault((caller.modules, *map(_without_place, caller.sources)), caller)
-        return tuple(found.values())
+            distinct.setdefault((caller.modules, *map(_without_place, caller.sources)), caller)
+        return tuple(distinct.values())
 
     def candidates(self, place: int) -> list[str]:
         """The words that all of them have for what they pass at a place, best first; empty where they share none.
@@ -89,11 +89,11 @@ class Callers:
             key = (id(caller.words), buffer)
             if key not in lists:
                 lists[key] = list(dict.fromkeys(caller.words.candidates(buffer)))
-        found = list(lists.values())
-        if len(found) == 1:
-            return found[0]
-        shared = [word for word in found[0] if all(word in other for other in found[1:])]
-        best = {words[0] for words in found}
+        word_lists = list(lists.values())
+        if len(word_lists) == 1:
+            return word_lists[0]
+        shared = [word for word in word_lists[0] if all(word in other for other in word_lists[1:])]
+        best = {words[0] for words in word_lists}
         fillers = {word for one in self.every for word in one.words.fillers(one.launch.buffers[place])}
         nouns = {word.rpartition("_")[2] for word in best}
         of_statistics = nouns if len(nouns) == 1 and nouns <= STATISTIC_WORDS else ()
@@ -146,10 +146,10 @@ class SharedNames:
 
     def provenance(self, origin: str) -> Provenance:
         """Where a value came from; its variable and the module only if they are every call's."""
-        found = self._first.provenance(origin)
-        local = found.local if found.local and self._callers.have_local(found.local) else None
-        module = ".".join(part for part in found.module.split(".") if self._callers.have_module(part))
-        return dataclasses.replace(found, local=local, module=module)
+        provenance = self._first.provenance(origin)
+        local = provenance.local if provenance.local and self._callers.have_local(provenance.local) else None
+        module = ".".join(part for part in provenance.module.split(".") if self._callers.have_module(part))
+        return dataclasses.replace(provenance, local=local, module=module)
 
     def summand(self, origin: str) -> str | None:
         """The word for a part of a gradient, ``d_x_from_q_proj``, if every call has it."""

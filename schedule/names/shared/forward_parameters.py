@@ -41,13 +41,13 @@ def words_of_forward(readers: Mapping[str, Iterable[str]], path: str, words: Buf
         name: {word for origin in origins for word in _named_by(origin, path, place, parameters)}
         for name, origins in inside.items()
     }
-    found: dict[str, str] = {}
+    parameter_of: dict[str, str] = {}
     while sure := [name for name, some in told.items() if len(some) == 1]:  # what is one is no other
-        found[sure[0]] = word = told.pop(sure[0]).pop()
+        parameter_of[sure[0]] = word = told.pop(sure[0]).pop()
         told = {name: some - {word} for name, some in told.items()}
-    if not found and len(readers) == 1 and parameters:
-        found = dict.fromkeys(readers, parameters[0])
-    return found
+    if not parameter_of and len(readers) == 1 and parameters:
+        parameter_of = dict.fromkeys(readers, parameters[0])
+    return parameter_of
 
 
 def users_of(buffers: Iterable[str], words: BufferNamer) -> dict[str, list[str]]:

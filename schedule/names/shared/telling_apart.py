@@ -53,12 +53,12 @@ def _n_stores(plan: KernelPlan) -> int:
 
 
 def _dtypes(plan: KernelPlan, access: Access) -> str:
-    found = (
+    dtypes = (
         _DTYPES.get(pointer.dtype, "")
         for pointer in plan.pointers
         if not pointer.scratch and (pointer.access is Access.READ) == (access is Access.READ)
     )
-    return "_".join(dict.fromkeys(found))
+    return "_".join(dict.fromkeys(dtypes))
 
 
 def qualifiers(plan: KernelPlan, callers: Callers) -> Iterator[str]:
