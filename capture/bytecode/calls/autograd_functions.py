@@ -190,7 +190,7 @@ def _watch(
 
 
 def _given(trace: Trace, args: list[Value]) -> list[Tensor]:
-    """The tensors among arguments and in their parts."""
+    """The tensors among arguments and in their containers."""
     tensors: list[Tensor] = []
     for value in args:
         value = trace.force(value)
