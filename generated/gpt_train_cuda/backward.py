@@ -107,9 +107,10 @@ def block_backward(saved, d_output):
         n_cols=dim,
         eps=1e-5,
     )
+    del d_ln_2
 
     d_widen_weight = torch.mm(d_widen.T, ln_2)
-    del d_widen
+    del d_widen, ln_2
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = d_x.new_empty(dim)
@@ -212,6 +213,7 @@ def language_model_backward(saved, d_loss):
         n_cols=dim,
         eps=1e-5,
     )
+    del x, unscaled_d_ln_f
 
     d_blocks = {}
     for layer in reversed(range(len(saved_blocks))):

@@ -78,6 +78,7 @@ class Block(nn.Module):
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
         widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
+        del attn, ln_2
         hidden = torch.empty_like(widen)
         kernels.gelu(widen, hidden, hidden.numel())
 

@@ -110,7 +110,6 @@ def resnet_block_backward(saved, d_activated):
         n_pixels=shortcut_height * shortcut_width,
     )
 
-    # shortcut
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
         d_shortcut, x, shortcut_0_weight, stride=2
     )

@@ -18,7 +18,6 @@ from .kernels.d_relu_d_batch_norm_weight_and_bias import (
     reference as d_relu_d_batch_norm_weight_and_bias_reference,
 )
 from .kernels.d_relu_d_batch_norms import reference as d_relu_d_batch_norms_reference
-from .kernels.increment import reference as increment_reference
 from .kernels.piece_statistics import reference as piece_statistics_reference
 from .kernels.to_channels_last import reference as to_channels_last_reference
 from .kernels.transpose_add_gradients import reference as transpose_add_gradients_reference
@@ -229,14 +228,6 @@ def d_relu_d_batch_norms_windows(
     return read, written
 
 
-def increment_windows(num_batches_tracked):
-    read = {
-        "num_batches_tracked": window(num_batches_tracked, (), ()),
-    }
-    written = [window(num_batches_tracked, (), ())]
-    return read, written
-
-
 def piece_statistics_windows(x, piece_means, piece_squares, n_rows, n_lanes, n_channels):
     read = {
         "x": window(x, (n_lanes, n_rows, n_channels), (n_rows * n_channels, n_channels, 1)),
@@ -357,7 +348,6 @@ KERNELS = {
         d_relu_d_batch_norm_weight_and_bias_reference,
     ),
     "d_relu_d_batch_norms": (d_relu_d_batch_norms_windows, d_relu_d_batch_norms_reference),
-    "increment": (increment_windows, increment_reference),
     "piece_statistics": (piece_statistics_windows, piece_statistics_reference),
     "to_channels_last": (to_channels_last_windows, to_channels_last_reference),
     "transpose_add_gradients": (transpose_add_gradients_windows, transpose_add_gradients_reference),

@@ -201,6 +201,12 @@ def check_weights(module, device):
         state["weights"] = seen
 
 
+def buffers_named(module, name):
+    """The buffers of that name that a module and those inside it hold."""
+    held = module.__dict__.get(SEEN, {}).get("holders") or [part._buffers for part in module.modules()]
+    return [tensors[name] for tensors in held if name in tensors]
+
+
 # ---- Modes: in the other one the model computes otherwise, with dropout or the statistics of the batch ----
 
 

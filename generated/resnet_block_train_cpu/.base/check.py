@@ -14,7 +14,6 @@ from . import kernels
 from .kernels.add_gradients import reference as add_gradients_reference
 from .kernels.add_relu import reference as add_relu_reference
 from .kernels.d_relu_d_batch_norm import reference as d_relu_d_batch_norm_reference
-from .kernels.increment import reference as increment_reference
 from .kernels.relu import reference as relu_reference
 from .model import ResNetBlock
 
@@ -127,14 +126,6 @@ def d_relu_d_batch_norm_windows(
     return read, written
 
 
-def increment_windows(num_batches_tracked):
-    read = {
-        "num_batches_tracked": window(num_batches_tracked, (), ()),
-    }
-    written = [window(num_batches_tracked, (), ())]
-    return read, written
-
-
 def relu_windows(bn1, out, n_elements):
     read = {
         "bn1": window(bn1, (n_elements,), (1,)),
@@ -147,7 +138,6 @@ KERNELS = {
     "add_gradients": (add_gradients_windows, add_gradients_reference),
     "add_relu": (add_relu_windows, add_relu_reference),
     "d_relu_d_batch_norm": (d_relu_d_batch_norm_windows, d_relu_d_batch_norm_reference),
-    "increment": (increment_windows, increment_reference),
     "relu": (relu_windows, relu_reference),
 }
 

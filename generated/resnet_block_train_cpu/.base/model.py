@@ -12,7 +12,16 @@ from torch import nn
 
 from . import kernels
 from .backward import ResNetBlockFunction
-from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, empty, parameters_of
+from .runtime import (
+    Weights,
+    buffer,
+    buffers_named,
+    check_mode,
+    check_tensor,
+    check_weights,
+    empty,
+    parameters_of,
+)
 
 
 def batch_norm2d_weights():
@@ -48,9 +57,10 @@ class ResNetBlock(nn.Module):
     def launch(self, x):
         """What the model runs, in order: returns the results, then what backward.py reads."""
 
+        torch._foreach_add_(buffers_named(self, "num_batches_tracked"), 1)
+
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
-        kernels.increment(self.bn1.num_batches_tracked)
         bn1, bn1_mean, bn1_rstd = torch.native_batch_norm(
             conv1,
             self.bn1.weight,
@@ -66,7 +76,6 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2 = F.conv2d(out, self.conv2.weight, padding=1)
-        kernels.increment(self.bn2.num_batches_tracked)
         bn2, bn2_mean, bn2_rstd = torch.native_batch_norm(
             conv2,
             self.bn2.weight,
@@ -80,7 +89,6 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
-        kernels.increment(self.shortcut[1].num_batches_tracked)
         shortcut_1, shortcut_mean, shortcut_rstd = torch.native_batch_norm(
             shortcut,
             self.shortcut[1].weight,

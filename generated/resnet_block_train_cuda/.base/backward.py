@@ -162,6 +162,7 @@ def resnet_block_backward(saved, d_activated):
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
         d_shortcut, x_channels_last, shortcut_0_weight, stride=2
     )
+    del d_shortcut
     d_out, d_conv2_weight, _ = convolution_backward(d_conv2, out, conv2_weight, padding=1)
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))

@@ -11,7 +11,16 @@ from torch import nn
 
 from . import kernels
 from .backward import ResNetBlockFunction
-from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, conv2d, parameters_of
+from .runtime import (
+    Weights,
+    buffer,
+    buffers_named,
+    check_mode,
+    check_tensor,
+    check_weights,
+    conv2d,
+    parameters_of,
+)
 
 
 def batch_norm2d_weights():
@@ -53,6 +62,8 @@ class ResNetBlock(nn.Module):
         conv1_channels, conv1_height, conv1_width, conv2_channels = 256, 28, 28, 256
         shortcut_channels = 256
 
+        torch._foreach_add_(buffers_named(self, "num_batches_tracked"), 1)
+
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         x_channels_last = torch.empty(
             batch,
@@ -67,7 +78,6 @@ class ResNetBlock(nn.Module):
             x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
         )
         conv1 = conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1)
-        kernels.increment(self.bn1.num_batches_tracked)
         bn1_piece_means = torch.empty(conv1_channels, batch, 2, dtype=torch.float32, device=x.device)
         bn1_piece_squares = torch.empty(conv1_channels, batch, 2, dtype=torch.float32, device=x.device)
         kernels.piece_statistics(
@@ -107,7 +117,6 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2 = conv2d(out, self.conv2.weight, padding=1)
-        kernels.increment(self.bn2.num_batches_tracked)
         bn2_piece_means = torch.empty(conv2_channels, batch, 2, dtype=torch.float32, device=x.device)
         bn2_piece_squares = torch.empty(conv2_channels, batch, 2, dtype=torch.float32, device=x.device)
         kernels.piece_statistics(
@@ -136,7 +145,6 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
-        kernels.increment(self.shortcut[1].num_batches_tracked)
         shortcut_piece_means = torch.empty(shortcut_channels, batch, 2, dtype=torch.float32, device=x.device)
         shortcut_piece_squares = torch.empty(
             shortcut_channels, batch, 2, dtype=torch.float32, device=x.device

@@ -5,7 +5,6 @@ from .batch_statistics import batch_statistics
 from .d_relu_d_batch_norm import d_relu_d_batch_norm
 from .d_relu_d_batch_norm_weight_and_bias import d_relu_d_batch_norm_weight_and_bias
 from .d_relu_d_batch_norms import d_relu_d_batch_norms
-from .increment import increment
 from .piece_statistics import piece_statistics
 from .to_channels_last import to_channels_last
 from .transpose_add_gradients import transpose_add_gradients
@@ -18,7 +17,6 @@ __all__ = [
     "d_relu_d_batch_norm",
     "d_relu_d_batch_norm_weight_and_bias",
     "d_relu_d_batch_norms",
-    "increment",
     "piece_statistics",
     "to_channels_last",
     "transpose_add_gradients",

@@ -37,9 +37,11 @@ def d_embedding_kernel(
 
     tokens = tl.load(tokens_ptr + row, mask=in_rows)
     d_x = tl.load(d_x_ptr + row * n_cols + col, mask=in_range).to(tl.float32)
+
     in_totals = (tokens >= 0) & (tokens < n_places)
+    token_embedding_place = tl.where(in_totals, tokens, 0)
     tl.atomic_add(
-        d_token_embedding_from_lookup_totals_ptr + tl.where(in_totals, tokens, 0) * n_cols + col,
+        d_token_embedding_from_lookup_totals_ptr + token_embedding_place * n_cols + col,
         tl.where(in_totals, d_x, float("nan")),
         mask=in_range,
         sem="relaxed",

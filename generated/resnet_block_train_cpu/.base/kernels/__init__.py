@@ -3,7 +3,6 @@
 from .add_gradients import add_gradients
 from .add_relu import add_relu
 from .d_relu_d_batch_norm import d_relu_d_batch_norm
-from .increment import increment
 from .relu import relu
 
-__all__ = ["add_gradients", "add_relu", "d_relu_d_batch_norm", "increment", "relu"]
+__all__ = ["add_gradients", "add_relu", "d_relu_d_batch_norm", "relu"]
