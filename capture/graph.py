@@ -26,7 +26,6 @@ from torch import fx
 # What the later rooms ask of an operator in the graph that is not ATen's.
 from longhand.capture.autograd.eager_derivative import Differentiated as Differentiated
 from longhand.capture.autograd.eager_derivative import differentiated as differentiated
-from longhand.capture.autograd.max_pooling import pool_operators as pool_operators
 from longhand.capture.data_sizes import READS as READS
 from longhand.capture.data_sizes import DataSize as DataSize
 from longhand.capture.data_sizes import node_depends_on_data as node_depends_on_data
@@ -103,7 +102,9 @@ class InputKind(enum.Enum):
     SIZE = "size"  # an int among the call's arguments that is symbolic
     PARAMETER = "parameter"
     BUFFER = "buffer"  # persistent or not: see GraphInput.persistent
-    CONSTANT = "constant"  # a tensor closed over, or created from data; its value is in `constants`
+    CONSTANT = (
+        "constant"  # a tensor that the code closes over or creates from data; its value is in `constants`
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -97,23 +97,6 @@ class Role(enum.StrEnum):
     N_SLICES_INSIDE = "n_slices_inside"
     N_LINES_INSIDE = "n_lines_inside"
     N_COLUMNS_INSIDE = "n_columns_inside"
-    FIRST_PLACE = "first_place"
-    PLACES = "places"
-    PLACE_HERE = "place_here"
-    SLICE_PLACE = "slice_place"
-    LINE_PLACE = "line_place"
-    COLUMN_PLACE = "column_place"
-    SEES = "sees"
-    SEES_SLICE = "sees_slice"
-    SEES_LINE = "sees_line"
-    SEES_COLUMN = "sees_column"
-    HAS_WON = "has_won"
-    OUT_SLICE = "out_slice"
-    OUT_LINE = "out_line"
-    OUT_COLUMN = "out_column"
-    OUT_DEPTH = "out_depth"
-    OUT_HEIGHT = "out_height"
-    OUT_WIDTH = "out_width"
     WINDOW_MAX = "window_max"
     WINDOW_SUM = "window_sum"
     DIVISOR = "divisor"
@@ -149,5 +132,4 @@ class Role(enum.StrEnum):
 
 _SIDES = frozenset(
     {Role.DEPTH, Role.HEIGHT, Role.WIDTH, Role.PADDED_DEPTH, Role.PADDED_HEIGHT, Role.PADDED_WIDTH}
-    | {Role.OUT_DEPTH, Role.OUT_HEIGHT, Role.OUT_WIDTH}
 )

@@ -39,9 +39,8 @@ class Index:
     Attributes:
         offset: The constant part.
         axes: (axis name, coefficient), sorted by name, coefficients not 0. A flip has a negative coefficient.
-        values: (position in the body of a whole number, coefficient): gathers. That value is already wrapped
-            (negative indices) and, where eager would raise, guarded by the lowering. It is int64, or int32 where it
-            follows from the axes.
+        values: (position in the body of an int64 value, coefficient): gathers. That value is already wrapped
+            (negative indices) and, where eager would raise, guarded by the lowering.
     """
 
     offset: Size = 0

@@ -43,8 +43,6 @@ _NEUTRAL = {
     PointwiseOp.MUL: 1,
     PointwiseOp.ADD: 0,
 }
-# What yields a position yields a whole number.
-_OF_POSITIONS = {ReduceOp.ARGMAX: torch.int64, ReduceOp.ARGMIN: torch.int64, ReduceOp.WINNER: torch.int32}
 _BOOL_RESULT = frozenset(
     {
         PointwiseOp.EQ,
@@ -192,9 +190,9 @@ class BodyBuilder:
         """A constant, or what the caller passes where sizes decide it."""
         return self.scalar(value, dtype) if isinstance(value, sympy.Expr) else self.constant(value, dtype)
 
-    def position(self, index: Index, name: str | None = None, dtype: torch.dtype = torch.int64) -> Handle:
-        """An affine expression of the axes; as int32 where the lowering knows that all made of it fits."""
-        return self._add(IndexExpression(index, dtype), name)
+    def position(self, index: Index, name: str | None = None) -> Handle:
+        """An affine expression of the axes, as int64."""
+        return self._add(IndexExpression(index), name)
 
     def axis_size(self, axes: Sequence[str], dtype: torch.dtype, name: str | None = None) -> Handle:
         """The number of elements of some axes together."""
@@ -266,9 +264,9 @@ class BodyBuilder:
 
     def reduce(self, op: ReduceOp, value: Handle, axes: Sequence[str], name: str | None = None) -> Handle:
         """A reduction over axes; over no axes (all of size 1) it is the value itself, or position 0."""
-        dtype = _OF_POSITIONS.get(op, value.dtype)
+        arg_op = op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
         if not axes:
-            return self.constant(0, dtype) if op in _OF_POSITIONS else value.named(name)
+            return self.constant(0, torch.int64) if arg_op else value.named(name)
         domain = self.domain(value)
         missing = [axis for axis in axes if axis not in domain]
         if missing and op in (ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.ANY, ReduceOp.ALL):
@@ -280,6 +278,7 @@ class BodyBuilder:
         for axis in missing:
             anywhere = self.position(Index(axes=((axis, 1),))) >= 0
             value = self.where(anywhere, value, self.constant(0, value.dtype))
+        dtype = torch.int64 if arg_op else value.dtype
         return self._add(Reduce(op, value.position, tuple(axes), dtype), name)
 
     def domain(self, handle: Handle) -> frozenset[str]:
@@ -298,10 +297,6 @@ class BodyBuilder:
         value = self.values[handle.position]
         if name is not None and value.name is None and not isinstance(value, Constant):
             self.values[handle.position] = dataclasses.replace(value, name=name)
-
-    def fits(self, handle: Handle, dtype: torch.dtype) -> Handle:
-        """The same value, of which the lowering knows that a storage dtype holds it: it needs no wrapping."""
-        return self._fit(handle, dtype)
 
     def _fit(self, handle: Handle, dtype: torch.dtype) -> Handle:
         self._fits[handle.position] = dtype

@@ -43,14 +43,12 @@ from longhand.lower.body import (
     compute_dtype,
     domains,
 )
-from longhand.lower.ops import OF_WINDOWS, POSITIONAL, PRIMITIVES, REDUCTIONS, Cost, PointwiseOp, ReduceOp
+from longhand.lower.ops import PRIMITIVES, REDUCTIONS, Cost, PointwiseOp, ReduceOp
 from longhand.lower.sizes import contiguous_strides, same
 
 __all__ = [
     "BOUNDARIES",
     "MOST_PLACES",
-    "OF_WINDOWS",
-    "POSITIONAL",
     "PRIMITIVES",
     "REDUCTIONS",
     "Axis",

@@ -38,11 +38,6 @@ class Coordinate:
             tuple((value, multiply(step, factor)) for value, step in self.values),
         )
 
-    def minus(self, other: Coordinate) -> Coordinate:
-        """The difference of two expressions of axes."""
-        taken = other.times(-1)
-        return Coordinate(self.axes + taken.axes, add(self.offset, taken.offset))
-
     def plus(self, offset: Size) -> Coordinate:
         """The expression moved by a constant."""
         return dataclasses.replace(self, offset=add(self.offset, offset))
@@ -120,11 +115,11 @@ class NestBuilder:
         """The position along one dimension, as an int64 value."""
         return self.position_of(self.coordinate(dim))
 
-    def position_of(self, coordinate: Coordinate, dtype: torch.dtype = torch.int64) -> Handle:
-        """An affine coordinate as a value."""
+    def position_of(self, coordinate: Coordinate) -> Handle:
+        """An affine coordinate, as an int64 value."""
         if not coordinate.axes:
-            return self.size(coordinate.offset, dtype)
-        return self.body.position(combine([coordinate]), dtype=dtype)
+            return self.size(coordinate.offset)
+        return self.body.position(combine([coordinate]))
 
     def size(self, size: Size, dtype: torch.dtype = torch.int64) -> Handle:
         """A size as a value: a constant, or a scalar argument if it is symbolic."""

@@ -114,15 +114,9 @@ class ReduceOp(enum.Enum):
     MIN = "min"
     ARGMAX = "argmax"  # first NaN wins, else the first maximum
     ARGMIN = "argmin"
-    WINNER = "place_of_max"  # int32, of a small window: the last NaN wins, else the first maximum
     ANY = "any"  # bool
     ALL = "all"
 
-
-# Reductions that yield a position: the order of their axes matters.
-POSITIONAL = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.WINNER})
-# Reductions that the loops over a small window have, and no other kernel.
-OF_WINDOWS = frozenset({ReduceOp.WINNER})
 
 Op = PointwiseOp
 
@@ -196,12 +190,6 @@ def _first(rows: torch.Tensor, extreme: torch.Tensor) -> torch.Tensor:
     """The first position that holds the extreme value (the first NaN if that is NaN)."""
     hits = torch.where(extreme.isnan(), rows.isnan(), rows == extreme)
     return hits.to(torch.int8).argmax(-1)
-
-
-def _winner(rows: torch.Tensor) -> torch.Tensor:
-    """The position of the last NaN, else of the first maximum."""
-    last_nan = rows.shape[-1] - 1 - rows.flip(-1).isnan().to(torch.int8).argmax(-1)
-    return torch.where(rows.isnan().any(-1), last_nan, rows.argmax(-1))
 
 
 PRIMITIVES: Mapping[PointwiseOp, Primitive] = {
@@ -334,7 +322,6 @@ REDUCTIONS: Mapping[ReduceOp, Reduction] = {
     ReduceOp.MIN: Reduction(lambda rows: rows.amin(-1), identity=math.inf),
     ReduceOp.ARGMAX: Reduction(lambda rows: _first(rows, rows.amax(-1, keepdim=True)), identity=-math.inf),
     ReduceOp.ARGMIN: Reduction(lambda rows: _first(rows, rows.amin(-1, keepdim=True)), identity=math.inf),
-    ReduceOp.WINNER: Reduction(_winner, identity=-math.inf),
     ReduceOp.ANY: Reduction(lambda rows: rows.any(-1), identity=False),
     ReduceOp.ALL: Reduction(lambda rows: rows.all(-1), identity=True),
 }

@@ -9,7 +9,6 @@ import torch
 
 from longhand.capture.graph import Role
 from longhand.lower.ir import (
-    POSITIONAL,
     PRIMITIVES,
     AxisSize,
     Constant,
@@ -19,6 +18,7 @@ from longhand.lower.ir import (
     Pointwise,
     PointwiseOp,
     Reduce,
+    ReduceOp,
     Scalar,
     Store,
     Value,
@@ -148,7 +148,7 @@ def _name(body: list[Value], position: int, like: Value) -> None:
 def _simplify(value: Value, body: list[Value]) -> Value | int:
     """An equal, simpler value, or the position of an equal one."""
     if isinstance(value, Reduce) and not value.axes:
-        return value.arg if value.op not in POSITIONAL else value
+        return value.arg if value.op not in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) else value
     if isinstance(value, Load) and value.mask is not None:
         mask = body[value.mask]
         if isinstance(mask, Constant):

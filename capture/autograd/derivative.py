@@ -63,7 +63,6 @@ NAMED = frozenset(
         "var_mean",
         "linalg_vector_norm",
         "dropout",
-        "max_pool2d",
     ]
 )
 

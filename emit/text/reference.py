@@ -30,7 +30,6 @@ from longhand.emit.text.reference_page import (
     number_text,
     prints_number,
 )
-from longhand.emit.text.reference_reductions import winner
 from longhand.emit.text.value_formula import find_groups
 from longhand.lower.ir import (
     AxisSize,
@@ -54,7 +53,6 @@ from longhand.schedule.named_plan import (
     noun_of,
     words_in_formula,
 )
-from longhand.schedule.names.words import listed
 from longhand.schedule.plan import KernelPlan
 
 _LONGEST = 84
@@ -206,7 +204,7 @@ class _ReferenceWriter:
         body = [*(f"{name} = {text}" for name, text in self.page.lines), f"return {returned}"]
         numbers = [word for word in self._number_words() if word in self.page.used_numbers]
         parameters = tuple(self.views) + tuple(numbers)
-        filled = listed(dict.fromkeys(self.names.pointers[store.buffer] for _, store in stores)) or "nothing"
+        filled = _listed([self.names.pointers[store.buffer] for _, store in stores])
         source = "\n".join(
             [
                 f"def reference({', '.join(parameters)}):",
@@ -322,10 +320,7 @@ class _ReferenceWriter:
             ]
             text = f"torch.broadcast_to({arg.text}, ({', '.join(sizes)},))"
             self.page.modules.add(TORCH)
-        dims = sorted(order.index(axis) - len(order) for axis in value.axes)
-        return (
-            winner(self.page, text, dims) if value.op is ReduceOp.WINNER else reduction(value.op, text, dims)
-        )
+        return reduction(value.op, text, sorted(order.index(axis) - len(order) for axis in value.axes))
 
     def _scalar(self, position: int, value: Scalar) -> Text:
         if position in self.names.scalars:
@@ -392,3 +387,12 @@ def _purpose(plan: KernelPlan, kernel: str, filled: str) -> str:
     filled = f"the padding of {filled}" if fills_padding(plan) else filled
     words = f"What {kernel}() must fill {filled} with."
     return words if len(words) <= _WIDEST_PURPOSE else f"What {kernel}() must fill its results with."
+
+
+def _listed(words: list[str]) -> str:
+    unique = list(dict.fromkeys(words))
+    return (
+        unique[0]
+        if len(unique) == 1
+        else f"{', '.join(unique[:-1])} and {unique[-1]}" if unique else "nothing"
+    )

@@ -49,17 +49,6 @@ def _writes_narrow(plan: KernelPlan) -> bool:
     return written <= {torch.float16, torch.bfloat16}
 
 
-def _is_int32(value: Value) -> bool:
-    return not isinstance(value, Store) and value.dtype is torch.int32
-
-
-def _part_of_address(block: Block, position: int) -> Text:
-    """A value that an address is made of, in 64 bits where it may be multiplied by a long step."""
-    text = block.expression(position, top=False)
-    is_wide = block.plan.widths.large and _is_int32(block.body[position])
-    return compose("{}.to(tl.int64)", text.operand(Precedence.ATOM)) if is_wide else text
-
-
 class Block:
     """Prints values of a body inside one function.
 
@@ -138,8 +127,7 @@ class Block:
         address = self.address(position)
         plain = address.whole if address.whole.text else Text("0")
         is_wide = self.plan.has_wide_index(axis for axis, _ in self.plan.addresses[position].axes)
-        is_narrow = _is_int32(self.body[position]) or is_narrow_position(self.plan, position)
-        if plain.text.isdigit() or is_wide or is_narrow:
+        if plain.text.isdigit() or is_wide or is_narrow_position(self.plan, position):
             return plain
         return compose("{}.to(tl.int64)", plain.operand(Precedence.ATOM))
 
@@ -153,7 +141,7 @@ class Block:
             rows,
             self.space.flats,
             self.names,
-            lambda at: _part_of_address(self, at),
+            lambda at: self.expression(at, top=False),
         )
 
     def pointer(self, position: int) -> Text:

@@ -1,21 +1,19 @@
 """Pooling of small windows on a GPU: the largest or the mean element of the window that each result sees.
 
 A window is axes of its own that are reduced; padding is a mask. So what is computed element by element before or after
-is computed in the same kernel. In training the largest one's place in its window is kept, and each element looks for
-the windows that it has won. Large windows, the CPU, and who wants indices stay with the library.
+is computed in the same kernel. Large windows, the CPU, and what needs the places of the largest elements (training)
+stay with the library.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 
 import torch
-from torch import fx
 
-from longhand.capture.graph import Role, pool_operators
+from longhand.capture.graph import Role
 from longhand.lower.body import MOST_PLACES, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
@@ -33,10 +31,6 @@ Op = PointwiseOp
 _SIDES = (Role.DEPTH, Role.HEIGHT, Role.WIDTH)
 _PADDED_SIDES = (Role.PADDED_DEPTH, Role.PADDED_HEIGHT, Role.PADDED_WIDTH)
 _PLACES = (Role.N_SLICES_INSIDE, Role.N_LINES_INSIDE, Role.N_COLUMNS_INSIDE)
-_RESULTS = (Role.OUT_SLICE, Role.OUT_LINE, Role.OUT_COLUMN)
-_PLACES_ALONG = (Role.SLICE_PLACE, Role.LINE_PLACE, Role.COLUMN_PLACE)
-_SEES = (Role.SEES_SLICE, Role.SEES_LINE, Role.SEES_COLUMN)
-_OUT_SIDES = (Role.OUT_DEPTH, Role.OUT_HEIGHT, Role.OUT_WIDTH)
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -120,21 +114,6 @@ class _PoolingNest:
                 inside = condition if inside is None else inside & condition
         return inside if inside is None else inside.named(Role.IS_INSIDE)
 
-    def first_place(self) -> Handle | None:
-        """The first place of each window that lies in the tensor, line by line; None where it is the first of all.
-
-        Its places lie side by side.
-        """
-        found: Handle | None = None
-        for dim, (size, padding) in enumerate(zip(self.window.size, self.window.padding, strict=True)):
-            found = None if found is None else found * size
-            if not padding:
-                continue
-            begin = self.nest.coordinate(self.first + dim).times(-self.window.stride[dim]).plus(padding)
-            place = apply(Op.MAXIMUM, self.nest.position_of(begin, torch.int32), 0)
-            found = place if found is None else found + place
-        return found
-
     def count(self, counts_padding: bool, dtype: torch.dtype) -> Handle:
         """How many places of a window a mean is of: of those in the tensor, or in the padding, too."""
         count = self.nest.body.constant(1, dtype)
@@ -171,14 +150,9 @@ def _begin(ctx: Context, x: TensorView, window: _Window) -> _PoolingNest:
     is_small &= all(isinstance(extent, int) for extent in x.shape[-len(window.size) :])
     if not ctx.is_cuda or not is_small or x.dtype not in _FLOATS or x.is_empty:
         raise UnsupportedLowering(BEST_IN_LIBRARY)
-    x = _readable(ctx, x)
-    return _PoolingNest(ctx, x, ctx.make_result(like=[x]), window)
-
-
-def _readable(ctx: Context, x: TensorView) -> TensorView:
-    """The images, or a copy in which each element has one place."""
     x = ctx.strided(x)
-    return ctx.copy(x) if overlaps(x) else x
+    x = ctx.copy(x) if overlaps(x) else x
+    return _PoolingNest(ctx, x, ctx.make_result(like=[x]), window)
 
 
 @lowers(aten.max_pool1d.default, aten.max_pool2d.default, aten.max_pool3d.default)
@@ -196,112 +170,6 @@ def _max_pool(
     element = pooling.element(-math.inf)
     largest = pooling.nest.body.reduce(ReduceOp.MAX, element, pooling.axes)
     return pooling.store(largest.named(ctx.local or Role.WINDOW_MAX))
-
-
-@lowers(pool_operators.max_pool2d_op)
-def _max_pool_with_places(
-    ctx: Context,
-    x: TensorView,
-    size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-) -> tuple[TensorView, TensorView]:
-    """Where nothing in a window is above minus infinity, the first of its places in the tensor has won."""
-    window = _Window.of(_n_dims(ctx), size, stride, padding)
-    x = _readable(ctx, x)
-    largest_target, place_target = ctx.make_result(0, like=[x]), ctx.make_result(1, like=[x])
-    pooling = _PoolingNest(ctx, x, largest_target, window)
-    nest, body = pooling.nest, pooling.nest.body
-    element = pooling.element(-math.inf)
-    largest = body.reduce(ReduceOp.MAX, element, pooling.axes).named(Role.WINDOW_MAX)
-    place = body.reduce(ReduceOp.WINNER, element, pooling.axes)
-    first = None if _is_never_negative(ctx.node) else pooling.first_place()
-    if first is not None:
-        place = body.where(largest.equals(-math.inf), first.named(Role.FIRST_PLACE), place)
-    nest.store(largest_target, largest, range(largest_target.rank))
-    nest.store(place_target, body.fits(place, torch.int8).named(Role.PLACE), range(place_target.rank))
-    ctx.finish(nest)
-    return largest_target, place_target
-
-
-def _is_never_negative(pooling: fx.Node) -> bool:
-    """Whether what is pooled has no infinity below 0, as a relu has none."""
-    return any(source.target is aten.relu.default for source in pooling.all_input_nodes)
-
-
-@lowers(pool_operators.max_pool2d_backward_op)
-def _max_pool_backward(
-    ctx: Context,
-    d_out: TensorView,
-    places: TensorView,
-    image: Sequence[int],
-    size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-) -> TensorView:
-    """Of the windows that see an element, which follow one another, it takes the gradients of those that it has won."""
-    window = _Window.of(len(image), size, stride, padding)
-    d_out, places = _readable(ctx, d_out), _readable(ctx, places)
-    target = ctx.make_result(like=[d_out, places])
-    n_seeing = [math.ceil(places / step) for places, step in zip(window.size, window.stride, strict=True)]
-    nest, _ = ctx.nest((*target.shape, *n_seeing))
-    body, first = nest.body, target.rank - len(image)
-    kept = [nest.coordinate(dim) for dim in range(first)]
-    results = d_out.shape[first:]
-    seeing = [_SeeingWindows(nest, window, dim, size, int(results[dim])) for dim, size in enumerate(image)]
-    coordinates = [*kept, *(one.result for one in seeing)]
-    conditions = [one.sees for one in seeing if one.sees is not None]
-    sees = functools.reduce(Handle.__and__, conditions).named(Role.SEES) if conditions else None
-    here = functools.reduce(lambda place, one: place * one.n_places + one.place, seeing[1:], seeing[0].place)
-    gradient = nest.load_at(d_out, coordinates, sees)
-    place = nest.load_at(places, coordinates, sees)
-    has_won = place.equals(here.named(Role.PLACE_HERE))
-    has_won = (has_won if sees is None else sees & has_won).named(Role.HAS_WON)
-    won = body.where(has_won, gradient, 0.0)
-    total = body.reduce(ReduceOp.SUM, won, nest.axes(range(target.rank, nest.rank)))
-    nest.store(target, total.named(ctx.local), range(target.rank))
-    ctx.finish(nest)
-    return target
-
-
-class _SeeingWindows:
-    """The windows that see an element, along one dimension: that which begins last, and those before it.
-
-    Attributes:
-        result: Where the result of one of them is.
-        place: At which of its places it sees the element.
-        n_places: How many it has.
-        sees: Whether there is such a window, and it reaches so far; None where that is always so.
-    """
-
-    def __init__(self, nest: NestBuilder, window: _Window, dim: int, size: int, n_results: int) -> None:
-        n_dims = len(window.size)
-        self.n_places, stride, padding = window.size[dim], window.stride[dim], window.padding[dim]
-        n_seeing = math.ceil(self.n_places / stride)
-        at = nest.coordinate(nest.rank - 2 * n_dims + dim).plus(padding)
-        before = nest.coordinate(nest.rank - n_dims + dim)
-        if stride == 1:
-            self.result = at.minus(before)
-            result = nest.position_of(self.result, torch.int32)
-            self.place = nest.position_of(before, torch.int32)
-        else:
-            element = nest.position_of(at, torch.int32)
-            last = nest.body.pointwise(Op.TRUNC_DIV, element, stride)
-            result = last - nest.position_of(before, torch.int32) if n_seeing > 1 else last
-            result = result.named(_RESULTS[dim - n_dims])
-            self.result = Coordinate(values=((result.position, 1),))
-            self.place = (element - result * stride).named(_PLACES_ALONG[dim - n_dims])
-        conditions = []
-        # Before the first window an element would have a place behind the end, if that one begins early enough.
-        if padding // stride < n_seeing - 1 and padding + stride < self.n_places:
-            conditions.append(result >= 0)
-        if (size - 1 + padding) // stride >= n_results:
-            conditions.append(result < nest.body.scalar(n_results, torch.int32, _OUT_SIDES[dim - n_dims]))
-        if n_seeing * stride > self.n_places:
-            conditions.append(self.place < self.n_places)
-        sees = functools.reduce(Handle.__and__, conditions) if conditions else None
-        self.sees = None if sees is None else sees.named(_SEES[dim - n_dims])
 
 
 @lowers(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default)

@@ -122,8 +122,6 @@ def _dtype_problem(value: Value, body: tuple[Value, ...], dtypes: Mapping[str, t
 def _reduce_problem(value: Reduce, argument: torch.dtype) -> str | None:
     if value.op in _ARG:
         is_right = value.dtype is torch.int64
-    elif value.op is ReduceOp.WINNER:
-        is_right = value.dtype is torch.int32 and argument.is_floating_point
     elif value.op in _LOGIC:
         is_right = value.dtype is argument is torch.bool
     else:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from longhand.lower.ir import (
-    POSITIONAL,
     Axis,
     Buffer,
     Load,
     Nest,
     Reduce,
+    ReduceOp,
     Size,
     Store,
     Value,
@@ -112,7 +112,7 @@ def _reduction_problem(nest: Nest) -> str | None:
             continue
         if axes[position] != rows:
             return "a reduction would be repeated for every row"
-        if value.op in POSITIONAL and value.axes != inner:
+        if value.op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN) and value.axes != inner:
             return "the order of the reduced axes matters to an argmax"
     return None
 

@@ -22,7 +22,6 @@ from longhand.schedule.fusion.profit import (
 )
 from longhand.schedule.fusion.recomputation import Recomputation, only
 from longhand.schedule.fusion.step_graph import StepGraph
-from longhand.schedule.kernels.space import is_masked_window
 from longhand.schedule.plan import Refusal, Verdict
 from longhand.schedule.simplification import simplify_nest
 
@@ -123,11 +122,10 @@ class _Fusion:
             if pair not in self.queued:
                 self.queued.add(pair)
                 is_of_two = self._layers(first) != self._layers(second)
-                # What adds up at positions that are data reduces nothing besides, nor does what sums windows. So these
-                # come last: a norm's gradient would be torn from its sums, if the lookup behind it took its tail, or
-                # the windows before it its head.
-                is_late = any(self._adds(number) for number in pair) or self._is_head(first, second)
-                heapq.heappush(self.queue, (is_late, -self._score(first, second), is_of_two, *pair))
+                # What adds up at positions that are data reduces nothing besides. So it comes last: a norm's gradient
+                # would be torn from its sums, if the lookup behind it took its tail.
+                adds = any(self._adds(number) for number in pair)
+                heapq.heappush(self.queue, (adds, -self._score(first, second), is_of_two, *pair))
 
     def _layers(self, number: int) -> set[str]:
         step = self.graph.steps[number]
@@ -136,24 +134,6 @@ class _Fusion:
     def _adds(self, number: int) -> bool:
         step = self.graph.steps[number]
         return isinstance(step, Nest) and any(store.adds for _, store in stores(step))
-
-    def _is_head(self, first: int, second: int) -> bool:
-        """Whether what windows make goes on to a sum over other axes, by way of what is computed element by element."""
-        step = self.graph.steps[first]
-        if not isinstance(step, Nest) or not is_masked_window(step):
-            return False
-        waiting, seen = [second], {first}
-        while waiting:
-            number = waiting.pop()
-            step = self.graph.steps[number]
-            if number in seen or not isinstance(step, Nest):
-                continue
-            seen.add(number)
-            if not reduced_axes(step):
-                waiting += [reader for name in effects(step).writes for reader in self.graph.readers(name)]
-            elif not is_masked_window(step):
-                return True
-        return False
 
     def _partners(self, number: int) -> Iterator[tuple[int, int]]:
         """Nests that share a buffer with this one, each pair in order of place."""

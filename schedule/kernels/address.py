@@ -9,9 +9,8 @@ same kernel.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
-from longhand.capture.graph import Role
 from longhand.lower.ir import BOUNDARIES, Axis, Index, IndexExpression, Load, Scalar, Size, Store, Value
 from longhand.schedule.kernels.address_terms import Address, ParameterRef, Product, ScalarRef, SizeOf
 from longhand.schedule.kernels.kernel_plan import IntParameter
@@ -59,13 +58,7 @@ def find_addresses(
         for position, value in enumerate(body)
         if isinstance(value, Scalar) and value.name in BOUNDARIES
     }
-    sides = [
-        (position, value.value)
-        for name in (Role.OUT_WIDTH, Role.OUT_HEIGHT, Role.OUT_DEPTH)  # inner ones first
-        for position, value in enumerate(body)
-        if isinstance(value, Scalar) and value.name is name
-    ]
-    finder = _ProductFinder(axes, hints, limits, sides, strided, begun)
+    finder = _ProductFinder(axes, hints, limits, strided, begun)
     indexed = {
         position: value
         for position, value in enumerate(body)
@@ -93,13 +86,9 @@ class _ProductFinder:
         axes: tuple[Axis, ...],
         hints: Hints,
         limits: Mapping[int, Size],
-        sides: Sequence[tuple[int, Size]],
         strided: Collection[tuple[str, str]],
         begun: Collection[str],
     ) -> None:
-        self.pointed_at = (
-            sides  # of the tensors whose elements values of the body point at, the inner ones first
-        )
         self.limits = limits  # where one piece of a joined tensor ends: the next one is read that far back
         self.sizes = {axis.name: axis.size for axis in axes}
         self.hints = hints
@@ -122,10 +111,6 @@ class _ProductFinder:
             step, walked = times(step, self.sizes[axis]), (SizeOf(axis), *walked)
             del remaining[axis]
             self._remember(pointer, None, step, walked)
-        for position, side in self.pointed_at if index.values else ():
-            step, walked = times(step, side), (ScalarRef(position), *walked)
-            for axis in (None, *(axis for axis, magnitude in remaining.items() if same(magnitude, step))):
-                self._remember(pointer, axis, step, walked)
 
     def address(self, pointer: str | None, index: Index) -> Address:
         """The address of one access."""

@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Callable
 
 from longhand.lower.ir import (
-    POSITIONAL,
     Axis,
     AxisSize,
     Constant,
@@ -21,6 +20,7 @@ from longhand.lower.ir import (
     Nest,
     Pointwise,
     Reduce,
+    ReduceOp,
     Scalar,
     Size,
     Store,
@@ -28,6 +28,8 @@ from longhand.lower.ir import (
     arguments,
 )
 from longhand.schedule.sizes import same, times
+
+POSITIONAL = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
 
 
 def reduced_axes(body: tuple[Value, ...]) -> frozenset[str]:

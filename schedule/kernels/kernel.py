@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Mapping
 
 from longhand.lower.ir import (
-    POSITIONAL,
     PRIMITIVES,
     Buffer,
     Cost,
@@ -25,6 +24,7 @@ from longhand.lower.ir import (
 from longhand.options import Options
 from longhand.schedule.fusion.traffic import accesses, bytes_moved
 from longhand.schedule.kernels.address import Addresses, find_addresses
+from longhand.schedule.kernels.axis_collapsing import POSITIONAL
 from longhand.schedule.kernels.halves import Halves, find_halves
 from longhand.schedule.kernels.index_width import Bounds, find_index_widths, largest, most_elements
 from longhand.schedule.kernels.kernel_plan import (

@@ -13,23 +13,11 @@ import math
 from collections.abc import Iterable, Mapping
 
 from longhand.errors import ScheduleError
-from longhand.lower.ir import (
-    MOST_PLACES,
-    OF_WINDOWS,
-    POSITIONAL,
-    Axis,
-    Buffer,
-    Load,
-    Nest,
-    Reduce,
-    Store,
-    Value,
-    arguments,
-    domains,
-)
+from longhand.lower.ir import MOST_PLACES, Axis, Buffer, Load, Nest, Reduce, Store, Value, arguments, domains
 from longhand.lower.rules.adding import adding_problem
 from longhand.schedule.fusion.column_reductions import find_column_reductions, without_column_reductions
 from longhand.schedule.kernels.axis_collapsing import (
+    POSITIONAL,
     coefficient,
     collapse_axes,
     reduced_axes,
@@ -93,8 +81,6 @@ def refusal(nest: Nest) -> str | None:
     orders = {value.axes for value in nest.body if isinstance(value, Reduce) and value.op in POSITIONAL}
     if any(isinstance(value, Reduce) and set(value.axes) != reduced for value in nest.body):
         return "its reductions are over different axes"
-    if any(isinstance(v, Reduce) and v.op in OF_WINDOWS for v in nest.body) and not _is_window(nest, reduced):
-        return "the winner of a window is not its only reduction"
     if len(orders) > 1:
         return "its argmax and argmin count positions in different orders"
     everything = frozenset(axis.name for axis in nest.axes)
@@ -240,14 +226,6 @@ def _reduction_space(
     return _space(Family.COLUMNS, nest, walked, (*batch, lane_kept))
 
 
-def is_masked_window(nest: Nest) -> bool:
-    """Whether a nest reduces over a small window some of whose places lie outside of what is read."""
-    reduced, spans = reduced_axes(nest.body), domains(nest.body)
-    masks = {value.mask for value in nest.body if isinstance(value, Load) and value.mask is not None}
-    is_masked = any(spans[mask] & reduced and spans[mask] - reduced for mask in masks)
-    return is_masked and _is_window(nest, reduced)
-
-
 def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
     """Whether a nest reduces over the few places of a window: of two axes or more, with a place outside of what is
     read, or at places that are looked up for each; in one loop, which stores nothing.
@@ -267,14 +245,12 @@ def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
     below: list[bool] = []  # whether a value is made of a reduction
     for value, span in zip(nest.body, spans, strict=True):
         is_late = any(below[argument] for argument in arguments(value))
-        if isinstance(value, Reduce) and (is_late or value.op in POSITIONAL - OF_WINDOWS):
+        if isinstance(value, Reduce) and (is_late or value.op in POSITIONAL):
             return False
         if isinstance(value, Store) and span & reduced:
             return False
         below.append(is_late or isinstance(value, Reduce))
-    has_winner = any(isinstance(value, Reduce) and value.op in OF_WINDOWS for value in nest.body)
-    sees_windows = len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body)
-    return is_apart or has_winner or sees_windows
+    return is_apart or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
 
 
 def _sees_windows(value: Value, reduced: frozenset[str]) -> bool:

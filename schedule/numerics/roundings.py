@@ -15,7 +15,6 @@ import torch
 from torch import fx
 
 from longhand.lower.ir import (
-    POSITIONAL,
     Buffer,
     BufferKind,
     Constant,
@@ -24,6 +23,7 @@ from longhand.lower.ir import (
     Pointwise,
     PointwiseOp,
     Reduce,
+    ReduceOp,
     Step,
     Store,
     Value,
@@ -43,6 +43,7 @@ _DECIDES = frozenset(
         *(Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.FLOOR_DIV, Op.TRUNC_DIV, Op.REMAINDER, Op.FMOD),
     }
 )
+_PICKS = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN})
 # Functions in pieces that meet: their lowerings compare, but where they cross from one to the other nothing jumps.
 _CONTINUOUS = frozenset(
     {
@@ -108,7 +109,7 @@ def _decided_by(
 def _jumps(value: Value, body: Sequence[Value], nodes: Mapping[str, fx.Node]) -> bool:
     """Whether a small change of a float among its arguments changes a value by more."""
     if isinstance(value, Reduce):
-        return value.op in POSITIONAL
+        return value.op in _PICKS
     if not isinstance(value, Pointwise):
         return False
     node = nodes.get(value.origin)

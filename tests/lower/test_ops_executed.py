@@ -19,7 +19,7 @@ import torch
 
 from longhand.emit.cpp.kernel import print_cpp_kernel
 from longhand.lower.ir import Pointwise, PointwiseOp, Reduce, ReduceOp
-from longhand.lower.ops import OF_WINDOWS, PRIMITIVES
+from longhand.lower.ops import PRIMITIVES
 from longhand.options import Options
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.plan import KernelPlan, Launch
@@ -99,8 +99,7 @@ def reduction_kernels(options: Options) -> list[Kernel]:
     found = []
     for dtype in (*FLOATS, *INTEGERS, torch.bool):
         of_bools = dtype is torch.bool
-        of_rows_alone = [op for op in ReduceOp if op not in OF_WINDOWS]
-        ops = [op for op in of_rows_alone if (op in (ReduceOp.ANY, ReduceOp.ALL)) is of_bools]
+        ops = [op for op in ReduceOp if (op in (ReduceOp.ANY, ReduceOp.ALL)) is of_bools]
         values = odd_values(dtype)
         values = torch.cat((values, values[:1]))  # a NaN is not the last, nor a maximum
         rows = torch.stack([values.roll(by) for by in range(len(values))])

@@ -352,7 +352,7 @@ def identity(value: Reduce, dtype: torch.dtype) -> float | int | bool:
             return False
         case ReduceOp.ALL:
             return True
-    lowest = value.op in (ReduceOp.MAX, ReduceOp.ARGMAX, ReduceOp.WINNER)
+    lowest = value.op in (ReduceOp.MAX, ReduceOp.ARGMAX)
     if dtype.is_floating_point:
         return -math.inf if lowest else math.inf
     info = torch.iinfo(dtype)
@@ -373,21 +373,10 @@ def reduce_last(value: Reduce, argument: torch.Tensor) -> torch.Tensor:
             return argument.argmax(-1)
         case ReduceOp.ARGMIN:
             return argument.argmin(-1)
-        case ReduceOp.WINNER:
-            return winners(argument)
         case ReduceOp.ANY:
             return argument.any(-1)
         case ReduceOp.ALL:
             return argument.all(-1)
-
-
-def winners(rows: torch.Tensor) -> torch.Tensor:
-    """Place by place, as PyTorch's pooling looks for the largest element."""
-    best, place = torch.full(rows.shape[:-1], -math.inf, dtype=rows.dtype), torch.zeros(rows.shape[:-1])
-    for number, element in enumerate(rows.unbind(-1)):
-        wins = (element > best) | element.isnan()
-        best, place = torch.where(wins, element, best), place.masked_fill(wins, number)
-    return place
 
 
 def pointwise(value: Pointwise, args: list[torch.Tensor]) -> torch.Tensor:

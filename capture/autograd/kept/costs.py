@@ -40,7 +40,6 @@ _HEAVY = frozenset(
         "sort",
         "topk",
         "argsort",
-        "max_pool2d",
         "max_pool2d_with_indices",
         "max_pool3d_with_indices",
         "avg_pool2d",

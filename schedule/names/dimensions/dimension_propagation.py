@@ -97,8 +97,6 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         known = words.get(whole[0].name, ())
         if "batch_norm" in aten_name(node.args[0]) and len(shape) == 1 and len(known) > 1:
             return known[1:2]  # statistics of the channels
-        if aten_name(node.args[0]).startswith(_POOLS) and len(known) == len(shape):
-            return _of_image(aten_name(node.args[0]), known, shape_of(whole[0]), shape)
         piece = _of_piece(whole[0], words, shape)
         if aten_name(node.args[0]) == "topk" and len(piece) == len(shape):
             return _of_chosen(node.args[0], piece)

@@ -1,1 +1,0 @@
-"""Max pooling of small windows on CUDA: its two operators, and the derivative that is made of them."""
