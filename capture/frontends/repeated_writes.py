@@ -40,7 +40,8 @@ def refuse_repeated_writes(module: fx.GraphModule, name: str) -> None:
                     where=place(node),
                     hint="Keep such layers out of the checkpointed part.",
                 )
-        if isinstance(node.meta.get("val"), torch.Tensor):
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:  # others share no memory
             made_in.setdefault(_storage(node), note.checkpoint)
 
 
