@@ -63,7 +63,7 @@ _CONTIGUOUS_OF_CONTIGUOUS = frozenset(
         aten.adaptive_avg_pool2d.default,
     }
 )
-# Their results are channels last if the images are.
+# Their results, all of them, are channels last if the images are.
 _KEEPS_CHANNELS_LAST = frozenset(
     {
         aten.max_pool2d.default,
@@ -166,10 +166,8 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
         kwargs = {"memory_format": torch.contiguous_format}  # else it would lie as its argument does
     several = isinstance(value, list | tuple)
     memory_format = torch.channels_last if images and not of_data and not several else None
-    known = not of_data and (memory_format is not None or _layout_is_known(ctx, target, args))
-    known |= (
-        bool(images) and target is aten.max_pool2d_with_indices.default
-    )  # both of its results lie as images do
+    lies_as_images = memory_format is not None or (bool(images) and target in _KEEPS_CHANNELS_LAST)
+    known = not of_data and (lies_as_images or _layout_is_known(ctx, target, args))
     made: list[TensorView | None] = []
     for position, item in enumerate(value if several else [value]):
         place = position if several else None

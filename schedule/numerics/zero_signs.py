@@ -1,8 +1,8 @@
-"""``x + 0.0`` where nobody can tell -0.0 from 0.0: a mask of zeros that is added to scores, the start of a sum.
+"""``x + 0.0`` where nobody can tell -0.0 from 0.0: a mask of zeros that is added to scores.
 
 It is x for every x but -0.0, of which it makes 0.0. So it goes where a value's only readers are blind to the sign of a
-zero (an exponential, a cosine, a comparison, a sum over an axis, which starts with 0.0), hand it on to such (a product,
-a maximum), or add something: of a sum of two zeros nobody asks the sign, unless something is divided by it.
+zero (an exponential, a cosine, a comparison) or hand it on to such (a sum, a product, a maximum). What is stored may be
+asked for its sign by anybody.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Reduce, ReduceOp
 from longhand.schedule.bodies import rewrite
 
 Op = PointwiseOp
-_SUMS = frozenset({Op.ADD, Op.SUB})
 _BLIND = frozenset(
     {
         *(Op.EXP, Op.EXP2, Op.COS, Op.COSH, Op.ABS, Op.SIGMOID, Op.LOG, Op.LOG2, Op.LOG10, Op.ERFC),
-        *(Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.ISNAN, Op.ISINF, ReduceOp.SUM),
+        *(Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.ISNAN, Op.ISINF),
     }
 )
-_HAND_ON = _SUMS | {Op.MUL, Op.NEG, Op.MAXIMUM, Op.MINIMUM, Op.WHERE, ReduceOp.MAX, ReduceOp.MIN}
-# Where the sign of a zero decides more than that of a zero.
-_SHARP = frozenset({Op.DIV, Op.RECIPROCAL, Op.RSQRT, Op.POW, Op.ATAN2, Op.COPYSIGN, Op.SIGNBIT, Op.NEXTAFTER})
+_HAND_ON = frozenset(
+    {
+        *(Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.MAXIMUM, Op.MINIMUM, Op.WHERE),
+        *(ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN),
+    }
+)
 
 
 def without_added_zeros(body: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -36,7 +38,7 @@ def without_added_zeros(body: tuple[Value, ...]) -> tuple[Value, ...]:
             readers[argument].append(position)
     stands_for = list(range(len(body)))
     for position, kept in added.items():
-        if _is_unseen(position, body, readers):
+        if _is_unseen(position, readers, body):
             stands_for[position] = stands_for[kept]
     return body if stands_for == list(range(len(body))) else tuple(rewrite(v, stands_for) for v in body)
 
@@ -56,21 +58,18 @@ def _kept(value: Value, body: tuple[Value, ...]) -> int | None:
     return None
 
 
-def _is_unseen(position: int, body: tuple[Value, ...], readers: list[list[int]]) -> bool:
-    """Whether the sign of a zero changes nothing that is stored but the sign of a sum of zeros."""
-    waiting, seen = [(position, False)], {(position, False)}
+def _is_unseen(position: int, readers: list[list[int]], body: tuple[Value, ...]) -> bool:
+    """Whether the sign of a zero changes nothing that is stored."""
+    waiting, seen = [position], {position}
     while waiting:
-        one, is_in_sum = waiting.pop()
-        for reader in readers[one]:
+        for reader in readers[waiting.pop()]:
             value = body[reader]
             op = value.op if isinstance(value, Pointwise | Reduce) else None
             if op in _BLIND:
                 continue
-            is_told = op not in _SHARP if is_in_sum else op in _HAND_ON
-            if not is_told:
+            if op not in _HAND_ON:
                 return False
-            after = (reader, is_in_sum or op in _SUMS)
-            if after not in seen:
-                seen.add(after)
-                waiting.append(after)
+            if reader not in seen:
+                seen.add(reader)
+                waiting.append(reader)
     return bool(readers[position])

@@ -28,8 +28,9 @@ def simpler(*values: Value) -> tuple[Value, ...]:
     "values",
     [
         (of(PointwiseOp.EXP, 3),),
-        (of(PointwiseOp.ADD, 3, 1),),
-        (of(PointwiseOp.MUL, 3, 1), of(PointwiseOp.SUB, 4, 1)),
+        (of(PointwiseOp.ADD, 3, 1), of(PointwiseOp.EXP, 4)),
+        (of(PointwiseOp.MUL, 3, 1), of(PointwiseOp.SUB, 4, 1), of(PointwiseOp.ABS, 5)),
+        (Reduce(ReduceOp.SUM, 3, ("i",), F), of(PointwiseOp.EXP, 4)),
         (Reduce(ReduceOp.MAX, 3, ("i",), F), of(PointwiseOp.SUB, 3, 4), of(PointwiseOp.EXP, 5)),
     ],
 )
@@ -43,6 +44,8 @@ def test_an_added_zero_that_nobody_sees_is_gone(values: tuple[Value, ...]) -> No
         (),  # it is stored
         (of(PointwiseOp.DIV, 1, 3),),  # minus infinity
         (of(PointwiseOp.MUL, 3, 1),),
+        (of(PointwiseOp.ADD, 3, 1),),  # of two negative zeros
+        (Reduce(ReduceOp.SUM, 3, ("i",), F),),
         (of(PointwiseOp.COPYSIGN, 1, 3),),
         (of(PointwiseOp.ADD, 3, 1), of(PointwiseOp.RSQRT, 4)),
         (of(PointwiseOp.EXP, 3), of(PointwiseOp.MUL, 3, 4)),
