@@ -16,6 +16,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from longhand.capture.autograd.added_products import added_product
 from longhand.capture.autograd.carried import refuse_unsound, relevant
 from longhand.capture.autograd.derivative import NAMED, Derivatives, NotDifferentiable, OnlyAutograd
 from longhand.capture.autograd.eager_derivative import gradient_op
@@ -330,7 +331,9 @@ class _Walk:
         if before is not None:
             for summand in (before, gradient):
                 name_gradient(source.node, summand.node, GradientPart.SUMMAND)
-            gradient = self.rewriter.call(aten.add.Tensor, (before, gradient), {})
+            factors = added_product(self.rewriter, source.node, before.node, gradient.node)
+            call, summands = (aten.add.Tensor, (gradient,)) if factors is None else (aten.addmm.default, factors)
+            gradient = self.rewriter.call(call, (before, *summands), {})
         self.gradients[source.node] = gradient
 
     def _mark_backward(self, node: fx.Node, is_sum: bool = False) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from torch import fx
 
+from longhand.capture.autograd.kept.costs import bytes_of
 from longhand.capture.functionalize.view_nodes import is_view, seen
 from longhand.capture.graph import Provenance
 
@@ -46,9 +47,38 @@ def links_to_keep(
     through_heavy = _reached_through(region, frozenset(heavy), bits)
     links = [node for node in region if node in again and _is_link(node, bits, at_once, through_heavy, again)]
     links = list(dict.fromkeys(seen(node) for node in links if seen(node) in again))
+    links = _narrowest(links, bits, at_once, through_heavy)
     is_far = _long_chains(links, bits, at_once)
     made_by_heavy = _below(region, heavy)
     return frozenset(node for node in links if node in is_far and node in made_by_heavy)
+
+
+def _narrowest(
+    links: Sequence[fx.Node],
+    bits: dict[fx.Node, int],
+    at_once: dict[fx.Node, int],
+    through_heavy: dict[fx.Node, int],
+) -> list[fx.Node]:
+    """Of links on the way to the same heavy ops the last one, or what it is a wider copy of.
+
+    The steps to a cell's next state (its gates' float32 copies, their products, their sum) all lead to what the state
+    leads to, and to nothing else: with the state kept, the steps follow from what is kept beside it.
+    """
+    last: dict[int, fx.Node] = {}
+    for node in links:
+        last[through_heavy[node]] = node
+    kept: dict[fx.Node, None] = {}
+    every = frozenset(links)
+    for node in links:
+        end = last[through_heavy[node]]
+        kept[_narrower(end, every) if node is end or at_once[node] & bits[end] else node] = None
+    return list(kept)
+
+
+def _narrower(node: fx.Node, links: Collection[fx.Node]) -> fx.Node:
+    """What a link is a cast of, if that is a link, too, and smaller."""
+    source = node.all_input_nodes[0] if len(node.all_input_nodes) == 1 else node
+    return source if source in links and bytes_of(source) < bytes_of(node) else node
 
 
 def _reached_at_once(
