@@ -16,7 +16,9 @@ aten = torch.ops.aten
 _TOTALS = (aten.mm.default, aten.addmm.default)
 
 
-def added_product(rewriter: Rewriter, source: fx.Node, total: fx.Node, summand: fx.Node) -> tuple[Proxy, Proxy] | None:
+def added_product(
+    rewriter: Rewriter, source: fx.Node, total: fx.Node, summand: fx.Node
+) -> tuple[Proxy, Proxy] | None:
     """The factors of a summand that is added to a total as it is made; None where they are added elementwise.
 
     Only to a sum of products, of what the call is given: what gradients of other values are added to, and what is done

@@ -332,7 +332,9 @@ class _Walk:
             for summand in (before, gradient):
                 name_gradient(source.node, summand.node, GradientPart.SUMMAND)
             factors = added_product(self.rewriter, source.node, before.node, gradient.node)
-            call, summands = (aten.add.Tensor, (gradient,)) if factors is None else (aten.addmm.default, factors)
+            call, summands = (
+                (aten.add.Tensor, (gradient,)) if factors is None else (aten.addmm.default, factors)
+            )
             gradient = self.rewriter.call(call, (before, *summands), {})
         self.gradients[source.node] = gradient
 

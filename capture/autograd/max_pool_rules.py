@@ -36,8 +36,8 @@ def _max_pool2d(
     window = [given[name] for name in ("kernel_size", "stride", "padding", "dilation", "ceil_mode")]
     window[1] = window[1] or window[0]
     library, backward = aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default
-    found = torch.empty_like(eager, dtype=torch.int64)
-    largest, places = rewriter.keep(library, (x, *window), {}, (eager, found))
+    indices = torch.empty_like(eager, dtype=torch.int64)
+    largest, places = rewriter.keep(library, (x, *window), {}, (eager, indices))
     holding = (dtype for dtype in _NARROW if height * width <= torch.iinfo(dtype).max)
     narrow = next(holding, None)
     kept = places if narrow is None else rewriter.call(aten._to_copy.default, (places,), {"dtype": narrow})
@@ -51,7 +51,9 @@ def _max_pool2d(
         if before is not None:
             is_clamped = rewriter.call(aten.le.Scalar, (largest, 0), {})
             d_out = rewriter.call(aten.where.ScalarSelf, (is_clamped, 0.0, d_out), {})
-        wide = kept if narrow is None else rewriter.call(aten._to_copy.default, (kept,), {"dtype": torch.int64})
+        wide = (
+            kept if narrow is None else rewriter.call(aten._to_copy.default, (kept,), {"dtype": torch.int64})
+        )
         d_x = rewriter.keep(backward, (d_out, like, *window, wide), {}, torch.empty_like(x.fake))
         return [(x if before is None else before, d_x)]
 

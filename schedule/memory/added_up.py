@@ -61,8 +61,9 @@ def _total(
 
     Nothing but what makes it and this call touches it.
     """
-    is_sum = isinstance(step, Extern) and step.target is aten.addmm.default and not step.kwargs
-    if not is_sum or not isinstance(step.args[0], View) or len(step.args) != 3:
+    if not isinstance(step, Extern) or step.target is not aten.addmm.default or step.kwargs:
+        return ""
+    if not isinstance(step.args[0], View):
         return ""
     name, result = step.args[0].buffer, buffers[step.outputs[0]]
     total = buffers[name]

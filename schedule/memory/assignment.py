@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Extern
+from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan, Pointer
 from longhand.schedule.memory.alias_legality import may_alias
 from longhand.schedule.memory.lifetimes import Lifetimes, find_lifetimes
@@ -30,6 +31,7 @@ from longhand.schedule.targets import TargetFacts
 TOLERATED_PEAK = 1.25  # of what memory peaks at if everything is released at once
 TOLERATED_IN_TRAINING = 1.03  # there memory decides how large a batch may be
 WORTH_RELEASING = 8 << 20  # bytes of the peak; a `del` for less is noise
+
 
 def place_buffers(
     steps: Sequence[Launch | Extern],
@@ -58,6 +60,7 @@ def place_buffers(
     for number, step in enumerate(steps):
         if isinstance(step, Launch):
             plan = kernels[step.kernel]
+            fresh: list[str] = []
             for pointer, name in _all_arguments(plan, step):
                 is_new = name not in made and buffers[name].kind is BufferKind.INTERMEDIATE
                 if pointer.access is Access.READ or not is_new:
@@ -67,7 +70,11 @@ def place_buffers(
                     step, plan, pointer.name, number, buffers, name, lifetimes, kept | taken, target_facts
                 )
                 if source is None:
-                    beside = _read_beside(step, plan, buffers, name)
+                    # A tensor like another is made in half the time; the CPU's memory is a pool's anyway.
+                    made_first = fresh if target_facts.device is Device.CUDA else ()
+                    twins = [other for other in made_first if buffers[other].dtype == buffers[name].dtype]
+                    beside = (*_read_beside(step, plan, buffers, name), *twins)
+                    fresh.append(name)
                     like = tuple(other for other in beside if _lie_alike(buffers[other], buffers[name]))
                     placed.append(Allocate(name, name in kept, beside, like))
                     continue
