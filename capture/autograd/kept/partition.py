@@ -3,9 +3,9 @@
 Every value of the forward pass is an edge whose capacity is its size; the backward pass is the sink. What must not be
 computed twice (random numbers, matrix products, convolutions, attention, and whatever is no plain arithmetic) is
 connected to the source. The minimum cut is the cheapest set of values to keep. Of a value of which the backward reads
-only a part (one of the gates that one product made), a copy of that part may be kept. A second cut keeps the links of long
-chains of values that would be computed again from one another (`recomputed_chains`). What stands in a checkpointed
-region (torch.utils.checkpoint) is never kept, only what one region hands to the next.
+only a part (one of the gates that one product made), a copy of that part may be kept. A second cut keeps the links of
+long chains of values that would be computed again from one another (`recomputed_chains`). What stands in a
+checkpointed region (torch.utils.checkpoint) is never kept, only what one region hands to the next.
 """
 
 from __future__ import annotations
