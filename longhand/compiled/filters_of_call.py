@@ -55,7 +55,7 @@ class FiltersOfCall:
             for ((_, attributes, name), _), one in zip(group, laid, strict=True):
                 attributes[name] = one
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         for group in self._groups:
             for (_, attributes, name), weight in group:
                 attributes[name] = weight
