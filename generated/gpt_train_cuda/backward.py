@@ -125,6 +125,7 @@ def block_backward(saved, d_output):
     d_q, d_k, d_v = cudnn_attention_backward(
         d_mixed, q, k, v, saved.mixed, saved.logsumexp, saved.philox_seed, saved.philox_offset, is_causal=True
     )
+    del d_mixed
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
     d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
@@ -228,6 +229,7 @@ def language_model_backward(saved, d_loss):
     kernels.d_embedding(
         tokens, d_x, d_token_embedding_from_lookup_totals, n_rows=batch * seq, n_cols=dim, n_places=vocab_size
     )
+    del d_x
 
     d_token_embedding_weight = torch.empty_like(unscaled_d_token_embedding)
     kernels.d_token_embedding_weight(
