@@ -217,7 +217,7 @@ def _blocks(
 def step_in_words(value: Size, buffer: Buffer, variable: str, sizes: SizeWriter, is_offset: bool) -> Code:
     """Where a kernel begins to read in a tensor, or a stride of it, by itself: ``conv.stride(1)``."""
     text = (sizes.before_padding(value, buffer) if is_offset else None) or (
-        sizes.text(value) if is_offset else sizes.stride(value, buffer)
+        sizes.text(value) if is_offset else sizes.stride(_plain(value), buffer)
     )
     if not is_bare(text) or not is_path(variable):
         return text
@@ -232,6 +232,11 @@ def step_in_words(value: Size, buffer: Buffer, variable: str, sizes: SizeWriter,
     if steps.count(str(value)) != 1 or not buffer.layout_is_known:
         return text
     return MethodCode(NameCode(variable), "stride", (whole_number(steps.index(str(value))),))
+
+
+def _plain(value: Size) -> Size:
+    """A stride that the tensor itself tells, whatever else does."""
+    return int(value) if isinstance(value, int) else value
 
 
 def _step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> Code | None:

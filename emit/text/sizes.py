@@ -21,6 +21,7 @@ from longhand.emit.text.python_code import (
     formula,
     multiplied,
     named_size,
+    told_size,
     whole_number,
 )
 from longhand.emit.text.told_sizes import (
@@ -35,6 +36,7 @@ from longhand.schedule.named_plan import (
     DimNamer,
     PaddedWord,
     ProductWord,
+    ToldSize,
     Words,
     grouped,
     grouped_before_last,
@@ -198,11 +200,19 @@ class SizeWriter:
             and self._stated.setdefault(word, size) == size
         ):
             return named_size(word)
+        if isinstance(size, ToldSize) and self._may_tell(size):
+            return told_size(size.word, size.times, size.plus)
         return SizeText(whole_number(size), is_number=True)
 
     def stands_for(self, word: str, size: int) -> bool:
         """Whether a word is already bound, and to this size."""
         return self._stated.get(word, self._values.get(word)) == size
+
+    def _may_tell(self, size: ToldSize) -> bool:
+        """Whether the word that tells a number is bound to its size here, or may be."""
+        if size.word not in self._values and self._taken is not None and size.word not in self._taken:
+            self._stated.setdefault(size.word, size.base)
+        return self.stands_for(size.word, size.base)
 
     def _may_state(self, word: str) -> bool:
         is_asked = self._taken is not None and not self._is_reading
