@@ -10,7 +10,7 @@ from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, find_ca
 from longhand.schedule.functions.inner_names import remark_on
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
-from longhand.schedule.functions.told_sizes import ToldSize
+from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
     FORWARD_FORM,
@@ -134,6 +134,7 @@ __all__ = [
     "SavedLayers",
     "SharedCall",
     "StageLayers",
+    "ToldBlocks",
     "ToldSize",
     "TurnCall",
     "UnitNames",

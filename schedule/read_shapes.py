@@ -63,11 +63,11 @@ def shape_for_readers(
             of_shape.setdefault(shape, Counter())[_read_as(view, shape, nodes)] += 1
     chosen = {shape: _most_read(shape, counts) for shape, counts in of_shape.items()}
     is_read = {view.buffer for view in read_inside}
+    shapes = {name: chosen.get(buffers[name].shape, buffers[name].shape) for name in own - kept}
     shapes = {
         name: shape
-        for name in own - kept
-        if (shape := chosen.get(buffers[name].shape)) is not None
-        and (name in is_read or not _is_squeezed(shape, buffers[name].shape))
+        for name, shape in shapes.items()
+        if name in is_read or not _is_squeezed(shape, buffers[name].shape)
     }
     for name in own & kept - is_read:
         returned = {_read_as(view, buffers[name].shape, nodes) for view in _views_of(name, results)}

@@ -26,7 +26,9 @@ from longhand.emit.text.python_code import (
 )
 from longhand.emit.text.told_sizes import (
     Shaped,
+    apart,
     derived_from,
+    is_bare,
     is_path,
     known_product,
     read_from,
@@ -52,8 +54,10 @@ class BoundSizes:
     padding: tuple[PythonStatement, ...] = ()
 
     def lines(self) -> tuple[str, ...]:
-        """``dim, vocab_size = 64, 99``, and the other lines around it."""
-        lines, words = [str(line) for line in self.told], list(self.stated)
+        """``dim, vocab_size = 64, 99``, and the other lines around it: one for each that a tensor tells."""
+        words = [word for word, size in self.stated.items() if isinstance(size, int)]
+        lines = [str(line) for line in self.told]
+        lines += [f"{word} = {size}" for word, size in self.stated.items() if not isinstance(size, int)]
         while words:
             some = (words[:n] for n in range(len(words), 0, -1))
             few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
@@ -201,7 +205,7 @@ class SizeWriter:
         ):
             return named_size(word)
         if isinstance(size, ToldSize) and self._may_tell(size):
-            return told_size(size.word, size.times, size.plus)
+            return told_size([(times, word) for times, word, _ in size.terms], size.plus)
         return SizeText(whole_number(size), is_number=True)
 
     def stands_for(self, word: str, size: int) -> bool:
@@ -209,10 +213,11 @@ class SizeWriter:
         return self._stated.get(word, self._values.get(word)) == size
 
     def _may_tell(self, size: ToldSize) -> bool:
-        """Whether the word that tells a number is bound to its size here, or may be."""
-        if size.word not in self._values and self._taken is not None and size.word not in self._taken:
-            self._stated.setdefault(size.word, size.base)
-        return self.stands_for(size.word, size.base)
+        """Whether the words that tell a number are bound to their sizes here, or may be."""
+        for _, word, base in size.terms:
+            if word not in self._values and self._taken is not None and word not in self._taken:
+                self._stated.setdefault(word, base)
+        return all(self.stands_for(word, base) for _, word, base in size.terms)
 
     def _may_state(self, word: str) -> bool:
         is_asked = self._taken is not None and not self._is_reading
@@ -245,7 +250,7 @@ class SizeWriter:
         literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
-            shape, words = _apart([(buffer.shape[dim], words[dim]) for dim in order], self._values)
+            shape, words = apart([(buffer.shape[dim], words[dim]) for dim in order], self._values)
             groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
@@ -270,6 +275,8 @@ class SizeWriter:
                     literal.setdefault(axis, multiplied(read))
                 else:
                     literal.setdefault(axis, multiplied(texts))
+        for axis in [one for one, text in literal.items() if is_bare(text.code)]:
+            literal[axis] = self.written(sizes[axis], None)  # which may be told
         rest = {
             axis: self.use(literal[axis] if axis in literal else self.written(size, None))
             for axis, size in sizes.items()
@@ -386,18 +393,6 @@ def bind_sizes(
             derived[word] = derivation
     unusable = taken | set(words_of.values()) if may_state else None
     return SizeWriter(words, values, words_of, binding, derived, unusable, untold)
-
-
-def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:
-    """Dimensions; one that was made of others, which are known, as these."""
-    split_dims: list[tuple[Size, str | None]] = []
-    for size, word in dims:
-        of, sizes = (word.of, word.sizes) if isinstance(word, ProductWord) else ((), ())
-        told = dict(zip(of, sizes, strict=False))
-        parts = [(part, one) for one in of if (part := values.get(one, told.get(one))) is not None]
-        is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
-        split_dims += parts if is_known else [(size, word)]
-    return [size for size, _ in split_dims], tuple(word for _, word in split_dims)
 
 
 def same_sizes(one: Iterable[Size], other: Iterable[Size]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
@@ -266,7 +266,9 @@ class FunctionSharing:
     ) -> OneFunction | None:
         """The function; sizes that differ from module to module, and that nothing at hand tells, become parameters."""
         stated = [method.stated for method in methods]
-        told = {word: self._told(candidate, word, [one[word] for one in stated]) for word in stated[0]}
+        told: dict[str, int | str | None] = {}
+        for word in stated[0]:
+            told[word] = self._told(candidate, word, [one[word] for one in stated], told.values())
         numbers = tuple(
             (
                 *((word, values[place]) for word, values in candidate.alike.numbers),
@@ -280,8 +282,14 @@ class FunctionSharing:
         is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
         return function if is_short else None
 
-    def _told(self, candidate: FunctionCandidate, word: str, sizes: Sequence[int | str]) -> int | str | None:
-        """A size of a function, or what tells it; None where only a parameter of its own does."""
+    def _told(
+        self,
+        candidate: FunctionCandidate,
+        word: str,
+        sizes: Sequence[int | str],
+        others: Collection[int | str | None],
+    ) -> int | str | None:
+        """A size of a function, or what tells it, best what tells no other; None where only a parameter does."""
         if len(set(sizes)) == 1:
             return sizes[0]
         alike = candidate.alike
@@ -289,7 +297,15 @@ class FunctionSharing:
         if weight is not None:
             return f"{candidate.around[0][weight[0]]}.shape[{weight[1]}]"
         given = told_by_parameters(sizes, alike.inputs, alike.sites, self._buffers)
-        return f"{candidate.words[given[0]]}.shape[{given[1]}]" if given is not None else None
+        texts = {one: f"{candidate.words[one[0]]}.shape[{one[1]}]" for one in given}
+        named = (texts[one] for one in given if self._word_of(alike.sites[0], *one) == word)
+        apart = (text for text in texts.values() if text not in others)
+        return next(itertools.chain(named, apart, texts.values()), None)
+
+    def _word_of(self, site: SiteSteps, name: str, dim: int) -> str | None:
+        """The word of a dimension of what a module is given."""
+        buffer = site.aliases.get(name, name)
+        return self._words_of(buffer, len(self._buffers[buffer].shape))[dim]
 
     def _candidate(
         self, alike: CallsAlike, word: str, sites: Sequence[ModuleSteps], reads_shapes: bool
@@ -311,5 +327,7 @@ class FunctionSharing:
         if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[:n_first]):
             return None
         variables = (name for one in (*around, words) for name in one.values())
-        shared = with_told_sizes(shared, self._buffers, self._words_of, {*variables, *told, *OWN_WORDS})
+        shared = with_told_sizes(
+            shared, self._buffers, self._words_of, words, {*variables, *told, *OWN_WORDS}
+        )
         return FunctionCandidate(shared, alike.sites, around, words, word, reads_shapes)

@@ -3,8 +3,8 @@
 Two stages of a model are the same function but for their widths. Most of these have a word already, or are read from a
 shape where they are printed. What kept such functions apart were numbers that had none: where a slice begins and ends,
 how far into a tensor a kernel begins, a dimension that several pieces make together. In the same place of each module
-such a number is a size of what the function is given, or of a weight, or a few times that and a little more: then the
-number is told so, and the text is true of all of them.
+such a number is a size of what the function is given, or of a weight, or a few times that and a little more, or the sum
+of two: then the number is told so, and the text is true of all of them.
 """
 
 from __future__ import annotations
@@ -25,32 +25,58 @@ WordsOf = Callable[[str, int], Sequence[str | None]]  # of a buffer's dimensions
 
 _LARGEST_PLAIN = 9  # of a number that no word explains
 _MOST_TIMES = 4
+_MOST_PIECES = 8  # of one size, behind another
 _MOST_PLUS = 4  # gates beside the channels, a token beside the patches
 
 
 class ToldSize(int):
-    """A number that a size tells, whose word a function binds.
+    """A number that sizes tell, whose words a function binds: ``2 * n_in + 1``, ``n_in + growth``.
 
     Attributes:
-        word: Of the size.
-        base: What the word stands for.
-        times: How often the size is in it.
-        plus: What it is more than that.
+        terms: (how often, word of a size, what that stands for).
+        plus: What it is more than these.
     """
 
-    word: str
-    base: int
-    times: int
+    terms: tuple[tuple[int, str, int], ...]
     plus: int
 
-    def __new__(cls, word: str, base: int, times: int = 1, plus: int = 0) -> ToldSize:
-        made = super().__new__(cls, base * times + plus)
-        made.word, made.base, made.times, made.plus = word, base, times, plus
+    def __new__(cls, terms: Sequence[tuple[int, str, int]], plus: int = 0) -> ToldSize:
+        made = super().__new__(cls, sum(times * base for times, _, base in terms) + plus)
+        made.terms, made.plus = tuple(terms), plus
         return made
 
 
+class ToldBlocks(int):
+    """An offset of so many blocks, lines or images, that sizes tell.
+
+    Attributes:
+        block: How many elements a block has.
+        n_blocks: How many they are.
+    """
+
+    block: int
+    n_blocks: ToldSize
+
+    def __new__(cls, block: int, n_blocks: ToldSize) -> ToldBlocks:
+        made = super().__new__(cls, block * n_blocks)
+        made.block, made.n_blocks = block, n_blocks
+        return made
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sum:
+    """How sizes tell some numbers: (how often, the size), and what is left."""
+
+    terms: tuple[tuple[int, Column], ...]
+    plus: int = 0
+
+
 def with_told_sizes(
-    alike: AlikeSteps, buffers: Mapping[str, Buffer], words_of: WordsOf, taken: Collection[str]
+    alike: AlikeSteps,
+    buffers: Mapping[str, Buffer],
+    words_of: WordsOf,
+    variables: Mapping[str, str],
+    taken: Collection[str],
 ) -> AlikeSteps:
     """What modules do alike; the numbers in which they differ know which size tells them, if any does.
 
@@ -58,9 +84,10 @@ def with_told_sizes(
         alike: What they do.
         buffers: The plan's, by name.
         words_of: Words for the dimensions of the first one's buffers.
+        variables: What the function calls these.
         taken: Names that no size may have.
     """
-    told = _ToldNumbers(alike, buffers, words_of, taken)
+    told = _ToldNumbers(alike, buffers, words_of, variables, taken)
     return dataclasses.replace(alike, sites=told.sites())
 
 
@@ -72,14 +99,16 @@ class _ToldNumbers:
         alike: AlikeSteps,
         buffers: Mapping[str, Buffer],
         words_of: WordsOf,
+        variables: Mapping[str, str],
         taken: Collection[str],
     ) -> None:
         self._alike = alike
         self._buffers = buffers
+        self._variables = variables
         self._taken = {*taken}
         self._words = self._words_at_hand(words_of)
         self._telling = self._sources()
-        self._known: dict[Column, tuple[Column, int, int] | None] = {}
+        self._known: dict[Column, _Sum | None] = {}
 
     def sites(self) -> tuple[SiteSteps, ...]:
         """The modules' steps."""
@@ -97,18 +126,19 @@ class _ToldNumbers:
 
     # What tells numbers.
 
-    def _sources(self) -> dict[Column, str]:
-        """By what a size is in each module, if these differ: where it stands, for a word where it has none."""
-        sources: dict[Column, str] = {}
+    def _sources(self) -> dict[Column, tuple[str, ...]]:
+        """By what a size is in each module: what it may be called where it has no word."""
+        sources: dict[Column, tuple[str, ...]] = {}
         for column in self._alike.inputs:
             for sizes in self._dims(self._names(column)):
-                sources.setdefault(sizes, "")
+                variable = self._variables.get(column[0], "")
+                sources.setdefault(sizes, (f"{variable}_channels",) if is_identifier(variable) else ())
         paths = [{path: name for name, path in site.weights.items()} for site in self._alike.sites]
         for path in paths[0]:
             if all(path in other for other in paths):
-                for sizes in self._dims([other[path] for other in paths]):
-                    sources.setdefault(sizes, path)
-        return {sizes: path for sizes, path in sources.items() if _may_tell(sizes)}
+                for dim, sizes in enumerate(self._dims([other[path] for other in paths])):
+                    sources.setdefault(sizes, tuple(_words_for(path, dim)))
+        return {sizes: words for sizes, words in sources.items() if min(sizes) > _LARGEST_PLAIN}
 
     def _names(self, column: Sequence[str]) -> list[str]:
         """The buffers that are given for a parameter, or made in one place."""
@@ -125,6 +155,7 @@ class _ToldNumbers:
     def _words_at_hand(self, words_of: WordsOf) -> dict[Column, str]:
         """The words that sizes of the first module's tensors have."""
         words: dict[Column, str] = {}
+        self._other_words: set[str] = set()
         for column in (*self._alike.made, *self._alike.inputs):
             names = self._names(column)
             dims = list(self._dims(names))
@@ -132,42 +163,47 @@ class _ToldNumbers:
             for sizes, word in zip(dims, known, strict=True):
                 if word and type(word) is str and word.isidentifier() and word not in self._taken:
                     words.setdefault(sizes, word)
+                self._other_words.add(word or "")
         return {sizes: word for sizes, word in words.items() if list(words.values()).count(word) == 1}
 
     def _word(self, sizes: Column) -> str:
         if sizes not in self._words:
-            parts = [identifier(part) for part in self._telling[sizes].split(".")[:-1] if not part.isdigit()]
-            own = [f"{part}_channels" for part in reversed(parts) if is_identifier(part)]
-            taken = {*self._taken, *self._words.values()}
-            plain = itertools.chain(own, ["channels"], further_names("channels"))
-            self._words[sizes] = first_free(plain, taken)
+            taken = {*self._taken, *self._other_words, *self._words.values()}
+            further = itertools.chain(["channels"], further_names("channels"))
+            self._words[sizes] = first_free(itertools.chain(self._telling[sizes], further), taken)
         return self._words[sizes]
 
-    def _told(self, numbers: Column) -> tuple[Column, int, int] | None:
-        """The size that tells some numbers, how often it is in them, and what is left."""
+    def _told(self, numbers: Column) -> _Sum | None:
+        """The sizes that tell some numbers."""
         if numbers not in self._known:
-            self._known[numbers] = next(self._telling_of(numbers), None)
+            self._known[numbers] = next(self._sums(numbers), None) if _may_tell(numbers) else None
         return self._known[numbers]
 
-    def _telling_of(self, numbers: Column) -> Iterator[tuple[Column, int, int]]:
+    def _sums(self, numbers: Column) -> Iterator[_Sum]:
+        """The plainest first."""
         if numbers in self._telling:
-            yield numbers, 1, 0
+            yield _Sum(((1, numbers),))
         for plus in range(_MOST_PLUS + 1):
             for times in range(1, _MOST_TIMES + 1):
                 rest = [divmod(number - plus, times) for number in numbers]
                 sizes = tuple(size for size, _ in rest)
                 if sizes in self._telling and not any(left for _, left in rest):
-                    yield sizes, times, plus
+                    yield _Sum(((times, sizes),), plus)
+        for times in range(1, _MOST_PIECES + 1):
+            for more in self._telling:
+                sizes = tuple(number - times * size for number, size in zip(numbers, more, strict=True))
+                if sizes in self._telling and sizes != more:
+                    yield _Sum(((1, sizes), (times, more)))
 
     # Steps.
 
     def _step(self, steps: Sequence[PlanStep]) -> list[PlanStep]:
         if all(isinstance(step, Launch) for step in steps):
             launches = [step for step in steps if isinstance(step, Launch)]
-            sizes, ints, scalars = (
-                self._values([getattr(step, field) for step in launches])
-                for field in ("sizes", "ints", "scalars")
+            sizes, scalars = (
+                self._values([getattr(step, field) for step in launches]) for field in ("sizes", "scalars")
             )
+            ints = self._ints(launches)
             return [
                 dataclasses.replace(step, sizes=sizes[at], ints=ints[at], scalars=scalars[at])
                 for at, step in enumerate(launches)
@@ -208,13 +244,33 @@ class _ToldNumbers:
         return list(values)
 
     def _numbers(self, numbers: Sequence[int]) -> list[int]:
-        if not _may_tell(tuple(numbers)):
-            return list(numbers)
         told = self._told(tuple(numbers))
-        if told is None:
-            return list(numbers)
-        sizes, times, plus = told
-        return [ToldSize(self._word(sizes), size, times, plus) for size in sizes]
+        return list(numbers) if told is None else list(self._with_words(told))
+
+    def _with_words(self, told: _Sum) -> Iterator[ToldSize]:
+        for place in range(len(self._alike.sites)):
+            terms = [(times, self._word(sizes), sizes[place]) for times, sizes in told.terms]
+            yield ToldSize(terms, told.plus)
+
+    def _ints(self, launches: Sequence[Launch]) -> list[tuple[Any, ...]]:
+        """Offsets and strides of calls of one kernel; offsets also as so many blocks of an axis."""
+        whole = self._values([step.ints for step in launches])
+        for at in range(len(whole[0])) if len({len(ints) for ints in whole}) == 1 else ():
+            numbers = tuple(ints[at] for ints in whole)
+            if all(type(number) is int for number in numbers) and _may_tell(numbers):
+                in_blocks = next(self._in_blocks(numbers, [step.sizes for step in launches]), None)
+                for place, number in enumerate(in_blocks or ()):
+                    whole[place] = (*whole[place][:at], number, *whole[place][at + 1 :])
+        return whole
+
+    def _in_blocks(self, numbers: Column, sizes: Sequence[Sequence[Any]]) -> Iterator[list[ToldBlocks]]:
+        for blocks in zip(*(of[::-1] for of in sizes), strict=False):
+            if all(isinstance(block, int) and block > 1 for block in blocks):
+                pairs = [divmod(number, block) for number, block in zip(numbers, blocks, strict=True)]
+                told = self._told(tuple(count for count, _ in pairs))
+                if told is not None and not any(rest for _, rest in pairs):
+                    counts = self._with_words(told)
+                    yield [ToldBlocks(int(block), count) for block, count in zip(blocks, counts, strict=True)]
 
     def _shapes(self) -> list[dict[str, tuple[Any, ...]]]:
         """By buffer: its shape, if a size tells a part of it that it has no word for."""
@@ -235,3 +291,10 @@ def _may_tell(sizes: Column) -> bool:
 
 def _with_args(calls: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(dataclasses.replace(call, args=given) for call, given in zip(calls, args, strict=True))
+
+
+def _words_for(path: str, dim: int) -> Iterator[str]:
+    """What one dimension of a weight may be called: ``conv_channels`` of what comes out of it, ``conv_in`` before."""
+    parts = [identifier(part) for part in path.split(".")[:-1] if not part.isdigit()]
+    noun = "in" if dim == 1 else "channels"
+    yield from (f"{part}_{noun}" for part in reversed(parts) if is_identifier(part))

@@ -42,8 +42,8 @@ def told_by_parameters(
     inputs: Sequence[Sequence[str]],
     sites: Sequence[SiteSteps],
     buffers: Mapping[str, Buffer],
-) -> tuple[str, int] | None:
-    """The parameter, by the first module's buffer, and its dimension that is a size in each module; or None.
+) -> list[tuple[str, int]]:
+    """The parameters, by the first module's buffers, and their dimensions that are a size in each module.
 
     Args:
         sizes: The size in each module.
@@ -51,13 +51,16 @@ def told_by_parameters(
         sites: What each module does.
         buffers: The plan's, by name.
     """
+    telling: list[tuple[str, int]] = []
     for column in inputs:
         given = [buffers.get(site.aliases.get(name, name)) for site, name in zip(sites, column, strict=True)]
         shapes = [tuple(buffer.shape) if buffer is not None else () for buffer in given]
-        for dim in range(min(map(len, shapes))):
-            if all(shape[dim] == size for shape, size in zip(shapes, sizes, strict=True)):
-                return column[0], dim
-    return None
+        telling += [
+            (column[0], dim)
+            for dim in range(min(map(len, shapes)))
+            if all(shape[dim] == size for shape, size in zip(shapes, sizes, strict=True))
+        ]
+    return telling
 
 
 def _shapes(site: SiteSteps, buffers: Mapping[str, Buffer]) -> dict[str, tuple[object, ...]]:
