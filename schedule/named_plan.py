@@ -54,7 +54,7 @@ from longhand.schedule.modules.held import (
 from longhand.schedule.modules.sizes_alike import held_sizes, module_signature
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward, own_origins
-from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words
+from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words, apart
 from longhand.schedule.names.dimensions.dimension_names import DimNamer, symbol_names
 from longhand.schedule.names.dimensions.dimension_propagation import grouped, reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
@@ -141,6 +141,7 @@ __all__ = [
     "ValueOf",
     "WeightFunction",
     "Words",
+    "apart",
     "as_printed",
     "aten_name",
     "children",

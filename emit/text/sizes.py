@@ -26,7 +26,6 @@ from longhand.emit.text.python_code import (
 )
 from longhand.emit.text.told_sizes import (
     Shaped,
-    apart,
     derived_from,
     is_bare,
     is_path,
@@ -40,6 +39,7 @@ from longhand.schedule.named_plan import (
     ProductWord,
     ToldSize,
     Words,
+    apart,
     grouped,
     grouped_before_last,
 )
@@ -204,23 +204,21 @@ class SizeWriter:
             and self._stated.setdefault(word, size) == size
         ):
             return named_size(word)
-        if isinstance(size, ToldSize) and self._may_tell(size):
-            return told_size([(times, word) for times, word, _ in size.terms], size.plus)
+        if isinstance(size, ToldSize):
+            for _, one, base in size.terms:
+                if self._may_state(one, is_told=True):
+                    self._stated.setdefault(one, base)
+            if all(self.stands_for(one, base) for _, one, base in size.terms):
+                return told_size([(times, one) for times, one, _ in size.terms], size.plus)
         return SizeText(whole_number(size), is_number=True)
 
     def stands_for(self, word: str, size: int) -> bool:
         """Whether a word is already bound, and to this size."""
         return self._stated.get(word, self._values.get(word)) == size
 
-    def _may_tell(self, size: ToldSize) -> bool:
-        """Whether the words that tell a number are bound to their sizes here, or may be."""
-        for _, word, base in size.terms:
-            if word not in self._values and self._taken is not None and word not in self._taken:
-                self._stated.setdefault(word, base)
-        return all(self.stands_for(word, base) for _, word, base in size.terms)
-
-    def _may_state(self, word: str) -> bool:
-        is_asked = self._taken is not None and not self._is_reading
+    def _may_state(self, word: str, is_told: bool = False) -> bool:
+        """Whether a word may be bound to a number; while shapes are read only one that tells others, too."""
+        is_asked = self._taken is not None and (is_told or not self._is_reading)
         return is_asked and word not in (self._taken or ()) and word not in self._values
 
     def stride(self, stride: Size, buffer: Buffer) -> Code:
@@ -275,8 +273,9 @@ class SizeWriter:
                     literal.setdefault(axis, multiplied(read))
                 else:
                     literal.setdefault(axis, multiplied(texts))
-        for axis in [one for one, text in literal.items() if is_bare(text.code)]:
-            literal[axis] = self.written(sizes[axis], None)  # which may be told
+        for axis in [one for one in literal if isinstance(sizes[one], ToldSize)]:
+            if is_bare(literal[axis].code):
+                literal[axis] = self.written(sizes[axis], None)
         rest = {
             axis: self.use(literal[axis] if axis in literal else self.written(size, None))
             for axis, size in sizes.items()

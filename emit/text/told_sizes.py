@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from longhand.capture.graph import Role
 from longhand.emit.text.python_code import (
@@ -172,15 +172,3 @@ def derived_from(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, Code] | N
                     told = GroupedCode(InfixCode(told, "-", LiteralCode(str(offset))))
                 return path, InfixCode(told, "//", LiteralCode(str(scale))) if scale != 1 else told
     return None
-
-
-def apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:
-    """Dimensions; one that was made of others, which are known, as these."""
-    split_dims: list[tuple[Size, str | None]] = []
-    for size, word in dims:
-        of, sizes = (word.of, word.sizes) if isinstance(word, ProductWord) else ((), ())
-        told = dict(zip(of, sizes, strict=False))
-        parts = [(part, one) for one in of if (part := values.get(one, told.get(one))) is not None]
-        is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
-        split_dims += parts if is_known else [(size, word)]
-    return [size for size, _ in split_dims], tuple(word for _, word in split_dims)

@@ -64,7 +64,7 @@ class ToldBlocks(int):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Sum:
+class _SumOfSizes:
     """How sizes tell some numbers: (how often, the size), and what is left."""
 
     terms: tuple[tuple[int, Column], ...]
@@ -108,7 +108,7 @@ class _ToldNumbers:
         self._taken = {*taken}
         self._words = self._words_at_hand(words_of)
         self._telling = self._sources()
-        self._known: dict[Column, _Sum | None] = {}
+        self._known: dict[Column, _SumOfSizes | None] = {}
 
     def sites(self) -> tuple[SiteSteps, ...]:
         """The modules' steps."""
@@ -173,27 +173,27 @@ class _ToldNumbers:
             self._words[sizes] = first_free(itertools.chain(self._telling[sizes], further), taken)
         return self._words[sizes]
 
-    def _told(self, numbers: Column) -> _Sum | None:
+    def _told(self, numbers: Column) -> _SumOfSizes | None:
         """The sizes that tell some numbers."""
         if numbers not in self._known:
             self._known[numbers] = next(self._sums(numbers), None) if _may_tell(numbers) else None
         return self._known[numbers]
 
-    def _sums(self, numbers: Column) -> Iterator[_Sum]:
+    def _sums(self, numbers: Column) -> Iterator[_SumOfSizes]:
         """The plainest first."""
         if numbers in self._telling:
-            yield _Sum(((1, numbers),))
+            yield _SumOfSizes(((1, numbers),))
         for plus in range(_MOST_PLUS + 1):
             for times in range(1, _MOST_TIMES + 1):
                 rest = [divmod(number - plus, times) for number in numbers]
                 sizes = tuple(size for size, _ in rest)
                 if sizes in self._telling and not any(left for _, left in rest):
-                    yield _Sum(((times, sizes),), plus)
+                    yield _SumOfSizes(((times, sizes),), plus)
         for times in range(1, _MOST_PIECES + 1):
             for more in self._telling:
                 sizes = tuple(number - times * size for number, size in zip(numbers, more, strict=True))
                 if sizes in self._telling and sizes != more:
-                    yield _Sum(((1, sizes), (times, more)))
+                    yield _SumOfSizes(((1, sizes), (times, more)))
 
     # Steps.
 
@@ -247,7 +247,7 @@ class _ToldNumbers:
         told = self._told(tuple(numbers))
         return list(numbers) if told is None else list(self._with_words(told))
 
-    def _with_words(self, told: _Sum) -> Iterator[ToldSize]:
+    def _with_words(self, told: _SumOfSizes) -> Iterator[ToldSize]:
         for place in range(len(self._alike.sites)):
             terms = [(times, self._word(sizes), sizes[place]) for times, sizes in told.terms]
             yield ToldSize(terms, told.plus)
