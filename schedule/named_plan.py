@@ -10,6 +10,7 @@ from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, find_ca
 from longhand.schedule.functions.inner_names import remark_on
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
+from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
     FORWARD_FORM,
@@ -53,7 +54,7 @@ from longhand.schedule.modules.held import (
 from longhand.schedule.modules.sizes_alike import held_sizes, module_signature
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward, own_origins
-from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words
+from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words, apart
 from longhand.schedule.names.dimensions.dimension_names import DimNamer, symbol_names
 from longhand.schedule.names.dimensions.dimension_propagation import grouped, reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
@@ -133,11 +134,14 @@ __all__ = [
     "SavedLayers",
     "SharedCall",
     "StageLayers",
+    "ToldBlocks",
+    "ToldSize",
     "TurnCall",
     "UnitNames",
     "ValueOf",
     "WeightFunction",
     "Words",
+    "apart",
     "as_printed",
     "aten_name",
     "children",

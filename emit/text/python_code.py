@@ -295,6 +295,18 @@ def named_size(word: str) -> SizeText:
     return SizeText(NameCode(word), frozenset({word}))
 
 
+def told_size(terms: Sequence[tuple[int, str]], plus: int) -> SizeText:
+    """A number by the words of sizes that tell it: ``2 * n_in + 1``. It gives way to what a reader sees at once."""
+    codes = [
+        NameCode(word) if times == 1 else ProductCode((whole_number(times), NameCode(word)))
+        for times, word in terms
+    ]
+    code: Code = codes[0]
+    for more in (*codes[1:], *((whole_number(plus),) if plus else ())):
+        code = InfixCode(code, "+", more)
+    return SizeText(code, frozenset(word for _, word in terms), is_number=True)
+
+
 def multiplied(texts: Sequence[SizeText]) -> SizeText:
     """Sizes multiplied."""
     words = frozenset[str]().union(*(text.words for text in texts))
