@@ -36,7 +36,7 @@ from longhand.schedule.layers.returned_gradients import (
     GradientsOfLoop,
     ReturnedGradients,
 )
-from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers, is_by_name
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
@@ -158,6 +158,7 @@ __all__ = [
     "in_plain_loops",
     "inherited",
     "is_nearly_whole_backward",
+    "is_by_name",
     "is_plain_variable",
     "is_same",
     "kernels_of",

@@ -36,7 +36,7 @@ from longhand.emit.text.python_code import (
     NameCode,
     PythonStatement,
     SeveralCode,
-    StarredCode,
+    NamedArgumentsCode,
     names,
     whole_number,
 )
@@ -57,6 +57,7 @@ from longhand.schedule.named_plan import (
     SharedCall,
     UnitNames,
     Words,
+    is_plain_variable,
     named_views,
     own_origins,
     plain_steps,
@@ -218,8 +219,9 @@ class BodyWriter:
         module = (self.whose.reach(call.path),) if call.path else ()
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
         numbers = numbers_given(call, self._number, self.variables, self.sizes, self.plan.buffers)
-        popped = [StarredCode(MethodCode(NameCode(call.taken_from), "pop", ()))] if call.taken_from else []
-        given = (*names([*module, *tensors]), *popped, *numbers)
+        taken = MethodCode(NameCode(call.taken_from), "pop", ())
+        popped = [NamedArgumentsCode(taken)] if call.taken_from else []
+        given = (*names([*module, *tensors]), *numbers, *popped)
         line = PythonLine.binding(targets, CallCode(call.name, given))
         paragraphs.append(Paragraph((), [*waiting, line], call=_of_many(call, self.whose, tensors, targets)))
         if call.released:
@@ -286,11 +288,16 @@ class BodyWriter:
             return [PythonLine.of(PythonStatement((new,), value, remark=why))]
         return [PythonLine(f"# {why}", LineKind.COMMENT), line]
 
+    def _is_dropped_alone(self, buffer: str) -> bool:
+        """Whether it has a variable of its own, or a field of what a call saves; of layers' records all goes at once."""
+        variable = self.variables.get(buffer, "")
+        return variable.isidentifier() or (self.names_modules and bool(variable) and is_plain_variable(variable))
+
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
         buffers = [b for b in step.buffers if b not in self._made_in_calls]
-        words = [self.variables[b] for b in buffers if self.variables.get(b, "").isidentifier()]
+        words = [self.variables[b] for b in buffers if self._is_dropped_alone(b)]
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
         words += [variable for b in buffers for variable in self.seen_as.get(b, [])]

@@ -203,13 +203,13 @@ class EachCode(Code):
 
 
 @dataclasses.dataclass(frozen=True)
-class StarredCode(Code):
-    """``*blocks.pop()``"""
+class NamedArgumentsCode(Code):
+    """``**blocks.pop()._asdict()``, of a named tuple that holds arguments by their names"""
 
     value: Code
 
     def __str__(self) -> str:
-        return f"*{self.value}"
+        return f"**{self.value}._asdict()"
 
 
 NO_CODE = LiteralCode("()")  # what a call is given for a shape of no dimensions

@@ -103,7 +103,7 @@ def _candidates(
     further = [
         text
         for text in dict.fromkeys(additions)
-        if text and not {text, text.removesuffix("d")} & {*base.split("_")}
+        if text and not {text, text.removesuffix("d")} & {*base.split("_")} and not _says_again(text, base)
     ]
     fitting = [text for text in further if len(base) + len(text) < _LONGEST]  # the formula stays whole
     for qualifier in (*fitting, *further):
@@ -114,6 +114,12 @@ def _candidates(
                 yield _joined(base, first, second)
     yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
     yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _says_again(text: str, base: str) -> bool:
+    """Whether a name has a word for a class already: ``gemma2_rms_norm`` beside ``rms_norm``."""
+    _, *tail = text.rsplit("_", 2)
+    return len(tail) > 1 and "_".join(tail) in base
 
 
 def _keeps_rows(plan: KernelPlan) -> bool:
