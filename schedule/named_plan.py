@@ -71,6 +71,7 @@ from longhand.schedule.names.operation_names import (
     provenance_of,
 )
 from longhand.schedule.names.parameter_names import children, parameters_in_order
+from longhand.schedule.names.people_names import own_or_class
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
 from longhand.schedule.names.schedule_names import in_plain_loops, words_of
 from longhand.schedule.names.unit_names import (
@@ -157,8 +158,8 @@ __all__ = [
     "held_sizes",
     "in_plain_loops",
     "inherited",
-    "is_nearly_whole_backward",
     "is_by_name",
+    "is_nearly_whole_backward",
     "is_plain_variable",
     "is_same",
     "kernels_of",
@@ -172,6 +173,7 @@ __all__ = [
     "named_views",
     "noun_of",
     "op_word",
+    "own_or_class",
     "own_origins",
     "parameters_in_order",
     "places_of",

@@ -151,7 +151,11 @@ def write_backward(
     if function.record_classes:
         imports.add("from typing import NamedTuple")
     if function.own is not None:
-        imports.add("from dataclasses import dataclass, fields" if function.layers or function.records else "from dataclasses import dataclass")
+        imports.add(
+            "from dataclasses import dataclass, fields"
+            if function.layers or function.records
+            else "from dataclasses import dataclass"
+        )
     if not function.is_module:
         imports.add("from . import model")
     if function.flows:

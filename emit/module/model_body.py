@@ -8,7 +8,13 @@ from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_loops import as_loops
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
-from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
+from longhand.emit.module.later_steps import (
+    allocates,
+    gathered_lists,
+    is_dropped_alone,
+    rebound_or_alive,
+    root,
+)
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.module_place import ModulePlace
@@ -34,9 +40,9 @@ from longhand.emit.text.python_code import (
     Code,
     MethodCode,
     NameCode,
+    NamedArgumentsCode,
     PythonStatement,
     SeveralCode,
-    NamedArgumentsCode,
     names,
     whole_number,
 )
@@ -57,7 +63,6 @@ from longhand.schedule.named_plan import (
     SharedCall,
     UnitNames,
     Words,
-    is_plain_variable,
     named_views,
     own_origins,
     plain_steps,
@@ -288,16 +293,12 @@ class BodyWriter:
             return [PythonLine.of(PythonStatement((new,), value, remark=why))]
         return [PythonLine(f"# {why}", LineKind.COMMENT), line]
 
-    def _is_dropped_alone(self, buffer: str) -> bool:
-        """Whether it has a variable of its own, or a field of what a call saves; of layers' records all goes at once."""
-        variable = self.variables.get(buffer, "")
-        return variable.isidentifier() or (self.names_modules and bool(variable) and is_plain_variable(variable))
-
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
         buffers = [b for b in step.buffers if b not in self._made_in_calls]
-        words = [self.variables[b] for b in buffers if self._is_dropped_alone(b)]
+        own = (self.variables.get(b, "") for b in buffers)
+        words = [word for word in own if is_dropped_alone(word, is_of_layers=not self.names_modules)]
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
         words += [variable for b in buffers for variable in self.seen_as.get(b, [])]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.schedule.named_plan import SAVED, ListForCalls
 
-
 KEPT = "kept"  # the list of what autograd kept, before it is a record
 
 
@@ -64,7 +63,9 @@ def fields_for_calls(one: ListForCalls, functions: Sequence[SharedFunction]) -> 
 
 def by_name(words: Sequence[str], values: Sequence[str]) -> tuple[str, ...]:
     """``x=x, weight=model.weight``; the values alone where there are no words."""
-    return tuple(f"{word}={value}" for word, value in zip(words, values, strict=True)) if words else (*values,)
+    return (
+        tuple(f"{word}={value}" for word, value in zip(words, values, strict=True)) if words else (*values,)
+    )
 
 
 def taking_apart(name: str, kept: str, rest: str) -> list[str]:

@@ -6,8 +6,12 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 SAVED = "saved"  # the variable of what one layer, or the whole call, saves for its backward pass
-_OF_RECORDS = frozenset({SAVED, "kept", "fields", "n_fields"})  # words of the lines that make a record of tensors
-_MOST_BY_PLACE = 6  # tensors that a person takes apart by their places: ``x, weight, mean, rstd = ctx.saved_tensors``
+_OF_RECORDS = frozenset(
+    {SAVED, "kept", "fields", "n_fields"}
+)  # words of the lines that make a record of tensors
+_MOST_BY_PLACE = (
+    6  # tensors that a person takes apart by their places: ``x, weight, mean, rstd = ctx.saved_tensors``
+)
 
 
 def is_by_name(n_saved: int, variables: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from torch import fx
 
-from longhand.capture.graph import Provenance
+from longhand.capture.graph import Provenance, Role
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, Store
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.axis_names import dimensions_of
@@ -50,6 +50,7 @@ _SAYS_LITTLE = frozenset(
     {"step", "update", "forward", "call", "f", "fn", "function", "inner", "loop", "foreach", "run", "main"}
 )
 
+_RESULTS = frozenset({Role.RSTD.value})  # what kernels are for is called so, and their results want the word
 _LAYOUTS = frozenset({KernelPurpose.TO_CHANNELS_LAST.value, KernelPurpose.TO_CONTIGUOUS.value})
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "scale", "power", "sqrt", "rsqrt", "neg", "reciprocal"})
 
@@ -90,6 +91,7 @@ def _candidates(
     if base in ("copy", "transpose"):
         base = heads_moved(plan, dimensions_of(plan, callers)) or base
     base = softmax_of_visible(base, plan)
+    base = f"make_{base}" if base in _RESULTS else base
     if len(names) > 1 and not _LAYOUTS.isdisjoint(names):
         base = "transpose"  # to one layout in a call, from it in another
     if plan.schedule.is_over_lists:

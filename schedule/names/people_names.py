@@ -253,12 +253,23 @@ def _short_enough(name: str) -> str | None:
     return name if 0 < len(name) <= _LONGEST else None
 
 
+def own_or_class(frame: CallFrame) -> str:
+    """``LlamaRMSNorm`` for its forward(), and for its method ``_norm``, which says less; else the function's."""
+    *owners, function = frame[0].replace("<locals>.", "").split(".")
+    is_class_s = is_forward(frame) or is_end_of_class(function, owners)
+    return owners[-1] if owners and is_class_s else function
+
+
+def is_end_of_class(function: str, owners: Sequence[str]) -> bool:
+    """Whether a method is called as its class ends: ``_norm`` of a RMSNorm is all that there is to say, too."""
+    return bool(owners) and snake_case(identifier(owners[-1])).endswith(f"_{function.strip('_')}")
+
+
 def _told(frame: CallFrame) -> str | None:
     """A word for a function, ``bloom_gelu`` for ``bloom_gelu_forward``; None if its name says little."""
     *owners, function = frame[0].replace("<locals>.", "").split(".")
-    owner = snake_case(identifier(owners[-1])) if owners else ""
-    if owners and (is_forward(frame) or owner.endswith(f"_{function.strip('_')}")):
-        function = owners[-1]  # of its method ``_norm`` a RMSNorm is all that there is to say, too
+    if owners and (is_forward(frame) or is_end_of_class(function, owners)):
+        function = owners[-1]
     word = snake_case(identifier(function.strip("_"))).strip("_")
     if word.endswith(f"_{_NAMED_AS_IT_IS}"):
         return _NAMED_AS_IT_IS

@@ -125,7 +125,7 @@ def _reads_parts(plan: KernelPlan) -> bool:
 def _walked(plan: KernelPlan, kind: type[Load] | type[Store]) -> list[dict[str, object]]:
     """For each access of a kernel: by axis how far it steps along that."""
     return [
-        {axis: factors for axis, factors in plan.addresses[at].axes}
+        dict(plan.addresses[at].axes)
         for at, value in enumerate(plan.body)
         if isinstance(value, kind) and at in plan.addresses
     ]
