@@ -94,14 +94,19 @@ class BackwardText:
 
     @property
     def record_classes(self) -> tuple[Record, ...]:
-        """Each class once, for all lists whose layers save it."""
+        """Each class once that launch() makes, for all lists whose layers save it."""
         by_class: dict[str, list[Record]] = {}
-        for record in self.records + self.in_columns:
+        for record in self.records:
             by_class.setdefault(record.name, []).append(record)
         return tuple(
             dataclasses.replace(of[0], owner=" or ".join(dict.fromkeys(one.owner for one in of)))
             for of in by_class.values()
         )
+
+    @property
+    def data_classes(self) -> tuple[Record, ...]:
+        """The other records, which the Function makes."""
+        return self.in_columns + ((self.own,) if self.own is not None else ())
 
 
 def trained_call(
@@ -148,14 +153,11 @@ def write_backward(
     text = dataclasses.replace(text, name=snake_case(text.name))
     function = _Function(training, forward, writer, gradients.places).text()
     imports = {*writer.imports, "import torch", "from .runtime import own_types"}
-    if function.record_classes:
+    if function.records:
         imports.add("from typing import NamedTuple")
-    if function.own is not None:
-        imports.add(
-            "from dataclasses import dataclass, fields"
-            if function.layers or function.records
-            else "from dataclasses import dataclass"
-        )
+    counts = any(one.name for one in function.layers) or (function.own is not None and bool(function.records))
+    if function.own is not None or counts:
+        imports.add(f"from dataclasses import dataclass{', fields' if counts else ''}")
     if not function.is_module:
         imports.add("from . import model")
     if function.flows:

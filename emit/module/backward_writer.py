@@ -203,7 +203,8 @@ class BackwardWriter(ModelWriter):
             lines = [*first_and_rest(saved, "of_layers", "saved"), "saved.clear()"]
         for layers in self.layers:
             is_last, name = layers is self.layers[-1], layers.name
-            n_each = f"len({name}._fields)" if name else str(layers.n_each)
+            fields = f"{name}._fields" if layers.record is not None else f"fields({name})"
+            n_each = f"len({fields})" if name else str(layers.n_each)
             made = f"{name}(*of_layers[at : at + n_each])" if name else "of_layers[at : at + n_each]"
             end = "len(of_layers)" if is_last else f"{len(layers.own)} * n_each"
             lines += [

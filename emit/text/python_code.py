@@ -204,12 +204,12 @@ class EachCode(Code):
 
 @dataclasses.dataclass(frozen=True)
 class NamedArgumentsCode(Code):
-    """``**blocks.pop()._asdict()``, of a named tuple that holds arguments by their names"""
+    """``**vars(blocks.pop())``, of a record that holds arguments by their names"""
 
     value: Code
 
     def __str__(self) -> str:
-        return f"**{self.value}._asdict()"
+        return f"**vars({self.value})"
 
 
 NO_CODE = LiteralCode("()")  # what a call is given for a shape of no dimensions

@@ -1,6 +1,6 @@
 """What a backward pass keeps for the calls of one function: a list for each, in place of a variable for each tensor.
 
-d_x, d_conv_weight = conv_norm_act_backward(d_x, stride=2, **conv_norm_acts.pop()._asdict())
+d_x, d_conv_weight = conv_norm_act_backward(d_x, stride=2, **vars(conv_norm_acts.pop()))
 
 The forward pass keeps what one module's derivative reads side by side, in the order of the modules; the last one's is
 taken first. So a call is a line, and memory is dropped where the function returns.
