@@ -93,8 +93,10 @@ def resnet_block_backward(kept, d_activated):
     """The gradients of ResNetBlock's arguments that have any, then of its parameters; empties `kept`."""
     saved = ResNetBlockSaved(*kept)
     kept.clear()
-    batch, conv2_channels, conv1_height, conv1_width = d_activated.shape
-    shortcut_height, shortcut_width, conv1_channels = 14, 14, 32
+    batch = saved.x.shape[0]
+    _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
+    conv1_channels = saved.conv1.shape[1]
+    _, _, shortcut_height, shortcut_width = saved.shortcut.shape
 
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x)
