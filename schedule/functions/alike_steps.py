@@ -201,7 +201,7 @@ class _StepsInStep:
             tuple(names for _, names in inputs),
             tuple(self._locals),
             tuple(self._views),
-            self._numbers.found,
+            self._numbers.known,
         )
 
     def _with_releases(
