@@ -37,7 +37,7 @@ from longhand.schedule.layers.returned_gradients import (
     GradientsOfLoop,
     ReturnedGradients,
 )
-from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers, is_by_name
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
@@ -72,6 +72,7 @@ from longhand.schedule.names.operation_names import (
     provenance_of,
 )
 from longhand.schedule.names.parameter_names import children, parameters_in_order
+from longhand.schedule.names.people_names import own_or_class
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
 from longhand.schedule.names.schedule_names import in_plain_loops, words_of
 from longhand.schedule.names.unit_names import (
@@ -161,6 +162,7 @@ __all__ = [
     "held_sizes",
     "in_plain_loops",
     "inherited",
+    "is_by_name",
     "is_nearly_whole_backward",
     "is_plain_variable",
     "is_same",
@@ -175,6 +177,7 @@ __all__ = [
     "named_views",
     "noun_of",
     "op_word",
+    "own_or_class",
     "own_origins",
     "parameters_in_order",
     "places_of",

@@ -203,13 +203,13 @@ class EachCode(Code):
 
 
 @dataclasses.dataclass(frozen=True)
-class StarredCode(Code):
-    """``*blocks.pop()``"""
+class NamedArgumentsCode(Code):
+    """``**vars(blocks.pop())``, of a record that holds arguments by their names"""
 
     value: Code
 
     def __str__(self) -> str:
-        return f"*{self.value}"
+        return f"**vars({self.value})"
 
 
 NO_CODE = LiteralCode("()")  # what a call is given for a shape of no dimensions
