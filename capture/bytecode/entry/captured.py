@@ -72,6 +72,7 @@ class Captured:
         n_ops: Calls in the graph.
         conditions: (text, for people) of each guard, and the names it needs.
         failure: What went wrong in capture itself, where something did.
+        leaves_calls: Whether all that the frame calls is CPython's, too.
     """
 
     entry: Callable[..., Any] | None
@@ -83,6 +84,7 @@ class Captured:
     parameters: tuple[str, ...] = ()
     source: str = ""
     failure: str = ""
+    leaves_calls: bool = False
 
     @property
     def is_skipped(self) -> bool:

@@ -7,7 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from longhand.capture.bytecode.entry import entries
 from longhand.capture.bytecode.entry.entries import Capture
+from longhand.capture.bytecode.skips import reason_to_skip
+from longhand.telling import tracebacks
 from tests.capture.bytecode.behaviours import X
 from tests.capture.bytecode.running import Captured, outcome
 
@@ -72,3 +75,11 @@ def test_a_hook_that_comes_later_is_seen(hook, kind):
     handle.remove()
     captured(x).sum().backward()
     assert calls == [kind]
+
+
+def test_no_code_of_longhand_is_captured() -> None:
+    """Also where its rooms stand inside the package, as they do where it is installed."""
+    for module in (tracebacks, entries):
+        assert module.__file__ is not None
+        code = compile("def f(): pass", module.__file__, "exec").co_consts[0]
+        assert reason_to_skip(code) == "longhand's own code"
