@@ -25,7 +25,8 @@ _ROOMS = (
     (_LONGHAND,)
     if _IS_INSTALLED
     else tuple(
-        _LONGHAND + room + os.sep for room in ("capture", "lower", "schedule", "emit", "templates", "longhand")
+        _LONGHAND + room + os.sep
+        for room in ("capture", "lower", "schedule", "emit", "templates", "longhand")
     )
 )
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep

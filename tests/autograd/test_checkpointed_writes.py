@@ -12,9 +12,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import longhand
-from longhand.compiled.from_bytecode import captured
 from longhand.capture.autograd.kept.costs import checkpoint as checkpoint_of
 from longhand.capture.frontends.export import capture_export
+from longhand.compiled.from_bytecode import captured
 from longhand.errors import CaptureError, EagerWarning
 from longhand.options import Device, Target
 
@@ -102,7 +102,7 @@ def test_what_torch_export_traces_under_a_checkpoint_is_marked(tmp_path: Path) -
 def test_a_checkpoint_in_another_one(tmp_path: Path, frontend: str) -> None:
     model, x = Nested(nested=True), torch.rand(3, 4, requires_grad=True)
     refused = pytest.raises(
-        CaptureError, match="inside a part that is checkpointed itself.* --frontend bytecode"
+        CaptureError, match=r"inside a part that is checkpointed itself.* --frontend bytecode"
     )
     with refused if frontend == "export" else contextlib.nullcontext():
         longhand.generate(model, (x,), out=tmp_path / "unit", train=True, frontend=frontend)

@@ -97,7 +97,7 @@ def leave_second_derivative(codes: list[CodeType], error: Unsupported) -> None:
     for code in codes:
         if asks_for_second_derivative(code):
             raise LeftWithCalls(
-                f"{error.reason}, in a function that calls something with create_graph: no unit has a second derivative",
+                f"{error.reason}, in a function that asks for a second derivative ({_CREATES}), which no unit has",
                 error.hint,
                 error.where,
             )

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from longhand.capture import torch_private
-from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
 from longhand.capture.bytecode.calls.derivative_calls import refuse_backward
+from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
 from longhand.capture.bytecode.entry.breaks import NeedsData, Unsupported
 from longhand.capture.bytecode.entry.call_effects import statistics_written
 from longhand.capture.bytecode.entry.raising import check_order

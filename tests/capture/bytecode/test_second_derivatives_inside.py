@@ -73,7 +73,7 @@ CASES = [
 @pytest.mark.parametrize("function", CASES)
 def test_the_first_call_is_right_and_the_reason_is_told(function: Callable[..., torch.Tensor]) -> None:
     compiled = longhand.compile(function)
-    with pytest.warns(EagerWarning, match=r"what it calls run in eager: .*no unit has a second derivative"):
+    with pytest.warns(EagerWarning, match=r"what it calls run in eager: .*second derivative"):
         torch.testing.assert_close(_step(compiled), _step(function), rtol=0, atol=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", EagerWarning)
