@@ -18,8 +18,16 @@ GENERATED = "generated code"
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _LONGHAND = os.path.dirname(os.path.dirname(_HERE)) + os.sep
-_ROOMS = tuple(
-    _LONGHAND + room + os.sep for room in ("capture", "lower", "schedule", "emit", "templates", "longhand")
+# In a checkout the rooms stand beside each other, with the user's code among them; where longhand is installed, what is
+# beside capture is longhand's.
+_IS_INSTALLED = os.path.isfile(_LONGHAND + "__init__.py")
+_ROOMS = (
+    (_LONGHAND,)
+    if _IS_INSTALLED
+    else tuple(
+        _LONGHAND + room + os.sep
+        for room in ("capture", "lower", "schedule", "emit", "templates", "longhand")
+    )
 )
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _DYNAMO = os.path.join(_TORCH, "_dynamo") + os.sep

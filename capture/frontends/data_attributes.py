@@ -2,7 +2,8 @@
 
 A unit's writes are counted, so that autograd refuses a backward pass that needs what was there before. Those through
 ``data`` are not, as in eager. But eager's autograd, which is not told of them, takes what it finds: of a tensor that
-was read before, the new elements, where a unit has kept the old ones. A graph that does so stays eager's.
+was read before, the new elements, where a unit has kept the old ones. A graph that does so stays eager's, unless no
+backward pass comes to such a read: as where a codebook is written that the call has only looked for positions in.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private, torch_transforms
+from longhand.capture.autograd.kept.checkpoints import enter_checkpoint
 from longhand.capture.bytecode.entry.call_effects import mutates
 
 _UNKNOWN = -1  # some storage
@@ -64,6 +66,7 @@ class _DataWrites:
 
     def _follow(self, graph: fx.Graph) -> None:
         data: set[fx.Node] = set()  # what ``data`` gave, and views of it
+        differentiated = _differentiated(graph)
         read: set[int] = set()
         for node in graph.nodes:
             if node.op == "placeholder":
@@ -80,18 +83,40 @@ class _DataWrites:
             elif mutates(node):
                 written = set().union(*(storages_of(one) for one in node.all_input_nodes if one in data))
                 others = set().union(*(storages_of(one) for one in node.all_input_nodes if one not in data))
-                self._read_before |= written & (read | others)
+                kept = others if node in differentiated else set()
+                self._read_before |= written & (read | kept)
                 self._otherwise |= others
                 self.through_data |= written
-                read |= others
+                read |= kept
                 data |= {node} if storages_of(node) & written else set()
             else:
                 for one in node.all_input_nodes:
                     is_view = bool(storages_of(one) & storages_of(node))
                     if is_view and one in data:
                         data.add(node)
-                    elif not is_view:
+                    elif not is_view and node in differentiated:
                         read |= storages_of(one)
+
+
+def _differentiated(graph: fx.Graph) -> set[fx.Node]:
+    """The calls whose derivative a backward pass may ask for: gradients come back to them from a result, or from what
+    the graph writes into. Of all others autograd keeps what they read, and never looks at it."""
+    if any(n.target is enter_checkpoint or torch_private.is_checkpoint(n.target) for n in graph.nodes):
+        return set(graph.nodes)  # what it reads is read again in the backward pass
+    found: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        carries = _carries(node)
+        leaves = any(user.op == "output" or (user in found and _carries(user)) for user in node.users)
+        if node.op.startswith("call_") and carries and (leaves or mutates(node)):
+            found.add(node)
+    return found
+
+
+def _carries(node: fx.Node) -> bool:
+    """Whether gradients may flow through a call: one of its values requires grad, or it tells of none."""
+    leaves = pytree.tree_leaves(node.meta.get("example_value"))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return not tensors or any(torch_transforms.unbatched(leaf).requires_grad for leaf in tensors)
 
 
 def storages_of(node: fx.Node) -> set[int]:

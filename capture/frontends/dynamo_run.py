@@ -8,7 +8,8 @@ a second witness: where none of a call's results requires grad although an argum
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -43,6 +44,11 @@ def note_of(traced: fx.Node | None) -> CallNote:
     custom = traced.meta.get("custom") if traced is not None else None
     note = custom.get(_KEY) if isinstance(custom, dict) else None
     return note if isinstance(note, CallNote) else CallNote()
+
+
+def checkpoint_marks() -> Iterator[dict[str, Any]]:
+    """For each checkpointed region that a trace enters, what makes a note on the calls in it."""
+    return ({_KEY: CallNote(checkpoint=number)} for number in itertools.count(1))
 
 
 @dataclasses.dataclass

@@ -29,6 +29,7 @@ from longhand.capture.frontends.call import (
     state_of,
     title,
 )
+from longhand.capture.frontends.dynamo_run import checkpoint_marks
 from longhand.capture.frontends.failures import capture_error
 from longhand.capture.frontends.finalize import Traced, finalize
 from longhand.capture.frontends.written_out import WrittenOut
@@ -36,6 +37,7 @@ from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
 from longhand.capture.modes import mode_of
 from longhand.capture.provenance import assigned_name
 from longhand.capture.storages import overlapping, tied_paths
+from longhand.capture.torch_checkpoints import marking_checkpoints
 from longhand.errors import CaptureError
 from longhand.options import Target
 
@@ -89,6 +91,7 @@ def capture_export(
             torch_private.stacks_since(__file__),
             _quiet(_mirrors(module)),
             custom,
+            marking_checkpoints(checkpoint_marks(), _refuse_nested) if train else contextlib.nullcontext(),
             WrittenOut(),
         ):
             program = torch.export.export(
@@ -106,6 +109,14 @@ def _refuse_custom(what: str) -> None:
     raise CaptureError(
         f"The call uses {what}, whose gradients cannot be derived ahead of time.",
         hint="Generate with --frontend bytecode, which makes a graph of its backward, or without --train.",
+    )
+
+
+def _refuse_nested() -> None:
+    raise CaptureError(
+        "The call uses torch.utils.checkpoint inside a part that is checkpointed itself, which torch.export traces "
+        "without its gradients.",
+        hint="Generate with --frontend bytecode, which traces both, or without one of them.",
     )
 
 

@@ -315,14 +315,22 @@ def _half_read(plan: KernelPlan, names: KernelNames, position: int) -> str:
 
     What is joined behind something as long is no half: nothing of it is read beyond.
     """
+    if _is_half_on(plan, names, position):
+        return _SECOND
     match plan.addresses[position].offset:
-        case ((ScalarRef(position=place),),) if names.scalars.get(place) == _HALF:
-            return _SECOND
         case ((-1, ScalarRef(position=place)),) if names.scalars.get(place) == _HALF:
             loads = [(at, plan.body[at]) for at in _loads_of_same(plan, position) if at != position]
-            is_beyond = (one.mask is None or _half_read(plan, names, at) == _SECOND for at, one in loads)  # type: ignore[union-attr]
+            is_beyond = (one.mask is None or _is_half_on(plan, names, at) for at, one in loads)  # type: ignore[union-attr]
             return _FIRST if any(is_beyond) else ""
     return ""
+
+
+def _is_half_on(plan: KernelPlan, names: KernelNames, position: int) -> bool:
+    """Whether a load reads what stands half a row further on."""
+    match plan.addresses[position].offset:
+        case ((ScalarRef(position=place),),):
+            return names.scalars.get(place) == _HALF
+    return False
 
 
 def _loads_of_same(plan: KernelPlan, position: int) -> list[int]:

@@ -115,3 +115,18 @@ def test_a_reference_has_no_second_name_for_a_column(emit: Any, device: str) -> 
     ]
     assert any("col" in text for text in references), references
     assert not any(re.search(r"^ +\w+ = (row|col)$", text, re.M) for text in references), references
+
+
+def laid_out_in_fours(x: torch.Tensor, places: torch.Tensor, rates: torch.Tensor) -> torch.Tensor:
+    """A rotary table of two axes: halves of halves, so that several loads read half a row before."""
+    first, second = (
+        part[:, axis % 2] for axis, part in enumerate((places[..., None] * rates).cos().chunk(2, dim=-1))
+    )
+    half = torch.cat([first, second], dim=-1)
+    return torch.cat([half, half], dim=-1) * x
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_loads_of_halves_that_are_told_by_one_another(emit: Any, device: str) -> None:
+    args = (torch.randn(6, 16), torch.randn(6, 2), torch.randn(8))
+    assert "x" in titles(emit(laid_out_in_fours, args, device=device))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from longhand.capture import torch_private
+from longhand.capture.bytecode.calls.derivative_calls import refuse_backward
 from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
 from longhand.capture.bytecode.entry.breaks import NeedsData, Unsupported
 from longhand.capture.bytecode.entry.call_effects import statistics_written
@@ -221,6 +222,8 @@ def tensor_method(trace: Trace, name: str, args: list[Value], kwargs: dict[str, 
         ):
             return _plain(getattr(known, name)())
         raise NeedsData(f"Tensor.{name} leaves the graph")
+    if name == "backward":
+        refuse_backward(trace, args, kwargs)
     if name in _REFUSED or not hasattr(torch.Tensor, name):
         raise Unsupported(f"Tensor.{name} leaves the graph")
     if name in ("dim", "ndimension") and len(args) == 1:

@@ -8,6 +8,7 @@ from typing import Any
 
 __all__ = [
     "BreakRecord",
+    "LeftWithCalls",
     "NeedsData",
     "NeedsFixedSizes",
     "NothingLeft",
@@ -40,6 +41,21 @@ class NeedsData(Unsupported):
 
 class SkipFrame(Exception):
     """The whole frame is CPython's; functions that it calls are still captured."""
+
+
+class LeftWithCalls(SkipFrame):
+    """The whole frame is CPython's, and so is all that it calls.
+
+    Args:
+        reason: One clause, without a full stop.
+        hint: What the user may do about it.
+        where: ``file:line`` of the user's code, if it is known already.
+    """
+
+    def __init__(self, reason: str, hint: str | None = None, where: str | None = None) -> None:
+        super().__init__(reason)
+        self.hint = hint
+        self.where = where
 
 
 class NothingLeft(Exception):

@@ -22,7 +22,13 @@ from longhand.capture.bytecode.entry.breaks import (
     SkipFrame,
     Unsupported,
 )
-from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
+from longhand.capture.bytecode.entry.graph_call import (
+    check_texts,
+    drop_unused_sizes,
+    graph_lines,
+    kept_dict_lines,
+    sharing,
+)
 from longhand.capture.bytecode.entry.held_numbers import guard_values
 from longhand.capture.bytecode.entry.held_paths import same_objects
 from longhand.capture.bytecode.entry.kept_by_hooks import KeptByHooks
@@ -72,6 +78,7 @@ class Captured:
         n_ops: Calls in the graph.
         conditions: (text, for people) of each guard, and the names it needs.
         failure: What went wrong in capture itself, where something did.
+        leaves_calls: Whether all that the frame calls is CPython's, too.
     """
 
     entry: Callable[..., Any] | None
@@ -83,6 +90,7 @@ class Captured:
     parameters: tuple[str, ...] = ()
     source: str = ""
     failure: str = ""
+    leaves_calls: bool = False
 
     @property
     def is_skipped(self) -> bool:
@@ -292,6 +300,7 @@ class Attempt:
             given = ", ".join(("f", *map(parameter_name, self.names)))
             assigned = f"{results + '= ' if results else ''}{call}"
             lines = graph_lines(trace, assigned, given, others[1], namespace, loses, checks)
+            outcome.effects += kept_dict_lines(trace, outcome.expression, results, namespace)
         trace.guard_separate()
         guard_values(trace)
         more = size_guards(trace.environment, inputs)

@@ -11,9 +11,11 @@ import torch
 
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.autocast_state import autocast_nesting, autocast_settings, set_autocast
+from longhand.capture.bytecode.calls.derivative_calls import leave_second_derivative
 from longhand.capture.bytecode.entry.backward_hooks import has_hooks_on_its_last_op
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
+    LeftWithCalls,
     NeedsData,
     NeedsFixedSizes,
     NothingLeft,
@@ -23,6 +25,7 @@ from longhand.capture.bytecode.entry.breaks import (
 )
 from longhand.capture.bytecode.entry.captured import Attempt, Captured, Miss, Ways
 from longhand.capture.bytecode.entry.kept_by_hooks import KeptInGraph
+from longhand.capture.bytecode.entry.resume import original_position
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.trace_isolation import isolated_saves
 from longhand.errors import LonghandError
@@ -94,6 +97,10 @@ def capture_frame(
     except NothingLeft as left:
         release(left)
         return Captured(None, tuple(records[:-1]))
+    except LeftWithCalls as left:
+        release(left)
+        records.append(BreakRecord(str(left), left.where or where, left.hint, skipped=True))
+        return Captured(None, tuple(records), leaves_calls=True)
     except SkipFrame as skip:
         release(skip)
         records.append(BreakRecord(str(skip), where, skipped=True))
@@ -122,7 +129,10 @@ def _next(attempt: Attempt, error: Exception, where: str) -> tuple[Ways, BreakRe
         return dataclasses.replace(ways, sizes=ways.sizes.fixed(), break_at=None), None
     if isinstance(error, KeptInGraph):
         return dataclasses.replace(ways, hooks_apart=ways.hooks_apart | error.codes, break_at=None), None
+    if isinstance(error, LeftWithCalls):
+        raise error
     if isinstance(error, Unsupported) and ways.break_at is None:
+        leave_second_derivative([original_position(attempt.code, 0)[0], *attempt.trace.codes.values()], error)
         record = BreakRecord(error.reason, error.where or where, error.hint)
         takes_loops = isinstance(error, NeedsData)
         return dataclasses.replace(ways, break_at=attempt.break_place(), takes_loops=takes_loops), record

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import os
-import threading
 import types
 import warnings
 import weakref
@@ -18,6 +16,7 @@ from torch import fx, nn
 from longhand.capture.bytecode.entry.breaks import BreakRecord
 from longhand.capture.bytecode.entry.captured import Captured
 from longhand.capture.bytecode.entry.capturing import capture_frame, reason_to_wait
+from longhand.capture.bytecode.entry.compiling import compiling
 from longhand.capture.bytecode.entry.events import Event, EventKind
 from longhand.capture.bytecode.entry.resume import is_continuation
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
@@ -40,20 +39,6 @@ def flat_parameters(code: CodeType) -> tuple[str, ...]:
     n = code.co_argcount + code.co_kwonlyargcount
     n += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return code.co_varnames[:n]
-
-
-class _Compiling:
-    """One thread compiles at a time: torch's tracers keep state that all threads share."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        os.register_at_fork(after_in_child=self._unlock)
-
-    def _unlock(self) -> None:
-        self.lock = threading.RLock()  # the thread that held it is not in the child
-
-
-_compiling = _Compiling()
 
 
 class CodeEntries:
@@ -144,7 +129,7 @@ class CodeEntries:
             return self.eager(function, *args)
         n_before = len(self.entries)
         try:
-            with _compiling.lock:
+            with compiling.lock:
                 # Meanwhile another thread may have compiled just this: its entry's guards decide.
                 entry = self.entries[-1] if len(self.entries) > n_before else self._compile(function, args)
         finally:
@@ -192,6 +177,8 @@ class CodeEntries:
         if captured.entry is None:
             if owner.strict and not captured.failure and (owner.begins_with(self) or captured.is_skipped):
                 owner.refuse_left(self, captured.breaks)
+            if captured.leaves_calls:
+                return self._leave_calls(captured.breaks[-1])
             if not captured.failure and captured.breaks and owner.begins_with(self):
                 owner.tell_left(f"{self.title()} runs in eager: {captured.breaks[-1].reason}")
             if not captured.breaks and not captured.failure and self._looks_again():
@@ -212,6 +199,15 @@ class CodeEntries:
         hook.mark(self.code, captured.entry)
         _MARKED.append(self.code)
         return captured.entry
+
+    def _leave_calls(self, record: BreakRecord) -> None:
+        """All that the code calls is CPython's, too; entries that it has stay."""
+        self.given_up = f"{self.title()}: {record.reason}"
+        text = f"longhand: {self.title()} and what it calls run in eager: {record.reason} ({record.where})."
+        warnings.warn(f"{text} {record.hint or ''}".rstrip(), EagerWarning, stacklevel=4)
+        if not self.entries:
+            frame_hook().mark(self.code, self.uncaptured)
+            _MARKED.append(self.code)
 
     def _looks_again(self) -> bool:
         """Whether later calls of what did nothing with tensors are looked at; tells where they are not."""

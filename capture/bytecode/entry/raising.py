@@ -15,6 +15,7 @@ import torch
 
 from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.entry.call_effects import name_of
+from longhand.capture.bytecode.entry.unraised import refuse_unraised
 from longhand.capture.bytecode.entry.written_inputs import can_be_kept
 from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.trace import Trace
@@ -70,6 +71,7 @@ def check_order(trace: Trace, target: Any, fakes: list[Any]) -> None:
     Raises:
         Unsupported: So that CPython runs this call.
     """
+    refuse_unraised(trace, target, fakes)
     if _may_raise(target, fakes):
         if trace.assumed and any(isinstance(fake, torch.Tensor) and fake.is_cuda for fake in fakes):
             reason = f"{name_of(target)} may fail on the GPU where a check of values before it does"

@@ -1,6 +1,8 @@
 """What a capture keeps for one code object: entries, errors, limits."""
 
 import re
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -72,3 +74,18 @@ def test_a_hook_that_comes_later_is_seen(hook, kind):
     handle.remove()
     captured(x).sum().backward()
     assert calls == [kind]
+
+
+_ASKS = """
+from longhand.capture.bytecode.skips import reason_to_skip
+from longhand.telling import tracebacks
+print(reason_to_skip(tracebacks.hide_own_frames.__code__))
+"""
+
+
+def test_no_code_of_longhand_is_captured(tmp_path):
+    """Where it is installed: its rooms stand inside the package."""
+    asked = subprocess.run([sys.executable, "-c", _ASKS], cwd=tmp_path, capture_output=True, text=True)
+    if "No module named" in asked.stderr:
+        pytest.skip("longhand is not installed here")
+    assert asked.stdout.strip() == "longhand's own code", asked.stderr

@@ -1,0 +1,133 @@
+"""An ``except`` block for what eager raises of values out of range, which no kernel raises: it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import longhand
+from longhand.errors import EagerWarning
+
+X = torch.arange(15.0).reshape(5, 3) / 15
+INSIDE, OUTSIDE = torch.tensor([1, 4]), torch.tensor([1, 7])
+
+
+def an_index(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    try:
+        y = y[i] * 2
+    except IndexError:
+        y = y.sum()
+    return y + 1
+
+
+def one_of_several(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    try:
+        y = torch.index_select(x, 0, i)
+    except ValueError:
+        y = x
+    except (KeyError, LookupError) as error:
+        y = x * len(str(type(error)))
+    return y + 1
+
+
+def any_at_all(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    try:
+        return F.embedding(i, x) + 1
+    except:  # noqa: E722
+        return x.sum()
+
+
+def suppressed(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    y = x.cos()
+    with contextlib.suppress(IndexError):
+        y = y.take(i * 3)
+    return y + 1
+
+
+def gathered(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    try:
+        return x.gather(0, i[:, None]) * 2
+    except RuntimeError:
+        return x.sum()
+
+
+def classes(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    try:
+        return F.cross_entropy(x[:2], i - 2)
+    except IndexError:
+        return x.sum()
+
+
+def _lookup(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    return x[i].sin()
+
+
+def of_a_caller(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    try:
+        return _lookup(x * 2, i)
+    except Exception:
+        return x.sum()
+
+
+CASES = [an_index, one_of_several, any_at_all, suppressed, gathered, classes, of_a_caller]
+
+
+@pytest.mark.parametrize("function", CASES)
+def test_the_block_runs(function: Callable[..., torch.Tensor]) -> None:
+    compiled = longhand.compile(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EagerWarning)
+        for i in (INSIDE, OUTSIDE, INSIDE):
+            torch.testing.assert_close(compiled(X, i), function(X, i))
+    assert any("which no kernel raises" in one.reason for one in longhand.explain(function)(X, INSIDE).breaks)
+
+
+def known_positions(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x[torch.tensor([0, 2])] * 2
+    except IndexError:
+        return x
+
+
+def a_mask(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.where(x > 0.5, x[1:2, 0], x) * 2
+    except IndexError:
+        return x
+
+
+def for_something_else(x: torch.Tensor) -> torch.Tensor:
+    """As who waits for a GPU that has no memory left."""
+    try:
+        return F.embedding((x[:, 0] * 4).long(), x)
+    except (RuntimeError, torch.OutOfMemoryError) as error:
+        if "memory" not in str(error):
+            raise
+        return x
+
+
+def ends_in_it_again(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x[(x[:, 0] * 4).long()] * 2
+    finally:
+        x = x + 1
+
+
+class Switched(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return x[(x[:, 0] * 4).long()] * 2
+
+
+@pytest.mark.parametrize("run", [known_positions, a_mask, for_something_else, ends_in_it_again, Switched()])
+def test_what_no_block_takes_is_one_graph(run: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    found = longhand.explain(run)(X)
+    assert len(found.graphs) == 1 and not found.breaks
+    torch.testing.assert_close(longhand.compile(run)(X), run(X))
