@@ -10,7 +10,6 @@ from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, find_ca
 from longhand.schedule.functions.inner_names import remark_on
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
-from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
     FORWARD_FORM,
@@ -18,6 +17,7 @@ from longhand.schedule.functions.sites import (
     FunctionForm,
     FunctionSites,
 )
+from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize
 from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
     Choice,

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from longhand.lower.ir import Buffer, Extern, View
-from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.functions.alike_releases import places_without_releases
+from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.names.words import first_free, further_names, identifier, is_identifier
 from longhand.schedule.plan import Launch, PlanStep
 

@@ -1,4 +1,4 @@
-"""Sizes that differ from module to module and that a function can read: of what its module holds, or of what it is given.
+"""Sizes that differ from module to module and that a function can read: of what it is given, or its module holds.
 
 ``channels = module.gate.weight.shape[0]`` is one parameter less for whoever calls it.
 """

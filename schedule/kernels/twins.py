@@ -2,10 +2,11 @@
 
 A slice of a wider tensor is walked by a stride that is an argument, a whole tensor by the size of its rows. Where the
 same math is done to both, the whole one is given its stride, too: its rows begin where they began, and nothing is
-computed more. What begins where its tensor does is given an offset of 0, if another begins elsewhere: q, k and v of one
-product are copied by one kernel. So is a factor that is another number in each of them (`schedule.differing_numbers`
-knows that of nests of equal sizes, and of any number). Kernels that walk down columns of few rows in the deep stages of a
-model, and of many in the first ones, have another tile each: one kernel has the high tile, cut to the rows of a call.
+computed more. What begins where its tensor does is given an offset of 0, if another begins elsewhere: q, k and v of
+one product are copied by one kernel. So is a factor that is another number in each of them
+(`schedule.differing_numbers` knows that of nests of equal sizes, and of any number). Kernels that walk down columns
+of few rows in the deep stages of a model, and of many in the first ones, have another tile each: one kernel has the
+high tile, cut to the rows of a call.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class _ReadItems(dict[Any, Value]):
         self._refuse()
 
     __delitem__ = __reversed__ = __eq__ = __or__ = __ror__ = __ior__ = _refuse
-    keys = values = items = get = pop = popitem = clear = update = setdefault = copy = _refuse  # type: ignore[assignment]
+    keys = values = items = get = pop = popitem = clear = update = setdefault = copy = _refuse
 
 
 def _is_followed(trace: Trace, value: Value) -> bool:

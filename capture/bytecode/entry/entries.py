@@ -178,7 +178,8 @@ class CodeEntries:
             if owner.strict and not captured.failure and (owner.begins_with(self) or captured.is_skipped):
                 owner.refuse_left(self, captured.breaks)
             if captured.leaves_calls:
-                return self._leave_calls(captured.breaks[-1])
+                self._leave_calls(captured.breaks[-1])
+                return None
             if not captured.failure and captured.breaks and owner.begins_with(self):
                 owner.tell_left(f"{self.title()} runs in eager: {captured.breaks[-1].reason}")
             if not captured.breaks and not captured.failure and self._looks_again():

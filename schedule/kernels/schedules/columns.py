@@ -4,9 +4,10 @@ into chunks, which are combined as in ROWS_SPLIT.
 
 Tunables. CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS;
 ``cols = min(COLS, next_power_of_2(size of the last col axis))``; of a kernel for columns of few rows and of many (see
-`schedule.kernels.twins`) also ``rows = min(ROWS, next_power_of_2(n_rows))``. With partials PROGRAMS, which share the columns and
-the rows, ``splits = min(PROGRAMS // cdiv(n_cols, cols), cdiv(n_rows, ROWS))``, and SUM_COLS (cols that a program of the
-second kernel adds up). CPU: COLS (cols that a thread accumulates at a time), GRAIN; with partials ROWS and SPLITS.
+`schedule.kernels.twins`) also ``rows = min(ROWS, next_power_of_2(n_rows))``. With partials PROGRAMS, which share the
+columns and the rows, ``splits = min(PROGRAMS // cdiv(n_cols, cols), cdiv(n_rows, ROWS))``, and SUM_COLS (cols that a
+program of the second kernel adds up). CPU: COLS (cols that a thread accumulates at a time), GRAIN; with partials ROWS
+and SPLITS.
 """
 
 from __future__ import annotations
