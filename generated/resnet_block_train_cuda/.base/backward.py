@@ -115,12 +115,12 @@ def resnet_block_backward(kept, d_activated):
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_out = torch.empty_like(saved.activated)
     through_rstd = saved.shortcut_mean.new_empty(1, conv2_channels, 1, 1)
-    through_mean = saved.shortcut_mean.new_empty(1, conv2_channels, 1, 1)
-    bn2_through_rstd = saved.shortcut_mean.new_empty(1, conv2_channels, 1, 1)
+    through_mean = torch.empty_like(through_rstd)
+    bn2_through_rstd = torch.empty_like(through_rstd)
     d_shortcut_1_weight = saved.activated.new_empty(conv2_channels)
-    d_bn2_weight = saved.activated.new_empty(conv2_channels)
-    d_shortcut_1_bias = saved.activated.new_empty(conv2_channels)
-    d_bn2_bias = saved.activated.new_empty(conv2_channels)
+    d_bn2_weight = torch.empty_like(d_shortcut_1_weight)
+    d_shortcut_1_bias = torch.empty_like(d_shortcut_1_weight)
+    d_bn2_bias = torch.empty_like(d_shortcut_1_weight)
     kernels.d_relu_d_batch_norms(
         saved.activated,
         d_activated,
@@ -175,9 +175,9 @@ def resnet_block_backward(kept, d_activated):
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     through_rstd = saved.bn1_mean.new_empty(1, conv1_channels, 1, 1)
-    through_mean = saved.bn1_mean.new_empty(1, conv1_channels, 1, 1)
+    through_mean = torch.empty_like(through_rstd)
     d_bn1_weight = saved.out.new_empty(conv1_channels)
-    d_bn1_bias = saved.out.new_empty(conv1_channels)
+    d_bn1_bias = torch.empty_like(d_bn1_weight)
     kernels.d_relu_d_batch_norm_weight_and_bias(
         saved.out,
         d_out,
@@ -209,6 +209,7 @@ def resnet_block_backward(kept, d_activated):
     d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
         d_conv1, x_channels_last, saved.conv1_weight, stride=2, padding=1
     )
+    del x_channels_last
     d_x = d_x_from_shortcut.new_empty(batch, channels, height, width)
     kernels.transpose_add_gradients(
         d_x_from_shortcut, d_x_from_conv1, d_x, n_batches=batch, n_pixels=height * width, n_channels=channels
