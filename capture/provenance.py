@@ -163,7 +163,7 @@ def _locals(nodes: list[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]])
 
 
 def _name_returned(
-    place: int, nodes: list[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]], found: dict[fx.Node, str]
+    place: int, nodes: list[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]], named: dict[fx.Node, str]
 ) -> None:
     """Names a value that a function returns without having named it: by what its caller's statement assigns."""
     stack = frames[nodes[place]]
@@ -182,7 +182,7 @@ def _name_returned(
         if nodes[place] in escaping and len(escaping) == len(names):
             name = names[escaping.index(nodes[place])]
             if name is not None:
-                found[nodes[place]] = name
+                named[nodes[place]] = name
         return
 
 
@@ -234,37 +234,37 @@ def _run(
     return members
 
 
-def _name_run(own: list[fx.Node], run: set[fx.Node], statement: Statement, found: dict[fx.Node, str]) -> None:
+def _name_run(own: list[fx.Node], run: set[fx.Node], statement: Statement, named: dict[fx.Node, str]) -> None:
     escaping = [node for node in own if any(user not in run for user in node.users)]
     assigned = statement.assigned
     if len(assigned) == 1:
         names = assigned[0].names
         if assigned[0].changes is not Overwrites.NOTHING:
-            _name_changed(escaping, assigned[0], found)
+            _name_changed(escaping, assigned[0], named)
         elif assigned[0].unpacks:
-            _name_items(own, escaping, names, found)
+            _name_items(own, escaping, names, named)
         elif names[0] is not None:
             for node in _values(own, escaping, assigned[0].value):
-                found[node] = names[0]
+                named[node] = names[0]
     elif assigned and len(escaping) == len(assigned):
         for node, part in zip(escaping, assigned, strict=True):
-            _name_one(node, part, found)
+            _name_one(node, part, named)
 
 
-def _name_changed(escaping: list[fx.Node], part: Assigned, found: dict[fx.Node, str]) -> None:
+def _name_changed(escaping: list[fx.Node], part: Assigned, named: dict[fx.Node, str]) -> None:
     """The value after a write is what the user's variable is from then on; before it, it may be anything."""
     for node in escaping[-1:]:
         if part.names[0] is not None and (part.changes is Overwrites.ALL or _op_name(node) in _WRITES):
-            found[node] = part.names[0]
+            named[node] = part.names[0]
 
 
-def _name_one(node: fx.Node, part: Assigned, found: dict[fx.Node, str]) -> None:
+def _name_one(node: fx.Node, part: Assigned, named: dict[fx.Node, str]) -> None:
     if not part.unpacks and part.names[0] is not None and part.changes is Overwrites.NOTHING:
-        found[node] = part.names[0]
+        named[node] = part.names[0]
 
 
 def _name_items(
-    own: list[fx.Node], escaping: list[fx.Node], names: tuple[str | None, ...], found: dict[fx.Node, str]
+    own: list[fx.Node], escaping: list[fx.Node], names: tuple[str | None, ...], named: dict[fx.Node, str]
 ) -> None:
     """Names the items that a statement unpacks: by the item's number where it shows, else by order."""
     items = [node for node in own if node.target is operator.getitem and isinstance(node.args[1], int)]
@@ -274,12 +274,12 @@ def _name_items(
             position: Any = node.args[1]
             name = names[position] if position < len(names) else None
             if name is not None:
-                found[node] = name
+                named[node] = name
         return
     if len(escaping) == len(names):
         for node, name in zip(escaping, names, strict=True):
             if name is not None:
-                found[node] = name
+                named[node] = name
 
 
 def _values(own: list[fx.Node], escaping: list[fx.Node], value: ast.expr) -> list[fx.Node]:

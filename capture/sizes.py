@@ -58,29 +58,31 @@ def _words(graph: fx.Graph, names: dict[tuple[str, int], str]) -> dict[Any, str]
     return words
 
 
-def _add(found: dict[sympy.Symbol, SymbolicSize], size: Any, name: str, node: str, dim: int | None) -> None:
+def _add(
+    by_symbol: dict[sympy.Symbol, SymbolicSize], size: Any, name: str, node: str, dim: int | None
+) -> None:
     symbol = _symbol(size)
-    if isinstance(symbol, sympy.Symbol) and symbol not in found:
-        found[symbol] = _described(found, size, symbol, name, node, dim)
+    if isinstance(symbol, sympy.Symbol) and symbol not in by_symbol:
+        by_symbol[symbol] = _described(by_symbol, size, symbol, name, node, dim)
 
 
-def _add_multiple(found: dict[sympy.Symbol, SymbolicSize], size: Any, node: str, dim: int) -> None:
+def _add_multiple(by_symbol: dict[sympy.Symbol, SymbolicSize], size: Any, node: str, dim: int) -> None:
     """A dimension of ``2*s0 + 1`` tells s0 where no dimension is s0 itself."""
     expression = _symbol(size)
-    unknown = [] if expression is None else [s for s in expression.free_symbols if s not in found]
+    unknown = [] if expression is None else [s for s in expression.free_symbols if s not in by_symbol]
     if len(unknown) != 1 or expression.free_symbols != set(unknown):
         return
     symbol = unknown[0]
     scale = expression.coeff(symbol)
     offset = expression - scale * symbol
     if scale.is_Integer and scale > 0 and offset.is_Integer:
-        entry = _described(found, size, symbol, f"{node}_part_{dim}", node, dim)
+        entry = _described(by_symbol, size, symbol, f"{node}_part_{dim}", node, dim)
         example = (entry.example - int(offset)) // int(scale)
-        found[symbol] = dataclasses.replace(entry, example=example, scale=int(scale), offset=int(offset))
+        by_symbol[symbol] = dataclasses.replace(entry, example=example, scale=int(scale), offset=int(offset))
 
 
 def _described(
-    found: dict[sympy.Symbol, SymbolicSize],
+    by_symbol: dict[sympy.Symbol, SymbolicSize],
     size: torch.SymInt,
     symbol: sympy.Symbol,
     name: str,
@@ -88,7 +90,7 @@ def _described(
     dim: int | None,
 ) -> SymbolicSize:
     lower, upper = torch_private.symbol_range(torch_private.shape_env_of(size), symbol)
-    taken = {entry.name for entry in found.values()}
+    taken = {entry.name for entry in by_symbol.values()}
     unique, count = name, 1
     while unique in taken:
         unique, count = f"{name}_{count}", count + 1

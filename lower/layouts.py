@@ -175,11 +175,14 @@ def convolution_weights(graph: CapturedGraph) -> frozenset[str]:
     """The placeholders of parameters that nothing but two-dimensional convolutions use, and only as their weight."""
     nodes = {node.name: node for node in graph.graph.nodes}
     tied = {path for group in graph.tied for path in group}
+    written = {mutation.input_node for mutation in graph.mutations}
     weights = set()
     for entry in graph.inputs:
         node = nodes[entry.node]
         if entry.kind is not InputKind.PARAMETER or entry.target in tied or not node.users:
             continue
+        if entry.node in written:
+            continue  # while a call runs, copies may stand for them (longhand.compiled.filters_of_call)
         if all(is_convolution(user) and _is_only_weight(node, user) for user in node.users):
             weights.add(entry.node)
     return frozenset(weights)

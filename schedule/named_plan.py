@@ -10,6 +10,7 @@ from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, find_ca
 from longhand.schedule.functions.inner_names import remark_on
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
+from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
     FORWARD_FORM,
@@ -36,7 +37,7 @@ from longhand.schedule.layers.returned_gradients import (
     GradientsOfLoop,
     ReturnedGradients,
 )
-from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers, is_by_name
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
@@ -53,7 +54,7 @@ from longhand.schedule.modules.held import (
 from longhand.schedule.modules.sizes_alike import held_sizes, module_signature
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward, own_origins
-from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words
+from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words, apart
 from longhand.schedule.names.dimensions.dimension_names import DimNamer, symbol_names
 from longhand.schedule.names.dimensions.dimension_propagation import grouped, reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
@@ -71,6 +72,7 @@ from longhand.schedule.names.operation_names import (
     provenance_of,
 )
 from longhand.schedule.names.parameter_names import children, parameters_in_order
+from longhand.schedule.names.people_names import own_or_class
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
 from longhand.schedule.names.schedule_names import in_plain_loops, words_of
 from longhand.schedule.names.unit_names import (
@@ -133,11 +135,14 @@ __all__ = [
     "SavedLayers",
     "SharedCall",
     "StageLayers",
+    "ToldBlocks",
+    "ToldSize",
     "TurnCall",
     "UnitNames",
     "ValueOf",
     "WeightFunction",
     "Words",
+    "apart",
     "as_printed",
     "aten_name",
     "children",
@@ -157,6 +162,7 @@ __all__ = [
     "held_sizes",
     "in_plain_loops",
     "inherited",
+    "is_by_name",
     "is_nearly_whole_backward",
     "is_plain_variable",
     "is_same",
@@ -171,6 +177,7 @@ __all__ = [
     "named_views",
     "noun_of",
     "op_word",
+    "own_or_class",
     "own_origins",
     "parameters_in_order",
     "places_of",

@@ -23,6 +23,7 @@ from longhand.schedule.layers.replication import replicate_layers
 from longhand.schedule.layers.shared_values import before_derivatives, before_layers
 from longhand.schedule.layout_copies import read_copies
 from longhand.schedule.library_fallback import call_plain_ops
+from longhand.schedule.memory.added_up import add_in_place
 from longhand.schedule.memory.assignment import (
     TOLERATED_IN_TRAINING,
     TOLERATED_PEAK,
@@ -126,6 +127,10 @@ def _join_lists(draft: Draft) -> Draft:
         draft.calls, draft.nests, draft.kernels, draft.buffers, draft.program.graph, draft.options
     )
     return dataclasses.replace(draft, steps=tuple(steps), kernels=kernels)
+
+
+def _add_in_place(draft: Draft) -> Draft:
+    return dataclasses.replace(draft, steps=tuple(add_in_place(draft.calls, draft.buffers, draft.kept)))
 
 
 def _place_buffers(draft: Draft) -> Draft:
@@ -243,6 +248,7 @@ PASSES: tuple[PlanPass, ...] = (
         _plan_kernels,
     ),
     PlanPass("join_lists", "Launches of one kernel over lists of tensors are one launch.", _join_lists),
+    PlanPass("add_in_place", "A product is added to a total where the total lies.", _add_in_place),
     PlanPass("place_buffers", "Memory for what launches write: new, or taken over in place.", _place_buffers),
     PlanPass("call_library", "A lone op that a library does as well is its call.", _call_library),
     PlanPass("fold_repeats", "Equal runs of steps are one repeat.", _fold_repeats),

@@ -138,7 +138,8 @@ class Allocate:
     Attributes:
         buffer: Which.
         is_result: Whether the caller gets it (its memory is then never reused within the call).
-        beside: What the launch that it is made for reads in the buffer's dtype, in the order of its arguments.
+        beside: What the launch that it is made for reads in the buffer's dtype, in the order of its arguments; then
+            what was made for that launch just before.
         like: Those of them that have its shape and layout, too: it is made like one of them.
     """
 

@@ -2,8 +2,9 @@
 
 A layer norm of (batch, seq, dim) whose result a matmul reads as (batch * seq, dim) is allocated as that: a view costs a
 microsecond or two of Python in each of a hundred places, and a line that tells nothing. To a kernel a buffer is memory
-without a shape, and buffers of one shape change alike, so that equal layers stay equal. What the caller sees keeps its
-shape.
+without a shape, and buffers of one shape change alike, so that equal layers stay equal. Only where a reader drops
+dimensions of one element, as the head of a model does that pools, what no call reads is left: the same values in stages
+of other widths are. What the caller sees keeps its shape.
 """
 
 from __future__ import annotations
@@ -61,8 +62,14 @@ def shape_for_readers(
             shape = buffers[view.buffer].shape
             of_shape.setdefault(shape, Counter())[_read_as(view, shape, nodes)] += 1
     chosen = {shape: _most_read(shape, counts) for shape, counts in of_shape.items()}
+    is_read = {view.buffer for view in read_inside}
     shapes = {name: chosen.get(buffers[name].shape, buffers[name].shape) for name in own - kept}
-    for name in own & kept - {view.buffer for view in read_inside}:
+    shapes = {
+        name: shape
+        for name, shape in shapes.items()
+        if name in is_read or not _is_squeezed(shape, buffers[name].shape)
+    }
+    for name in own & kept - is_read:
         returned = {_read_as(view, buffers[name].shape, nodes) for view in _views_of(name, results)}
         if len(returned) == 1:
             shapes[name] = returned.pop()
@@ -137,6 +144,13 @@ def _most_read(own: Shape, counts: Counter[Shape]) -> Shape:
     """The shape of most reads; the shape that it has where none has more."""
     shape, count = counts.most_common(1)[0]
     return shape if count > counts[own] else own
+
+
+def _is_squeezed(shape: Shape, own: Shape) -> bool:
+    """Whether a shape is another one without dimensions of one element."""
+    return len(shape) < len(own) and [size for size in own if size != 1] == [
+        size for size in shape if size != 1
+    ]
 
 
 def _reading(step: Step, read: Callable[[Any], Any]) -> Step:

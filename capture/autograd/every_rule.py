@@ -11,6 +11,7 @@ from longhand.capture.autograd import (
     product_rules,
     scatter_rules,
 )
+from longhand.capture.autograd.max_pooling import rule as max_pooling_rule
 from longhand.capture.autograd.rules import rewritten
 
 # Importing a module registers its rules.
@@ -18,6 +19,7 @@ MODULES = (
     batch_norm_rules,
     drawn_rules,
     group_norm_rules,
+    max_pooling_rule,
     norm_rules,
     own_rule,
     product_rules,

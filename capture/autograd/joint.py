@@ -24,6 +24,7 @@ from longhand.capture.autograd.flows import Flows
 from longhand.capture.autograd.gradient_names import name_gradient
 from longhand.capture.autograd.joint_graph import Joint, fake_mode_of_graph, place_of
 from longhand.capture.autograd.one_call import UNSPLIT, OneCall
+from longhand.capture.autograd.product_rules import added_up
 from longhand.capture.autograd.rules import Pullback, Setting
 from longhand.capture.autograd.shared_results import is_shared
 from longhand.capture.autograd.undefined import Undefined, tensor_arguments
@@ -330,7 +331,7 @@ class _Walk:
         if before is not None:
             for summand in (before, gradient):
                 name_gradient(source.node, summand.node, GradientPart.SUMMAND)
-            gradient = self.rewriter.call(aten.add.Tensor, (before, gradient), {})
+            gradient = added_up(self.rewriter, source.node, before, gradient)
         self.gradients[source.node] = gradient
 
     def _mark_backward(self, node: fx.Node, is_sum: bool = False) -> None:

@@ -167,3 +167,29 @@ def _counts_up(node: fx.Node) -> bool:
     if node.target is aten.arange.start_step:
         return bool(given[0] == 0) and (len(given) < 3 or bool(given[2] == 1))
     return node.target is aten.arange.default or (node.target is aten.arange.start and bool(given[0] == 0))
+
+
+def added_up(rewriter: Rewriter, source: fx.Node, total: Proxy, summand: Proxy) -> Proxy:
+    """A gradient with another one added; a product of a weight that is used several times as part of its call.
+
+    A loop over time uses its weights in each step, and its backward pass makes a gradient of the weight's size in each:
+    ``torch.addmm(total, d_gates.T, state)`` adds one to what is there, and no two of them have to lie in memory. Only
+    to a sum of products, of what the call is given: what other gradients are added to, and what is done with the sums,
+    is one kernel.
+
+    Args:
+        rewriter: Of the graph that they are in.
+        source: Whose gradient it is.
+        total: What is added up already.
+        summand: What comes to it.
+    """
+    node, (ours, theirs) = summand.node, (summand.fake, total.fake)
+    is_product = node.target is aten.mm.default and total.node.target in (aten.mm.default, aten.addmm.default)
+    is_alike = (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+    summands = [summand]
+    if is_product and is_alike and source.op == "placeholder" and not node.users:
+        factors: Any = node.args
+        summands = [rewriter.fresh(factor, factor.meta["val"]) for factor in factors]
+    op = aten.add.Tensor if len(summands) == 1 else aten.addmm.default
+    added: Proxy = rewriter.call(op, (total, *summands), {})
+    return added

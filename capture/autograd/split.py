@@ -109,11 +109,15 @@ class _Splitter:
                 builder.placeholder(node, node.name)
         nodes = [node for node in self.joint.graph.nodes if node.op == "call_function" and node in needed]
         builder.reserve(self._word(node) for node in nodes if "word" in node.meta)
+        shown = {node for node in saved if is_view(node)}
+        parts: dict[fx.Node, fx.Node] = {}
         for node in nodes:
             builder.copy(node, self._word(node))
+            if node in shown:
+                parts[node] = builder.clone(node, self._word(node))
         clone_nodes = [builder.clone(node, f"old_{node.name}") for node in clones]
-        names = {node: copy.name for node, copy in builder.copies.items()}
-        kept = [builder.copies[node] for node in saved] + clone_nodes
+        names = {node: copy.name for node, copy in (builder.copies | parts).items()}
+        kept = [parts.get(node, builder.copies[node]) for node in saved] + clone_nodes
         values = [builder.copies[node] for node in results if node is not None]
         builder.graph.output((*values, *kept, *(builder.copies[value] for _, value in mutations)))
         graph = dataclasses.replace(
@@ -233,7 +237,10 @@ class _Builder:
     def placeholder(self, node: fx.Node, word: str) -> fx.Node:
         copy = self.graph.create_node("placeholder", "", name=self._unique(word, node))
         copy.target = copy.name
-        return self._known(node, copy)
+        self._known(node, copy)
+        if node.op != "placeholder" and is_view(node):
+            copy.meta["val"] = _copied(node)
+        return copy
 
     def copy(self, node: fx.Node, word: str) -> fx.Node:
         args = fx.node.map_arg(node.args, self.copies.__getitem__)
@@ -248,7 +255,7 @@ class _Builder:
         copy = self.graph.create_node(
             "call_function", aten.clone.default, (self.copies[node],), {}, name=name
         )
-        copy.meta = {"val": node.meta["val"], "provenance": Provenance()}
+        copy.meta = {"val": _copied(node), "provenance": Provenance()}
         return copy
 
     def _known(self, node: fx.Node, copy: fx.Node) -> fx.Node:
@@ -263,6 +270,12 @@ class _Builder:
             unique, count = f"{word}_{count}", count + 1
         self.taken.add(unique)
         return unique
+
+
+def _copied(node: fx.Node) -> Any:
+    """The value of a node's copy, which lies densely where the node shows a part of something."""
+    value = node.meta["val"]
+    return aten.clone.default(value) if is_view(node) else value
 
 
 def _memory(node: fx.Node) -> fx.Node:

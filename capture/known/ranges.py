@@ -105,16 +105,16 @@ def _range(node: object, depth: int) -> WholeRange | None:
     if node.op != "call_function":
         told: WholeRange | None = node.meta.get(_TOLD)
         return told
-    found = _of_places(node) or _of_same_elements(node, depth) or _of_arithmetic(node, depth)
-    if found is None and node.target is aten.index_put.default:
+    known = _of_places(node) or _of_same_elements(node, depth) or _of_arithmetic(node, depth)
+    if known is None and node.target is aten.index_put.default:
         return _of_filled(node, depth)
     # A size that varies may be more than a short type holds: its numbers would begin again, below zero.
-    is_held = found is not None and (
-        found.limit - 1 <= torch.iinfo(value.dtype).max
-        if isinstance(found.limit, int)
+    is_held = known is not None and (
+        known.limit - 1 <= torch.iinfo(value.dtype).max
+        if isinstance(known.limit, int)
         else value.dtype is torch.int64
     )
-    return found if is_held else None
+    return known if is_held else None
 
 
 def _is_written(node: fx.Node, depth: int) -> bool:

@@ -24,9 +24,9 @@ def _written_by(call: fx.Node) -> set[fx.Node]:
     if call.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return set()
     names = torch_private.writes(target)
-    found: set[fx.Node] = set()
+    written: set[fx.Node] = set()
     for place, argument in enumerate(target._schema.arguments if names else ()):
         given = call.args[place] if place < len(call.args) else call.kwargs.get(argument.name)
         if argument.name in names:
-            found.update(leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, fx.Node))
-    return found
+            written.update(leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, fx.Node))
+    return written

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from longhand.schedule.names.words import identifier, singular
 
@@ -26,6 +26,14 @@ def free_name(name: str, taken: TakenNames, owner: str, *, is_in_turn: bool) -> 
     ordinals = (f"{word}{name}" for word in _ORDINALS if is_other_kind)
     longer = (f"{name}{'Layer' * count}" for count in itertools.count())
     return next(one for one in itertools.chain([name], first, ordinals, longer) if one not in taken)
+
+
+def record_name(name: str, taken: Collection[str]) -> str:
+    """``ConvNormActSaved``: of what the forward pass keeps for conv_norm_act_backward(), or for a layer or a model."""
+    plain = name.replace("_backward", "")
+    camel = "".join(word[:1].upper() + word[1:] for word in plain.split("_"))
+    names = (f"{camel}{'Call' * count}Saved" for count in itertools.count())
+    return next(one for one in names if one not in taken)
 
 
 def whose(owner: str, other: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
+from collections import ChainMap
 from collections.abc import Iterator, Sequence
 
 from longhand.emit.layers.function_bodies import bodies_of
@@ -100,8 +101,14 @@ class FunctionPrinter:
         given = [column[place] for column in alike.inputs]
         calls = {id(of_site.steps[at]): call for at, call in of_site.calls.items()}
         inside = copy.copy(outer)
-        if named:
-            inside.plan = dataclasses.replace(outer.plan, buffers={**outer.plan.buffers, **named})
+        told = {
+            name: dataclasses.replace(outer.plan.buffers[name], shape=of_site.shapes[name])
+            for name in of_site.shapes
+        }
+        if named or told:
+            inside.plan = dataclasses.replace(
+                outer.plan, buffers=ChainMap(named, told, {**outer.plan.buffers})
+            )
         inside.sizes, inside.calls = with_words_of_others(outer.sizes, of_site.twins), calls
         numbers = [one for one, _ in alike.numbers]
         return write_method(
@@ -173,6 +180,9 @@ def share_functions(
     sites = FunctionSites(bodies, plan.program.graph, outer.words, tree.root, in_lists, reach, calls, form)
     printer = FunctionPrinter(outer, tree.root)
     kernels = {key: one.kernel for key, one in outer.names.kernels.items()}
-    sharing = FunctionSharing(bodies, sites, outer.words, kernels, calls, printer.methods, plan.buffers)
+    words_of = outer.sizes.words_at
+    sharing = FunctionSharing(
+        bodies, sites, outer.words, kernels, calls, printer.methods, plan.buffers, words_of
+    )
     sharing.find([*names, *(one.name for one in tree.functions.values())])
     return tuple(printer.function(one) for one in sharing.functions)

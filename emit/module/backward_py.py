@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 
 from longhand.capture.graph import AliasKind, BackwardInput, BackwardKind, InputKind, TrainingGraphs
-from longhand.emit.module.backward_writer import BackwardWriter
+from longhand.emit.module.backward_writer import BackwardWriter, LayersApart
 from longhand.emit.module.layer_columns import column_of
 from longhand.emit.module.model_py import ModelWriter
+from longhand.emit.module.saved_records import KEPT, Columns, Record, by_name
 from longhand.emit.module.trained_call import TrainedCall, launched_names
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import Extern, View
 from longhand.schedule.named_plan import (
+    SAVED,
     Branch,
     NamedPlan,
     Reached,
@@ -32,23 +34,6 @@ _GRADIENTS = "gradients"
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
-    """A named tuple of what each layer of a list saves.
-
-    Attributes:
-        name: The class.
-        owner: The path of the list.
-        fields: (word, what is said about it).
-        word: The variable of the list of records.
-    """
-
-    name: str
-    owner: str
-    fields: tuple[tuple[str, str], ...]
-    word: str
-
-
-@dataclasses.dataclass(frozen=True)
 class BackwardText:
     """What templates/unit/backward.py.jinja prints.
 
@@ -63,8 +48,11 @@ class BackwardText:
         views: Those that a library made, which may be views: what leaves the Function as one nobody may write.
         constants: Words of the user's results that have no gradient.
         saved: The single tensors that the forward keeps, as expressions.
-        records: What each layer of a loop saves, as (the class, its docstring, its fields, the list's word).
-        layers: For each other loop of the backward pass: (its word, for each tensor of a layer those of all layers).
+        kept: The word of the list of all tensors that the backward function is given.
+        own: What that function reads itself, as a record; None where it is a few tensors.
+        records: What each layer of a loop saves, as launch() makes it.
+        in_columns: The same of further loops, and of the calls of a function.
+        layers: Of these: for each field those of all layers.
         unpacking: The lines that take apart what was kept.
         tangents: The words of the results' gradients, of all results; those that have none begin with ``_``.
         read: Those of them that the backward function is given.
@@ -88,8 +76,11 @@ class BackwardText:
     views: tuple[str, ...]
     constants: tuple[str, ...]
     saved: tuple[str, ...]
+    kept: str
+    own: Record | None
     records: tuple[Record, ...]
-    layers: tuple[tuple[str, tuple[str, ...]], ...]
+    in_columns: tuple[Record, ...]
+    layers: tuple[Columns, ...]
     unpacking: tuple[str, ...]
     tangents: tuple[str, ...]
     read: tuple[str, ...]
@@ -103,19 +94,19 @@ class BackwardText:
 
     @property
     def record_classes(self) -> tuple[Record, ...]:
-        """Each class once, for all lists whose layers save it."""
-        owners = {
-            name: " or ".join(dict.fromkeys(r.owner for r in self.records if r.name == name))
-            for name in self._names
-        }
+        """Each class once that launch() makes, for all lists whose layers save it."""
+        by_class: dict[str, list[Record]] = {}
+        for record in self.records:
+            by_class.setdefault(record.name, []).append(record)
         return tuple(
-            dataclasses.replace(next(r for r in self.records if r.name == name), owner=owner)
-            for name, owner in owners.items()
+            dataclasses.replace(of[0], owner=" or ".join(dict.fromkeys(one.owner for one in of)))
+            for of in by_class.values()
         )
 
     @property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(record.name for record in self.records))
+    def data_classes(self) -> tuple[Record, ...]:
+        """The other records, which the Function makes."""
+        return self.in_columns + ((self.own,) if self.own is not None else ())
 
 
 def trained_call(
@@ -164,6 +155,9 @@ def write_backward(
     imports = {*writer.imports, "import torch", "from .runtime import own_types"}
     if function.records:
         imports.add("from typing import NamedTuple")
+    counts = any(one.name for one in function.layers) or (function.own is not None and bool(function.records))
+    if function.own is not None or counts:
+        imports.add(f"from dataclasses import dataclass{', fields' if counts else ''}")
     if not function.is_module:
         imports.add("from . import model")
     if function.flows:
@@ -219,22 +213,21 @@ class _Function:
             constants=tuple(
                 expressions[place] for place in user if place not in self.training.differentiable
             ),
-            saved=tuple(sources[node] for node in kept),
+            saved=by_name([*self.backward.saved_fields.values()], [sources[node] for node in kept]),
+            kept=KEPT if self.backward.saved_fields else SAVED,
+            own=self.backward.saved_record() if self.backward.saved_fields else None,
             records=tuple(
-                self._record(layers.record, layers.own[0])
+                self.backward.record_of(layers)
                 for layers in self.backward.layers
                 if layers.record is not None
             ),
-            layers=tuple(
-                (
-                    layers.word,
-                    tuple(
-                        column_of([sources[own[n]] for own in layers.own], self._lengths, self._n_modules)
-                        for n in range(layers.n_each)
-                    ),
-                )
+            in_columns=tuple(
+                self.backward.record_of(layers)
                 for layers in self.backward.layers
-                if layers.record is None
+                if layers.record is None and layers.fields
+            ),
+            layers=tuple(
+                self._columns(layers, sources) for layers in self.backward.layers if layers.record is None
             ),
             unpacking=tuple(self.backward.unpacking([self._word(entries[node]) for node in kept])),
             tangents=tuple(tangents.get(place, f"_{identifier(expressions[place])}") for place in user),
@@ -260,11 +253,13 @@ class _Function:
         runs = [(sorted(flow), len(list(run))) for flow, run in groupby(every)]
         return tuple(str((tuple(numbers[place] for place in flow), count)) for flow, count in runs)
 
-    def _record(self, saved: SavedLayers, first: Sequence[str]) -> Record:
-        """The named tuple of what layers save, as the first of them has it."""
-        said = self.backward.shapes_of(saved, first)
-        fields = tuple(zip(saved.fields, said, strict=True))
-        return Record(saved.class_name, saved.owner, fields, saved.word)
+    def _columns(self, layers: LayersApart, sources: Mapping[str, str]) -> Columns:
+        """What the layers of a list read, or the calls of a function: for each field those of all."""
+        values = [
+            column_of([sources[own[n]] for own in layers.own], self._lengths, self._n_modules)
+            for n in range(layers.n_each)
+        ]
+        return Columns(layers.word, layers.name, by_name(layers.fields, values))
 
     def _views(self, places: Sequence[int], expressions: Mapping[int, str]) -> Iterator[str]:
         """The results that come from library calls, of those that a word holds."""
@@ -297,7 +292,7 @@ class _Function:
         return len(holder.branches) if holder is not None else -1
 
     def _word(self, entry: BackwardInput) -> str:
-        return self.backward.variables[entry.node]
+        return self.backward.saved_fields.get(entry.node) or self.backward.variables[entry.node]
 
     def _launched(self, taken: set[str], n_results: int) -> tuple[tuple[str, ...], dict[int, str]]:
         """Words for what launch() returns, and how each tensor of it is reached."""

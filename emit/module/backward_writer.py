@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence, Set
+from itertools import chain
 
 from longhand.capture.graph import BackwardKind, TrainingGraphs
-from longhand.emit.layers.class_names import TakenNames, whose
+from longhand.emit.layers.class_names import TakenNames, record_name, whose
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText
@@ -19,6 +20,7 @@ from longhand.emit.layers.shared_backward import share_backward
 from longhand.emit.module.gradient_lists import write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter, body_writer
+from longhand.emit.module.saved_records import KEPT, Record, fields_for_calls, taking_apart
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
 from longhand.emit.text.python_code import Code, NameCode
@@ -30,10 +32,12 @@ from longhand.schedule.named_plan import (
     LayerCall,
     Loop,
     NamedPlan,
+    Reached,
     ReturnedGradients,
     SavedLayers,
     TurnCall,
     has_modules_alike,
+    is_by_name,
     is_same,
     list_holding,
     loops_of,
@@ -53,11 +57,19 @@ class LayersApart:
         word: The list that holds it, in the order of the layers: ``blocks``.
         own: For each layer, first to last: placeholders of the backward graph.
         record: What the layers save as a record of their own.
+        name: The class of what one layer has; empty where it is a tuple without names.
+        fields: Its fields.
+        owner: Whose it is: the path of a list of layers, or empty.
+        function: What reads it, where that is no list's.
     """
 
     word: str
     own: tuple[tuple[str, ...], ...]
     record: SavedLayers | None = None
+    name: str = ""
+    fields: tuple[str, ...] = ()
+    owner: str = ""
+    function: str = ""
 
     @property
     def n_each(self) -> int:
@@ -93,6 +105,8 @@ class BackwardWriter(ModelWriter):
             (node, path) for node, path in self.tensors if node in self._read
         ]  # others are not given
         self.write_call = self._call
+        records = (self.names.of_layers(loop).record for loop in loops_of(self.steps))
+        self._record_names = {record.class_name for record in records if record is not None}
         layers = [self._layers_of(loop) for loop in loops_of(self.steps)]
         self._functions: list[LayerClass] = []
         # As the Function saves them: records first.
@@ -100,30 +114,62 @@ class BackwardWriter(ModelWriter):
         self.has_modules_alike = has_modules_alike(self.steps, self.words)
         if self.has_modules_alike:
             self._share()
+        self._save_by_name()
 
     def _layers_of(self, loop: Loop) -> LayersApart:
         """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
         words = self.names.of_layers(loop)
         record = words.record
         if record is None:
-            return LayersApart(words.word, loop.own[::-1])
+            if SAVED in words.variables.values():
+                return LayersApart(words.word, loop.own[::-1])
+            name = record_name(loop.class_name, self._record_names)
+            self._record_names.add(name)
+            fields = tuple(words.variables[node] for node in loop.own[0])
+            return LayersApart(words.word, loop.own[::-1], None, name, fields, loop.owner)
         return LayersApart(
-            record.word, tuple(record.nodes[position] for position in loop.positions[::-1]), record
+            record.word,
+            tuple(record.nodes[position] for position in loop.positions[::-1]),
+            record,
+            record.class_name,
+            record.fields,
+            record.owner,
         )
 
-    def shapes_of(self, record: SavedLayers, nodes: Sequence[str]) -> list[str]:
-        """``float32 (batch, seq, dim)`` of what a layer saves, by its placeholders; of its weights the path."""
-        shapes = []
-        for node, path in zip(nodes, record.paths, strict=True):
-            if path:
-                shapes.append(path)
-                continue
+    def _save_by_name(self) -> None:
+        """What the function reads itself goes by its name in a record, where it is more than a few tensors."""
+        gradients = {entry.node for entry in self._training.inputs if entry.kind is BackwardKind.GRADIENT}
+        kept = [node for node in self.single() if node not in gradients]
+        self.saved_fields: dict[str, str] = {}
+        if is_by_name(len(kept), self.variables.values()):
+            self.saved_name = record_name(self._forward.name, self._record_names)
+            self.saved_fields = {node: self.variables[node] for node in kept}
+            self.variables |= {n: Reached.field_of(SAVED, word) for n, word in self.saved_fields.items()}
+
+    def record_of(self, layers: LayersApart) -> Record:
+        """The record of what each layer has, or each call of a function."""
+        paths = layers.record.paths if layers.record is not None else ("",) * layers.n_each
+        columns = zip(*layers.own, strict=True) if layers.record is None else zip(layers.own[0], strict=True)
+        said = [path or self._shape_of(nodes) for path, nodes in zip(paths, columns, strict=True)]
+        fields = tuple(zip(layers.fields, said, strict=True))
+        return Record(layers.name, layers.owner, layers.function, fields, layers.word)
+
+    def saved_record(self) -> Record:
+        """The record of what the function reads itself."""
+        fields = tuple((word, self._shape_of([node])) for node, word in self.saved_fields.items())
+        return Record(self.saved_name, "", snake_case(self.name), fields, SAVED)
+
+    def _shape_of(self, nodes: Sequence[str]) -> str:
+        """``float32 (batch, seq, dim)``; only what is true of all of some tensors."""
+        said = set()
+        for node in nodes:
             buffer = self.plan.buffers[node]
             words = self.dims.of(node, len(buffer.shape))
             shape = [word or str(size) for word, size in zip(words, buffer.shape, strict=True)]
             comma = "," if len(shape) == 1 else ""
-            shapes.append(f"{str(buffer.dtype).removeprefix('torch.')} ({', '.join(shape)}{comma})")
-        return shapes
+            said.add((str(buffer.dtype).removeprefix("torch."), f" ({', '.join(shape)}{comma})"))
+        dtypes = dict.fromkeys(dtype for dtype, _ in sorted(said))
+        return " or ".join(dtypes) + (next(iter(said))[1] if len(said) == 1 else "")
 
     def _share(self) -> None:
         """What several modules' derivatives have in common is a function, given a list of what they read."""
@@ -133,7 +179,12 @@ class BackwardWriter(ModelWriter):
         words = [layers.word for layers in self.layers]
         shared = share_backward(self.steps, body, self.tree, snake_case(self.name), kept, words)
         self.share = shared
-        self.layers = (*self.layers, *(LayersApart(one.word, one.own) for one in shared.lists))
+        for one in shared.lists:
+            name = record_name(one.function, self._record_names)
+            self._record_names.add(name)
+            fields = fields_for_calls(one, shared.functions)
+            own = LayersApart(one.word, one.own, None, name, fields, function=one.function)
+            self.layers = (*self.layers, own)
         self._read -= kept - shared.single
         self.tensors = [(node, path) for node, path in self.tensors if node in self._read]
 
@@ -143,13 +194,17 @@ class BackwardWriter(ModelWriter):
         Args:
             saved: The words of the single tensors.
         """
-        if not self.layers:
+        rest = "of_layers" if self.layers else ""
+        if self.saved_fields:
+            lines = taking_apart(self.saved_name, KEPT, rest)
+        elif not self.layers:
             return [f"{', '.join(saved)}{',' * (len(saved) == 1)} = saved", "saved.clear()"] if saved else []
-        lines = [*first_and_rest(saved, "of_layers", "saved"), "saved.clear()"]
+        else:
+            lines = [*first_and_rest(saved, "of_layers", "saved"), "saved.clear()"]
         for layers in self.layers:
-            is_last = layers is self.layers[-1]
-            name = layers.record.class_name if layers.record is not None else ""
-            n_each = f"len({name}._fields)" if name else str(layers.n_each)
+            is_last, name = layers is self.layers[-1], layers.name
+            fields = f"{name}._fields" if layers.record is not None else f"fields({name})"
+            n_each = f"len({fields})" if name else str(layers.n_each)
             made = f"{name}(*of_layers[at : at + n_each])" if name else "of_layers[at : at + n_each]"
             end = "len(of_layers)" if is_last else f"{len(layers.own)} * n_each"
             lines += [
@@ -193,8 +248,11 @@ class BackwardWriter(ModelWriter):
         return f"{min((self.variables[name] for name in staying), key=len)}.device"
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: TakenNames) -> tuple[LayerClass, list[str]]:
-        record = self.names.of_layers(loop).record
         variables = dict(self.names.of_layers(loop).variables)
+        kept = next(one for one in self.layers if set(loop.own[0]) <= {*chain.from_iterable(one.own)})
+        if kept.record is None and kept.fields:
+            named = zip(loop.own[0], kept.fields, strict=True)
+            variables |= {node: Reached.field_of(SAVED, word) for node, word in named}
         run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
         handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
         inputs = (*loop.own[0], *loop.repeat.inputs[0], *loop.shared)
@@ -213,8 +271,10 @@ class BackwardWriter(ModelWriter):
         method = write_method(
             name, "", inputs, run, results, body, variables, device, sizes=sizes, numbers=numbers
         )
-        if record is not None:
-            fields = {variables[node] for node in record.nodes[loop.positions[0]]}
+        if kept.fields:
+            record = kept.record
+            nodes = loop.own[0] if record is None else record.nodes[loop.positions[0]]
+            fields = {variables[node] for node in nodes}
             rest = tuple(word for word in method.parameters if word not in fields)
             method = dataclasses.replace(method, parameters=(SAVED, *rest))
         known = next((one for one in self._functions if is_same(method, one.methods[0])), None)
@@ -230,7 +290,8 @@ class BackwardWriter(ModelWriter):
         loop, repeat, variables = call.loop, call.repeat, body.variables
         words = self.names.of_layers(loop)
         word, gradients, record = words.word, words.gradients, words.record
-        given = [f"{record.word}.pop()" if record is not None else f"*{word}.pop()"]
+        is_record = record is not None or self._has_fields(word)
+        given = [f"{'' if is_record else '*'}{record.word if record is not None else word}.pop()"]
         given += [variables[buffer] for buffer in (*repeat.inputs[0], *loop.shared)]
         given += [number(values[call.number]) for values in block.numbers.values]
         outputs = repeat.outputs[0]
@@ -244,6 +305,9 @@ class BackwardWriter(ModelWriter):
         says = (*targets, gradients if loop.collected else "", "=", block.name, *given)
         turn = TurnCall(call.position, says, names_layer=bool(loop.collected))
         return CallText(turn, write, (f"{gradients} = {{}}",) if loop.collected else ())
+
+    def _has_fields(self, word: str) -> bool:
+        return any(one.word == word and one.fields for one in self.layers)
 
     def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> Code:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""
@@ -277,7 +341,8 @@ class BackwardWriter(ModelWriter):
             lines.append(f"{words.gradients} = {{}}")
             targets.append(f"*{words.gradients}[layer]")
         record = words.record
-        layers = f"{record.word}.pop()" if record is not None else f"*{words.word}.pop()"
+        is_record = record is not None or self._has_fields(words.word)
+        layers = f"{'' if is_record else '*'}{record.word if record is not None else words.word}.pop()"
         call = f"{name}({', '.join([layers, *given, *numbers.words])})"
         n_layers = len(loop.positions)
         is_whole = record is not None and sorted(loop.positions) == list(range(n_layers))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from longhand.schedule.named_plan import FirstCall, LayerCall, Loop, ModelStep, list_holding, plain_steps
+from longhand.schedule.named_plan import (
+    FirstCall,
+    LayerCall,
+    Loop,
+    ModelStep,
+    is_plain_variable,
+    list_holding,
+    plain_steps,
+)
 from longhand.schedule.plan import Allocate, buffers_made, buffers_read
 
 _SOON = 2  # statements: what these bind anew is not dropped before
@@ -37,6 +45,11 @@ def allocates(steps: Sequence[ModelStep]) -> bool:
         if not isinstance(step, Loop | FirstCall | LayerCall)
         for one in plain_steps(step)
     )
+
+
+def is_dropped_alone(variable: str, *, is_of_layers: bool) -> bool:
+    """Whether ``del`` drops a variable alone: a word, or a field of what a call saves, which a layer's is not."""
+    return variable.isidentifier() or (bool(variable) and not is_of_layers and is_plain_variable(variable))
 
 
 def rebound_or_alive(

@@ -8,7 +8,13 @@ from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_loops import as_loops
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
-from longhand.emit.module.later_steps import allocates, gathered_lists, rebound_or_alive, root
+from longhand.emit.module.later_steps import (
+    allocates,
+    gathered_lists,
+    is_dropped_alone,
+    rebound_or_alive,
+    root,
+)
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.module_place import ModulePlace
@@ -34,9 +40,9 @@ from longhand.emit.text.python_code import (
     Code,
     MethodCode,
     NameCode,
+    NamedArgumentsCode,
     PythonStatement,
     SeveralCode,
-    StarredCode,
     names,
     whole_number,
 )
@@ -218,8 +224,9 @@ class BodyWriter:
         module = (self.whose.reach(call.path),) if call.path else ()
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
         numbers = numbers_given(call, self._number, self.variables, self.sizes, self.plan.buffers)
-        popped = [StarredCode(MethodCode(NameCode(call.taken_from), "pop", ()))] if call.taken_from else []
-        given = (*names([*module, *tensors]), *popped, *numbers)
+        taken = MethodCode(NameCode(call.taken_from), "pop", ())
+        popped = [NamedArgumentsCode(taken)] if call.taken_from else []
+        given = (*names([*module, *tensors]), *numbers, *popped)
         line = PythonLine.binding(targets, CallCode(call.name, given))
         paragraphs.append(Paragraph((), [*waiting, line], call=_of_many(call, self.whose, tensors, targets)))
         if call.released:
@@ -290,7 +297,8 @@ class BodyWriter:
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
         buffers = [b for b in step.buffers if b not in self._made_in_calls]
-        words = [self.variables[b] for b in buffers if self.variables.get(b, "").isidentifier()]
+        own = (self.variables.get(b, "") for b in buffers)
+        words = [word for word in own if is_dropped_alone(word, is_of_layers=not self.names_modules)]
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
         words += [variable for b in buffers for variable in self.seen_as.get(b, [])]

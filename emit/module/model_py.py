@@ -56,6 +56,7 @@ from longhand.schedule.named_plan import (
     NamedPlan,
     Reached,
     has_modules_alike,
+    is_plain_variable,
     records_apart,
     symbol_names,
 )
@@ -193,7 +194,7 @@ class ModelWriter:
         tensors = []
         for node, _ in self.tensors:
             shape = tuple(as_size(size) for size in self.words.nodes[node].meta["val"].shape)
-            if self.variables[node].isidentifier():
+            if is_plain_variable(self.variables[node]):
                 tensors.append((self.variables[node], self.dims.of(node, len(shape)), shape))
         symbols, given = symbol_names(self.graph, taken, tensors)
         return bind_sizes(self.dims, symbols, tensors, taken, given, may_state)

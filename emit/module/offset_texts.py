@@ -26,7 +26,7 @@ from longhand.emit.text.python_code import (
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import is_bare, is_path, is_product
 from longhand.lower.ir import Buffer, Load, Size, Store
-from longhand.schedule.named_plan import BufferNamer, ProductWord, aten_name
+from longhand.schedule.named_plan import BufferNamer, ProductWord, ToldBlocks, aten_name
 from longhand.schedule.plan import Access, KernelPlan, Launch, Product, SizeOf
 
 _MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
@@ -40,6 +40,7 @@ def blocks_before(
     sizes: Mapping[str, Size],
     texts: Mapping[str, Code],
     is_offset: bool,
+    writer: SizeWriter,
 ) -> Code | None:
     """The offset, or a stride, as so many times the sizes of the innermost axes of an access; None where it is none.
 
@@ -50,11 +51,18 @@ def blocks_before(
         sizes: Of that launch's axes, by name.
         texts: What tells them there.
         is_offset: Whether it is where an access begins: a stride over many blocks is one over something else.
+        writer: Writes sizes.
     """
     if not isinstance(offset, int) or offset <= 0:
         return None
     in_blocks: Code | None = None
-    for block, text in _blocks(kernel, pointer, sizes, texts):
+    blocks = _blocks(kernel, pointer, sizes, texts)
+    if isinstance(offset, ToldBlocks):
+        told = writer.text(offset.n_blocks)
+        text = next((text for block, text in blocks if block == offset.block), None)
+        if text is not None and not is_bare(told):
+            return ProductCode((told if told.is_factor else GroupedCode(told), text))
+    for block, text in blocks:
         n_blocks, rest = divmod(offset, block)
         if rest == 0 and n_blocks and (is_offset or n_blocks <= _MOST_BLOCKS):
             in_blocks = ProductCode((whole_number(n_blocks), text)) if n_blocks > 1 else text
@@ -217,7 +225,7 @@ def _blocks(
 def step_in_words(value: Size, buffer: Buffer, variable: str, sizes: SizeWriter, is_offset: bool) -> Code:
     """Where a kernel begins to read in a tensor, or a stride of it, by itself: ``conv.stride(1)``."""
     text = (sizes.before_padding(value, buffer) if is_offset else None) or (
-        sizes.text(value) if is_offset else sizes.stride(value, buffer)
+        sizes.text(value) if is_offset else sizes.stride(_plain(value), buffer)
     )
     if not is_bare(text) or not is_path(variable):
         return text
@@ -232,6 +240,11 @@ def step_in_words(value: Size, buffer: Buffer, variable: str, sizes: SizeWriter,
     if steps.count(str(value)) != 1 or not buffer.layout_is_known:
         return text
     return MethodCode(NameCode(variable), "stride", (whole_number(steps.index(str(value))),))
+
+
+def _plain(value: Size) -> Size:
+    """A stride that the tensor itself tells, whatever else does."""
+    return int(value) if isinstance(value, int) else value
 
 
 def _step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> Code | None:

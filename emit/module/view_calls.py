@@ -29,7 +29,7 @@ from longhand.emit.text.python_code import (
 )
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, Size, View, ViewCall
-from longhand.schedule.named_plan import PaddedWord, Words, reshaped
+from longhand.schedule.named_plan import PaddedWord, ToldSize, Words, reshaped
 
 _FULL_SLICE_END = 2**62
 _FUNCTIONS = frozenset({"view_as_real", "view_as_complex"})  # of torch, no methods of tensors
@@ -206,7 +206,7 @@ def argument(value: Any, sizes: SizeWriter) -> Code:
     """An argument of a call that is no tensor; symbolic sizes by their words."""
     if isinstance(value, list | tuple):
         return SeveralCode(tuple(argument(item, sizes) for item in value))
-    if isinstance(value, sympy.Expr):
+    if isinstance(value, sympy.Expr | ToldSize):
         return sizes.text(value)
     return LiteralCode(literal_text(value))
 
@@ -279,7 +279,7 @@ def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: _Seen) -> tuple[t
 
 
 def _place(value: Size, sizes: SizeWriter) -> Code:
-    return whole_number(value) if isinstance(value, int) else sizes.text(value)
+    return sizes.text(value)
 
 
 def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None, size: Size | None) -> SliceCode:

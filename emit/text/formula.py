@@ -29,6 +29,7 @@ from longhand.schedule.named_plan import (
     frame_of_backward,
     is_nearly_whole_backward,
     op_word,
+    own_or_class,
     provenance_of,
     purpose_of,
     rotated_half,
@@ -335,7 +336,7 @@ def _differentiated(plan: KernelPlan, words: BufferNamer) -> list[str]:
     frame = frame_of_backward(nodes)
     if frame is None or not is_nearly_whole_backward(frame, nodes, words.nodes):
         return []
-    return [frame[0].removesuffix(".forward").rpartition(".")[2]]
+    return [own_or_class(frame)]
 
 
 def _in_words(plan: KernelPlan, names: KernelNames) -> str:

@@ -203,13 +203,13 @@ class EachCode(Code):
 
 
 @dataclasses.dataclass(frozen=True)
-class StarredCode(Code):
-    """``*blocks.pop()``"""
+class NamedArgumentsCode(Code):
+    """``**vars(blocks.pop())``, of a record that holds arguments by their names"""
 
     value: Code
 
     def __str__(self) -> str:
-        return f"*{self.value}"
+        return f"**vars({self.value})"
 
 
 NO_CODE = LiteralCode("()")  # what a call is given for a shape of no dimensions
@@ -293,6 +293,18 @@ class SizeText:
 def named_size(word: str) -> SizeText:
     """A size by its word."""
     return SizeText(NameCode(word), frozenset({word}))
+
+
+def told_size(terms: Sequence[tuple[int, str]], plus: int) -> SizeText:
+    """A number by the words of sizes that tell it: ``2 * n_in + 1``. It gives way to what a reader sees at once."""
+    codes = [
+        NameCode(word) if times == 1 else ProductCode((whole_number(times), NameCode(word)))
+        for times, word in terms
+    ]
+    code: Code = codes[0]
+    for more in (*codes[1:], *((whole_number(plus),) if plus else ())):
+        code = InfixCode(code, "+", more)
+    return SizeText(code, frozenset(word for _, word in terms), is_number=True)
 
 
 def multiplied(texts: Sequence[SizeText]) -> SizeText:

@@ -237,10 +237,10 @@ def find_joins(
 
 
 def _read_elsewhere(
-    plan: KernelPlan, found: Mapping[int, tuple[Join, Mapping[int, PieceLoad]]]
+    plan: KernelPlan, joins: Mapping[int, tuple[Join, Mapping[int, PieceLoad]]]
 ) -> frozenset[int]:
     """The joins of a tensor that something else reads under a mask: it comes flat, and cannot be seen as rows, too."""
-    seen = {position for _, loads in found.values() for position in loads}
+    seen = {position for _, loads in joins.values() for position in loads}
     flat = {
         value.buffer
         for position, value in enumerate(plan.body)
@@ -248,7 +248,7 @@ def _read_elsewhere(
     }
     joined = {
         position: {value.buffer for one in loads if isinstance(value := plan.body[one], Load)}
-        for position, (_, loads) in found.items()
+        for position, (_, loads) in joins.items()
     }
     return frozenset(position for position, buffers in joined.items() if buffers & flat)
 

@@ -21,11 +21,13 @@ from longhand.emit.text.python_code import (
     formula,
     multiplied,
     named_size,
+    told_size,
     whole_number,
 )
 from longhand.emit.text.told_sizes import (
     Shaped,
     derived_from,
+    is_bare,
     is_path,
     known_product,
     read_from,
@@ -35,7 +37,9 @@ from longhand.schedule.named_plan import (
     DimNamer,
     PaddedWord,
     ProductWord,
+    ToldSize,
     Words,
+    apart,
     grouped,
     grouped_before_last,
 )
@@ -50,8 +54,10 @@ class BoundSizes:
     padding: tuple[PythonStatement, ...] = ()
 
     def lines(self) -> tuple[str, ...]:
-        """``dim, vocab_size = 64, 99``, and the other lines around it."""
-        lines, words = [str(line) for line in self.told], list(self.stated)
+        """``dim, vocab_size = 64, 99``, and the other lines around it: one for each that a tensor tells."""
+        words = [word for word, size in self.stated.items() if isinstance(size, int)]
+        lines = [str(line) for line in self.told]
+        lines += [f"{word} = {size}" for word, size in self.stated.items() if not isinstance(size, int)]
         while words:
             some = (words[:n] for n in range(len(words), 0, -1))
             few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
@@ -198,14 +204,21 @@ class SizeWriter:
             and self._stated.setdefault(word, size) == size
         ):
             return named_size(word)
+        if isinstance(size, ToldSize):
+            for _, one, base in size.terms:
+                if self._may_state(one, is_told=True):
+                    self._stated.setdefault(one, base)
+            if all(self.stands_for(one, base) for _, one, base in size.terms):
+                return told_size([(times, one) for times, one, _ in size.terms], size.plus)
         return SizeText(whole_number(size), is_number=True)
 
     def stands_for(self, word: str, size: int) -> bool:
         """Whether a word is already bound, and to this size."""
         return self._stated.get(word, self._values.get(word)) == size
 
-    def _may_state(self, word: str) -> bool:
-        is_asked = self._taken is not None and not self._is_reading
+    def _may_state(self, word: str, is_told: bool = False) -> bool:
+        """Whether a word may be bound to a number; while shapes are read only one that tells others, too."""
+        is_asked = self._taken is not None and (is_told or not self._is_reading)
         return is_asked and word not in (self._taken or ()) and word not in self._values
 
     def stride(self, stride: Size, buffer: Buffer) -> Code:
@@ -235,7 +248,7 @@ class SizeWriter:
         literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
-            shape, words = _apart([(buffer.shape[dim], words[dim]) for dim in order], self._values)
+            shape, words = apart([(buffer.shape[dim], words[dim]) for dim in order], self._values)
             groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
@@ -260,6 +273,9 @@ class SizeWriter:
                     literal.setdefault(axis, multiplied(read))
                 else:
                     literal.setdefault(axis, multiplied(texts))
+        for axis in [one for one in literal if isinstance(sizes[one], ToldSize)]:
+            if is_bare(literal[axis].code):
+                literal[axis] = self.written(sizes[axis], None)
         rest = {
             axis: self.use(literal[axis] if axis in literal else self.written(size, None))
             for axis, size in sizes.items()
@@ -376,18 +392,6 @@ def bind_sizes(
             derived[word] = derivation
     unusable = taken | set(words_of.values()) if may_state else None
     return SizeWriter(words, values, words_of, binding, derived, unusable, untold)
-
-
-def _apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:
-    """Dimensions; one that was made of others, which are known, as these."""
-    split_dims: list[tuple[Size, str | None]] = []
-    for size, word in dims:
-        of, sizes = (word.of, word.sizes) if isinstance(word, ProductWord) else ((), ())
-        told = dict(zip(of, sizes, strict=False))
-        parts = [(part, one) for one in of if (part := values.get(one, told.get(one))) is not None]
-        is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
-        split_dims += parts if is_known else [(size, word)]
-    return [size for size, _ in split_dims], tuple(word for _, word in split_dims)
 
 
 def same_sizes(one: Iterable[Size], other: Iterable[Size]) -> bool:

@@ -130,29 +130,29 @@ class _Merger:
         else:
             self._merge_edit(path, current, content)
 
-    def _is_still_marked(self, path: str, found: bytes) -> bool:
+    def _is_still_marked(self, path: str, on_disk: bytes) -> bool:
         """Whether both sides of a conflict stand in a file since an earlier merge."""
-        return f"{BASE}/{path}{NEW}" in self.disk.files and has_markers(found.decode(errors="replace"))
+        return f"{BASE}/{path}{NEW}" in self.disk.files and has_markers(on_disk.decode(errors="replace"))
 
-    def _merge_edit(self, path: str, found: bytes, content: bytes) -> None:
+    def _merge_edit(self, path: str, on_disk: bytes, content: bytes) -> None:
         """A file that somebody edited, and whose text is or is not new."""
-        ours = self._with_settled_prose(path, found)
+        ours = self._with_settled_prose(path, on_disk)
         if content not in self.disk.bases(path):
             self._merge(path, ours, content)
-        elif ours == found:
+        elif ours == on_disk:
             self.carried.append(path)
             self._report(path, Outcome.KEPT)
         else:
             self.contents[path] = ours
             self._report(path, Outcome.KEPT, "your edit; the comments that are not yours follow the model")
 
-    def _with_settled_prose(self, path: str, found: bytes) -> bytes:
+    def _with_settled_prose(self, path: str, on_disk: bytes) -> bytes:
         """A file that somebody kept against a new version, its prose brought up to that version."""
         before, pending = (self.disk.files.get(f"{BASE}/{path}{end}") for end in ("", NEW))
         is_settled = pending is not None and f"{path}{NEW}" not in self.disk.files
-        if before is None or pending is None or not is_settled or _binary(path, found, before, pending):
-            return found
-        return with_new_prose(found.decode(), before.decode(), pending.decode()).encode()
+        if before is None or pending is None or not is_settled or _binary(path, on_disk, before, pending):
+            return on_disk
+        return with_new_prose(on_disk.decode(), before.decode(), pending.decode()).encode()
 
     def _add(self, path: str, content: bytes) -> None:
         """A file that is not there: new, or deleted by somebody, or set aside by an earlier version."""
@@ -171,21 +171,21 @@ class _Merger:
         self.contents[path] = content
         self._report(path, Outcome.RESTORED if self.disk.knows(path) else Outcome.NEW)
 
-    def _merge(self, path: str, found: bytes, content: bytes) -> None:
+    def _merge(self, path: str, on_disk: bytes, content: bytes) -> None:
         """An edited file that has new text."""
         unsettled = self.disk.files.get(f"{path}{NEW}")
         if unsettled is not None and unsettled not in (self.disk.files.get(f"{BASE}/{path}{NEW}"), content):
             self._conflict(path, f"{path}{NEW} was edited: move it over {path}, or delete it")
             return
         bases = self.disk.bases(path)
-        if _binary(path, found, content, *bases):
+        if _binary(path, on_disk, content, *bases):
             self._conflict(path, "it is not text, and both sides changed it", _beside(path, content))
             return
         if not bases:
             words = f"{BASE}/{path} is missing: nothing says what was edited"
             self._conflict(path, words, _beside(path, content))
             return
-        merges = [merge(found.decode(), base.decode(), content.decode()) for base in bases]
+        merges = [merge(on_disk.decode(), base.decode(), content.decode()) for base in bases]
         best = min(merges, key=lambda one: len(one.conflicts))
         if best.conflicts:
             is_marked = self.style is ConflictStyle.MARKERS

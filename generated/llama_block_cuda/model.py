@@ -115,6 +115,7 @@ class LlamaBlock(nn.Module):
         up_proj = F.linear(mlp_norm, self.mlp.up_proj.weight)
         gated = up_proj  # in place: nothing reads up_proj afterwards
         kernels.swiglu(gate_proj, up_proj, gated, gated.numel())
+        del gate_proj
 
         # SwiGLU.forward    return self.down_proj(gated)
         mlp = F.linear(gated, self.mlp.down_proj.weight)

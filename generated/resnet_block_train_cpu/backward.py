@@ -4,10 +4,36 @@ Quoted is the statement that a paragraph differentiates, or computes again becau
 keep it. Gradients have the word of what they belong to: d_x is the gradient of x.
 """
 
+from dataclasses import dataclass
+
 import torch
 
 from . import kernels
 from .runtime import convolution_backward, empty, own_types
+
+
+@dataclass
+class ResNetBlockSaved:
+    """What resnet_block_backward() reads of the forward pass, and weights."""
+
+    conv1_weight: torch.Tensor  # float32 (32, 16, 3, 3)
+    bn1_weight: torch.Tensor  # float32 (32,)
+    conv2_weight: torch.Tensor  # float32 (32, 32, 3, 3)
+    bn2_weight: torch.Tensor  # float32 (32,)
+    shortcut_0_weight: torch.Tensor  # float32 (32, 16, 1, 1)
+    shortcut_1_weight: torch.Tensor  # float32 (32,)
+    x: torch.Tensor  # float32 (batch, channels, height, width)
+    activated: torch.Tensor  # float32 (batch, conv2_channels, conv1_height, conv1_width)
+    conv1: torch.Tensor  # float32 (batch, conv1_channels, conv1_height, conv1_width)
+    bn1_mean: torch.Tensor  # float32 (conv1_channels,)
+    bn1_rstd: torch.Tensor  # float32 (conv1_channels,)
+    out: torch.Tensor  # float32 (batch, conv1_channels, conv1_height, conv1_width)
+    conv2: torch.Tensor  # float32 (batch, conv2_channels, conv1_height, conv1_width)
+    bn2_mean: torch.Tensor  # float32 (conv2_channels,)
+    bn2_rstd: torch.Tensor  # float32 (conv2_channels,)
+    shortcut: torch.Tensor  # float32 (batch, shortcut_channels, shortcut_height, shortcut_width)
+    shortcut_mean: torch.Tensor  # float32 (shortcut_channels,)
+    shortcut_rstd: torch.Tensor  # float32 (shortcut_channels,)
 
 
 class ResNetBlockFunction(torch.autograd.Function):
@@ -28,26 +54,27 @@ class ResNetBlockFunction(torch.autograd.Function):
             shortcut_mean,
             shortcut_rstd,
         ) = model.launch(x)
-        ctx.save_for_backward(
-            model.conv1.weight,
-            model.bn1.weight,
-            model.conv2.weight,
-            model.bn2.weight,
-            model.shortcut[0].weight,
-            model.shortcut[1].weight,
-            x,
-            activated,
-            conv1,
-            bn1_mean,
-            bn1_rstd,
-            out,
-            conv2,
-            bn2_mean,
-            bn2_rstd,
-            shortcut,
-            shortcut_mean,
-            shortcut_rstd,
+        saved = ResNetBlockSaved(
+            conv1_weight=model.conv1.weight,
+            bn1_weight=model.bn1.weight,
+            conv2_weight=model.conv2.weight,
+            bn2_weight=model.bn2.weight,
+            shortcut_0_weight=model.shortcut[0].weight,
+            shortcut_1_weight=model.shortcut[1].weight,
+            x=x,
+            activated=activated,
+            conv1=conv1,
+            bn1_mean=bn1_mean,
+            bn1_rstd=bn1_rstd,
+            out=out,
+            conv2=conv2,
+            bn2_mean=bn2_mean,
+            bn2_rstd=bn2_rstd,
+            shortcut=shortcut,
+            shortcut_mean=shortcut_mean,
+            shortcut_rstd=shortcut_rstd,
         )
+        ctx.save_for_backward(*vars(saved).values())
         return (activated,)
 
     @staticmethod
@@ -62,46 +89,27 @@ class ResNetBlockFunction(torch.autograd.Function):
             return None, *resnet_block_backward(saved, d_activated.contiguous())
 
 
-def resnet_block_backward(saved, d_activated):
-    """The gradients of ResNetBlock's arguments that have any, then of its parameters; empties `saved`."""
-    (
-        conv1_weight,
-        bn1_weight,
-        conv2_weight,
-        bn2_weight,
-        shortcut_0_weight,
-        shortcut_1_weight,
-        x,
-        activated,
-        conv1,
-        bn1_mean,
-        bn1_rstd,
-        out,
-        conv2,
-        bn2_mean,
-        bn2_rstd,
-        shortcut,
-        shortcut_mean,
-        shortcut_rstd,
-    ) = saved
-    saved.clear()
-    batch = x.shape[0]
-    _, conv2_channels, conv1_height, conv1_width = activated.shape
-    conv1_channels = conv1.shape[1]
-    _, _, shortcut_height, shortcut_width = shortcut.shape
+def resnet_block_backward(kept, d_activated):
+    """The gradients of ResNetBlock's arguments that have any, then of its parameters; empties `kept`."""
+    saved = ResNetBlockSaved(*kept)
+    kept.clear()
+    batch = saved.x.shape[0]
+    _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
+    conv1_channels = saved.conv1.shape[1]
+    _, _, shortcut_height, shortcut_width = saved.shortcut.shape
 
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x)
-    d_shortcut_1_weight = empty(shortcut_1_weight.shape, torch.float32)
-    d_shortcut = empty(shortcut.shape, torch.float32)
-    d_shortcut_1_bias = empty(shortcut_1_weight.shape, torch.float32)
+    d_shortcut_1_weight = empty(saved.shortcut_1_weight.shape, torch.float32)
+    d_shortcut = empty(saved.shortcut.shape, torch.float32)
+    d_shortcut_1_bias = empty(saved.shortcut_1_weight.shape, torch.float32)
     kernels.d_relu_d_batch_norm(
-        activated,
+        saved.activated,
         d_activated,
-        shortcut,
-        shortcut_mean,
-        shortcut_rstd,
-        shortcut_1_weight,
+        saved.shortcut,
+        saved.shortcut_mean,
+        saved.shortcut_rstd,
+        saved.shortcut_1_weight,
         d_shortcut_1_weight,
         d_shortcut,
         d_shortcut_1_bias,
@@ -111,20 +119,20 @@ def resnet_block_backward(saved, d_activated):
     )
 
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
-        d_shortcut, x, shortcut_0_weight, stride=2
+        d_shortcut, saved.x, saved.shortcut_0_weight, stride=2
     )
 
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
-    d_bn2_weight = empty(bn2_mean.shape, torch.float32)
-    d_conv2 = empty(activated.shape, torch.float32)
-    d_bn2_bias = empty(bn2_mean.shape, torch.float32)
+    d_bn2_weight = empty(saved.bn2_mean.shape, torch.float32)
+    d_conv2 = empty(saved.activated.shape, torch.float32)
+    d_bn2_bias = empty(saved.bn2_mean.shape, torch.float32)
     kernels.d_relu_d_batch_norm(
-        activated,
+        saved.activated,
         d_activated,
-        conv2,
-        bn2_mean,
-        bn2_rstd,
-        bn2_weight,
+        saved.conv2,
+        saved.bn2_mean,
+        saved.bn2_rstd,
+        saved.bn2_weight,
         d_bn2_weight,
         d_conv2,
         d_bn2_bias,
@@ -133,19 +141,19 @@ def resnet_block_backward(saved, d_activated):
         n_pixels=conv1_height * conv1_width,
     )
 
-    d_out, d_conv2_weight, _ = convolution_backward(d_conv2, out, conv2_weight, padding=1)
+    d_out, d_conv2_weight, _ = convolution_backward(d_conv2, saved.out, saved.conv2_weight, padding=1)
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
-    d_bn1_weight = empty(bn1_mean.shape, torch.float32)
-    d_conv1 = empty(out.shape, torch.float32)
-    d_bn1_bias = empty(bn1_mean.shape, torch.float32)
+    d_bn1_weight = empty(saved.bn1_mean.shape, torch.float32)
+    d_conv1 = empty(saved.out.shape, torch.float32)
+    d_bn1_bias = empty(saved.bn1_mean.shape, torch.float32)
     kernels.d_relu_d_batch_norm(
-        out,
+        saved.out,
         d_out,
-        conv1,
-        bn1_mean,
-        bn1_rstd,
-        bn1_weight,
+        saved.conv1,
+        saved.bn1_mean,
+        saved.bn1_rstd,
+        saved.bn1_weight,
         d_bn1_weight,
         d_conv1,
         d_bn1_bias,
@@ -153,7 +161,9 @@ def resnet_block_backward(saved, d_activated):
         n_batches=batch,
         n_pixels=conv1_height * conv1_width,
     )
-    d_x_from_conv1, d_conv1_weight, _ = convolution_backward(d_conv1, x, conv1_weight, stride=2, padding=1)
+    d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
+        d_conv1, saved.x, saved.conv1_weight, stride=2, padding=1
+    )
     d_x = empty(d_x_from_shortcut.shape, torch.float32)
     kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, d_x.numel())
     return (

@@ -21,6 +21,7 @@ from torch import nn
 
 from longhand.capture.graph import CapturedGraph, InputKind
 from longhand.compiled.call_state import GraphFunction, arguments_of
+from longhand.compiled.filters_of_call import FiltersOfCall, Slot
 from longhand.lower.layouts import input_strides
 from longhand.options import Device
 
@@ -55,7 +56,8 @@ def bind_unit(unit: Any, graph: CapturedGraph, device: Device, *, is_recorded: b
         bound = modules.of(inputs)
         bound.hold([inputs[i].contiguous() if i in spread else inputs[i] for i in places])
         # Not its call: hooks of every module's are for the user's modules.
-        return bound.module.forward(*[inputs[i] for i in arguments])
+        with bound.filters:
+            return bound.module.forward(*[inputs[i] for i in arguments])
 
     return run
 
@@ -103,13 +105,15 @@ class BoundModule:
         module: The unit's.
         slots: Of each weight the dict that holds it, the module's own dict, where it is found at once, and its name.
         is_recorded: What was recorded is told by the unit's check where weights lie: it sees each move.
+        filters: Brings those of convolutions channels last, several at once.
         held: The weights of the last call; addresses where they lay.
         is_known: Whether the unit's own check has seen weights at these addresses.
     """
 
     module: nn.Module
-    slots: tuple[tuple[dict[str, Any], dict[str, Any], str], ...]
+    slots: tuple[Slot, ...]
     is_recorded: bool
+    filters: FiltersOfCall
     held: Sequence[torch.Tensor] = ()
     addresses: tuple[int, ...] | None = None
     is_known: bool = False
@@ -136,7 +140,8 @@ class BoundModule:
             for name, value in part._buffers.items():
                 if value is not None and (id(part._buffers), name) not in given:
                     part._buffers[name] = value.to(device.value)
-        bound = cls(module, tuple(places), is_recorded)
+        is_brought = device is Device.CUDA and not is_recorded
+        bound = cls(module, tuple(places), is_recorded, FiltersOfCall(places if is_brought else ()))
         module.__dict__[_BOUND] = bound
         return bound
 
@@ -150,6 +155,7 @@ class BoundModule:
             if name in attributes:
                 attributes[name] = weight
         self.held = weights
+        self.filters.look_at(weights)
         self.is_known = (self.is_known and addresses == self.addresses) or addresses in self._seen
         self.addresses = addresses
 

@@ -79,7 +79,7 @@ class _Scope:
             name: frozenset({_BindingPlace(_BindingKind.GIVEN)}) if name in given else _UNBOUND
             for name in sorted(own)
         }
-        self.found: set[Fault] = set()
+        self._faults: set[Fault] = set()
         self.bound: set[tuple[str, _BindingPlace]] = set()
         self.read: set[tuple[str, _BindingPlace]] = set()
         self.loops: list[tuple[list[_State], list[_State]]] = []  # states at each break and continue
@@ -95,11 +95,11 @@ class _Scope:
             for name, definition in self.bound - self.read:
                 if not name.startswith("_") and name not in self.captured:
                     words = f"`{name}` is assigned, and nothing reads it"
-                    self.found.add(Fault(self.path, definition.line, name, words, is_harmless=True))
-        return self.found
+                    self._faults.add(Fault(self.path, definition.line, name, words, is_harmless=True))
+        return self._faults
 
     def _say(self, line: int, name: str, what: str) -> None:
-        self.found.add(Fault(self.path, line, name, what))
+        self._faults.add(Fault(self.path, line, name, what))
 
     # What happens to a name.
 

@@ -227,8 +227,8 @@ def _interpret_triton() -> None:
             del sys.modules[name]
 
 
-def _line(found: Trial) -> bytes:
-    answer = {"verdict": found.verdict.value, "what": found.what, "kernels": dict(found.kernels)}
+def _line(trial: Trial) -> bytes:
+    answer = {"verdict": trial.verdict.value, "what": trial.what, "kernels": dict(trial.kernels)}
     return json.dumps(answer).encode()
 
 

@@ -63,14 +63,14 @@ class Driver:
         return 0
 
 
-def compile_instead(found: list[Any]) -> None:
+def compile_instead(compiled: list[Any]) -> None:
     """Lets ``kernel[grid](...)`` compile what it would launch, and keep it.
 
     Kernels stay what they are: Triton copies the globals that a kernel uses, other kernels aside.
     """
 
     def compiling(kernel: Any, grid: tuple[int, ...]) -> Any:
-        return lambda *args, **options: found.append(kernel.run(*args, grid=grid, warmup=True, **options))
+        return lambda *args, **options: compiled.append(kernel.run(*args, grid=grid, warmup=True, **options))
 
     triton.JITFunction.__getitem__ = compiling
 

@@ -356,4 +356,4 @@ def _reason(target: torch._ops.OpOverload, declined: str | None) -> str | None:
         return None
     if torch.Tag.nondeterministic_seeded in target.tags:
         return f"{name} draws eager's numbers from PyTorch's generator."
-    return f"{name} has no lowering yet."
+    return f"PyTorch's own: longhand writes no kernel for {name}."

@@ -113,8 +113,8 @@ def given_node(ctx: Context, place: int) -> object:
 
 def is_inside(node: object, size: Size) -> bool:
     """Whether the positions that a node of the graph holds are known to be places of a dimension."""
-    found = range_of(node)
-    return found is not None and known_at_most(found.limit, size)
+    known = range_of(node)
+    return known is not None and known_at_most(known.limit, size)
 
 
 @lowers(aten.embedding.default)

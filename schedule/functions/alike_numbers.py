@@ -36,7 +36,7 @@ class DifferingNumbers:
         self._known: dict[tuple[str, ...], tuple[str, tuple[Number, ...]]] = {}
 
     @property
-    def found(self) -> tuple[tuple[str, tuple[Number, ...]], ...]:
+    def known(self) -> tuple[tuple[str, tuple[Number, ...]], ...]:
         """(parameter, what it is for each module)."""
         return tuple(self._known.values())
 

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from longhand.lower.ir import Extern, View
+from longhand.lower.ir import Extern, Size, View
 from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, Number, require
 from longhand.schedule.functions.alike_releases import places_without_releases, united_releases
 from longhand.schedule.layers.outside import made_inside
@@ -63,6 +63,7 @@ class SiteSteps:
         results: What it makes that is read elsewhere.
         aliases: Further names of what it is given, in `steps`: the same tensor for several parameters.
         twins: By the name of a buffer or a node: the one in the first module, whose words it has.
+        shapes: Of buffers with sizes that others tell (told_sizes.py).
     """
 
     steps: tuple[PlanStep, ...]
@@ -72,6 +73,7 @@ class SiteSteps:
     results: tuple[str, ...]
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    shapes: Mapping[str, tuple[Size, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,7 +203,7 @@ class _StepsInStep:
             tuple(names for _, names in inputs),
             tuple(self._locals),
             tuple(self._views),
-            self._numbers.found,
+            self._numbers.known,
         )
 
     def _with_releases(

@@ -1,6 +1,6 @@
 """What a backward pass keeps for the calls of one function: a list for each, in place of a variable for each tensor.
 
-d_x, d_conv_weight = conv_norm_act_backward(d_x, *conv_norm_acts.pop(), stride=2)
+d_x, d_conv_weight = conv_norm_act_backward(d_x, stride=2, **vars(conv_norm_acts.pop()))
 
 The forward pass keeps what one module's derivative reads side by side, in the order of the modules; the last one's is
 taken first. So a call is a line, and memory is dropped where the function returns.
@@ -27,10 +27,14 @@ class ListForCalls:
 
     Attributes:
         word: The list.
+        function: What is called.
+        n_before: How many tensors a call is given besides, before these.
         own: For each call, that of the first module first: placeholders of the backward graph.
     """
 
     word: str
+    function: str
+    n_before: int
     own: tuple[tuple[str, ...], ...]
 
 
@@ -92,7 +96,7 @@ def lists_for_calls(
         own = [one[len(one) - n_listed :] for one in given]
         word = first_free(itertools.chain([names[function]], further_names(names[function])), used)
         used.add(word)
-        lists.append(ListForCalls(word, tuple(own[::-1])))
+        lists.append(ListForCalls(word, function, len(given[0]) - n_listed, tuple(own[::-1])))
         listed += firsts
         for first in firsts:
             listed_calls[first] = _given_list(calls[first], word, n_listed)

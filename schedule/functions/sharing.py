@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
@@ -17,7 +17,8 @@ from longhand.schedule.functions.alike_numbers import Number, told_by_channels
 from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, SiteSteps, alike_steps
 from longhand.schedule.functions.inner_names import kernel_names, variables_of, words_for_module
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
-from longhand.schedule.functions.weight_sizes import told_by_weights
+from longhand.schedule.functions.told_sizes import WordsOf, with_told_sizes
+from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
 from longhand.schedule.layers.written_functions import WrittenFunction, as_one
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, first_free, further_names, snake_case
@@ -94,6 +95,7 @@ class FunctionSharing:
         calls: What is a call already, by the first step of each: more are added.
         write: Writes a function down for each of its modules, which are one if it is the same for all.
         buffers: The plan's, by name.
+        words_of: Words for the dimensions of a buffer.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class FunctionSharing:
         calls: dict[int, SharedCall],
         write: WriteFunctions,
         buffers: Mapping[str, Buffer],
+        words_of: WordsOf,
     ) -> None:
         self._bodies = bodies
         self._sites = sites
@@ -114,6 +117,7 @@ class FunctionSharing:
         self._calls = calls
         self._write = write
         self._buffers = buffers
+        self._words_of = words_of
         self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
         self.functions: list[OneFunction] = []
 
@@ -260,9 +264,11 @@ class FunctionSharing:
     def _with_sizes(
         self, alike: CallsAlike, candidate: FunctionCandidate, methods: Sequence[WrittenFunction]
     ) -> OneFunction | None:
-        """The function; sizes that differ from module to module, and that no weight tells, become parameters."""
+        """The function; sizes that differ from module to module, and that nothing at hand tells, become parameters."""
         stated = [method.stated for method in methods]
-        told = {word: self._told(candidate, word, [one[word] for one in stated]) for word in stated[0]}
+        told: dict[str, int | str | None] = {}
+        for word in stated[0]:
+            told[word] = self._told(candidate, word, [one[word] for one in stated], told.values())
         numbers = tuple(
             (
                 *((word, values[place]) for word, values in candidate.alike.numbers),
@@ -276,12 +282,30 @@ class FunctionSharing:
         is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
         return function if is_short else None
 
-    def _told(self, candidate: FunctionCandidate, word: str, sizes: Sequence[int | str]) -> int | str | None:
-        """A size of a function, or how a weight tells it; None where only a parameter does."""
+    def _told(
+        self,
+        candidate: FunctionCandidate,
+        word: str,
+        sizes: Sequence[int | str],
+        others: Collection[int | str | None],
+    ) -> int | str | None:
+        """A size of a function, or what tells it, best what tells no other; None where only a parameter does."""
         if len(set(sizes)) == 1:
             return sizes[0]
-        weight = told_by_weights(sizes, word, candidate.alike.sites, self._buffers)
-        return f"{candidate.around[0][weight[0]]}.shape[{weight[1]}]" if weight is not None else None
+        alike = candidate.alike
+        weight = told_by_weights(sizes, word, alike.sites, self._buffers)
+        if weight is not None:
+            return f"{candidate.around[0][weight[0]]}.shape[{weight[1]}]"
+        given = told_by_parameters(sizes, alike.inputs, alike.sites, self._buffers)
+        texts = {one: f"{candidate.words[one[0]]}.shape[{one[1]}]" for one in given}
+        named = (texts[one] for one in given if self._word_of(alike.sites[0], *one) == word)
+        apart = (text for text in texts.values() if text not in others)
+        return next(itertools.chain(named, apart, texts.values()), None)
+
+    def _word_of(self, site: SiteSteps, name: str, dim: int) -> str | None:
+        """The word of a dimension of what a module is given."""
+        buffer = site.aliases.get(name, name)
+        return self._words_of(buffer, len(self._buffers[buffer].shape))[dim]
 
     def _candidate(
         self, alike: CallsAlike, word: str, sites: Sequence[ModuleSteps], reads_shapes: bool
@@ -302,4 +326,8 @@ class FunctionSharing:
         n_first = len(told) - len(shared.inputs)
         if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[:n_first]):
             return None
+        variables = (name for one in (*around, words) for name in one.values())
+        shared = with_told_sizes(
+            shared, self._buffers, self._words_of, words, {*variables, *told, *OWN_WORDS}
+        )
         return FunctionCandidate(shared, alike.sites, around, words, word, reads_shapes)

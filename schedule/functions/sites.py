@@ -41,7 +41,7 @@ class FunctionForm:
     most_results: int
 
 
-FORWARD_FORM = FunctionForm(takes_module=True, ending="", most_parameters=8, most_kept=0, most_results=3)
+FORWARD_FORM = FunctionForm(takes_module=True, ending="", most_parameters=8, most_kept=0, most_results=4)
 # A list holds what the forward pass keeps for a module's derivative; a gradient for each of its weights is returned.
 BACKWARD_FORM = FunctionForm(
     takes_module=False, ending="_backward", most_parameters=8, most_kept=40, most_results=24

@@ -1,4 +1,4 @@
-"""Sizes that differ from module to module and that a function can read: they are those of what its module holds.
+"""Sizes that differ from module to module and that a function can read: of what its module holds, or of what it is given.
 
 ``channels = module.gate.weight.shape[0]`` is one parameter less for whoever calls it.
 """
@@ -35,6 +35,32 @@ def told_by_weights(
     named = (one for one in told if set(one[0].split(".")) & set(word.split("_")))
     path, dim = next(named, next(iter(told), ("", 0)))
     return (names[path], dim) if path else None
+
+
+def told_by_parameters(
+    sizes: Sequence[int | str],
+    inputs: Sequence[Sequence[str]],
+    sites: Sequence[SiteSteps],
+    buffers: Mapping[str, Buffer],
+) -> list[tuple[str, int]]:
+    """The parameters, by the first module's buffers, and their dimensions that are a size in each module.
+
+    Args:
+        sizes: The size in each module.
+        inputs: For each parameter the buffers that it is.
+        sites: What each module does.
+        buffers: The plan's, by name.
+    """
+    telling: list[tuple[str, int]] = []
+    for column in inputs:
+        given = [buffers.get(site.aliases.get(name, name)) for site, name in zip(sites, column, strict=True)]
+        shapes = [tuple(buffer.shape) if buffer is not None else () for buffer in given]
+        telling += [
+            (column[0], dim)
+            for dim in range(min(map(len, shapes)))
+            if all(shape[dim] == size for shape, size in zip(shapes, sizes, strict=True))
+        ]
+    return telling
 
 
 def _shapes(site: SiteSteps, buffers: Mapping[str, Buffer]) -> dict[str, tuple[object, ...]]:

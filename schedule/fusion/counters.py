@@ -91,13 +91,13 @@ def _counted(
 ) -> dict[str, tuple[str, int]]:
     """By buffer its name in its module, and how much is added: those that one launch counts and nothing else names."""
     named = Counter(name for step in flat_steps(steps) for name in set(touched(step)))
-    found: dict[str, tuple[str, int]] = {}
+    counted: dict[str, tuple[str, int]] = {}
     for step in flat_steps(steps):
         if isinstance(step, Launch) and step.kernel in amounts and len(step.touched) == 1:
             (name,) = step.touched
             if name in own and named[name] == 1 and not buffers[name].shape:
-                found[name] = own[name], amounts[step.kernel]
-    return found
+                counted[name] = own[name], amounts[step.kernel]
+    return counted
 
 
 def _call(names: Sequence[str], amount: int, buffers: Mapping[str, Buffer]) -> Extern:

@@ -62,7 +62,9 @@ def merge_problem(
     if saved <= 0:
         return "no bytes are saved"
     made = {store.buffer for _, store in stores(first)}
-    if not any(load.buffer in made for _, load in loads(second)) and saved * SHARED_PART < apart:
+    is_handed = any(load.buffer in made for _, load in loads(second))
+    rides_along = saved > 0 and (_is_copy(first) or _is_copy(second))
+    if not (is_handed or rides_along) and saved * SHARED_PART < apart:
         return "they share too little of what they read"
     if _repeated_work(merged, hint) > _repeated_work(first, hint) + _repeated_work(second, hint):
         return "an expensive value would be computed again and again"
@@ -81,6 +83,11 @@ def merge_problem(
     ):
         return "too few rows to keep the machine busy"
     return None
+
+
+def _is_copy(nest: Nest) -> bool:
+    """Whether a nest computes nothing: what reads the same anyway has it in a register, and only stores it, too."""
+    return all(isinstance(value, Load | Store) for value in nest.body)
 
 
 def body_signature(nest: Nest) -> tuple[str, ...]:

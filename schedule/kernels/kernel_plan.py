@@ -138,12 +138,15 @@ class Tunable:
         comment: Half a line for the reader.
         by_size: Whether the value follows from how many elements a call has. A kernel of several calls has the
             numbers of the largest.
+        by_height: Whether it is for columns of few rows, or of many: a kernel for both has the number for many, and its
+            tile is no higher than the columns of a call.
     """
 
     name: str
     value: int
     comment: str = ""
     by_size: bool = False
+    by_height: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,7 +50,7 @@ class CanonicalPlan:
             self.integers(),
             self.scalars(),
             tuple(self.value(position, value) for position, value in enumerate(plan.body)),
-            tuple((t.name,) if t.by_size else (t.name, t.value) for t in plan.tunables),
+            self.tunables(),
             tuple(self.loop(one) for one in plan.passes),
             plan.before,
             tuple((p.position, self.pointer[p.pointer], p.is_index) for p in plan.partials),
@@ -59,6 +59,10 @@ class CanonicalPlan:
             False,  # in the keys that units' ledgers hold: widths once told kernels apart
             *([tuple(pointer.many for pointer in plan.pointers)] if plan.schedule.is_over_lists else []),
         )
+
+    def tunables(self) -> tuple[Any, ...]:
+        """The block at the top of the file."""
+        return tuple((t.name,) if t.by_size else (t.name, t.value) for t in self.plan.tunables)
 
     def integers(self) -> tuple[Any, ...]:
         """The stride and offset arguments."""

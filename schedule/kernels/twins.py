@@ -1,10 +1,11 @@
-"""Kernels of one unit that differ in strides, offsets or factors alone: given these, they are one kernel.
+"""Kernels of one unit that differ in strides, offsets, factors or how high they are alone: given these, they are one.
 
 A slice of a wider tensor is walked by a stride that is an argument, a whole tensor by the size of its rows. Where the
 same math is done to both, the whole one is given its stride, too: its rows begin where they began, and nothing is
 computed more. What begins where its tensor does is given an offset of 0, if another begins elsewhere: q, k and v of one
 product are copied by one kernel. So is a factor that is another number in each of them (`schedule.differing_numbers`
-knows that of nests of equal sizes, and of any number).
+knows that of nests of equal sizes, and of any number). Kernels that walk down columns of few rows in the deep stages of a
+model, and of many in the first ones, have another tile each: one kernel has the high tile, cut to the rows of a call.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
 from longhand.schedule.kernels.address_terms import ParameterRef, Product, ScalarRef
-from longhand.schedule.kernels.kernel_plan import KernelPlan
+from longhand.schedule.kernels.kernel_plan import KernelPlan, Tunable
 from longhand.schedule.kernels.key import CanonicalPlan
 
 _ANY = ("any",)
@@ -32,11 +33,20 @@ class Given:
         strides: (place of the pointer, place of the axis) of strides.
         offsets: The places of pointers that are walked from an offset on.
         factors: The positions in the body of numbers.
+        heights: Whether its calls are of columns of few rows and of many.
     """
 
     strides: frozenset[tuple[int, int]] = frozenset()
     offsets: frozenset[int] = frozenset()
     factors: frozenset[int] = frozenset()
+    heights: bool = False
+
+    def with_height(self, tunables: tuple[Tunable, ...]) -> tuple[Tunable, ...]:
+        """Tunables of a kernel for columns of any height."""
+        return tuple(
+            dataclasses.replace(one, by_size=one.by_size or (self.heights and one.by_height))
+            for one in tunables
+        )
 
     def with_factors(self, body: tuple[Value, ...]) -> tuple[Value, ...]:
         """A body that is given its factors."""
@@ -61,7 +71,12 @@ def find_twins(kernels: Mapping[str, KernelPlan]) -> Iterator[tuple[tuple[str, .
     for keys in alike.values():
         if len(keys) > 1:
             plans = [kernels[key] for key in keys]
-            given = Given(frozenset(_strides(plans)), frozenset(_offsets(plans)), frozenset(_factors(plans)))
+            given = Given(
+                frozenset(_strides(plans)),
+                frozenset(_offsets(plans)),
+                frozenset(_factors(plans)),
+                heights=len({plan.tunables for plan in plans if _is_of_height(plan)}) > 1,
+            )
             if all(_are_apart(given.with_factors(plan.body)) for plan in plans):
                 yield tuple(keys), given
 
@@ -75,6 +90,13 @@ class _BodySignature(CanonicalPlan):
             for pointer in self.plan.pointers
         )
         return (*super().everything(), dims)
+
+    def tunables(self) -> tuple[Any, ...]:
+        return (
+            tuple((one.name,) for one in self.plan.tunables)
+            if _is_of_height(self.plan)
+            else super().tunables()
+        )
 
     def integers(self) -> tuple[Any, ...]:
         return _ANY
@@ -105,6 +127,10 @@ class _BodySignature(CanonicalPlan):
         return tuple(
             _ANY if isinstance(one, ParameterRef) else name for one, name in zip(factors, named, strict=True)
         )
+
+
+def _is_of_height(plan: KernelPlan) -> bool:
+    return any(tunable.by_height for tunable in plan.tunables)
 
 
 def _is_stride(product: Product) -> bool:

@@ -252,19 +252,19 @@ def _numbers_of_gradients(entries: Sequence[Entry | None]) -> dict[tuple[str, in
 
 
 def _all_of_loop(
-    found: Sequence[Entry | None], n_each: Mapping[tuple[str, int], int]
+    returned: Sequence[Entry | None], n_each: Mapping[tuple[str, int], int]
 ) -> tuple[int, GradientsOfLoop] | None:
     """How many of the first gradients are all those of layers with evenly spaced numbers, in order."""
-    if found[0] is None:
+    if returned[0] is None:
         return None
-    word, first, _ = found[0]
-    entries = [(layer, place) for of, layer, place in filter(None, found) if of == word]
+    word, first, _ = returned[0]
+    entries = [(layer, place) for of, layer, place in filter(None, returned) if of == word]
     layers = sorted({layer for layer, _ in entries})  # the dictionary has no others
     last, step = layers[-1], layers[1] - layers[0] if len(layers) > 1 else 1
     if layers != list(range(first, last + 1, step)):
         return None
     expected = [(layer, place) for layer in layers for place in range(n_each[word, layer])]
-    if entries != expected or any(one is None or one[0] != word for one in found[: len(expected)]):
+    if entries != expected or any(one is None or one[0] != word for one in returned[: len(expected)]):
         return None
     return len(expected), GradientsOfLoop(word, first, last, step)
 

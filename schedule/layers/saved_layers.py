@@ -5,7 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-SAVED = "saved"  # the variable of what one layer saves for its backward pass
+SAVED = "saved"  # the variable of what one layer, or the whole call, saves for its backward pass
+_OF_RECORDS = frozenset(
+    {SAVED, "kept", "fields", "n_fields"}
+)  # words of the lines that make a record of tensors
+_MOST_BY_PLACE = (
+    6  # tensors that a person takes apart by their places: ``x, weight, mean, rstd = ctx.saved_tensors``
+)
+
+
+def is_by_name(n_saved: int, variables: Collection[str]) -> bool:
+    """Whether so many tensors are handed on as a record, whose fields are read by name.
+
+    Args:
+        n_saved: How many there are.
+        variables: Of the function that reads them.
+    """
+    return n_saved > _MOST_BY_PLACE and _OF_RECORDS.isdisjoint(variables)
 
 
 @dataclasses.dataclass(frozen=True)

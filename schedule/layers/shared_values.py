@@ -56,15 +56,22 @@ def before_layers(
             its = {layer for layer in layers[number] if layer[0] == owner}
             read_in = [{layer for layer in layers[other] if layer[0] == owner} for other in read_by]
             all_read_in = set[tuple[str, str]]().union(*read_in)
-            # A kernel that ends this layer and begins the next reads what is this one's alone. Of kernels in more
-            # layers some may say that they are in this one: they compute again what it is the first to compute.
-            is_own = len(its) == 1 and len(all_read_in) <= 2 and all(its <= one for one in read_in)
+            # Kernels that end this layer and begin the next, or end the one before and begin this one, read what is
+            # this one's alone. Of kernels in more layers some may say that they are in this one: they compute again
+            # what it is the first to compute.
+            is_own = len(its) == 1 and _is_around(its, all_read_in) and all(its <= one for one in read_in)
             if (len(all_read_in) > 1 and not is_own) or read_by & shared:
                 shared.add(number)
         for number in shared:
             place[number] = begin - 1
             moved.update(dict.fromkeys(nodes_of(steps[number]), begin - 1))
     return {**position_of, **moved} if moved else position_of
+
+
+def _is_around(its: set[tuple[str, str]], read_in: set[tuple[str, str]]) -> bool:
+    """Whether layers of a list are one and another, or one and the two beside it."""
+    ((_, place),) = its
+    return len(read_in) <= 2 or all(abs(int(other) - int(place)) <= 1 for _, other in read_in)
 
 
 def before_derivatives(

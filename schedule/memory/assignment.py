@@ -10,8 +10,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Extern
+from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan, Pointer
 from longhand.schedule.memory.alias_legality import may_alias
+from longhand.schedule.memory.lifetimes import Lifetimes, find_lifetimes
 from longhand.schedule.plan import (
     Allocate,
     Group,
@@ -29,30 +31,6 @@ from longhand.schedule.targets import TargetFacts
 TOLERATED_PEAK = 1.25  # of what memory peaks at if everything is released at once
 TOLERATED_IN_TRAINING = 1.03  # there memory decides how large a batch may be
 WORTH_RELEASING = 8 << 20  # bytes of the peak; a `del` for less is noise
-
-# Library calls whose result is certainly memory of its own: nothing else may be overwritten in place.
-_FRESH_RESULTS = """
-    mm bmm addmm baddbmm addbmm addmv mv linear matmul convolution conv1d conv2d conv3d embedding clone cumsum
-    scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
-    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention sort topk argsort
-    max_pool2d max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d
-"""
-_FRESH = frozenset(_FRESH_RESULTS.split())
-
-
-@dataclasses.dataclass(frozen=True)
-class Lifetimes:
-    """When buffers are used for the last time.
-
-    Attributes:
-        first_use: By buffer, the position of the first step that touches it.
-        last_use: By buffer, the position of the last step that touches it or a view of it.
-        shared: Buffers whose memory an extern may have handed on as (part of) its result, and those results.
-    """
-
-    first_use: Mapping[str, int]
-    last_use: Mapping[str, int]
-    shared: frozenset[str]
 
 
 def place_buffers(
@@ -82,6 +60,7 @@ def place_buffers(
     for number, step in enumerate(steps):
         if isinstance(step, Launch):
             plan = kernels[step.kernel]
+            fresh: list[str] = []
             for pointer, name in _all_arguments(plan, step):
                 is_new = name not in made and buffers[name].kind is BufferKind.INTERMEDIATE
                 if pointer.access is Access.READ or not is_new:
@@ -91,7 +70,11 @@ def place_buffers(
                     step, plan, pointer.name, number, buffers, name, lifetimes, kept | taken, target_facts
                 )
                 if source is None:
-                    beside = _read_beside(step, plan, buffers, name)
+                    # A tensor like another is made in half the time; the CPU's memory is a pool's anyway.
+                    made_first = fresh if target_facts.device is Device.CUDA else ()
+                    twins = [other for other in made_first if buffers[other].dtype == buffers[name].dtype]
+                    beside = (*_read_beside(step, plan, buffers, name), *twins)
+                    fresh.append(name)
                     like = tuple(other for other in beside if _lie_alike(buffers[other], buffers[name]))
                     placed.append(Allocate(name, name in kept, beside, like))
                     continue
@@ -122,26 +105,6 @@ def _lie_alike(one: Buffer, other: Buffer) -> bool:
     return one.layout_is_known and lies[0] == lies[1]
 
 
-def find_lifetimes(steps: Sequence[Launch | Extern]) -> Lifetimes:
-    """Last uses; a result that may be a view of an argument keeps the argument alive."""
-    first_use: dict[str, int] = {}
-    last_use: dict[str, int] = {}
-    roots: dict[str, set[str]] = {}
-    shared: set[str] = set()
-    for number, step in enumerate(steps):
-        for name in touched(step):
-            first_use.setdefault(name, number)
-            for root in {name} | roots.get(name, set()):
-                last_use[root] = number
-        if isinstance(step, Extern) and _may_return_view(step):
-            sources = {view.buffer for view in step.views()}
-            inherited = sources.union(*(roots.get(source, set()) for source in sources))
-            for output in step.outputs:
-                roots[output] = inherited
-            shared |= inherited | set(step.outputs)
-    return Lifetimes(first_use, last_use, frozenset(shared))
-
-
 def release_buffers(
     steps: Sequence[UnitStep],
     buffers: Mapping[str, Buffer],
@@ -161,15 +124,16 @@ def release_buffers(
         tolerated: What the peak may be of the least one.
     """
     spans = _spans(steps, buffers, kept, hints, handed_over)
-    ends = {span.end for span in spans}
+    ends = {span.end for span in spans if not span.stays}
     inside = [peak_inside(step, buffers, kept, hints) for step in steps]
-    lowest = _peak(spans, inside, frozenset(range(len(spans))))[0]
+    may_go = frozenset(n for n, span in enumerate(spans) if not span.stays)
+    lowest = _peak(spans, inside, may_go)[0]
     released: frozenset[int] = frozenset()
     while True:
         peak, place = _peak(spans, inside, released)
         if peak <= lowest * tolerated or peak - lowest < WORTH_RELEASING:
             break
-        idle = [n for n, span in enumerate(spans) if n not in released and span.end < place]
+        idle = [n for n in may_go - released if spans[n].end < place]
         released |= {max(idle, key=lambda n: (spans[n].size, -n))}
     dying: dict[int, list[str]] = {}
     for number in sorted(released):
@@ -184,12 +148,16 @@ def release_buffers(
 
 @dataclasses.dataclass(frozen=True)
 class _Span:
-    """One piece of memory: its names in turn, its bytes, the steps that make it and that use it last."""
+    """One piece of memory: its names in turn, its bytes, the steps that make it and that use it last.
+
+    What `stays` is handed on: it takes its part of the peak, and is never released.
+    """
 
     names: tuple[str, ...]
     size: int
     start: int
     end: int
+    stays: bool = False
 
 
 def _spans(
@@ -199,7 +167,7 @@ def _spans(
     hints: Hints,
     handed_over: frozenset[str] = frozenset(),
 ) -> list[_Span]:
-    """The memory that the steps make or are handed, and that may be released, in order of making."""
+    """The memory that the steps make or are handed, in order of making; what is in `kept` stays."""
     # What the runs of a Repeat read is dropped run by run, with the list that holds it.
     in_repeats = {name for step in steps if isinstance(step, Repeat) for name in _names(step)}
     given = [name for name in buffers if name in handed_over - in_repeats]
@@ -221,7 +189,9 @@ def _spans(
         n for n, span in enumerate(spans) if isinstance(steps[span.end], Repeat) and span.start == span.end
     }
     return [
-        span for n, span in enumerate(spans) if n not in ended_inside and not kept.intersection(span.names)
+        dataclasses.replace(span, stays=not kept.isdisjoint(span.names))
+        for n, span in enumerate(spans)
+        if n not in ended_inside
     ]
 
 
@@ -237,7 +207,7 @@ def peak_inside(step: UnitStep, buffers: Mapping[str, Buffer], kept: frozenset[s
         kinds = map(step.of_kind, dict.fromkeys(step.kinds))
         return max(peak_inside(kind, buffers, kept, hints) for kind in kinds)
     run, outputs = step.runs[0], step.outputs[0]
-    spans = _spans(run, buffers, kept | frozenset(outputs), hints)
+    spans = [span for span in _spans(run, buffers, kept | frozenset(outputs), hints) if not span.stays]
     gone = frozenset(n for n, span in enumerate(spans) if _is_released(span, run))
     return _peak(spans, [0] * len(run), gone)[0]
 
@@ -361,11 +331,6 @@ def _with_aliases(plan: KernelPlan, pairs: set[tuple[str, str]]) -> KernelPlan:
         for pointer in plan.pointers
     )
     return dataclasses.replace(plan, pointers=pointers)
-
-
-def _may_return_view(step: Extern) -> bool:
-    """Whether a call's result may share memory with an argument: all but those known not to."""
-    return step.target._schema.name.removeprefix("aten::") not in _FRESH
 
 
 def _holds_like(one: Buffer, other: Buffer) -> bool:

@@ -37,7 +37,7 @@ from longhand.schedule.names.unit_names import KernelNames, Ledger, NamedPlan
 from longhand.schedule.names.variables import list_names
 from longhand.schedule.names.weight_names import weights_of
 from longhand.schedule.names.words import GradientWord
-from longhand.schedule.plan import TrainingPlan, UnitPlan, buffers_made, buffers_read, facts_of
+from longhand.schedule.plan import KernelPlan, TrainingPlan, UnitPlan, buffers_made, buffers_read, facts_of
 
 
 def _backward_dims(
@@ -106,7 +106,7 @@ def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedP
     )
     dims = _backward_dims(graphs, forward.words, words, training.backward.program)
     dims.learn_copies(externs(training.backward))
-    names = name_unit(training.backward, known, frozenset(forward.names.kernels), words, dims)
+    names = name_unit(training.backward, known, launched_in(forward), words, dims)
     return NamedPlan(training.backward, names, words, dims)
 
 
@@ -129,9 +129,15 @@ def with_shared_kernels(
         here,
         facts_of(backward.plan.options.target),
         Ledger({**kept, **of_forward}),
-        frozenset(of_forward),
+        {key: (kernels[key], there[key]) for key in of_forward},
     )
     return _with_kernels(forward, of_forward), _with_kernels(backward, of_backward)
+
+
+def launched_in(named: NamedPlan) -> dict[str, tuple[KernelPlan, Callers]]:
+    """The kernels of a pass that has its names, and their calls."""
+    callers = callers_in(named.plan, named.words, named.dims)
+    return {key: (named.plan.kernels[key], callers[key]) for key in named.names.kernels if key in callers}
 
 
 def _with_kernels(named: NamedPlan, kernels: Mapping[str, KernelNames]) -> NamedPlan:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from torch import fx
 
-from longhand.capture.graph import Provenance
+from longhand.capture.graph import Provenance, Role
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, Store
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.axis_names import dimensions_of
@@ -31,8 +31,9 @@ from longhand.schedule.names.people_names import (
     name_of_most,
     name_of_people,
 )
+from longhand.schedule.names.schedule_names import words_of
 from longhand.schedule.names.shared.callers import Caller, Callers
-from longhand.schedule.names.shared.telling_apart import differences, passed, qualifiers
+from longhand.schedule.names.shared.telling_apart import differences, passed, qualifiers, shapes_apart
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
     GradientWord,
@@ -49,6 +50,7 @@ _SAYS_LITTLE = frozenset(
     {"step", "update", "forward", "call", "f", "fn", "function", "inner", "loop", "foreach", "run", "main"}
 )
 
+_RESULTS = frozenset({Role.RSTD.value})  # what kernels are for is called so, and their results want the word
 _LAYOUTS = frozenset({KernelPurpose.TO_CHANNELS_LAST.value, KernelPurpose.TO_CONTIGUOUS.value})
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "scale", "power", "sqrt", "rsqrt", "neg", "reciprocal"})
 
@@ -58,14 +60,16 @@ def kernel_scope() -> Scope:
     return KernelScope(RESERVED_IN_KERNEL | {"kernels", "runtime", "model", "check", "reference"})
 
 
-def name_kernel(plan: KernelPlan, callers: Callers, scope: Scope, named: Mapping[str, KernelPlan]) -> str:
+def name_kernel(
+    plan: KernelPlan, callers: Callers, scope: Scope, named: Mapping[str, tuple[KernelPlan, Callers]]
+) -> str:
     """A free name for the kernel, taken from `scope`.
 
     Args:
         plan: The kernel.
         callers: Its calls.
         scope: The names of kernels so far.
-        named: The kernels that have these names.
+        named: The kernels that have these names, with their calls.
     """
     for candidate in _candidates(plan, callers, named):
         word = identifier(candidate)[:_LONGEST].rstrip("_")
@@ -74,7 +78,9 @@ def name_kernel(plan: KernelPlan, callers: Callers, scope: Scope, named: Mapping
     raise AssertionError("unreachable: the last candidate holds the kernel's own key")
 
 
-def _candidates(plan: KernelPlan, callers: Callers, named: Mapping[str, KernelPlan]) -> Iterator[str]:
+def _candidates(
+    plan: KernelPlan, callers: Callers, named: Mapping[str, tuple[KernelPlan, Callers]]
+) -> Iterator[str]:
     nodes = callers.first.nodes
     names = {_told(plan, caller) for caller in callers.told_apart}
     names = names if len(names) == 1 else {_without_people(plan, caller) for caller in callers.told_apart}
@@ -85,19 +91,24 @@ def _candidates(plan: KernelPlan, callers: Callers, named: Mapping[str, KernelPl
     if base in ("copy", "transpose"):
         base = heads_moved(plan, dimensions_of(plan, callers)) or base
     base = softmax_of_visible(base, plan)
+    base = f"make_{base}" if base in _RESULTS else base
     if len(names) > 1 and not _LAYOUTS.isdisjoint(names):
         base = "transpose"  # to one layout in a call, from it in another
     if plan.schedule.is_over_lists:
         yield _of_update([callers.first.words.provenance(node.name) for node in nodes])
     yield base
-    apart = list(differences(plan, named[base])) if base in named else []
-    additions = [*_layers(plan, callers), *apart, *qualifiers(plan, callers)]
+    apart = list(differences(plan, callers, *named[base])) if base in named else []
+    walked = list(shapes_apart(plan, named[base][0])) if base in named else []
+    walk = words_of(plan).adjective if base in named and plan.schedule == named[base][0].schedule else ""
+    told = [word for word in qualifiers(plan, callers) if word != walk]  # both walk so
+    additions = [*_layers(plan, callers), *apart, *told, *walked]
     further = [
         text
         for text in dict.fromkeys(additions)
-        if text and not {text, text.removesuffix("d")} & {*base.split("_")}
+        if text and not {text, text.removesuffix("d")} & {*base.split("_")} and not _says_again(text, base)
     ]
-    for qualifier in further:
+    fitting = [text for text in further if len(base) + len(text) < _LONGEST]  # the formula stays whole
+    for qualifier in (*fitting, *further):
         yield _joined(base, qualifier)
     for first in further:
         for second in further:
@@ -105,6 +116,12 @@ def _candidates(plan: KernelPlan, callers: Callers, named: Mapping[str, KernelPl
                 yield _joined(base, first, second)
     yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
     yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _says_again(text: str, base: str) -> bool:
+    """Whether a name has a word for a class already: ``gemma2_rms_norm`` beside ``rms_norm``."""
+    _, *tail = text.rsplit("_", 2)
+    return len(tail) > 1 and "_".join(tail) in base
 
 
 def _keeps_rows(plan: KernelPlan) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 
@@ -21,6 +22,7 @@ from longhand.schedule.names.meanings.parts import part_names, word_of_offset
 from longhand.schedule.names.number_names import constant_names
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames, differentiated
 from longhand.schedule.names.shared.plain_names import plain_names
+from longhand.schedule.names.shared.telling_apart import plainness
 from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
 from longhand.schedule.names.value_names import ValueNamer
 from longhand.schedule.names.variables import name_variables
@@ -63,7 +65,7 @@ _WORDS_OF_LISTS = (
 def name_unit(
     plan: UnitPlan,
     ledger: Ledger | None = None,
-    elsewhere: frozenset[str] = frozenset(),
+    elsewhere: Mapping[str, tuple[KernelPlan, Callers]] = MappingProxyType({}),
     words: BufferNamer | None = None,
     dims: DimNamer | None = None,
 ) -> UnitNames:
@@ -72,7 +74,7 @@ def name_unit(
     Args:
         plan: What is named.
         ledger: Names given before.
-        elsewhere: Keys of the ledger that another pass of the unit has: their names are taken.
+        elsewhere: What another pass of the unit launches, by keys of the ledger: their names are taken.
         words: The captured graph's; by default those that follow from it alone.
         dims: Words for dimensions, after which kernels call their axes.
     """
@@ -96,7 +98,7 @@ def name_kernels(
     callers: Mapping[str, Callers],
     facts: TargetFacts,
     ledger: Ledger | None = None,
-    elsewhere: frozenset[str] = frozenset(),
+    elsewhere: Mapping[str, tuple[KernelPlan, Callers]] = MappingProxyType({}),
 ) -> dict[str, KernelNames]:
     """The words of each kernel: those that all its callers share.
 
@@ -105,14 +107,15 @@ def name_kernels(
         callers: By kernel: its calls, in the order of the pass; those of another pass come last.
         facts: Of the target.
         ledger: Names given before.
-        elsewhere: Keys of the ledger that another pass of the unit has: their names are taken.
+        elsewhere: What another pass of the unit launches, by keys of the ledger: their names are taken.
     """
     scope = kernel_scope()
     keys = [*sorted(elsewhere), *(key for key in plans if key not in elsewhere)]
     known = _claimed(ledger.kernels if ledger is not None else {}, keys, scope)
     kernels: dict[str, KernelNames] = {}
-    for key, calls in callers.items():
-        kernel = plans[key]
+    named = {known[key].kernel: one for key, one in elsewhere.items() if key in known}
+    for key in sorted(callers, key=lambda one: plainness(plans[one])):
+        kernel, calls = plans[key], callers[key]
         old = known.get(key)
         kept = _fitted(old, kernel) if old is not None else None
         if kept is not None and key in elsewhere:
@@ -120,10 +123,10 @@ def name_kernels(
         elif kept is not None:
             kernels[key] = _with_current_quotes(kept, calls)
         else:
-            named = {names.kernel: plans[other] for other, names in kernels.items()}
+            named |= {names.kernel: (plans[other], callers[other]) for other, names in kernels.items()}
             name = old.kernel if old is not None else name_kernel(kernel, calls, scope, named)
             kernels[key] = _name_kernel_words(kernel, calls, name, facts.prints_blocks)
-    return kernels
+    return {key: kernels[key] for key in callers}
 
 
 def _claimed(known: Mapping[str, KernelNames], keys: Sequence[str], scope: Scope) -> dict[str, KernelNames]:

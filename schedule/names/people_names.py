@@ -24,6 +24,7 @@ from longhand.schedule.names.call_frames import (
 from longhand.schedule.names.operation_names import (
     is_activation,
     is_formula,
+    is_norm,
     loud_names,
     op_word,
     provenance_of,
@@ -51,6 +52,10 @@ _SAYS_LITTLE_TEXT = """
 _SAYS_LITTLE = frozenset(_SAYS_LITTLE_TEXT.split())
 _BEFORE = re.compile(r"^(get|compute|calculate|make|apply|build|create|eager|maybe)_(?=\w{3})")
 _AFTER = re.compile(r"(?<=\w{3})_(forward|fn|func|function|impl|activation|layer|module|op)$")
+# A norm that classes are called after where it is what they are: a LayerNorm may be one of these.
+_NAMED_AS_IT_IS = "rms_norm"
+_LEAVES = ("weight", "bias")
+_SCATTERED = frozenset({"index_put", "scatter_add"})  # the derivatives of reading rows
 _JOINS = frozenset({"cat", "stack"})
 # Variables that are called alike whatever they hold.
 _ANY_VALUE_TEXT = """
@@ -149,7 +154,11 @@ def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buf
         words: The captured graph's.
     """
     loud = loud_names(list(nodes))
+    if moved := _of_moved(nodes, loud, words):
+        return moved
     is_listed = is_list_of_ops(nodes) or _JOINS.issuperset(loud)
+    if len(loud) == 1 and _SCATTERED.issuperset(loud):
+        return _of_variables(stored, words) or _of_gradients(None, stored, words)
     is_formula_s = any(isinstance(word, GradientWord) for word in loud)
     if is_formula_s or not is_listed or not any(map(is_derivative, nodes)):
         return None  # a sum of columns alone is that, whatever layer's bias it is for
@@ -159,6 +168,15 @@ def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buf
         return _of_gradients(told, stored, words) or _of_part(told, stored, words)
     leaf = _leaf(stored[0], words) if len(stored) == 1 else ""
     return _short_enough(f"d_{told}_{leaf}" if leaf else f"d_{told}")
+
+
+def _of_moved(nodes: Sequence[fx.Node], loud: Sequence[str], words: BufferNamer) -> str | None:
+    """``d_repeat_kv``: a sum alone is the derivative of a function that only moves data, where it repeated it."""
+    frame = frame_of_backward(nodes) if list(loud) == ["sum"] else None
+    if frame is None or is_forward(frame) or has_arithmetic(frame, words.nodes):
+        return None
+    told = _told(frame)
+    return _short_enough(f"d_{told}") if told is not None else None
 
 
 def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str | None:
@@ -184,7 +202,9 @@ def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], word
 def _leaf(buffer: str, words: BufferNamer) -> str:
     """``weight``, of a buffer that is the gradient of a layer's weight, or a view of it."""
     leaf = words.provenance(buffer).gradient_of.rpartition("_")[2]
-    return leaf if leaf in ("weight", "bias") else ""
+    if leaf not in _LEAVES:  # of a weight that one is added to first
+        leaf = words.weights.get(buffer, "").rpartition(".")[2]
+    return leaf if leaf in _LEAVES else ""
 
 
 def _path_of_gradient(buffer: str, words: BufferNamer) -> str | None:
@@ -211,7 +231,7 @@ def _of_gradients(told: str | None, stored: Sequence[str], words: BufferNamer) -
             leaves.append(f"d_{layer_and_leaf(path)}")
         else:
             gradients.append(GradientWord(f"{told}_{leaf}") if told is not None else None)
-    if not all(word is not None and _is_telling(undifferentiated(word)) for word in gradients):
+    if not all(word is not None and is_telling(undifferentiated(word)) for word in gradients):
         return None
     told_once = list(dict.fromkeys(identifier(word) for word in [*gradients, *leaves] if word))
     is_bare = len(stored) == 1 and told_once[0] == _named_gradient(
@@ -233,12 +253,26 @@ def _short_enough(name: str) -> str | None:
     return name if 0 < len(name) <= _LONGEST else None
 
 
+def own_or_class(frame: CallFrame) -> str:
+    """``LlamaRMSNorm`` for its forward(), and for its method ``_norm``, which says less; else the function's."""
+    *owners, function = frame[0].replace("<locals>.", "").split(".")
+    is_class_s = is_forward(frame) or is_end_of_class(function, owners)
+    return owners[-1] if owners and is_class_s else function
+
+
+def is_end_of_class(function: str, owners: Sequence[str]) -> bool:
+    """Whether a method is called as its class ends: ``_norm`` of a RMSNorm is all that there is to say, too."""
+    return bool(owners) and snake_case(identifier(owners[-1])).endswith(f"_{function.strip('_')}")
+
+
 def _told(frame: CallFrame) -> str | None:
     """A word for a function, ``bloom_gelu`` for ``bloom_gelu_forward``; None if its name says little."""
     *owners, function = frame[0].replace("<locals>.", "").split(".")
-    if is_forward(frame) and owners:
+    if owners and (is_forward(frame) or is_end_of_class(function, owners)):
         function = owners[-1]
     word = snake_case(identifier(function.strip("_"))).strip("_")
+    if word.endswith(f"_{_NAMED_AS_IT_IS}"):
+        return _NAMED_AS_IT_IS
     word = _AFTER.sub("", _BEFORE.sub("", word))
     is_telling = word not in _SAYS_LITTLE and len(word) > 2 and "lambda" not in word
     return word if is_telling and len(word) <= _LONGEST else None
@@ -246,8 +280,8 @@ def _told(frame: CallFrame) -> str | None:
 
 def _of_formulas(nodes: Sequence[fx.Node]) -> str | None:
     """``softmax``, of a scaled and masked one; an embedding alone is only a lookup."""
-    formulas = dict.fromkeys(word for word in loud_names(list(nodes)) if is_formula(word))
-    name = "_".join(formulas)
+    formulas = Counter(word for word in loud_names(list(nodes)) if is_formula(word))
+    name = "_".join(f"{word}s" if is_norm(word) and n > 1 else word for word, n in formulas.items())
     return name if formulas.keys() - {"embedding", "dropout"} and len(name) <= _LONGEST else None
 
 
@@ -255,12 +289,13 @@ def _of_variables(stored: Sequence[str], words: BufferNamer) -> str | None:
     """``make_alibi``: what the user assigns the results to."""
     named = [words.provenance(buffer).local for buffer in stored]
     variables = list(dict.fromkeys(identifier(word) for word in named if word))
-    if len(variables) != len(named) or not all(_is_telling(word) for word in variables):
+    if len(variables) != len(named) or not all(is_telling(word) for word in variables):
         return None
     name = "_and_".join(variables)
     return f"make_{name}" if len(name) + len("make_") <= _LONGEST else None
 
 
-def _is_telling(variable: str) -> bool:
+def is_telling(variable: str) -> bool:
+    """Whether a variable's name says what it holds, as ``hidden_states`` and ``out`` do not."""
     is_any = variable in _ANY_VALUE or variable.endswith(("_value", "_values", "_result"))
     return len(variable) > 2 and without_counter(variable) == variable and not is_any

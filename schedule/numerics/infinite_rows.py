@@ -143,6 +143,6 @@ def _both(numbers: Sequence[float | int | bool]) -> _Pair:
     return _Pair(_numbers(numbers), _numbers(numbers), is_same=True)
 
 
-def _numbers(found: Sequence[float | int | bool]) -> Possible:
+def _numbers(numbers: Sequence[float | int | bool]) -> Possible:
     """The set of them, with one NaN."""
-    return frozenset(math.nan if number != number else number for number in found)
+    return frozenset(math.nan if number != number else number for number in numbers)

@@ -118,18 +118,16 @@ def _returned(function: ast.FunctionDef) -> list[str | None]:
 
 def _saved(tree: ast.Module, function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
     """(path, word) of each weight that the backward function takes out of what was saved."""
-    call = next(
-        node
+    record = next(
+        node.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ctx.save_for_backward"
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "saved" and "Saved" in ast.unparse(node)
     )
-    unpacking = next(
-        node for node in function.body if isinstance(node, ast.Assign) and ast.unparse(node.value) == "saved"
-    )
-    for word, source in zip(unpacking.targets[0].elts, call.args, strict=False):
-        text = ast.unparse(source)
-        if text.startswith("model.") and not isinstance(word, ast.Starred):
-            yield re.sub(r"\[(\d+)\]", r".\1", text.removeprefix("model.")), ast.unparse(word)
+    assert isinstance(record, ast.Call) and not record.args
+    for field in record.keywords:
+        text = ast.unparse(field.value)
+        if text.startswith("model.") and f"saved.{field.arg}" in ast.unparse(function):
+            yield re.sub(r"\[(\d+)\]", r".\1", text.removeprefix("model.")), field.arg
 
 
 def words_of_weights(folder: Path) -> tuple[dict[str, str], dict[str, str], list[str]]:
@@ -138,7 +136,7 @@ def words_of_weights(folder: Path) -> tuple[dict[str, str], dict[str, str], list
     function = next(
         node
         for node in reversed(tree.body)
-        if isinstance(node, ast.FunctionDef) and "saved" in ast.unparse(node.args)
+        if isinstance(node, ast.FunctionDef) and "kept" in ast.unparse(node.args)
     )
     paths = [name for name, _ in load_unit(folder)().named_parameters()]
     words = _returned(function)
@@ -198,7 +196,7 @@ def test_a_layer_calls_its_gradients_after_its_fields(unit: Path) -> None:
     fields = {
         ast.unparse(node.target)
         for record in tree.body
-        if isinstance(record, ast.ClassDef) and record.name.endswith("Saved")
+        if isinstance(record, ast.ClassDef) and record.name.endswith("Saved") and record.bases
         for node in record.body
         if isinstance(node, ast.AnnAssign)
     }

@@ -284,3 +284,14 @@ def _broadcasts(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def test_a_copy_rides_along_with_what_reads_the_same(program: Any, run: Run) -> None:
+    """Of many tensors that one nest reads, another only copies one: the first has it in a register."""
+    xs = [program.input(f"x{number}", 6, 8) for number in range(9)]
+    total = program.pointwise("total", add, xs[0], xs[1])
+    for number, x in enumerate(xs[2:]):
+        total = program.pointwise(f"total_{number}", add, total, x)
+    program.pointwise("copied", lambda b, v: v, xs[4])
+    (only,) = nests(fused(program, run, total.buffer, "copied").steps)
+    assert stored(only) == {total.buffer, "copied"}

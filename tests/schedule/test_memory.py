@@ -109,3 +109,35 @@ def test_training_drops_what_a_call_without_gradients_keeps() -> None:
     trained = release_buffers(steps, buffers, frozenset(["total"]), {}, tolerated=TOLERATED_IN_TRAINING)
     assert not [step for step in called if isinstance(step, Release)]
     assert [step.buffers for step in trained if isinstance(step, Release)] == [("idle",)]
+
+
+def test_what_is_handed_on_takes_its_part_of_the_peak() -> None:
+    shape, stride = (2048, 2048), (2048, 1)
+    names = ("totals", "d_h", "d_x")
+    buffers = {name: Buffer(name, BufferKind.INTERMEDIATE, torch.float32, shape, stride) for name in names}
+
+    def call(made: str, *read: str) -> Extern:
+        seen = tuple(View(name, shape, stride) for name in read)
+        return Extern(torch.ops.aten.cat.default, (seen,), (), (made,))
+
+    # While the last is made, which stays, two are alive if the first went, and three if not.
+    steps = [call("totals"), call("d_h", "totals"), call("d_x", "d_h")]
+    released = release_buffers(steps, buffers, frozenset(["d_x"]), {}, tolerated=TOLERATED_IN_TRAINING)
+    assert [step.buffers for step in released if isinstance(step, Release)] == [("totals",)]
+
+
+def test_products_are_added_where_their_total_lies() -> None:
+    def sums(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        total = torch.mm(x, y)
+        for factor in (x, y, x):
+            total = torch.addmm(total, factor, y)
+        read = torch.mm(y, y)
+        shared = torch.addmm(read, x, x)
+        return total, shared, read.exp(), torch.addmm(x, y, y)
+
+    plan = planned(sums, 0.1 * rand(8, 8), 0.1 * rand(8, 8))
+    calls = [step for step in plan.steps if isinstance(step, Extern)]
+    in_place = [step for step in calls if step.target is torch.ops.aten.addmm_.default]
+    # All of the first sum are one buffer; what is read elsewhere, or the caller's, stays as it is.
+    assert len(in_place) == 3 and len({step.mutates for step in in_place}) == 1
+    assert sum(step.target is torch.ops.aten.addmm.default for step in calls) == 2

@@ -2,9 +2,10 @@
 
 Every value of the forward pass is an edge whose capacity is its size; the backward pass is the sink. What must not be
 computed twice (random numbers, matrix products, convolutions, attention, and whatever is no plain arithmetic) is
-connected to the source. The minimum cut is the cheapest set of values to keep. A second cut keeps the links of long
-chains of values that would be computed again from one another (`recomputed_chains`). What stands in a checkpointed
-region (torch.utils.checkpoint) is never kept, only what one region hands to the next.
+connected to the source. The minimum cut is the cheapest set of values to keep. Of a value of which the backward reads
+only a part (one of the gates that one product made), a copy of that part may be kept. A second cut keeps the links of
+long chains of values that would be computed again from one another (`recomputed_chains`). What stands in a
+checkpointed region (torch.utils.checkpoint) is never kept, only what one region hands to the next.
 """
 
 from __future__ import annotations
@@ -227,15 +228,23 @@ class _Sides:
         if node.op == "placeholder":
             # Alive anyway, unless the call writes into it: then a copy is kept.
             return bytes_of(node) + 2.0 if node.name in self.written else _ALIVE_ANYWAY
-        if is_view(node) or node in self.checkpointed:
+        if node in self.checkpointed or (is_view(node) and not self._is_part(node)):
             return float("inf")
         if node in self._results and node in self._read:
             return _ALIVE_ANYWAY
         steps = min(self.distance[node], _MOST_STEPS)
-        times = 1 if node in self._in_forward else 2
+        times = 1 if node in self._in_forward and not is_view(node) else 2
         if node in self._results:
             times = _USERS_OWN
         return max(1.0, times * bytes_of(node) * (1 + _STEP * steps))
+
+    def _is_part(self, node: fx.Node) -> bool:
+        """Whether a view shows less than what it is a view of: a copy of it lets the rest go."""
+        whole = seen(node)
+        source = node.args[0] if isinstance(node.args[0], fx.Node) else whole
+        source = source if isinstance(source.meta["val"], torch.Tensor) else whole
+        is_made_here = whole.op != "placeholder" and whole not in self.changing
+        return is_made_here and bytes_of(node) < min(bytes_of(source), bytes_of(whole))
 
     @functools.cached_property
     def _in_forward(self) -> frozenset[fx.Node]:

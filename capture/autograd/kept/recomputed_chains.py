@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from torch import fx
 
+from longhand.capture.autograd.kept.costs import bytes_of
 from longhand.capture.functionalize.view_nodes import is_view, seen
 from longhand.capture.graph import Provenance
 
@@ -46,9 +47,41 @@ def links_to_keep(
     through_heavy = _reached_through(region, frozenset(heavy), bits)
     links = [node for node in region if node in again and _is_link(node, bits, at_once, through_heavy, again)]
     links = list(dict.fromkeys(seen(node) for node in links if seen(node) in again))
+    narrow = (_narrowest(node, again) for node in links)
+    links = _last_of_each([node for node in dict.fromkeys(narrow) if node], bits, at_once, through_heavy)
     is_far = _long_chains(links, bits, at_once)
     made_by_heavy = _below(region, heavy)
     return frozenset(node for node in links if node in is_far and node in made_by_heavy)
+
+
+def _narrowest(node: fx.Node, recomputed: frozenset[fx.Node]) -> fx.Node | None:
+    """The smallest of what a link is computed from, one from another; None where that leads to what is kept anyway."""
+    best = node
+    while node in recomputed:
+        if len(node.all_input_nodes) != 1:
+            return best
+        node = node.all_input_nodes[0]
+        if node in recomputed and bytes_of(node) < bytes_of(best):
+            best = node
+    return None
+
+
+def _last_of_each(
+    links: Sequence[fx.Node],
+    bits: dict[fx.Node, int],
+    at_once: dict[fx.Node, int],
+    through_heavy: dict[fx.Node, int],
+) -> list[fx.Node]:
+    """Of links on the way to the same heavy ops the last one.
+
+    The steps to a cell's next state (its gates' float32 copies, their products, their sum) all lead to what the state
+    leads to, and to nothing else: with the state kept, the steps follow from what is kept beside it.
+    """
+    last: dict[int, fx.Node] = {}
+    for node in links:
+        last[through_heavy[node]] = node
+    ends = ((node, last[through_heavy[node]]) for node in links)
+    return list(dict.fromkeys(end if at_once[node] & bits[end] else node for node, end in ends))
 
 
 def _reached_at_once(

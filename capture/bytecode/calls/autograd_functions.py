@@ -161,7 +161,7 @@ def _watch(
     trace: Trace,
     applied: _FunctionCall,
     results: list[Value],
-    found: list[Value],
+    present: list[Value],
     places: list[int],
     kept: list[Tensor],
 ) -> None:
@@ -180,7 +180,7 @@ def _watch(
         storage = torch_private.storage_key(value.fake)
         if storage not in inside | read:
             continue
-        derived = found[places.index(place)] if place in places else value
+        derived = present[places.index(place)] if place in places else value
         assert isinstance(derived, Tensor)
         trace.watch(derived.fake, reason)
         if storage in inside:

@@ -18,17 +18,17 @@ from longhand.capture.bytecode.values.sources import Source
 __all__ = ["Check", "Guard", "Guards", "same_constants"]
 
 
-def same_constants(found: Any, known: Any) -> bool:
+def same_constants(constant: Any, known: Any) -> bool:
     """Equal and of the same types, part for part: 1 is not True, 0.0 is not -0.0, and a NaN is only itself."""
-    if found is known:
+    if constant is known:
         return True
-    if type(found) is not type(known):
+    if type(constant) is not type(known):
         return False
-    if isinstance(found, tuple | frozenset):
-        return len(found) == len(known) and all(map(same_constants, found, known))
-    if isinstance(found, float | complex):
-        return bool(found == known) and str(found) == str(known)
-    return bool(found == known)
+    if isinstance(constant, tuple | frozenset):
+        return len(constant) == len(known) and all(map(same_constants, constant, known))
+    if isinstance(constant, float | complex):
+        return bool(constant == known) and str(constant) == str(known)
+    return bool(constant == known)
 
 
 @dataclasses.dataclass(frozen=True)

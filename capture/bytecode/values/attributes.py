@@ -182,42 +182,42 @@ def _of_error(trace: Trace, owner: Error, name: str) -> Value:
     raise Unsupported(f"{name} of an exception")
 
 
-def _bind(trace: Trace, found: Any, owner: Value, kind: type, name: str) -> Value:
+def _bind(trace: Trace, member: Any, owner: Value, kind: type, name: str) -> Value:
     """A class attribute as an instance sees it."""
-    if isinstance(found, types.FunctionType):
-        function: Value = Const(found) if is_torch_leaf(found) else trace.function(found, None)
+    if isinstance(member, types.FunctionType):
+        function: Value = Const(member) if is_torch_leaf(member) else trace.function(member, None)
         return BoundMethod(function, owner)
-    if isinstance(found, staticmethod):
-        return constant_attribute(trace, found.__func__, Const(kind), name)
-    if isinstance(found, classmethod):
-        if isinstance(found.__func__, types.FunctionType):
-            return BoundMethod(trace.function(found.__func__, None), Const(kind))
+    if isinstance(member, staticmethod):
+        return constant_attribute(trace, member.__func__, Const(kind), name)
+    if isinstance(member, classmethod):
+        if isinstance(member.__func__, types.FunctionType):
+            return BoundMethod(trace.function(member.__func__, None), Const(kind))
         return Bound(Const(kind), name)
-    if isinstance(found, property):
-        if not isinstance(found.fget, types.FunctionType):
+    if isinstance(member, property):
+        if not isinstance(member.fget, types.FunctionType):
             raise Unsupported(f"the property {name} is no Python function")
-        return trace.call_value(trace.function(found.fget, None), [owner], {})
-    if isinstance(found, functools.cached_property):
+        return trace.call_value(trace.function(member.fget, None), [owner], {})
+    if isinstance(member, functools.cached_property):
         if not isinstance(owner, New | Obj):
             raise Unsupported("a cached property")
-        getter: Any = found.func
+        getter: Any = member.func
         made = trace.call_value(trace.function(getter, None), [owner], {})
         trace.keep_attribute(owner, name, made)
         return made
     if isinstance(
-        found, types.MethodDescriptorType | types.WrapperDescriptorType | types.BuiltinFunctionType
+        member, types.MethodDescriptorType | types.WrapperDescriptorType | types.BuiltinFunctionType
     ):
         return Bound(owner, name)
-    if hasattr(type(found), "__get__") and not isinstance(found, type):
-        if isinstance(found, functools.partialmethod) or not isinstance(
-            trace.classes.lookup(type(found), "__get__"), types.FunctionType
+    if hasattr(type(member), "__get__") and not isinstance(member, type):
+        if isinstance(member, functools.partialmethod) or not isinstance(
+            trace.classes.lookup(type(member), "__get__"), types.FunctionType
         ):
-            raise Unsupported(f"the descriptor {type(found).__qualname__} ({name})")
-        holder = trace.wrap(found, _class_source(trace, kind, name))
+            raise Unsupported(f"the descriptor {type(member).__qualname__} ({name})")
+        holder = trace.wrap(member, _class_source(trace, kind, name))
         return trace.call_value(get(trace, holder, "__get__"), [owner, Const(kind)], {})
-    if is_constant_object(found) or is_torch_leaf(found):
-        return Const(found)
-    return trace.wrap(found, attribute(Source(None, trace.guards.constant(kind), kind.__name__), name))
+    if is_constant_object(member) or is_torch_leaf(member):
+        return Const(member)
+    return trace.wrap(member, attribute(Source(None, trace.guards.constant(kind), kind.__name__), name))
 
 
 def _class_source(trace: Trace, kind: type, name: str) -> Source:
@@ -225,9 +225,9 @@ def _class_source(trace: Trace, kind: type, name: str) -> Source:
     return item(attribute(Source(None, trace.guards.constant(base), base.__name__), "__dict__"), name)
 
 
-def is_data_descriptor(found: Any) -> bool:
+def is_data_descriptor(member: Any) -> bool:
     """Whether a class's attribute comes before an instance's own."""
-    return found is not MISSING and hasattr(type(found), "__get__") and hasattr(type(found), "__set__")
+    return member is not MISSING and hasattr(type(member), "__get__") and hasattr(type(member), "__set__")
 
 
 def _own_getattribute(trace: Trace, kind: type) -> types.FunctionType | None:

@@ -57,14 +57,14 @@ def of_constant(trace: Trace, owner: Const, name: str) -> Value:
     return constant_attribute(trace, member, owner, name)
 
 
-def constant_attribute(trace: Trace, found: Any, owner: Value, name: str) -> Value:
+def constant_attribute(trace: Trace, member: Any, owner: Value, name: str) -> Value:
     """An attribute of an owner that is known by identity, once it was read."""
-    if isinstance(found, types.FunctionType) and not is_torch_leaf(found):
-        return trace.function(found, None)
-    if isinstance(found, torch.Tensor | torch.nn.Module | list | dict | set):
+    if isinstance(member, types.FunctionType) and not is_torch_leaf(member):
+        return trace.function(member, None)
+    if isinstance(member, torch.Tensor | torch.nn.Module | list | dict | set):
         base = owner.source or _root_of(trace, owner)
-        return trace.wrap(found, attribute(base, name))
-    return from_python(found)
+        return trace.wrap(member, attribute(base, name))
+    return from_python(member)
 
 
 def _root_of(trace: Trace, owner: Value) -> Source:

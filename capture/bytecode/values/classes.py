@@ -32,18 +32,18 @@ class ClassFacts:
     """Every look into a class during one capture."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[type, str, type | None], Any] = {}
+        self._members: dict[tuple[type, str, type | None], Any] = {}
 
     def lookup(self, kind: type, name: str, after: type | None = None) -> Any:
         """As find(), and remembered."""
         member = find(kind, name, after)
         if kind.__flags__ & _HEAP:
-            self._found[kind, name, after] = member
+            self._members[kind, name, after] = member
         return member
 
     def guard(self) -> ClassGuard:
         """The guard for what was found."""
-        return ClassGuard(self._found)
+        return ClassGuard(self._members)
 
 
 class ClassGuard:
@@ -56,15 +56,15 @@ class ClassGuard:
         tags: The numbers of their versions at which everything was found right.
     """
 
-    def __init__(self, found: dict[tuple[type, str, type | None], Any]) -> None:
-        self._found = found
-        self.classes = tuple(dict.fromkeys(kind for kind, _, _ in found))
+    def __init__(self, members: dict[tuple[type, str, type | None], Any]) -> None:
+        self._members = members
+        self.classes = tuple(dict.fromkeys(kind for kind, _, _ in members))
         self.tags = bytearray()
         self._note()
 
     def recheck(self) -> bool:
         """Looks again, since a class was changed in some way."""
-        for (kind, name, after), known in self._found.items():
+        for (kind, name, after), known in self._members.items():
             now = find(kind, name, after)
             if now is known:
                 continue

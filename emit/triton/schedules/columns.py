@@ -39,6 +39,7 @@ def functions(plan: KernelPlan, names: KernelNames, scope: FileScope) -> KernelT
     passes = [without_then(one) for one in plan.passes] if plan.partials else list(plan.passes)
     loops = [printer.loop(one) for one in passes]
     context = loop_context(plan, rows, cols, before, loops, batch)
+    context["cuts_rows"] = any(tunable.by_height and tunable.by_size for tunable in plan.tunables)
     constants = (("ROWS", ""), ("COLS", ""))
     sides = (rows, batch, cols)
     does = "Each program walks down COLS columns, ROWS rows at a time"

@@ -24,13 +24,13 @@ class WindowPrinter(LoopPrinter):
     """Prints the loops over a window: a result is what the loops leave, with no lanes to reduce."""
 
     def _accumulators(self, one: Pass) -> list[Accumulator]:
-        found = []
+        accumulators = []
         for accumulator in super()._accumulators(one):
             position = accumulator.reduction
             assert isinstance(position, int)
             name = self.names.values.get(position)
-            found.append(accumulator if name is None else Accumulator(position, (name,)))
-        return found
+            accumulators.append(accumulator if name is None else Accumulator(position, (name,)))
+        return accumulators
 
     def final(self, accumulator: Accumulator) -> list[Text]:
         """Nothing: the accumulator is the value."""

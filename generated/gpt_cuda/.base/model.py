@@ -59,6 +59,7 @@ class Block(nn.Module):
         # CausalSelfAttention.forward    return self.proj(mixed)
         mixed = mixed.transpose(1, 2).reshape(batch, seq, dim)
         attn = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
+        del mixed
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         x = torch.empty_like(residual)
@@ -107,7 +108,7 @@ class GPT(nn.Module):
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
         x = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
-        ln_1 = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
+        ln_1 = torch.empty_like(x)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.token_embedding.weight,
@@ -124,8 +125,6 @@ class GPT(nn.Module):
         )
 
         x, mlp = self.blocks[0].after_ln_1(x, ln_1)
-        del ln_1
-
         for layer in range(1, len(self.blocks)):
             x, mlp = self.blocks[layer](x, mlp)
 

@@ -125,6 +125,7 @@ def block_backward(saved, d_output):
     d_q, d_k, d_v = cudnn_attention_backward(
         d_mixed, q, k, v, saved.mixed, saved.logsumexp, saved.philox_seed, saved.philox_offset, is_causal=True
     )
+    del d_mixed
 
     # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
     d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
@@ -221,13 +222,14 @@ def language_model_backward(saved, d_loss):
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_position_embedding_weight = d_x.new_empty(seq, dim)
-    kernels.column_sum_short(d_x, d_position_embedding_weight, batch, seq * dim)
+    kernels.column_sum_weight(d_x, d_position_embedding_weight, batch, seq * dim)
     d_token_embedding_from_lookup_totals = torch.zeros(
         vocab_size, dim, dtype=torch.float32, device=tokens.device
     )
     kernels.d_embedding(
         tokens, d_x, d_token_embedding_from_lookup_totals, n_rows=batch * seq, n_cols=dim, n_places=vocab_size
     )
+    del d_x
 
     d_token_embedding_weight = torch.empty_like(unscaled_d_token_embedding)
     kernels.d_token_embedding_weight(

@@ -140,7 +140,7 @@ class LanguageModel(nn.Module):
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
         x = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
-        ln_1 = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
+        ln_1 = torch.empty_like(x)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.gpt.token_embedding.weight,
@@ -206,6 +206,7 @@ class LanguageModel(nn.Module):
             logits_stride=padded_vocab_size,
             unscaled_d_logits_stride=padded_vocab_size,
         )
+        del logits
         loss = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
         kernels.cross_entropy(losses, targets, loss, batch * seq)
         kernels.fill_padding(

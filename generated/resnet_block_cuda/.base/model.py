@@ -73,9 +73,12 @@ class ResNetBlock(nn.Module):
             eps=1e-5,
         )
 
-        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
+        # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2 = conv2d(out, self.conv2.weight, padding=1)
+
+        # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
+        del x_channels_last
 
         # ResNetBlock.forward    return F.relu(out)
         activated = conv2.new_empty(batch, conv2_channels, conv1_height, conv1_width)

@@ -225,7 +225,9 @@ def channels_last(images):
 
 def conv2d(images, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """F.conv2d of images channels last, which makes such images. It is what that calls, and takes 4 us less."""
-    steps, edges, gaps = [(n, n) if isinstance(n, int) else n for n in (stride, padding, dilation)]
+    steps = (stride, stride) if isinstance(stride, int) else stride
+    edges = (padding, padding) if isinstance(padding, int) else padding
+    gaps = (dilation, dilation) if isinstance(dilation, int) else dilation
     return channels_last(torch.convolution(images, weight, bias, steps, edges, gaps, False, (0, 0), groups))
 
 

@@ -947,9 +947,10 @@ def convolution_backward(
 ):
     """The gradients of a convolution's input, weight and bias, which lie as these do; None for what is not wanted."""
     n_dims = weight.dim() - 2
-    steps, edges, gaps, more = [
-        n if isinstance(n, tuple) else (n,) * n_dims for n in (stride, padding, dilation, output_padding)
-    ]
+    steps = stride if isinstance(stride, tuple) else (stride,) * n_dims
+    edges = padding if isinstance(padding, tuple) else (padding,) * n_dims
+    gaps = dilation if isinstance(dilation, tuple) else (dilation,) * n_dims
+    more = output_padding if isinstance(output_padding, tuple) else (output_padding,) * n_dims
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     d_x, d_weight, d_bias = torch.ops.aten.convolution_backward.default(
         d_out, x, weight, (channels,), steps, edges, gaps, transposed, more, groups, wanted

@@ -79,7 +79,7 @@ class ResNetBlock(nn.Module):
         )
         conv1 = conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1)
         bn1_piece_means = torch.empty(conv1_channels, batch, 2, dtype=torch.float32, device=x.device)
-        bn1_piece_squares = torch.empty(conv1_channels, batch, 2, dtype=torch.float32, device=x.device)
+        bn1_piece_squares = torch.empty_like(bn1_piece_means)
         kernels.piece_statistics(
             conv1,
             bn1_piece_means,
@@ -89,7 +89,7 @@ class ResNetBlock(nn.Module):
             n_channels=conv1_channels,
         )
         bn1_mean = bn1_piece_means.new_empty(conv1_channels)
-        bn1_rstd = bn1_piece_means.new_empty(conv1_channels)
+        bn1_rstd = torch.empty_like(bn1_mean)
         kernels.batch_statistics(
             bn1_piece_means,
             bn1_piece_squares,
@@ -118,7 +118,7 @@ class ResNetBlock(nn.Module):
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2 = conv2d(out, self.conv2.weight, padding=1)
         bn2_piece_means = torch.empty(conv2_channels, batch, 2, dtype=torch.float32, device=x.device)
-        bn2_piece_squares = torch.empty(conv2_channels, batch, 2, dtype=torch.float32, device=x.device)
+        bn2_piece_squares = torch.empty_like(bn2_piece_means)
         kernels.piece_statistics(
             conv2,
             bn2_piece_means,
@@ -128,7 +128,7 @@ class ResNetBlock(nn.Module):
             n_channels=conv2_channels,
         )
         bn2_mean = bn2_piece_means.new_empty(conv2_channels)
-        bn2_rstd = bn2_piece_means.new_empty(conv2_channels)
+        bn2_rstd = torch.empty_like(bn2_mean)
         kernels.batch_statistics(
             bn2_piece_means,
             bn2_piece_squares,
@@ -145,10 +145,9 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
+        del x_channels_last
         shortcut_piece_means = torch.empty(shortcut_channels, batch, 2, dtype=torch.float32, device=x.device)
-        shortcut_piece_squares = torch.empty(
-            shortcut_channels, batch, 2, dtype=torch.float32, device=x.device
-        )
+        shortcut_piece_squares = torch.empty_like(shortcut_piece_means)
         kernels.piece_statistics(
             shortcut,
             shortcut_piece_means,
@@ -158,7 +157,7 @@ class ResNetBlock(nn.Module):
             n_channels=shortcut_channels,
         )
         shortcut_mean = shortcut_piece_means.new_empty(shortcut_channels)
-        shortcut_rstd = shortcut_piece_means.new_empty(shortcut_channels)
+        shortcut_rstd = torch.empty_like(shortcut_mean)
         kernels.batch_statistics(
             shortcut_piece_means,
             shortcut_piece_squares,

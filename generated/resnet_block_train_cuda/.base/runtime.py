@@ -242,7 +242,9 @@ def channels_last(images):
 
 def conv2d(images, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """F.conv2d of images channels last, which makes such images. It is what that calls, and takes 4 us less."""
-    steps, edges, gaps = [(n, n) if isinstance(n, int) else n for n in (stride, padding, dilation)]
+    steps = (stride, stride) if isinstance(stride, int) else stride
+    edges = (padding, padding) if isinstance(padding, int) else padding
+    gaps = (dilation, dilation) if isinstance(dilation, int) else dilation
     return channels_last(torch.convolution(images, weight, bias, steps, edges, gaps, False, (0, 0), groups))
 
 
@@ -502,9 +504,10 @@ def convolution_backward(
 ):
     """The gradients of a convolution's input, weight and bias, which lie as these do; None for what is not wanted."""
     n_dims = weight.dim() - 2
-    steps, edges, gaps, more = [
-        n if isinstance(n, tuple) else (n,) * n_dims for n in (stride, padding, dilation, output_padding)
-    ]
+    steps = stride if isinstance(stride, tuple) else (stride,) * n_dims
+    edges = padding if isinstance(padding, tuple) else (padding,) * n_dims
+    gaps = dilation if isinstance(dilation, tuple) else (dilation,) * n_dims
+    more = output_padding if isinstance(output_padding, tuple) else (output_padding,) * n_dims
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     d_x, d_weight, d_bias = torch.ops.aten.convolution_backward.default(
         d_out, x, weight, (channels,), steps, edges, gaps, transposed, more, groups, wanted

@@ -3,7 +3,8 @@ contiguous and makes the lanes; further col axes are a batch. With `partials` (t
 into chunks, which are combined as in ROWS_SPLIT.
 
 Tunables. CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS;
-``cols = min(COLS, next_power_of_2(size of the last col axis))``. With partials PROGRAMS, which share the columns and
+``cols = min(COLS, next_power_of_2(size of the last col axis))``; of a kernel for columns of few rows and of many (see
+`schedule.kernels.twins`) also ``rows = min(ROWS, next_power_of_2(n_rows))``. With partials PROGRAMS, which share the columns and
 the rows, ``splits = min(PROGRAMS // cdiv(n_cols, cols), cdiv(n_rows, ROWS))``, and SUM_COLS (cols that a program of the
 second kernel adds up). CPU: COLS (cols that a thread accumulates at a time), GRAIN; with partials ROWS and SPLITS.
 """
@@ -44,6 +45,11 @@ def is_tall(n_rows: int, n_cols: int) -> bool:
     return n_cols < most
 
 
+def is_low(n_rows: int) -> bool:
+    """Whether columns have so few rows that the tile of tall ones, cut to them, is as good as a tile of its own."""
+    return n_rows < _FEW_ROWS
+
+
 def _should_split(target: str, n_rows: int, n_cols: int, writes_elements: bool) -> bool:
     """Whether chunks of the rows should run at the same time. Where nothing was measured they do not."""
     is_work = writes_elements or n_rows > _MOST_UNSPLIT  # more than what is added up anyway
@@ -60,10 +66,11 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
         # and 2.3, 49 x 768 1.6 and 1.9, 512 x 768 2.1 and 3.0, 1500 x 384 3.0 and 5.9, 1024 x 3072 3.5 and 4.8, two
         # sums of 196 x 768 2.4 and 4.8). Wide and low: 128 x 50304 in blocks of 16 x 32 4.3, of 16 x 64 5.0.
         rows, cols, warps = (256, 16, 8) if work.is_tall else (16, 32, 4)
+        is_any = work.is_tall or work.is_low  # wide and high at once is a case of its own
         return (
-            Tunable("ROWS", rows, "rows at a time"),
-            Tunable("COLS", cols, "columns per program"),
-            Tunable("NUM_WARPS", warps),
+            Tunable("ROWS", rows, "rows at a time", by_height=is_any),
+            Tunable("COLS", cols, "columns per program", by_height=is_any),
+            Tunable("NUM_WARPS", warps, by_height=is_any),
         )
     # As many programs as a GPU runs at once, whatever the shape (bf16, H100, us, both kernels; so and with at most 32
     # chunks where rows are written, 64 elsewhere: a batch norm's gradients of its weight and bias, 802816 x 32 64 and
@@ -74,8 +81,10 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
         # 3072 84 and 89; a batch norm's gradient and a bias's, 200704 x 96 51 and 430, by 4 warps 62).
         rows, cols, warps = 32 // max(4, min(work.element_bytes, 8)), 128, 4 if work.is_heavy else 2
     else:
-        # 16 elements a thread on their way, twice that as the loop is unrolled.
-        rows, cols, warps = 128 // max(4, min(work.element_bytes, 8)), 32, 2
+        # 16 elements a thread on their way, twice that as the loop is unrolled (bf16, H200, us, so, in blocks of 32 x
+        # 32 by 2 warps, and of 64 x 64 with 32 chunks: 65536 x 2048 67, 90 and 65, 16384 x 2048 20, 26 and 21, 32768
+        # x 768 14, 20 and 18, 200704 x 96 10, 10 and 33, 802816 x 32 16, 20 and 174, 4096 x 768 5.4, 4.6 and 5.1).
+        rows, cols, warps = 256 // max(4, min(work.element_bytes, 8)), 32, 4
     return (
         Tunable("ROWS", rows, "rows at a time"),
         Tunable("COLS", cols, "columns per program"),

@@ -105,6 +105,7 @@ class KernelWork:
         is_split: Whether chunks leave partial results.
         is_heavy: Whether an element costs far more than its loads (exp, tanh, erf, ...).
         is_tall: Whether columns have so many rows, and there are so few columns, that programs take few columns each.
+        is_low: Whether columns have so few rows that a high tile would be mostly empty.
         is_small: Whether there are so few elements that a program's own latency counts, not the memory.
         is_long: Whether rows are longer than most programs hold (see schedules/rows_persistent.py).
         has_varied_cols: Whether the cols may be more, in another call, than there are now.
@@ -122,6 +123,7 @@ class KernelWork:
     is_split: bool = False
     is_heavy: bool = False
     is_tall: bool = False
+    is_low: bool = False
     is_small: bool = False
     is_long: bool = False
     has_varied_cols: bool = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.lower.ir import Size
 
@@ -60,3 +61,15 @@ def parts_of(word: str | None) -> tuple[str, ...]:
     if word is None:
         return ()
     return word.of if isinstance(word, ProductWord) else (word,)
+
+
+def apart(dims: Iterable[tuple[Size, str | None]], values: Mapping[str, Size]) -> tuple[list[Size], Words]:
+    """Dimensions; one that was made of others, which are known, as these."""
+    split_dims: list[tuple[Size, str | None]] = []
+    for size, word in dims:
+        of, sizes = (word.of, word.sizes) if isinstance(word, ProductWord) else ((), ())
+        told = dict(zip(of, sizes, strict=False))
+        parts = [(part, one) for one in of if (part := values.get(one, told.get(one))) is not None]
+        is_known = len(parts) == len(of) > 0 and str(math.prod(part for part, _ in parts)) == str(size)
+        split_dims += parts if is_known else [(size, word)]
+    return [size for size, _ in split_dims], tuple(word for _, word in split_dims)

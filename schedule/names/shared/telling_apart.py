@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import torch
 
+from longhand.capture.graph import GradientPart
 from longhand.lower.ir import Load, Store
+from longhand.schedule.names.people_names import is_telling
 from longhand.schedule.names.schedule_names import words_of
 from longhand.schedule.names.shared.callers import Callers
-from longhand.schedule.names.words import identifier, snake_case, without_counter
+from longhand.schedule.names.words import (
+    GradientWord,
+    identifier,
+    snake_case,
+    undifferentiated,
+    without_counter,
+)
 from longhand.schedule.plan import Access, KernelPlan, Pointer
 
+_MOST_TOLD = 2  # things that a name says a kernel has beside another one
 _DTYPES = {
     torch.float32: "fp32",
     torch.float64: "fp64",
@@ -26,39 +36,131 @@ _DTYPES = {
 }
 
 
-def differences(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
-    """What sets this kernel apart from the one that has the plain name."""
+def plainness(plan: KernelPlan) -> tuple[bool, int, int]:
+    """Of kernels of the same math the one that makes and reads least has the plain name, and others say what more."""
+    n_read = sum(pointer.access is Access.READ for pointer in plan.pointers)
+    return _reads_parts(plan), _n_stores(plan), n_read
+
+
+def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Callers) -> Iterator[str]:
+    """What a kernel does beside what the one does that has the plain name, in words that say it.
+
+    Args:
+        plan: The kernel.
+        callers: Its calls.
+        other: The one with the plain name.
+        others: The calls of that.
+    """
+    written = [place for place, p in enumerate(passed(plan)) if p.access is not Access.READ]
+    if len(written) > _n_written(other):
+        yield from _more("and", _words_beside(callers, written, others, other, is_read=False))
+    if _n_summands(plan, callers) > _n_summands(other, others):
+        yield "of_sum"  # it adds up what several users of a value give it
+    read = [place for place, p in enumerate(passed(plan)) if p.access is Access.READ]
+    if len(read) > len(passed(other)) - _n_written(other) and not _reads_parts(plan):
+        yield from _more("with", _words_beside(callers, read, others, other, is_read=True))
+    if _reads_parts(plan) and not _reads_parts(other):
+        yield "packed"  # what others are given side by side lies in one tensor
+    dtypes = _dtypes(plan, Access.WRITE) - _dtypes(other, Access.WRITE)
+    if dtypes:
+        yield f"to_{'_'.join(sorted(dtypes))}"
+    if dtypes := _dtypes(plan, Access.READ) - _dtypes(other, Access.READ):
+        yield f"of_{'_'.join(sorted(dtypes))}"
+    if _repeats(plan) and not _repeats(other):
+        yield "repeated"
+    if _transposes(plan) and not _transposes(other):
+        yield "transposed"
+
+
+def shapes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
+    """How a kernel walks otherwise than the one that has the plain name: the last that may tell them apart."""
     if plan.schedule != other.schedule:
         yield words_of(plan).adjective or ("blocks" if plan.rows else "flat")
-    stores, others = _n_stores(plan), _n_stores(other)
-    if stores != others:
-        yield "" if stores < others else "and_sum" if stores == others + 1 else "and_parts"
-    read, written = _dtypes(plan, Access.READ), _dtypes(plan, Access.WRITE)
-    if written != _dtypes(other, Access.WRITE):
-        yield f"to_{written}"
-    if read != _dtypes(other, Access.READ):
-        yield f"of_{read}"
+    if _n_stores(plan) > _n_stores(other):
+        yield "and_sum" if _n_stores(plan) == _n_stores(other) + 1 else "and_parts"
     if len(plan.pointers) < len(other.pointers):
         yield "short"
     if len(plan.rows) != len(other.rows) or len(plan.cols) != len(other.cols):
         yield {0: "flat", 1: "rows", 2: "batched"}.get(len(plan.rows), "nested")
-    if plan.ints and not other.ints:
-        yield "strided"
-    if other.ints and not plan.ints:
-        yield "packed"
+
+
+def _n_summands(plan: KernelPlan, callers: Callers) -> int:
+    """How many parts of gradients a kernel reads."""
+    words, given = callers.first.words, callers.first.launch.buffers
+    read = (buffer for buffer, p in zip(given, passed(plan), strict=True) if p.access is Access.READ)
+    return sum(words.provenance(buffer).part is GradientPart.SUMMAND for buffer in read)
+
+
+def _more(how: str, words: list[str]) -> Iterator[str]:
+    """``and_rstd``, ``with_bias``: up to two things."""
+    if 0 < len(words) <= _MOST_TOLD:
+        yield f"{how}_{'_and_'.join(words)}"
+    for word in words if len(words) > 1 else ():
+        yield f"{how}_{word}"
+
+
+def _words_beside(
+    callers: Callers, places: list[int], others: Callers, other: KernelPlan, is_read: bool
+) -> list[str]:
+    """The words of what a kernel reads or makes, and another one does not; those that say what it is."""
+    theirs = {
+        word
+        for place, pointer in enumerate(passed(other))
+        if (pointer.access is Access.READ) == is_read
+        for word in others.candidates(place)
+    }
+    words = [word for place in places for word in callers.candidates(place)[:1] if word not in theirs]
+    plain = {identifier(without_counter(word)): identifier(undifferentiated(word)) for word in words}
+    said = [word for word, of in plain.items() if is_telling(of)]
+    return said or [word for word, of in plain.items() if "_" in of]  # hidden_states, but not out
+
+
+def _reads_parts(plan: KernelPlan) -> bool:
+    """Whether a kernel reads several parts of one tensor, at offsets that it is told."""
+    offsets = {parameter.pointer for parameter in plan.ints if parameter.axis is None}
+    n_loads = Counter(value.buffer for value in plan.body if isinstance(value, Load))
+    return any(n_loads[pointer] > 1 for pointer in offsets if pointer is not None)
+
+
+def _walked(plan: KernelPlan, kind: type[Load] | type[Store]) -> list[dict[str, object]]:
+    """For each access of a kernel: by axis how far it steps along that."""
+    return [
+        dict(plan.addresses[at].axes)
+        for at, value in enumerate(plan.body)
+        if isinstance(value, kind) and at in plan.addresses
+    ]
+
+
+def _repeats(plan: KernelPlan) -> bool:
+    """Whether a kernel writes everything several times: along an axis that nothing it reads has."""
+    read = {axis for steps in _walked(plan, Load) for axis in steps}
+    stored = _walked(plan, Store)
+    return any(axis not in read for axis in stored[0]) if stored and read else False
+
+
+def _transposes(plan: KernelPlan) -> bool:
+    """Whether no tensor that a kernel reads lies along the axis along which it writes."""
+    along = [{axis for axis, factors in steps.items() if factors == ()} for steps in _walked(plan, Load)]
+    written = [{axis for axis, factors in steps.items() if factors == ()} for steps in _walked(plan, Store)]
+    return bool(written and any(along)) and all(
+        axes and axes.isdisjoint(read) for axes in written for read in along
+    )
 
 
 def _n_stores(plan: KernelPlan) -> int:
     return sum(isinstance(value, Store) for value in plan.body)
 
 
-def _dtypes(plan: KernelPlan, access: Access) -> str:
-    dtypes = (
+def _n_written(plan: KernelPlan) -> int:
+    return sum(pointer.access is not Access.READ for pointer in passed(plan))
+
+
+def _dtypes(plan: KernelPlan, access: Access) -> set[str]:
+    return {
         _DTYPES.get(pointer.dtype, "")
         for pointer in plan.pointers
         if not pointer.scratch and (pointer.access is Access.READ) == (access is Access.READ)
-    )
-    return "_".join(dict.fromkeys(dtypes))
+    } - {""}
 
 
 def qualifiers(plan: KernelPlan, callers: Callers) -> Iterator[str]:
@@ -69,12 +171,19 @@ def qualifiers(plan: KernelPlan, callers: Callers) -> Iterator[str]:
         yield from (
             word for place in places for word in callers.candidates(place)[:1]
         )  # of a copy: what it is of
+    for place in reversed(places):
+        for word in callers.candidates(place)[:1]:  # what it makes the gradient of
+            if isinstance(word, GradientWord) and is_telling(undifferentiated(word)):
+                yield identifier(without_counter(undifferentiated(word)))
     if words_of(plan).is_best:
         yield words_of(plan).adjective
-    for place in reversed(places):
-        local = without_counter(identifier(words.provenance(launch.buffers[place]).local or ""))
-        if len(local) > 1 and callers.have_local(local):  # that its result is called x sets no kernel apart
-            yield local
+    made = [
+        without_counter(identifier(words.provenance(launch.buffers[place]).local or ""))
+        for place in reversed(places)
+        if not words.provenance(launch.buffers[place]).differentiates
+    ]
+    made = [local for local in made if len(local) > 1 and callers.have_local(local)]
+    yield from filter(is_telling, made)
     sources = [words.provenance(origin) for origin in reversed(launch.origins or plan.origins)]
     for source in sources:
         module = source.module.rpartition(".")[2]
@@ -85,6 +194,7 @@ def qualifiers(plan: KernelPlan, callers: Callers) -> Iterator[str]:
         for source in sources
         if callers.have_module(source.module_class)
     )
+    yield from made  # that its result is called hidden_states sets few kernels apart
     yield words_of(plan).adjective or ("strided" if plan.ints else "flat")
     if plan.ints:
         yield "strided"

@@ -2,7 +2,7 @@
 
 from .add_and_layer_norm import add_and_layer_norm
 from .column_sum import column_sum
-from .column_sum_short import column_sum_short
+from .column_sum_weight import column_sum_weight
 from .cross_entropy import cross_entropy
 from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
 from .cross_entropy_n_counted import cross_entropy_n_counted
@@ -20,7 +20,7 @@ from .pad_head import pad_head
 __all__ = [
     "add_and_layer_norm",
     "column_sum",
-    "column_sum_short",
+    "column_sum_weight",
     "cross_entropy",
     "cross_entropy_and_d_cross_entropy",
     "cross_entropy_n_counted",

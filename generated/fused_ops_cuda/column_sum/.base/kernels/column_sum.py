@@ -12,11 +12,11 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ROWS = 32  # rows at a time
+ROWS = 64  # rows at a time
 COLS = 32  # columns per program
 PROGRAMS = 1024  # in all, about
 SUM_COLS = 16  # columns of a program that adds up the chunks
-NUM_WARPS = 2
+NUM_WARPS = 4
 
 
 @fast_launch

@@ -1,4 +1,4 @@
-"""column_sum_short: d_weight = sum(d_x), column by column.
+"""column_sum_weight: d_weight = sum(d_x), column by column.
 
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 
@@ -18,7 +18,7 @@ NUM_WARPS = 4
 
 @fast_launch
 @triton.jit
-def column_sum_short_kernel(
+def column_sum_weight_kernel(
     d_x_ptr,  # bf16 (n_rows, n_cols)
     d_weight_ptr,  # bf16 (n_cols,)
     n_rows,
@@ -41,10 +41,10 @@ def column_sum_short_kernel(
     tl.store(d_weight_ptr + col, d_weight, mask=in_cols)
 
 
-def column_sum_short(d_x, d_weight, n_rows, n_cols):
+def column_sum_weight(d_x, d_weight, n_rows, n_cols):
     """Fill d_weight."""
     cols = min(COLS, next_power_of_2(n_cols))
-    column_sum_short_kernel[(ceil_div(n_cols, cols),)](
+    column_sum_weight_kernel[(ceil_div(n_cols, cols),)](
         d_x,
         d_weight,
         n_rows,
@@ -56,5 +56,5 @@ def column_sum_short(d_x, d_weight, n_rows, n_cols):
 
 
 def reference(d_x):
-    """What column_sum_short() must fill d_weight with."""
+    """What column_sum_weight() must fill d_weight with."""
     return d_x.sum(-2, keepdim=True)

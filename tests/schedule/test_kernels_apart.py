@@ -1,0 +1,128 @@
+"""Of kernels of the same math the one that does least has the plain name; the others say what they do besides."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.readability.units import text_of
+
+
+class RootMeanSquareRMSNorm(nn.Module):
+    """A norm in two functions, as Gemma's."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(dim))
+
+    def _norm(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._norm(x) * (1.0 + self.weight)
+
+
+class Sandwich(nn.Module):
+    """Norms before and behind what is added to the stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.behind = RootMeanSquareRMSNorm(32), RootMeanSquareRMSNorm(32)
+        self.last, self.linear = RootMeanSquareRMSNorm(32), nn.Linear(32, 32, bias=False)
+        self.other = nn.Linear(32, 32, bias=False)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        normed = self.before(hidden_states)
+        hidden_states = hidden_states + self.behind(self.linear(normed) * self.other(normed).sin())
+        return self.last(hidden_states).exp()
+
+
+def repeat_kv(hidden_states: torch.Tensor, n_rep: int) -> torch.Tensor:
+    batch, heads, seq, dim = hidden_states.shape
+    hidden_states = hidden_states[:, :, None, :, :].expand(batch, heads, n_rep, seq, dim)
+    return hidden_states.reshape(batch, heads * n_rep, seq, dim)
+
+
+class Grouped(nn.Module):
+    """Attention whose keys and values are shared by several heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(32, 32), nn.Linear(32, 16), nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = (part(x).view(2, 8, -1, 8).transpose(1, 2) for part in (self.q, self.k, self.v))
+        scores = query @ repeat_kv(key, 2).transpose(2, 3)
+        return torch.softmax(scores, -1) @ repeat_kv(value, 2)
+
+
+class Rows(nn.Module):
+    """Rows that are read in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.out = nn.Linear(16, 16), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor, perm: torch.Tensor) -> torch.Tensor:
+        states_g = self.linear(x)
+        selected_states_g = states_g[perm]
+        return self.out(selected_states_g)
+
+
+class Gated(nn.Module):
+    """The gate and what it is for: of two layers, and of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj, self.both = nn.Linear(16, 32), nn.Linear(16, 32), nn.Linear(16, 64)
+        self.down, self.out = nn.Linear(32, 16), nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.down(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate, up = self.both(first).chunk(2, dim=-1)
+        return self.out(nn.functional.silu(gate) * up)
+
+
+def kernels(module: nn.Module, *args: torch.Tensor, train: bool) -> list[str]:
+    files = text_of((module, args, {}), "cuda", train=train)
+    names = (
+        path.removeprefix("kernels/").removesuffix(".py") for path in files if path.startswith("kernels/")
+    )
+    return sorted(name for name in names if name != "__init__")
+
+
+@pytest.fixture(scope="module")
+def sandwich() -> list[str]:
+    return kernels(Sandwich(), torch.randn(2, 8, 32), train=True)
+
+
+def test_a_norm_is_called_as_what_it_is_in_both_passes(sandwich: list[str]) -> None:
+    """They were d_norm, d_norm_and_sum, d_root_mean_square_rms_norm_short ..."""
+    assert "d_rms_norm_weight" in sandwich
+    assert not any("root_mean" in name or "d_norm" in name for name in sandwich), sandwich
+
+
+def test_what_a_kernel_does_besides_is_said(sandwich: list[str]) -> None:
+    says_nothing = ("_short", "_and_sum", "_and_parts", "_nested", "_batched", "_strided", "_flat", "_pair")
+    assert not [name for name in sandwich if name.endswith(says_nothing)], sandwich
+    assert any(name.startswith("rms_norm") for name in sandwich)
+
+
+def test_a_sum_is_the_derivative_of_the_function_that_repeats() -> None:
+    """They were column_sum and column_sum_rows."""
+    names = kernels(Grouped(), torch.randn(2, 8, 32), train=True)
+    assert "d_repeat_kv" in names, names
+    assert not [name for name in names if name.startswith("column_sum_") and name.endswith("rows")]
+
+
+def test_rows_that_are_added_up_are_called_after_what_they_are_of() -> None:
+    """It was index_put."""
+    names = kernels(Rows(), torch.randn(6, 16), torch.randperm(6), train=True)
+    assert "make_d_states_g" in names and "index_put" not in names, names
+
+
+def test_halves_of_one_tensor_are_packed() -> None:
+    """It was swiglu_short, of the one that is given one tensor and not two."""
+    names = kernels(Gated().eval(), torch.randn(4, 16), train=False)
+    assert {"swiglu", "swiglu_packed"} <= {*names}, names
