@@ -3,6 +3,9 @@
 Both count the same: graphs with at least one operation, and the distinct lines of the user's code that break one or
 leave a whole function to CPython. Dynamo's are those that it logs: `torch._dynamo.explain` leaves out a break before
 the first operation and each function that is skipped.
+
+Before torch 2.12, Dynamo answers `torch.compiler.is_exporting()` with True, and so counts another path of a model that
+asks it than eager takes: of kornia/canny, a `while_loop` for export.
 """
 
 from __future__ import annotations

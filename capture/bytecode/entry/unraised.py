@@ -18,7 +18,7 @@ from longhand.capture.bytecode.entry.call_effects import name_of
 from longhand.capture.bytecode.frames.frame import Frame
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import BoundMethod, New, Obj
-from longhand.capture.bytecode.versions.opcodes import Opcode
+from longhand.capture.bytecode.versions.opcodes import HANDLER_ENDS, Opcode
 
 __all__ = ["refuse_unraised"]
 
@@ -106,7 +106,7 @@ def _is_suppress(frame: Frame, depth: int) -> bool:
 def _has_clause(frame: Frame, at: int, raised: type[Exception]) -> bool:
     """Whether one of the clauses from an instruction on is for what eager raises; one that is not read may be."""
     rows = frame.decoded.instructions
-    while True:
+    while not _raises_again(frame, at):
         kinds: list[Any] = []
         while rows[at].name in _LOADS or (rows[at].name == Opcode.LOAD_ATTR and kinds):
             if rows[at].name == Opcode.LOAD_ATTR:
@@ -116,8 +116,7 @@ def _has_clause(frame: Frame, at: int, raised: type[Exception]) -> bool:
             at += 1
         at += rows[at].name == Opcode.BUILD_TUPLE
         if rows[at].name != Opcode.CHECK_EXC_MATCH:
-            # The end of a `finally` block, or of clauses that all ask for something else, raises again.
-            return bool(kinds) or not _raises_again(frame, at)
+            return True
         caught = [part for kind in kinds for part in _parts(kind)]
         if not all(isinstance(kind, type) for kind in caught) or not caught:
             return True
@@ -127,9 +126,11 @@ def _has_clause(frame: Frame, at: int, raised: type[Exception]) -> bool:
         if jump.name != Opcode.POP_JUMP_IF_FALSE or jump.target is None:
             return True
         at = jump.target
+    return False
 
 
 def _raises_again(frame: Frame, at: int) -> bool:
-    """Whether a handler ends in the exception again, as a ``finally`` block does."""
-    ends = (Opcode.POP_EXCEPT, Opcode.RERAISE)
-    return next(row.name for row in frame.decoded.instructions[at:] if row.name in ends) == Opcode.RERAISE
+    """Whether what is left of a handler asks for nothing and ends in the exception again, as a ``finally`` block does,
+    and what follows clauses that all ask for something else."""
+    rows = frame.decoded.instructions[at:]
+    return next((row.name for row in rows if row.name in HANDLER_ENDS), "") == Opcode.RERAISE

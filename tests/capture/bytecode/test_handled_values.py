@@ -120,13 +120,43 @@ def ends_in_it_again(x: torch.Tensor) -> torch.Tensor:
         x = x + 1
 
 
+LOG: list[int] = []  # what a ``finally`` block writes into
+
+
+def calls_at_the_end(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return _lookup(x, (x[:, 0] * 4).long()) * 2
+    finally:
+        LOG.clear()
+
+
+def of_another_type(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return _lookup(x, (x[:, 0] * 4).long()) * 2
+    except TypeError as error:
+        raise TypeError(str(error)) from error
+    finally:
+        LOG.clear()
+
+
 class Switched(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
             return x[(x[:, 0] * 4).long()] * 2
 
 
-@pytest.mark.parametrize("run", [known_positions, a_mask, for_something_else, ends_in_it_again, Switched()])
+@pytest.mark.parametrize(
+    "run",
+    [
+        known_positions,
+        a_mask,
+        for_something_else,
+        ends_in_it_again,
+        calls_at_the_end,
+        of_another_type,
+        Switched(),
+    ],
+)
 def test_what_no_block_takes_is_one_graph(run: Callable[[torch.Tensor], torch.Tensor]) -> None:
     found = longhand.explain(run)(X)
     assert len(found.graphs) == 1 and not found.breaks
