@@ -121,7 +121,9 @@ def _saved(tree: ast.Module, function: ast.FunctionDef) -> Iterator[tuple[str, s
     record = next(
         node.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "saved" and "Saved" in ast.unparse(node)
+        if isinstance(node, ast.Assign)
+        and ast.unparse(node.targets[0]) == "saved"
+        and "Saved" in ast.unparse(node)
     )
     assert isinstance(record, ast.Call) and not record.args
     for field in record.keywords:

@@ -73,7 +73,9 @@ def test_images_are_channels_last_and_nothing_is_laid_out_again(unit: Path) -> N
     text = (unit / "backward.py").read_text()
     passes = text[text.index("_backward(saved") :]
     assert passes.count("convolution_backward(") >= 3 and "torch.ops.aten.convolution_backward" not in text
-    assert passes.count("channels_last(") == 2 and "kernels.to_channels_last(\n        saved.images, " in passes
+    assert (
+        passes.count("channels_last(") == 2 and "kernels.to_channels_last(\n        saved.images, " in passes
+    )
     assert "channels_last(\n        torch.ops.aten.max_pool2d_with_indices_backward" in passes  # as it comes
     assert "transpose" not in passes + (unit / "model.py").read_text()
     assert passes.count(".contiguous(") == 1 and "conv2d(" in (unit / "model.py").read_text()
