@@ -54,10 +54,8 @@ class BoundSizes:
     padding: tuple[PythonStatement, ...] = ()
 
     def lines(self) -> tuple[str, ...]:
-        """``dim, vocab_size = 64, 99``, and the other lines around it: one for each that a tensor tells."""
-        words = [word for word, size in self.stated.items() if isinstance(size, int)]
-        lines = [str(line) for line in self.told]
-        lines += [f"{word} = {size}" for word, size in self.stated.items() if not isinstance(size, int)]
+        """``dim, vocab_size = 64, 99``, and the other lines around it."""
+        lines, words = [str(line) for line in self.told], list(self.stated)
         while words:
             some = (words[:n] for n in range(len(words), 0, -1))
             few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
