@@ -2,7 +2,7 @@
 
 Such a dict may be changed between forward and backward, and backward would read the other value. What backward reads
 of it is a constant of the graph, as it was when forward ran; it is looked at again when the backward pass begins, which
-raises where it is another by then. From then on such a Function is a graph break, and eager's backward reads the dict.
+raises where it is another by then.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from longhand.capture.bytecode.entry.breaks import Unsupported
 from longhand.capture.bytecode.entry.guards import same_constants
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
-from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import Const, Dict, Lazy, New, Obj, Seq, SetOf, Tensor, Value
 
 __all__ = ["KeptDict", "keep_dicts", "watch_dicts"]
 
 _HINT = "Keep a copy of it."
 _MISSING = object()
-_CHANGING: set[str] = set()  # names of Functions whose dict was another in a backward
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,24 +105,14 @@ def keep_dicts(trace: Trace, name: str, args: list[Value], context: New) -> None
         Unsupported: Something else is kept on ctx that others may change.
     """
     held = list(context.attributes.values())
-    is_steady = name not in _CHANGING
     _refuse_shared(
-        trace,
-        name,
-        args,
-        [value for value in held if not (is_steady and _is_followed(trace, trace.force(value)))],
+        trace, name, args, [value for value in held if not _is_followed(trace, trace.force(value))]
     )
     for attribute, value in context.attributes.items():
         owner = trace.force(value)
         if _is_followed(trace, owner):
             assert isinstance(owner, Dict)
             kept = KeptDict(name, attribute, owner, {})
-            changing = root(trace.guards.constant(_CHANGING), "dicts on ctx")
-            trace.guards.add(
-                changing,
-                f"{name!r} not in {{}}",
-                f"no dict on the ctx of {name} has changed before its backward",
-            )
             trace.kept_dicts.append(kept)
             context.attributes[attribute] = Dict(dict, _ReadItems(trace, kept))
 
@@ -144,10 +132,9 @@ def watch_dicts(
             for key, value in read.items():
                 now = owner.get(key, _MISSING)
                 if not same_constants((now,), (value,)):
-                    _CHANGING.add(name)
                     raise RuntimeError(
                         f"longhand: the backward of {name} reads ctx.{attribute}[{key!r}], which was {value!r} when "
-                        "its forward ran and has changed since: keep a copy of it on ctx. Later calls run it in eager."
+                        "its forward ran and has changed since: keep a copy of it on ctx."
                     )
 
     nodes = {

@@ -9,20 +9,20 @@ SETTINGS = {"power": 3}
 
 
 class Powers(torch.autograd.Function):
-    """Keeps a dict in a tuple on ctx: others may change it before backward reads it, so its apply is a graph break."""
+    """Keeps a dict on ctx that others may change before backward reads it: its apply is a graph break."""
 
     @staticmethod
     def forward(ctx, x, scale, settings):
         powers = x ** settings["power"]
         result = powers * scale
         ctx.save_for_backward(x, scale, powers, result)
-        ctx.settings = (settings,)
+        ctx.settings = settings
         return result
 
     @staticmethod
     def backward(ctx, grad):
         x, scale, powers, result = ctx.saved_tensors
-        power = ctx.settings[0]["power"]
+        power = ctx.settings["power"]
         return grad * scale * power * x ** (power - 1), (grad * powers).sum(0) + 0 * result.sum(), None
 
 
