@@ -107,7 +107,6 @@ class Trace(Wrapping):
         self.hooks = KeptByHooks(frozenset())
         self._watched: list[tuple[torch.Tensor, int, str]] = []
         self._deferred: tuple[str, str] | None = None
-        self.kept_dicts: list[Any] = []  # see calls.kept_dicts
         self.asks_for_gradients = False  # code that eager runs later asks whether they are recorded
 
     def call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:

@@ -16,7 +16,6 @@ from torch import fx
 
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.calls.contexts import ForwardContext
-from longhand.capture.bytecode.calls.kept_dicts import keep_dicts
 from longhand.capture.bytecode.calls.tensors import tensor_method, torch_call
 from longhand.capture.bytecode.entry.breaks import NeedsFixedSizes, Unsupported
 from longhand.capture.bytecode.entry.call_effects import draws
@@ -27,7 +26,9 @@ from longhand.capture.bytecode.values.tracked import (
     Const,
     Dict,
     New,
+    Obj,
     Seq,
+    SetOf,
     Tensor,
     Value,
     kind_word,
@@ -209,7 +210,7 @@ def _backward(
     trace: Trace, applied: _FunctionCall, results: list[Value], places: list[int]
 ) -> tuple[GivenDerivative, list[Tensor]]:
     """The user's backward as a graph, and the tensors of the forward pass that it reads."""
-    keep_dicts(trace, applied.name, applied.args, applied.context)
+    _refuse_shared(trace, applied)
     last = next(iter(reversed(trace.graph.nodes)))
     materialized = as_python(trace, attributes.get(trace, applied.context, "materialize_grads"))
     if not materialized and len(places) > 1:
@@ -319,6 +320,38 @@ def _of_type(trace: Trace, value: Tensor, argument: Tensor) -> Tensor:
 
 def _is_none(value: Value) -> bool:
     return isinstance(value, Const) and value.value is None
+
+
+def _refuse_shared(trace: Trace, applied: _FunctionCall) -> None:
+    """Containers that were there before may be changed before the backward runs."""
+    shared = {id(value) for value in _reached(trace, applied.args) if not isinstance(value, Tensor)}
+    for value in _reached(trace, list(applied.context.attributes.values())):
+        is_outside = value.source is not None and not isinstance(value, Tensor)
+        if id(value) in shared or is_outside or isinstance(value, Obj):
+            raise Unsupported(
+                f"{applied.name} keeps an object on ctx that others may change", "Keep a copy of it."
+            )
+
+
+def _reached(trace: Trace, values: list[Value]) -> list[Value]:
+    """What can be changed among values, and in them: lists, dicts, sets, objects."""
+    parts: dict[int, Value] = {}
+    waiting = list(values)
+    while waiting:
+        value = trace.force(waiting.pop())
+        if id(value) in parts:
+            continue
+        if isinstance(value, Seq):
+            waiting += value.items
+        elif isinstance(value, Dict):
+            waiting += value.items.values()
+        elif isinstance(value, New):
+            waiting += value.attributes.values()
+        if isinstance(value, Dict | SetOf | Obj | New) or (
+            isinstance(value, Seq) and value.kind is not tuple
+        ):
+            parts[id(value)] = value
+    return [value for value in parts.values() if not (isinstance(value, Seq) and value.kind is torch.Size)]
 
 
 def _cut(

@@ -22,13 +22,7 @@ from longhand.capture.bytecode.entry.breaks import (
     SkipFrame,
     Unsupported,
 )
-from longhand.capture.bytecode.entry.graph_call import (
-    check_texts,
-    drop_unused_sizes,
-    graph_lines,
-    kept_dict_lines,
-    sharing,
-)
+from longhand.capture.bytecode.entry.graph_call import check_texts, drop_unused_sizes, graph_lines, sharing
 from longhand.capture.bytecode.entry.held_numbers import guard_values
 from longhand.capture.bytecode.entry.held_paths import same_objects
 from longhand.capture.bytecode.entry.kept_by_hooks import KeptByHooks
@@ -300,7 +294,6 @@ class Attempt:
             given = ", ".join(("f", *map(parameter_name, self.names)))
             assigned = f"{results + '= ' if results else ''}{call}"
             lines = graph_lines(trace, assigned, given, others[1], namespace, loses, checks)
-            outcome.effects += kept_dict_lines(trace, outcome.expression, results, namespace)
         trace.guard_separate()
         guard_values(trace)
         more = size_guards(trace.environment, inputs)

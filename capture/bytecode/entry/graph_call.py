@@ -11,21 +11,13 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autocast_state import autocast_nesting, set_autocast
-from longhand.capture.bytecode.calls.kept_dicts import watch_dicts
 from longhand.capture.bytecode.entry.call_effects import draws, random_state, restore_random_state
 from longhand.capture.bytecode.entry.written_inputs import keep_written, put_back
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.tracked import Value
 from longhand.errors import LonghandError
 
-__all__ = [
-    "check_texts",
-    "devices_drawn_on",
-    "drop_unused_sizes",
-    "graph_lines",
-    "kept_dict_lines",
-    "sharing",
-]
+__all__ = ["check_texts", "devices_drawn_on", "drop_unused_sizes", "graph_lines", "sharing"]
 
 _MODES = (
     torch_private.set_grad_enabled,
@@ -105,22 +97,6 @@ def graph_lines(
         namespace["failed"] = failed
         lines += ["if raised is not None:", *restore, f"    return failed(raised, {given})"]
     return lines if runs_again or modes or loses_effects else [call]
-
-
-def kept_dict_lines(
-    trace: Trace, text: Callable[[Value], str], results: str, namespace: dict[str, Any]
-) -> list[str]:
-    """Lets the backward pass look at the dicts that functions keep on ctx; gradients come to it through the results,
-    and through what the graph wrote into."""
-    kept = [one for one in trace.kept_dicts if one.read]
-    if not kept:
-        return []
-    namespace |= {"watch_dicts": watch_dicts, "READ": [one.read for one in kept]}
-    written = "".join(f"i{trace.inputs.index(tensor)}, " for tensor in trace.written())
-    told = "".join(
-        f"({one.name!r}, {one.attribute!r}, {text(one.owner)}, READ[{k}]), " for k, one in enumerate(kept)
-    )
-    return [f"watch_dicts(({results}{written}), ({told}))"]
 
 
 def check_texts(trace: Trace, text: Callable[[Value], str]) -> list[str]:
