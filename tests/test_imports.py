@@ -32,7 +32,7 @@ NEIGHBOURS = {
     "templates": set(),
 }
 PRIVATE_TORCH = {
-    "capture/torch_checkpoints.py",
+    "capture/frontends/torch_checkpoints.py",
     "capture/torch_private.py",
     "capture/torch_dynamo.py",
     "capture/torch_tracing.py",

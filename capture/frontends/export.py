@@ -32,12 +32,12 @@ from longhand.capture.frontends.call import (
 from longhand.capture.frontends.dynamo_run import checkpoint_marks
 from longhand.capture.frontends.failures import capture_error
 from longhand.capture.frontends.finalize import Traced, finalize
+from longhand.capture.frontends.torch_checkpoints import marking_checkpoints
 from longhand.capture.frontends.written_out import WrittenOut
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
 from longhand.capture.modes import mode_of
 from longhand.capture.provenance import assigned_name
 from longhand.capture.storages import overlapping, tied_paths
-from longhand.capture.torch_checkpoints import marking_checkpoints
 from longhand.errors import CaptureError
 from longhand.options import Target
 

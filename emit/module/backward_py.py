@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 
 from longhand.capture.graph import AliasKind, BackwardInput, BackwardKind, InputKind, TrainingGraphs
+from longhand.emit.layers.saved_records import KEPT, Columns, Record, by_name
 from longhand.emit.module.backward_writer import BackwardWriter, LayersApart
 from longhand.emit.module.layer_columns import column_of
 from longhand.emit.module.model_py import ModelWriter
-from longhand.emit.module.saved_records import KEPT, Columns, Record, by_name
 from longhand.emit.module.trained_call import TrainedCall, launched_names
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import Extern, View

@@ -16,11 +16,11 @@ from longhand.emit.layers.layer_methods import device_inside, sizes_inside, writ
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText
 from longhand.emit.layers.model_loops import LayerClass
+from longhand.emit.layers.saved_records import KEPT, Record, fields_for_calls, shape_of, taking_apart
 from longhand.emit.layers.shared_backward import share_backward
 from longhand.emit.module.gradient_lists import write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter, body_writer
-from longhand.emit.module.saved_records import KEPT, Record, fields_for_calls, taking_apart
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
 from longhand.emit.text.python_code import Code, NameCode
@@ -150,26 +150,16 @@ class BackwardWriter(ModelWriter):
         """The record of what each layer has, or each call of a function."""
         paths = layers.record.paths if layers.record is not None else ("",) * layers.n_each
         columns = zip(*layers.own, strict=True) if layers.record is None else zip(layers.own[0], strict=True)
-        said = [path or self._shape_of(nodes) for path, nodes in zip(paths, columns, strict=True)]
+        buffers, dims = self.plan.buffers, self.dims
+        said = [path or shape_of(nodes, buffers, dims) for path, nodes in zip(paths, columns, strict=True)]
         fields = tuple(zip(layers.fields, said, strict=True))
         return Record(layers.name, layers.owner, layers.function, fields, layers.word)
 
     def saved_record(self) -> Record:
         """The record of what the function reads itself."""
-        fields = tuple((word, self._shape_of([node])) for node, word in self.saved_fields.items())
+        buffers, dims = self.plan.buffers, self.dims
+        fields = tuple((word, shape_of([n], buffers, dims)) for n, word in self.saved_fields.items())
         return Record(self.saved_name, "", snake_case(self.name), fields, SAVED)
-
-    def _shape_of(self, nodes: Sequence[str]) -> str:
-        """``float32 (batch, seq, dim)``; only what is true of all of some tensors."""
-        said = set()
-        for node in nodes:
-            buffer = self.plan.buffers[node]
-            words = self.dims.of(node, len(buffer.shape))
-            shape = [word or str(size) for word, size in zip(words, buffer.shape, strict=True)]
-            comma = "," if len(shape) == 1 else ""
-            said.add((str(buffer.dtype).removeprefix("torch."), f" ({', '.join(shape)}{comma})"))
-        dtypes = dict.fromkeys(dtype for dtype, _ in sorted(said))
-        return " or ".join(dtypes) + (next(iter(said))[1] if len(said) == 1 else "")
 
     def _share(self) -> None:
         """What several modules' derivatives have in common is a function, given a list of what they read."""
@@ -290,7 +280,7 @@ class BackwardWriter(ModelWriter):
         loop, repeat, variables = call.loop, call.repeat, body.variables
         words = self.names.of_layers(loop)
         word, gradients, record = words.word, words.gradients, words.record
-        is_record = record is not None or self._has_fields(word)
+        is_record = record is not None or _has_fields(self.layers, word)
         given = [f"{'' if is_record else '*'}{record.word if record is not None else word}.pop()"]
         given += [variables[buffer] for buffer in (*repeat.inputs[0], *loop.shared)]
         given += [number(values[call.number]) for values in block.numbers.values]
@@ -305,9 +295,6 @@ class BackwardWriter(ModelWriter):
         says = (*targets, gradients if loop.collected else "", "=", block.name, *given)
         turn = TurnCall(call.position, says, names_layer=bool(loop.collected))
         return CallText(turn, write, (f"{gradients} = {{}}",) if loop.collected else ())
-
-    def _has_fields(self, word: str) -> bool:
-        return any(one.word == word and one.fields for one in self.layers)
 
     def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> Code:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""
@@ -341,7 +328,7 @@ class BackwardWriter(ModelWriter):
             lines.append(f"{words.gradients} = {{}}")
             targets.append(f"*{words.gradients}[layer]")
         record = words.record
-        is_record = record is not None or self._has_fields(words.word)
+        is_record = record is not None or _has_fields(self.layers, words.word)
         layers = f"{'' if is_record else '*'}{record.word if record is not None else words.word}.pop()"
         call = f"{name}({', '.join([layers, *given, *numbers.words])})"
         n_layers = len(loop.positions)
@@ -363,6 +350,10 @@ def first_and_rest(first: Sequence[str], rest: str, source: str) -> list[str]:
     if len(first) <= _MOST_BEFORE_A_STAR:
         return [f"{', '.join([*first, f'*{rest}'])} = {source}"]
     return [f"{rest} = {source}[{len(first)}:]", f"{', '.join(first)} = {source}[: {len(first)}]"]
+
+
+def _has_fields(layers: Sequence[LayersApart], word: str) -> bool:
+    return any(one.word == word and one.fields for one in layers)
 
 
 def _backwards(positions: Sequence[int]) -> str:

@@ -47,9 +47,13 @@ def allocates(steps: Sequence[ModelStep]) -> bool:
     )
 
 
-def is_dropped_alone(variable: str, *, is_of_layers: bool) -> bool:
-    """Whether ``del`` drops a variable alone: a word, or a field of what a call saves, which a layer's is not."""
-    return variable.isidentifier() or (bool(variable) and not is_of_layers and is_plain_variable(variable))
+def dropped_alone(variables: Iterable[str | None], *, is_of_layers: bool) -> list[str]:
+    """Those that ``del`` drops alone: words, and fields of what a call saves, which a layer's are not."""
+    return [
+        one
+        for one in variables
+        if one and (one.isidentifier() or (not is_of_layers and is_plain_variable(one)))
+    ]
 
 
 def rebound_or_alive(

@@ -10,8 +10,8 @@ from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
 from longhand.emit.module.later_steps import (
     allocates,
+    dropped_alone,
     gathered_lists,
-    is_dropped_alone,
     rebound_or_alive,
     root,
 )
@@ -226,8 +226,8 @@ class BodyWriter:
         numbers = numbers_given(call, self._number, self.variables, self.sizes, self.plan.buffers)
         taken = MethodCode(NameCode(call.taken_from), "pop", ())
         popped = [NamedArgumentsCode(taken)] if call.taken_from else []
-        given = (*names([*module, *tensors]), *numbers, *popped)
-        line = PythonLine.binding(targets, CallCode(call.name, given))
+        given = CallCode(call.name, (*names([*module, *tensors]), *numbers, *popped))
+        line = PythonLine.binding(targets, given)
         paragraphs.append(Paragraph((), [*waiting, line], call=_of_many(call, self.whose, tensors, targets)))
         if call.released:
             self._release(Release(call.released), steps, last, paragraphs)
@@ -286,8 +286,7 @@ class BodyWriter:
             if step.in_place
             else f"takes over the memory of {old}"
         )
-        if new == old:
-            why = "the same memory"
+        why = why if new != old else "the same memory"
         line = PythonLine.binding([new], value)
         if len(line) + len(why) <= _WIDEST_REMARK:
             return [PythonLine.of(PythonStatement((new,), value, remark=why))]
@@ -297,8 +296,7 @@ class BodyWriter:
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
         buffers = [b for b in step.buffers if b not in self._made_in_calls]
-        own = (self.variables.get(b, "") for b in buffers)
-        words = [word for word in own if is_dropped_alone(word, is_of_layers=not self.names_modules)]
+        words = dropped_alone(map(self.variables.get, buffers), is_of_layers=not self.names_modules)
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
         words += [variable for b in buffers for variable in self.seen_as.get(b, [])]

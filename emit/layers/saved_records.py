@@ -6,10 +6,11 @@ Both ends read alike: the Function's forward() fills fields by their names, and 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.shared_functions import SharedFunction
-from longhand.schedule.named_plan import SAVED, ListForCalls
+from longhand.lower.ir import Buffer
+from longhand.schedule.named_plan import SAVED, DimNamer, ListForCalls
 
 KEPT = "kept"  # the list of what autograd kept, before it is a record
 
@@ -59,6 +60,19 @@ def fields_for_calls(one: ListForCalls, functions: Sequence[SharedFunction]) -> 
     """The parameters that a call is given out of what is kept for it."""
     function = next(function for function in functions if function.name == one.function)
     return function.parameters[one.n_before : one.n_before + len(one.own[0])]
+
+
+def shape_of(nodes: Sequence[str], buffers: Mapping[str, Buffer], dims: DimNamer) -> str:
+    """``float32 (batch, seq, dim)``; only what is true of all of some tensors."""
+    said = set()
+    for node in nodes:
+        buffer = buffers[node]
+        words = dims.of(node, len(buffer.shape))
+        shape = [word or str(size) for word, size in zip(words, buffer.shape, strict=True)]
+        comma = "," if len(shape) == 1 else ""
+        said.add((str(buffer.dtype).removeprefix("torch."), f" ({', '.join(shape)}{comma})"))
+    dtypes = dict.fromkeys(dtype for dtype, _ in sorted(said))
+    return " or ".join(dtypes) + (next(iter(said))[1] if len(said) == 1 else "")
 
 
 def by_name(words: Sequence[str], values: Sequence[str]) -> tuple[str, ...]:
