@@ -1,0 +1,27 @@
+"""gelu_residual as kernels: examples.fused_ops.gelu_residual for cuda (sm_90), bfloat16, inference.
+
+    x         bfloat16 (n_rows=16384, n_cols=8192)
+    bias      bfloat16 (n_cols,)
+    residual  bfloat16 (n_rows, n_cols)
+    ->        bfloat16 (n_rows, n_cols)
+
+Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
+"""
+
+import torch
+
+from . import kernels
+from .runtime import check_tensor
+
+
+def gelu_residual(x, bias, residual):
+    """Computes what examples.fused_ops.gelu_residual does."""
+    check_tensor("x", x, dtype=torch.bfloat16, shape=(16384, 8192), device="cuda")
+    check_tensor("bias", bias, dtype=torch.bfloat16, shape=(8192,), device=x.device)
+    check_tensor("residual", residual, dtype=torch.bfloat16, shape=(16384, 8192), device=x.device)
+    n_rows, n_cols = x.shape
+
+    # gelu_residual    return F.gelu(x + bias, approximate="tanh") + residual
+    out = torch.empty_like(x)
+    kernels.gelu_residual(x, bias, residual, out, n_rows, n_cols)
+    return out

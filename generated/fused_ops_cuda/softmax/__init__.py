@@ -1,0 +1,5 @@
+"""examples.fused_ops.softmax as kernels; see README.md."""
+
+from .model import softmax
+
+__all__ = ["softmax"]
