@@ -29,6 +29,7 @@ class TargetFacts:
         stores_blocks_late: Others' results may be read by address while a program still writes its block.
         lists_hold_bools: Lists may be of tensors of bools.
         unrolls_windows: Loops over the places of a small window are unrolled: a kernel schedule of its own has them.
+        makes_alike: A tensor like one that was just made takes half the time; elsewhere memory is a pool's anyway.
         prints_blocks: Statements are about blocks: each load has a line, and pointers have names of their own.
     """
 
@@ -44,6 +45,7 @@ class TargetFacts:
     stores_blocks_late: bool = False
     lists_hold_bools: bool = True
     unrolls_windows: bool = False
+    makes_alike: bool = False
     prints_blocks: bool = False
 
 
@@ -60,6 +62,7 @@ TRITON = TargetFacts(
     stores_blocks_late=True,
     lists_hold_bools=False,  # in memory a byte, which a pointer made from an address cannot say to Triton
     unrolls_windows=True,
+    makes_alike=True,
     prints_blocks=True,
 )
 

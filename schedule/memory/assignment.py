@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.lower.ir import Buffer, BufferKind, Extern
-from longhand.options import Device
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan, Pointer
 from longhand.schedule.memory.alias_legality import may_alias
 from longhand.schedule.memory.lifetimes import Lifetimes, find_lifetimes
@@ -70,8 +69,7 @@ def place_buffers(
                     step, plan, pointer.name, number, buffers, name, lifetimes, kept | taken, target_facts
                 )
                 if source is None:
-                    # A tensor like another is made in half the time; the CPU's memory is a pool's anyway.
-                    made_first = fresh if target_facts.device is Device.CUDA else ()
+                    made_first = fresh if target_facts.makes_alike else ()
                     twins = [other for other in made_first if buffers[other].dtype == buffers[name].dtype]
                     beside = (*_read_beside(step, plan, buffers, name), *twins)
                     fresh.append(name)

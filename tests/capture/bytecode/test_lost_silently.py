@@ -215,8 +215,14 @@ class AppliesAnother(Function):
 @pytest.mark.parametrize("kind", [NoGradInside, AppliesAnother])
 def test_a_backward_whose_own_derivative_is_not_known_says_so(hook, kind):
     """Captured, it would have another one than in eager."""
-    raised = tell(Captured(penalty(kind.apply)), X.clone().requires_grad_())
+    raised = tell(penalty(Captured(lambda x: kind.apply(x))), X.clone().requires_grad_())
     assert raised[0] == "raises" and "captured, it has no derivative" in raised[1][0][1]
+
+
+@pytest.mark.parametrize("kind", [NoGradInside, AppliesAnother])
+def test_a_second_derivative_that_the_code_itself_takes_is_eagers(hook, kind):
+    x, f = X.clone().requires_grad_(), penalty(kind.apply)
+    assert tell(Captured(f), x) == tell(f, x)
 
 
 def maybe(x, k):
