@@ -6,7 +6,7 @@ Every word that the files use is chosen before any of them is printed (`schedule
 from longhand.schedule.functions.alike_calls import has_modules_alike
 from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.functions.alike_steps import SharedCall
-from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, find_call_loops
+from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, CallsOfFunction, find_call_loops
 from longhand.schedule.functions.inner_names import remark_on
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
@@ -101,6 +101,7 @@ __all__ = [
     "ByLayer",
     "CallLoop",
     "CallOfMany",
+    "CallsOfFunction",
     "Choice",
     "DimNamer",
     "FirstCall",

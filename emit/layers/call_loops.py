@@ -8,20 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.paragraphs import Paragraph, PythonLine
 from longhand.emit.text.python_code import (
     CallCode,
     Code,
     KeywordCode,
     LiteralCode,
+    MethodCode,
     NameCode,
+    NamedArgumentsCode,
     PythonStatement,
     SeveralCode,
     dimension,
     names,
     whole_number,
 )
-from longhand.schedule.named_plan import CallLoop, CallOfMany, Number, find_call_loops
+from longhand.schedule.named_plan import CallLoop, CallOfMany, Number, SharedCall, find_call_loops
+
+
+def popped(call: SharedCall) -> list[Code]:
+    """What a call is given of what the forward pass kept for each of its kind, by name."""
+    taken = MethodCode(NameCode(call.taken_from), "pop", ())
+    return [NamedArgumentsCode(taken)] if call.taken_from else []
+
+
+def call_of_many(
+    call: SharedCall,
+    whose: ModulePlace,
+    tensors: tuple[str, ...],
+    targets: tuple[str, ...],
+    is_handed_on: bool,
+) -> CallOfMany | None:
+    """A call as one of those for each module of a list; None if its module stands in none."""
+    owner, _, position = call.path.rpartition(".")
+    if not position.isdigit() or not owner or not whose.n_listed(owner):
+        return None
+    return CallOfMany(
+        call.name, owner, int(position), tensors, call.numbers, targets, call.channels, is_handed_on
+    )
 
 
 def as_loops(

@@ -15,7 +15,7 @@ from longhand.emit.module.paragraphs import (
     returned_value,
     statements_of,
 )
-from longhand.emit.text.python_code import Code, NameCode, PythonStatement, SeveralCode
+from longhand.emit.text.python_code import Code, NameCode, PythonStatement, SeveralCode, words_in
 from longhand.emit.text.sizes import BoundSizes, SizeWriter
 from longhand.schedule.named_plan import SAVED, ModelStep, plain_steps
 from longhand.schedule.plan import Release, buffers_made
@@ -133,6 +133,7 @@ def write_method(
         whose=whose,
     )
     body.calls = outer.calls
+    body.returned = {word for code in results for word in words_in(code)}
     paragraphs = body.write(steps, {})
     if last is not None:
         paragraphs.append(Paragraph((), [last]))

@@ -314,8 +314,12 @@ class LaunchWriter:
                 continue
             is_offset, name = parameter.axis is None, buffers[parameter.pointer]
             text = step_in_words(value, self.plan.buffers[name], self.variables[name], self.sizes, is_offset)
-            blocks = blocks_before(kernel, parameter.pointer, value, sizes, texts, is_offset, self.sizes)
-            ints.append(blocks if blocks is not None and is_bare(text) else text)
+            blocks = (
+                blocks_before(kernel, parameter.pointer, value, sizes, texts, is_offset, self.sizes)
+                if is_bare(text)
+                else None
+            )
+            ints.append(text if blocks is None else blocks)
         return over_others(kernel, step, ints, texts) if ints else ints
 
     def _launch_of_lists(self, step: Launch) -> PythonLine:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
-from longhand.emit.layers.call_loops import as_loops
+from longhand.emit.layers.call_loops import as_loops, call_of_many, popped
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
 from longhand.emit.module.later_steps import (
@@ -40,7 +40,6 @@ from longhand.emit.text.python_code import (
     Code,
     MethodCode,
     NameCode,
-    NamedArgumentsCode,
     PythonStatement,
     SeveralCode,
     names,
@@ -51,7 +50,7 @@ from longhand.lower.ir import Extern
 from longhand.options import Device
 from longhand.schedule.named_plan import (
     BufferNamer,
-    CallOfMany,
+    CallsOfFunction,
     Choice,
     FirstCall,
     LayerCall,
@@ -132,8 +131,8 @@ class BodyWriter:
         self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
         self.library = LibraryWriter(variables, sizes, plan.buffers)
         self._unread = unread_buffers(plan)
-        self._is_in_branch = False
-        self._is_on_cpu = plan.options.target.device is Device.CPU
+        self._is_in_branch, self._is_on_cpu = False, plan.options.target.device is Device.CPU
+        self.returned: Collection[str] = ()  # variables that the function returns
         self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
         self.holds: dict[str, str] = {}  # by variable: what was bound to it last
@@ -224,11 +223,11 @@ class BodyWriter:
         module = (self.whose.reach(call.path),) if call.path else ()
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
         numbers = numbers_given(call, self._number, self.variables, self.sizes, self.plan.buffers)
-        taken = MethodCode(NameCode(call.taken_from), "pop", ())
-        popped = [NamedArgumentsCode(taken)] if call.taken_from else []
-        given = CallCode(call.name, (*names([*module, *tensors]), *numbers, *popped))
-        line = PythonLine.binding(targets, given)
-        paragraphs.append(Paragraph((), [*waiting, line], call=_of_many(call, self.whose, tensors, targets)))
+        given = (*names([*module, *tensors]), *numbers, *popped(call))
+        line = PythonLine.binding(targets, CallCode(call.name, given))
+        calls = CallsOfFunction(self.plan, self.calls, self.variables, self.returned)
+        many = call_of_many(call, self.whose, tensors, targets, calls.is_handed_on(call, steps[last + 1 :]))
+        paragraphs.append(Paragraph((), [*waiting, line], call=many))
         if call.released:
             self._release(Release(call.released), steps, last, paragraphs)
 
@@ -386,13 +385,3 @@ class BodyWriter:
         assert line.unbind is not None
         words = self.sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
         return (*words[: line.unbind], None, *words[line.unbind :])
-
-
-def _of_many(
-    call: SharedCall, whose: ModulePlace, tensors: tuple[str, ...], targets: tuple[str, ...]
-) -> CallOfMany | None:
-    """A call as one of those for each module of a list; None if its module stands in none."""
-    owner, _, position = call.path.rpartition(".")
-    if not position.isdigit() or not owner or not whose.n_listed(owner):
-        return None
-    return CallOfMany(call.name, owner, int(position), tensors, call.numbers, targets, call.channels)

@@ -58,10 +58,11 @@ def blocks_before(
     in_blocks: Code | None = None
     blocks = _blocks(kernel, pointer, sizes, texts)
     if isinstance(offset, ToldBlocks):
-        told = writer.text(offset.n_blocks)
+        told = writer.written(offset.n_blocks, None)
         text = next((text for block, text in blocks if block == offset.block), None)
-        if text is not None and not is_bare(told):
-            return ProductCode((told if told.is_factor else GroupedCode(told), text))
+        if text is not None and not is_bare(told.code):
+            code = writer.use(told)
+            return ProductCode((code if code.is_factor else GroupedCode(code), text))
     for block, text in blocks:
         n_blocks, rest = divmod(offset, block)
         if rest == 0 and n_blocks and (is_offset or n_blocks <= _MOST_BLOCKS):
@@ -266,8 +267,9 @@ def _step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> Code | 
         ),
         None,
     )
-    texts = [sizes.text(size, word) for size, word in inside or () if str(size) != "1"]
-    return product(texts) if texts and not any(map(is_bare, texts)) else None
+    texts = [sizes.written(size, word) for size, word in inside or () if str(size) != "1"]
+    is_told = bool(texts) and not any(is_bare(text.code) for text in texts)
+    return product([sizes.use(text) for text in texts]) if is_told else None
 
 
 def _is_dense(buffer: Buffer) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import sympy
 
@@ -218,6 +218,22 @@ NO_CODE = LiteralCode("()")  # what a call is given for a shape of no dimensions
 def whole_number(value: int) -> LiteralCode:
     """``64``"""
     return LiteralCode(str(value))
+
+
+def words_in(code: Code) -> Iterator[str]:
+    """The names that an expression reads."""
+    if isinstance(code, NameCode):
+        yield code.name
+        return
+    if not dataclasses.is_dataclass(code):
+        return
+    waiting: list[object] = [getattr(code, one.name) for one in dataclasses.fields(code)]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Code):
+            yield from words_in(part)
+        elif isinstance(part, tuple | list):
+            waiting += part
 
 
 def names(words: Iterable[str]) -> tuple[NameCode, ...]:

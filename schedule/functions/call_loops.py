@@ -9,7 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from longhand.lower.ir import View
 from longhand.schedule.functions.alike_numbers import Number
+from longhand.schedule.functions.alike_steps import SharedCall
+from longhand.schedule.layers.model_steps import ModelStep, plain_steps
+from longhand.schedule.plan import Release, UnitPlan, buffers_made, buffers_read
 
 FEWEST_OF_PART = 3  # calls that are a loop over a part of a list; over a whole one two are
 
@@ -26,6 +30,7 @@ class CallOfMany:
         numbers: (parameter, what it is given for it).
         targets: The variables of its results.
         channels: By parameter: which of the tensors tells it, by how many channels it has.
+        is_handed_on: Whether nothing but the next call reads what it makes: a loop keeps the last one's alone.
     """
 
     function: str
@@ -35,6 +40,7 @@ class CallOfMany:
     numbers: tuple[tuple[str, Number], ...]
     targets: tuple[str, ...]
     channels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    is_handed_on: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +83,40 @@ def find_call_loops(
     return loops
 
 
+@dataclasses.dataclass(frozen=True)
+class CallsOfFunction:
+    """What becomes of what the calls in a function make.
+
+    Attributes:
+        plan: The unit's: what is saved for a backward pass is one of its results.
+        calls: By the first of the steps that they stand for.
+        variables: The variable of each buffer.
+        returned: The variables that the function returns.
+    """
+
+    plan: UnitPlan
+    calls: Mapping[int, SharedCall]
+    variables: Mapping[str, str]
+    returned: Collection[str]
+
+    def is_handed_on(self, call: SharedCall, later: Sequence[ModelStep]) -> bool:
+        """Whether nothing but the call that comes next reads what a call makes; `later` is what is done behind it."""
+        n_dropped = next((n for n, step in enumerate(later) if not isinstance(step, Release)), len(later))
+        following = self.calls.get(id(later[n_dropped])) if n_dropped < len(later) else None
+        behind = later[n_dropped + (following.n_steps if following else 0) :]
+        plain = [one for step in behind if not isinstance(step, Release) for one in plain_steps(step)]
+        read = {name for one in plain for name in buffers_read(one)}
+        read |= {result.buffer for result in self.plan.results if isinstance(result, View)}
+        rebound = {
+            self.variables.get(name)
+            for step in later
+            for one in plain_steps(step)
+            for name in buffers_made(one)
+        }
+        ends = {name for name in call.results if self.variables[name] in {*self.returned} - rebound}
+        return not read.intersection(call.results) and not ends
+
+
 def _run_from(calls: Sequence[CallOfMany | None], start: int) -> list[CallOfMany]:
     """The calls from a place on that are one in a loop."""
     run: list[CallOfMany] = []
@@ -95,7 +135,7 @@ def _follows(before: Sequence[CallOfMany], call: CallOfMany) -> bool:
     same = len(call.targets) == len(last.targets) and [w for w, _ in call.numbers] == [
         w for w, _ in last.numbers
     ]
-    same = same and dict(call.channels) == dict(last.channels)
+    same = same and dict(call.channels) == dict(last.channels) and last.is_handed_on
     if not is_next or not same or len(call.tensors) != len(last.tensors):
         return False
     pairs = zip(call.tensors, last.tensors, strict=True)

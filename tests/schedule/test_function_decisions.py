@@ -52,6 +52,14 @@ def test_what_ends_a_loop_of_calls() -> None:
     assert not loops(call(0), call(1, given="y"), call(2))
 
 
+def test_what_is_read_later_is_no_call_of_a_loop() -> None:
+    """The loop would leave the last one's result in its variable."""
+    read_later = dataclasses.replace(call(0), is_handed_on=False)
+    last = call(1, made="last")
+    assert loops(call(0), last, n_held=2) and not loops(read_later, last, n_held=2)
+    assert loops(call(0), dataclasses.replace(last, is_handed_on=False), n_held=2)
+
+
 def test_the_ends_of_a_loop_may_be_called_otherwise() -> None:
     (loop,) = loops(call(0), call(1), call(2, made="y"), call(3)).values()
     assert len(loop.calls) == 3  # the last one hands on what it makes under another name
