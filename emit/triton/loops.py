@@ -228,7 +228,8 @@ class LoopPrinter:
             element = self.scope.name("element", "x", "element")
             lines.append(bind(element, x))
             x = word(element)
-        new_max = word(self.scope.name("new maximum", "new_max"))
+        names = ("new_max", f"new_{accumulator.names[0]}")  # of one loop that makes two
+        new_max = word(self.scope.name(("new maximum", online.max), *names))
         larger = self._larger(online.max)
         rescaled = compose("{} * tl.exp({} - {})", running_sum, running_max, new_max)
         return [
