@@ -103,13 +103,13 @@ def _differentiated(graph: fx.Graph) -> set[fx.Node]:
     the graph writes into. Of all others autograd keeps what they read, and never looks at it."""
     if any(n.target is enter_checkpoint or torch_private.is_checkpoint(n.target) for n in graph.nodes):
         return set(graph.nodes)  # what it reads is read again in the backward pass
-    found: set[fx.Node] = set()
+    asked: set[fx.Node] = set()
     for node in reversed(graph.nodes):
         carries = _carries(node)
-        leaves = any(user.op == "output" or (user in found and _carries(user)) for user in node.users)
+        leaves = any(user.op == "output" or (user in asked and _carries(user)) for user in node.users)
         if node.op.startswith("call_") and carries and (leaves or mutates(node)):
-            found.add(node)
-    return found
+            asked.add(node)
+    return asked
 
 
 def _carries(node: fx.Node) -> bool:

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.shared_functions import SharedFunction
+from longhand.emit.module.paragraphs import WIDEST
 from longhand.lower.ir import Buffer
 from longhand.schedule.named_plan import SAVED, DimNamer, ListForCalls
 
@@ -32,6 +33,16 @@ class Record:
     function: str
     fields: tuple[tuple[str, str], ...]
     word: str
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The fields; what is said of one stands above it where it is no line with it."""
+        lines: list[str] = []
+        for word, said in self.fields:
+            field = f"{word}: torch.Tensor"
+            is_short = len(field) + len(said) <= WIDEST
+            lines += [f"{field}  # {said}"] if is_short else [f"# {said}", field]
+        return tuple(lines)
 
     @property
     def says(self) -> str:
