@@ -61,15 +61,20 @@ class LibraryWriter:
         variables: The variable of each buffer.
         sizes: Writes sizes.
         buffers: The plan's buffers.
+        has_blas: Whether matrix products are those of `blas`, of runtime.py.
     """
 
     def __init__(
-        self, variables: Mapping[str, str], sizes: SizeWriter, buffers: Mapping[str, Buffer]
+        self,
+        variables: Mapping[str, str],
+        sizes: SizeWriter,
+        buffers: Mapping[str, Buffer],
+        has_blas: bool = False,
     ) -> None:
         self._buffers = buffers
         self.variables = variables
         self.sizes = sizes
-        self.keeps_plans = False  # of matrix products: they are those of `blas`, of runtime.py
+        self._has_blas = has_blas
         self.views: dict[str, str] = {}  # what holds a view that has a line of its own, by node
 
     def write(self, step: Extern) -> CallOfLibrary:
@@ -93,7 +98,7 @@ class LibraryWriter:
         if is_aten and name.endswith("_") and step.mutates and isinstance(step.args[0], View):
             rest = self._raw_arguments(dataclasses.replace(step, args=step.args[1:]), 1)
             return CallOfLibrary(MethodCode(self.value(step.args[0]), name, rest))
-        if self.keeps_plans and step.target in _PRODUCTS:
+        if self._has_blas and step.target in _PRODUCTS:
             arguments = self._arguments(step)
             if not any(isinstance(one, KeywordCode) for one in arguments):  # factors of an addmm
                 return CallOfLibrary(CallCode(f"blas.{name}", arguments), runtime="blas")
