@@ -354,7 +354,9 @@ static PyObject *with_plan(int function, PyObject *a, PyObject *b, PyObject *bia
   Key key;
   memset(&key, 0, sizeof key);
   key.function = function;
-  if (!has_key(operands, tensors, &key) || !is_usual(operands, &tensors[A]) || !is_precision_known(&key)) return NULL;
+  Matrix first, second;
+  if (!has_key(operands, tensors, &key) || !are_factors(&key, &first, &second)) return NULL;
+  if (!is_usual(operands, &tensors[A]) || !is_precision_known(&key)) return NULL;
   void *stream;
   int status = 0;
   if (exchange->current_stream(ON_CUDA, tensors[A].device, &stream) != 0) return NULL;

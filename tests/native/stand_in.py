@@ -1,4 +1,4 @@
-"""A unit's runtime.py with blas.c on the CPU: cublasLt, the driver and torch's tensors are a stand-in's."""
+"""A unit's runtime.py with blas.c and launch.c on the CPU: cublasLt, the driver and torch's tensors are a stand-in's."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class StandIn:
         library: The stand-in's own functions and counters.
         runtime: The unit's.
         functions: ``linear``, ``mm``, ``bmm`` and ``addmm``.
+        launch: The way into launch.c.
         by_aten: The functions that ATen was called for.
         answers: What the settings answer, by name.
     """
@@ -39,6 +40,7 @@ class StandIn:
     library: ctypes.PyDLL
     runtime: ModuleType
     functions: Any = None
+    launch: Any = None
     by_aten: list[str] = dataclasses.field(default_factory=list)
     answers: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -59,8 +61,8 @@ def on_gpu(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @functools.cache
-def _built() -> tuple[Path, Path]:
-    """blas.c and the stand-in, compiled once in a process."""
+def _built() -> tuple[Path, ...]:
+    """blas.c, launch.c and the stand-in, compiled once in a process."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     runtime = write_unit(folder)
@@ -69,12 +71,12 @@ def _built() -> tuple[Path, Path]:
     words = ["gcc", "-std=gnu11", "-O1", *warnings, "-fPIC", "-shared", include, f"-I{folder}", str(source)]
     subprocess.run([*words, "-o", str(folder / "stand_in.so")], check=True)
     runtime.NATIVE_FLAGS += ["-Wall", "-Wextra", "-Werror"]
-    return runtime.build_native(folder / "blas.c"), folder / "stand_in.so"
+    return *(runtime.build_native(folder / name) for name in ("blas.c", "launch.c")), folder / "stand_in.so"
 
 
 def write_unit(folder: Path) -> ModuleType:
     """runtime.py of a unit with products, and the C files beside it."""
-    for name, text in write_runtime_files(["blas"]).items():
+    for name, text in write_runtime_files(["blas", "fast_launch"]).items():
         (folder / name).write_text(text)
     spec = importlib.util.spec_from_file_location("runtime_of_products", folder / "runtime.py")
     assert spec is not None and spec.loader is not None
@@ -86,7 +88,7 @@ def write_unit(folder: Path) -> ModuleType:
 def stand_in(folder: Path) -> StandIn:
     """A stand-in with counters of its own, and blas.c without plans: a copy of a library is another one."""
     runtime = write_unit(folder)
-    products, library = (folder / path.name for path in _built())
+    blas, launch, library = (folder / path.name for path in _built())
     for path in _built():
         shutil.copy(path, folder)
     made = StandIn(ctypes.PyDLL(str(library)), runtime)
@@ -145,8 +147,10 @@ def stand_in(folder: Path) -> StandIn:
         str(library),
         str(library),
     )
-    way_in = ctypes.PyDLL(str(products)).longhand_blas
+    way_in = ctypes.PyDLL(str(blas)).longhand_blas
     way_in.restype, way_in.argtypes = ctypes.py_object, [ctypes.py_object]
+    made.launch = ctypes.PyDLL(str(launch)).longhand_launch
+    made.launch.restype, made.launch.argtypes = ctypes.py_object, [ctypes.py_object]
     made.functions = types.SimpleNamespace(
         **dict(zip(("linear", "mm", "bmm", "addmm"), way_in(known), strict=True))
     )
