@@ -1,73 +1,33 @@
 // Matrix products with plans that are kept.
 //
-// In every call of a product, ATen reads its settings, describes the matrices to cuBLAS and lets it choose an algorithm.
-// Here the first call of a kind does that, in ATen's way, and what it makes is a Plan; the calls after it go straight to
-// cublasLtMatmul, in about half of the host's time. Calls are of one kind if their Keys are equal: the function, sizes,
-// strides, dtype, device, precision, and how addresses are aligned.
+// In every call of a product, ATen reads its settings, describes the matrices to cuBLAS and lets it choose an
+// algorithm. Here the first call of a kind does that, in ATen's way, and what it makes is a Plan; the calls after it go
+// straight to cublasLtMatmul, in about half of the host's time. Calls are of one kind if their Keys are equal: the
+// function, sizes, strides, dtype, device, precision, and how addresses are aligned.
 //
 // Whatever is unusual is left to ATen, and so is each kind for which cuBLAS has no plan: with_plan() returns NULL then.
 
-#include <dlfcn.h>
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "cublas.h"
 #include "tensors.h"
-
-// ---- What is declared in cublasLt.h and cuda.h, which need not be installed ----
-
-enum { COMPUTE_32F = 68, COMPUTE_32F_FAST_TF32 = 77 };
-enum { R_32F = 0, R_16F = 2, R_16BF = 14 };                                             // cudaDataType
-enum { TRANSPOSE_A = 3, TRANSPOSE_B = 4, EPILOGUE = 7, BIAS_POINTER = 8 };              // of an operation
-enum { BATCH_COUNT = 5, BATCH_STEP = 6 };                                               // of a layout
-enum { MOST_WORKSPACE = 1, ALIGNMENT_A = 5, ALIGNMENT_B, ALIGNMENT_C, ALIGNMENT_D };  // of preferences
-enum { ADD_BIAS = 4 };                                                                  // an epilogue
-
-typedef struct {
-  uint64_t algorithm[8];
-  size_t workspace_bytes;
-  int status;
-  float waves;
-  int reserved[4];
-} Heuristic;
-
-typedef int (*SetAttribute)(void *what, int attribute, const void *value, size_t size);
-
-static struct {
-  int (*create)(void **handle);
-  int (*create_operation)(void **operation, int compute_type, int scale_type);
-  SetAttribute set_of_operation;
-  int (*create_layout)(void **layout, int type, uint64_t rows, uint64_t cols, int64_t leading);
-  SetAttribute set_of_layout;
-  int (*create_preferences)(void **preferences);
-  SetAttribute set_of_preferences;
-  int (*destroy_preferences)(void *preferences);
-  int (*choose)(
-      void *handle, void *operation, void *a, void *b, void *c, void *d, void *preferences, int n_wanted,
-      Heuristic *results, int *n_found);
-  int (*multiply)(
-      void *handle, void *operation, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout,
-      const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const void *algorithm,
-      void *workspace, size_t workspace_bytes, void *stream);
-} cublas;
-
-static int (*is_capturing)(void *stream, int *status);  // cuStreamIsCapturing
 
 // ---- What torch gave, in longhand_blas() ----
 
 enum { LINEAR, MM, BMM, ADDMM, N_FUNCTIONS };
 enum { A, B, BIAS, N_OPERANDS };
+enum { LIMIT_WITH_BIAS = 1 << 20 };  // bytes of workspace that ATen gives cublasLt, which it calls for a bias alone
 enum { MOST_DIMS = 4, MOST_PLANS = 4096, MOST_DEVICES = 64, ENOUGH_ALIGNED = 256, LEAST_ALIGNED = 16 };
 
 static const Exchange *exchange;
 static PyObject *tensor_class, *parameter_class;
 static PyObject *aten[N_FUNCTIONS];
-static PyObject *empty;               // of sizes, strides and a dtype, on the current device
-static PyObject *unusual;             // what must all say no: modes, settings that are not the usual ones
+static PyObject *empty;                         // of sizes, strides and a dtype, on the current device
+static PyObject *unusual;                       // what must all say no: modes, settings that are not the usual ones
 static PyObject *is_grad_enabled;
-static PyObject *precision, *of_matmul;  // float32's, and its arguments
+static PyObject *precision, *of_matmul;         // float32's, and its arguments
 static PyObject *full_bfloat16, *full_float16;  // whether sums may be rounded to these types: the usual setting
-static PyObject *current_device;      // None where there is one device
+static PyObject *current_device;                // None where there is one device
 static PyObject *uint8;
 static int64_t workspace_limits[MOST_DEVICES];
 
@@ -81,11 +41,11 @@ typedef struct {
 
 typedef struct {
   Key key;
-  bool is_for_aten;     // nothing below is filled in
-  bool is_running;      // in some thread, with its bias in the operation
+  bool is_for_aten;  // nothing below is filled in
+  bool is_running;   // in some thread, with its bias in the operation
   void *operation, *a_layout, *b_layout, *out_layout;
   Heuristic chosen;
-  const void *bias;     // the address in the operation
+  const void *bias;           // the address in the operation
   PyObject *out, *workspace;  // arguments of `empty`
 } Plan;
 
@@ -97,7 +57,9 @@ static void *handles[MOST_DEVICES];
 static Plan **place_of(const Key *key) {
   const int64_t *words = (const int64_t *)key;
   uint64_t hash = 0;
-  for (size_t i = 0; i < sizeof(Key) / sizeof(int64_t); ++i) hash += (uint64_t)words[i] * (0x9E3779B97F4A7C15u * (2 * i + 1));
+  for (size_t i = 0; i < sizeof(Key) / sizeof(int64_t); ++i) {
+    hash += (uint64_t)words[i] * (0x9E3779B97F4A7C15u * (2 * i + 1));
+  }
   hash ^= hash >> 32;
   for (;; ++hash) {
     Plan **place = &plans[hash % (2 * MOST_PLANS)];
@@ -141,7 +103,8 @@ static bool are_factors(const Key *key, Matrix *a, Matrix *b) {
   if (key->n_dims[A] != n_dims && (key->function != LINEAR || !is_flattened(key, a))) return false;
   if (a->rows == 1) a->row_step = a->cols;
   const int64_t most = INT32_MAX;
-  if (a->cols != b->rows || a->batch != b->batch || a->cols < 2 || b->cols < 2 || a->rows < 1 || a->batch < 1) return false;
+  if (a->cols != b->rows || a->batch != b->batch) return false;
+  if (a->cols < 2 || b->cols < 2 || a->rows < 1 || a->batch < 1) return false;
   if (a->rows > most || a->cols > most || b->cols > most || a->batch > most) return false;
   if (a->batch > 1 && (a->batch_step < 1 || b->batch_step < 1)) return false;
   const bool has_bias = key->n_dims[BIAS] != 0;
@@ -171,9 +134,10 @@ static int lay_out(const Matrix *one, int type, void **layout, int32_t *is_trans
 // The algorithm that cuBLAS finds best with ATen's workspace and these alignments.
 static int choose(Plan *plan, const int64_t *alignments) {
   void *preferences;
-  const int64_t limit = workspace_limits[plan->key.device];
+  const bool has_bias = plan->key.n_dims[BIAS] != 0;
+  const int64_t limit = has_bias ? LIMIT_WITH_BIAS : workspace_limits[plan->key.device];
   const uint32_t of_a = (uint32_t)alignments[B], of_b = (uint32_t)alignments[A], of_out = ENOUGH_ALIGNED;
-  const uint32_t of_d = plan->key.n_dims[BIAS] ? (uint32_t)alignments[BIAS] : of_out;  // ATen tells the bias's there
+  const uint32_t of_d = has_bias ? (uint32_t)alignments[BIAS] : of_out;  // ATen tells the bias's there
   if (cublas.create_preferences(&preferences)) return 1;
   int n_found = 0;
   const int failed = cublas.set_of_preferences(preferences, MOST_WORKSPACE, &limit, sizeof limit) ||
@@ -214,7 +178,8 @@ static bool is_planned(Plan *plan, PyObject *like, const void *bias) {
   const int type = key->bits == 32 ? R_32F : key->kind == BFLOATS ? R_16BF : R_16F;
   int32_t of_a, of_b, of_out;
   if (handles[key->device] == NULL && cublas.create(&handles[key->device])) return false;
-  if (cublas.create_operation(&plan->operation, key->is_tf32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F, R_32F)) return false;
+  const int how = key->is_tf32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F;
+  if (cublas.create_operation(&plan->operation, how, R_32F)) return false;
   if (lay_out(&b, type, &plan->a_layout, &of_b) || lay_out(&a, type, &plan->b_layout, &of_a)) return false;
   if (lay_out(&out, type, &plan->out_layout, &of_out)) return false;
   if (cublas.set_of_operation(plan->operation, TRANSPOSE_A, &of_b, sizeof of_b)) return false;
@@ -281,7 +246,7 @@ static bool is_precision_known(Key *key) {
   PyObject *answer = PyObject_Call(precision, of_matmul, NULL);
   const char *word = answer == NULL ? NULL : PyUnicode_AsUTF8(answer);
   key->is_tf32 = word != NULL && strcmp(word, "tf32") == 0;
-  const bool is_known = word != NULL && (key->is_tf32 || strcmp(word, "none") == 0 || strcmp(word, "ieee") == 0);
+  const bool is_known = key->is_tf32 || (word != NULL && (strcmp(word, "none") == 0 || strcmp(word, "ieee") == 0));
   Py_XDECREF(answer);
   return is_known;
 }
@@ -327,7 +292,7 @@ static bool has_key(PyObject *const *operands, Tensor *tensors, Key *key) {
   return true;
 }
 
-// Runs a plan; false where cuBLAS refuses.
+// Whether cuBLAS takes a plan.
 static bool has_run(Plan *plan, const Tensor *tensors, const Tensor *out, void *workspace, void *stream) {
   static const float one = 1, zero = 0;
   const void *bias = plan->key.n_dims[BIAS] ? tensors[BIAS].data : NULL;
@@ -339,9 +304,9 @@ static bool has_run(Plan *plan, const Tensor *tensors, const Tensor *out, void *
   plan->is_running = bias != NULL;  // the operation holds the bias: another thread's call is ATen's meanwhile
   Py_BEGIN_ALLOW_THREADS
   failed = cublas.multiply(
-      handles[plan->key.device], plan->operation, &one, tensors[B].data, plan->a_layout, tensors[A].data, plan->b_layout,
-      &zero, out->data, plan->out_layout, out->data, plan->out_layout, plan->chosen.algorithm, workspace,
-      plan->chosen.workspace_bytes, stream);
+      handles[plan->key.device], plan->operation, &one, tensors[B].data, plan->a_layout, tensors[A].data,
+      plan->b_layout, &zero, out->data, plan->out_layout, out->data, plan->out_layout, plan->chosen.algorithm,
+      workspace, plan->chosen.workspace_bytes, stream);
   Py_END_ALLOW_THREADS
   plan->is_running = false;
   return !failed;
@@ -384,25 +349,24 @@ static PyObject *multiply(
 
 static PyObject *linear(PyObject *self, PyObject *const *given, Py_ssize_t n) {
   (void)self;
-  const bool is_plain = n == 2 || n == 3;
-  return multiply(LINEAR, is_plain ? given[0] : NULL, is_plain ? given[1] : NULL, n == 3 ? given[2] : NULL, given, n);
+  if (n < 2 || n > 3) return multiply(LINEAR, NULL, NULL, NULL, given, n);
+  return multiply(LINEAR, given[0], given[1], n == 3 ? given[2] : NULL, given, n);
 }
 
 static PyObject *mm(PyObject *self, PyObject *const *given, Py_ssize_t n) {
   (void)self;
-  return multiply(MM, n == 2 ? given[0] : NULL, n == 2 ? given[1] : NULL, NULL, given, n);
+  return n == 2 ? multiply(MM, given[0], given[1], NULL, given, n) : multiply(MM, NULL, NULL, NULL, given, n);
 }
 
 static PyObject *bmm(PyObject *self, PyObject *const *given, Py_ssize_t n) {
   (void)self;
-  return multiply(BMM, n == 2 ? given[0] : NULL, n == 2 ? given[1] : NULL, NULL, given, n);
+  return n == 2 ? multiply(BMM, given[0], given[1], NULL, given, n) : multiply(BMM, NULL, NULL, NULL, given, n);
 }
 
 static PyObject *addmm(PyObject *self, PyObject *const *given, Py_ssize_t n) {
   (void)self;
-  const bool is_plain = n == 3 && given[0] != Py_None;
-  return multiply(
-      ADDMM, is_plain ? given[1] : NULL, is_plain ? given[2] : NULL, is_plain ? given[0] : NULL, given, n);
+  if (n != 3 || given[0] == Py_None) return multiply(ADDMM, NULL, NULL, NULL, given, n);
+  return multiply(ADDMM, given[1], given[2], given[0], given, n);
 }
 
 // ---- The way in ----
@@ -410,40 +374,14 @@ static PyObject *addmm(PyObject *self, PyObject *const *given, Py_ssize_t n) {
 #define METHOD(name) {#name, (PyCFunction)(void *)name, METH_FASTCALL, NULL}
 static PyMethodDef methods[N_FUNCTIONS] = {METHOD(linear), METHOD(mm), METHOD(bmm), METHOD(addmm)};
 
-static bool is_found(void *library, const char *name, void *place) {
-  void *found = dlsym(library, name);
-  memcpy(place, &found, sizeof found);
-  if (found == NULL) PyErr_Format(PyExc_RuntimeError, "there is no %s", name);
-  return found != NULL;
-}
-
-static bool are_found(const char *cublas_path, const char *driver_path) {
-  void *library = dlopen(cublas_path, RTLD_NOW), *driver = library == NULL ? NULL : dlopen(driver_path, RTLD_NOW);
-  if (driver == NULL) {
-    PyErr_Format(PyExc_RuntimeError, "%s", dlerror());
-    return false;
-  }
-  return is_found(library, "cublasLtCreate", &cublas.create) &&
-         is_found(library, "cublasLtMatmulDescCreate", &cublas.create_operation) &&
-         is_found(library, "cublasLtMatmulDescSetAttribute", &cublas.set_of_operation) &&
-         is_found(library, "cublasLtMatrixLayoutCreate", &cublas.create_layout) &&
-         is_found(library, "cublasLtMatrixLayoutSetAttribute", &cublas.set_of_layout) &&
-         is_found(library, "cublasLtMatmulPreferenceCreate", &cublas.create_preferences) &&
-         is_found(library, "cublasLtMatmulPreferenceSetAttribute", &cublas.set_of_preferences) &&
-         is_found(library, "cublasLtMatmulPreferenceDestroy", &cublas.destroy_preferences) &&
-         is_found(library, "cublasLtMatmulAlgoGetHeuristic", &cublas.choose) &&
-         is_found(library, "cublasLtMatmul", &cublas.multiply) &&
-         is_found(driver, "cuStreamIsCapturing", &is_capturing);
-}
-
 // The four functions, for what runtime.py knows of torch; NULL, with an exception, where they cannot be had.
 PyObject *longhand_blas(PyObject *known) {
   PyObject *functions, *reductions, *limits;
   const char *cublas_path, *driver_path;
   if (!PyArg_ParseTuple(
-          known, "OOO!OO!OOOO!OO!Oss", &tensor_class, &parameter_class, &PyTuple_Type, &functions, &empty, &PyTuple_Type,
-          &unusual, &is_grad_enabled, &precision, &of_matmul, &PyTuple_Type, &reductions, &current_device, &PyTuple_Type,
-          &limits, &uint8, &cublas_path, &driver_path)) {
+          known, "OOO!OO!OOOO!OO!Oss", &tensor_class, &parameter_class, &PyTuple_Type, &functions, &empty,
+          &PyTuple_Type, &unusual, &is_grad_enabled, &precision, &of_matmul, &PyTuple_Type, &reductions,
+          &current_device, &PyTuple_Type, &limits, &uint8, &cublas_path, &driver_path)) {
     return NULL;
   }
   if (!are_found(cublas_path, driver_path) || (exchange = exchange_of(tensor_class)) == NULL) return NULL;

@@ -1,9 +1,10 @@
 // Launches of Triton kernels: what FastLaunch in runtime.py does for a call that it has seen before.
 //
-// Such a call is known by its Key: the device, how addresses are aligned, every number, and the options with their names.
-// The first call with a key is Python's, `slow`: it checks, compiles and launches, and tells what launched it. Then the
-// key's calls go from here to Triton's launcher. Whatever is unusual is Python's each time: tensors that are not torch's
-// own, profilers that listen, another device, and callers that are no file of the unit, whose tensors are to be checked.
+// Such a call is known by its Key: the device, how addresses are aligned, every number, and the options with their
+// names. The first call with a key is Python's, `slow`: it checks, compiles and launches, and tells what launched it.
+// Then the key's calls go from here to Triton's launcher. Whatever is unusual is Python's each time: tensors that are
+// not torch's own, profilers that listen, another device, and callers that are no file of the unit, whose tensors are
+// to be checked.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -182,11 +183,17 @@ static PyObject *arguments(
   }
   for (Py_ssize_t i = 0; i < 3; ++i) PyTuple_SET_ITEM(whole, i, Py_NewRef(PyTuple_GET_ITEM(launch->grid, i)));
   PyTuple_SET_ITEM(whole, 3, PyLong_FromVoidPtr(stream));
-  for (Py_ssize_t i = 0; i < n_before; ++i) PyTuple_SET_ITEM(whole, 4 + i, Py_NewRef(PyTuple_GET_ITEM(entry->before, i)));
+  for (Py_ssize_t i = 0; i < n_before; ++i) {
+    PyTuple_SET_ITEM(whole, 4 + i, Py_NewRef(PyTuple_GET_ITEM(entry->before, i)));
+  }
   Py_ssize_t at = entry->takes_tuple ? 0 : 4 + n_before;
-  for (Py_ssize_t i = 0; i < launch->n_tensors; ++i) PyTuple_SET_ITEM(own, at++, PyLong_FromUnsignedLongLong(addresses[i]));
+  for (Py_ssize_t i = 0; i < launch->n_tensors; ++i) {
+    PyTuple_SET_ITEM(own, at++, PyLong_FromUnsignedLongLong(addresses[i]));
+  }
   for (Py_ssize_t i = launch->n_tensors; i < n_args; ++i) PyTuple_SET_ITEM(own, at++, Py_NewRef(args[i]));
-  for (Py_ssize_t i = 0; i < n_constants; ++i) PyTuple_SET_ITEM(own, at++, Py_NewRef(PyTuple_GET_ITEM(entry->constants, i)));
+  for (Py_ssize_t i = 0; i < n_constants; ++i) {
+    PyTuple_SET_ITEM(own, at++, Py_NewRef(PyTuple_GET_ITEM(entry->constants, i)));
+  }
   if (entry->takes_tuple) PyTuple_SET_ITEM(whole, 4 + n_before, own);
   return whole;
 }

@@ -50,7 +50,9 @@ def _counted(tmp_path_factory: pytest.TempPathFactory) -> Blas:
         return lambda *args: by_aten.append(function.__name__) or function(*args)
 
     aten = tuple(map(counting, (F.linear, torch.mm, torch.bmm, torch.addmm)))
-    return Blas(*runtime.native_functions("blas.c", "longhand_blas", runtime.known_of_torch(aten)), by_aten)
+    return Blas(
+        *runtime.native_functions(runtime.BLAS_FILES, "longhand_blas", runtime.known_of_torch(aten)), by_aten
+    )
 
 
 @pytest.fixture(name="blas")

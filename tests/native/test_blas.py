@@ -48,7 +48,10 @@ def test_linear(with_stand_in: StandIn, dtype: torch.dtype, lead: tuple[int, ...
         assert torch.equal(plain(made), wanted)
     assert with_stand_in.by_aten == []
     assert (with_stand_in["n_chosen"], with_stand_in["n_multiplied"]) == (1, 3)
-    assert with_stand_in["last_limit"] == LIMIT and with_stand_in["last_stream"] == 1000
+    assert (
+        with_stand_in["last_limit"] == (1 << 20 if has_bias else LIMIT)
+        and with_stand_in["last_stream"] == 1000
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
