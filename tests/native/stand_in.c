@@ -1,9 +1,11 @@
-// In place of cublasLt, of the CUDA driver and of torch's account of its tensors: products on the CPU, and what was asked.
+// In place of cublasLt, of the CUDA driver and of torch's account of its tensors: products on the CPU, and what was
+// asked for.
 //
 // Tensors of the CPU count as some on a GPU. A product is computed from the descriptors alone, as cuBLAS would do it.
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tensors.h"
 
@@ -31,7 +33,7 @@ typedef struct {
 } Preferences;
 
 // What tests set, and what they read.
-int64_t fails_in, workspace_wanted, is_capturing, pretended_device = 0, n_handles, n_chosen, n_multiplied;
+int64_t fails_in, microseconds, workspace_wanted, is_capturing, pretended_device = 0, n_handles, n_chosen, n_multiplied;
 int64_t last_limit, last_alignments[4], last_compute_type, last_stream, last_workspace, last_workspace_bytes;
 enum { CREATE = 1, CHOOSE, MULTIPLY, NO_ALGORITHM, STREAM };
 
@@ -126,6 +128,7 @@ int cublasLtMatmul(
   const Layout *of_a = a_layout, *of_b = b_layout, *of_d = d_layout;
   last_stream = (int64_t)stream, last_workspace = (int64_t)workspace, last_workspace_bytes = workspace_bytes;
   if (fails_in == MULTIPLY) return 15;
+  if (microseconds) usleep((useconds_t)microseconds);
   if (!handle || *(const float *)alpha != 1 || *(const float *)beta != 0 || c != d || c_layout != d_layout) return 1;
   if (*(const uint64_t *)algorithm != 42 || (workspace_bytes && !workspace)) return 1;
   const int64_t rows = how->transposed[0] ? of_a->cols : of_a->rows, inner = how->transposed[0] ? of_a->rows : of_a->cols;
