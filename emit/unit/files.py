@@ -23,7 +23,12 @@ from longhand.emit.triton.kernel import print_triton_kernel
 from longhand.emit.unit.lock import training_report, write_lock, write_readme
 from longhand.emit.unit.lock_file import LOCK
 from longhand.emit.unit.on_disk import BASE
-from longhand.emit.unit.templates import format_files, imported_from_runtime, render_template, write_runtime
+from longhand.emit.unit.templates import (
+    format_files,
+    imported_from_runtime,
+    render_template,
+    write_runtime_files,
+)
 from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch, print_torch_kernel
 from longhand.errors import EditError
 from longhand.schedule.named_plan import KernelNames, NamedPlan, NamedUnit, kernels_of
@@ -183,9 +188,9 @@ def emit_unit(unit: NamedUnit, *, in_torch: Mapping[str, InTorch] = NONE_IN_TORC
             passes, model.exported, training_report(graphs, *passes) if graphs is not None else []
         ),
     }
-    runtime = write_runtime(imported_from_runtime(texts))
+    runtime = write_runtime_files(imported_from_runtime(texts))
     texts[".gitattributes"] = render_template("gitattributes.jinja")
-    files: dict[str, str | bytes] = dict(sorted({**format_files(texts), "runtime.py": runtime}.items()))
+    files: dict[str, str | bytes] = dict(sorted({**format_files(texts), **runtime}.items()))
     if model.stored:
         files["constants.pt"] = constants_file(model.stored)
     base = {f"{BASE}/{path}": content for path, content in files.items() if isinstance(content, str)}
