@@ -31,6 +31,7 @@ from longhand.schedule.memory.assignment import (
     release_buffers,
     release_run,
 )
+from longhand.schedule.numerics.closed_forms import close_norm_derivatives
 from longhand.schedule.numerics.roundings import drop_roundings, round_decisions
 from longhand.schedule.order import order_steps
 from longhand.schedule.plan import Launch, Repeat
@@ -69,6 +70,10 @@ def _fuse(draft: Draft) -> Draft:
 
 def _drop_unread(draft: Draft) -> Draft:
     return draft.with_steps(drop_unread(draft.loops, draft.buffers, draft.kept))
+
+
+def _close_norm_derivatives(draft: Draft) -> Draft:
+    return draft.with_steps(close_norm_derivatives(draft.loops))
 
 
 def _split_wide_nests(draft: Draft) -> Draft:
@@ -213,6 +218,11 @@ PASSES: tuple[PlanPass, ...] = (
     PlanPass("clean", "Bodies without repetition, equal steps once, nothing that nobody reads.", _clean),
     PlanPass("fuse", "Producers into consumers and siblings together, by bytes saved.", _fuse),
     PlanPass("drop_unread", "Stores that fusion left without a reader go.", _drop_unread),
+    PlanPass(
+        "close_norm_derivatives",
+        "Derivatives of norms are written in closed form, whatever the norm was written with.",
+        _close_norm_derivatives,
+    ),
     PlanPass(
         "split_wide_nests", "Nests of too many tensors into parts that share only reads.", _split_wide_nests
     ),

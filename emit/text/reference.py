@@ -30,6 +30,7 @@ from longhand.emit.text.reference_page import (
     number_text,
     prints_number,
 )
+from longhand.emit.text.reference_reductions import reduction, total_of_mean
 from longhand.emit.text.value_formula import find_groups
 from longhand.lower.ir import (
     AxisSize,
@@ -39,7 +40,6 @@ from longhand.lower.ir import (
     Pointwise,
     PointwiseOp,
     Reduce,
-    ReduceOp,
     Scalar,
     Store,
     Value,
@@ -301,6 +301,9 @@ class _ReferenceWriter:
             case Reduce():
                 return self._reduce(value)
             case Pointwise():
+                averaged = total_of_mean(value, self.plan.body)
+                if averaged is not None and self.uses[value.args[0]] == 1:
+                    return self._reduce(averaged, "mean")
                 given = [self._value(argument) for argument in value.args]
                 if is_square(value) and given[0].precedence is not Precedence.ATOM:
                     return Text(f"{given[0].within(Precedence.ATOM)}.square()")
@@ -309,7 +312,7 @@ class _ReferenceWriter:
                 return operation(value, given, types, is_number)
         raise AssertionError(f"a store is no value: {value}")
 
-    def _reduce(self, value: Reduce) -> Text:
+    def _reduce(self, value: Reduce, method: str = "") -> Text:
         arg = self._value(value.arg)
         order = [axis.name for axis in self.plan.axes]
         varying = self.domains[value.arg] | set(value.axes)
@@ -320,7 +323,9 @@ class _ReferenceWriter:
             ]
             text = f"torch.broadcast_to({arg.text}, ({', '.join(sizes)},))"
             self.page.modules.add(TORCH)
-        return reduction(value.op, text, sorted(order.index(axis) - len(order) for axis in value.axes))
+        return reduction(
+            value.op, text, sorted(order.index(axis) - len(order) for axis in value.axes), method
+        )
 
     def _scalar(self, position: int, value: Scalar) -> Text:
         if position in self.names.scalars:
@@ -349,37 +354,10 @@ class _ReferenceWriter:
         return Text(f"torch.where({mask}, {inside}, {number_text(other).text})")
 
 
-_REDUCTIONS = {
-    ReduceOp.SUM: "sum",
-    ReduceOp.PROD: "prod",
-    ReduceOp.MAX: "amax",
-    ReduceOp.MIN: "amin",
-    ReduceOp.ARGMAX: "argmax",
-    ReduceOp.ARGMIN: "argmin",
-    ReduceOp.ANY: "any",
-    ReduceOp.ALL: "all",
-}
-_ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
-
-
 def is_square(value: Value) -> bool:
     """Whether a value is another one times itself."""
     is_product = isinstance(value, Pointwise) and value.op is PointwiseOp.MUL
     return is_product and len(set(arguments(value))) == 1
-
-
-def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:
-    """A reduction over dimensions (negative, in order) that keeps them with size 1."""
-    method = _REDUCTIONS[op]
-    where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
-    if op not in _ONE_DIM_AT_A_TIME or len(dims) == 1:
-        return Text(f"{text}.{method}({where}, keepdim=True)")
-    if dims == list(range(-len(dims), 0)):
-        kept = ".unsqueeze(-1)" * (len(dims) - 1)
-        return Text(f"{text}.flatten({dims[0]}).{method}(-1, keepdim=True){kept}")
-    if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-        raise AssertionError("positions are reduced over trailing axes only")
-    return Text(text + "".join(f".{method}({dim}, keepdim=True)" for dim in dims))
 
 
 def _purpose(plan: KernelPlan, kernel: str, filled: str) -> str:
