@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from longhand.lower.ir import Nest
 from longhand.schedule.contractions.neighbours import take_neighbours_in
 from longhand.schedule.differing_numbers import pass_differing_numbers
 from longhand.schedule.draft import Draft
@@ -16,6 +17,7 @@ from longhand.schedule.fusion.column_fusion import take_column_reductions_along
 from longhand.schedule.fusion.counters import count_in_one_call
 from longhand.schedule.fusion.fission import split_wide_nests
 from longhand.schedule.fusion.horizontal import fuse_horizontally, in_one_order
+from longhand.schedule.fusion.result_order import results_in_order
 from longhand.schedule.fusion.vertical import fuse
 from longhand.schedule.kernels.planning import Planner
 from longhand.schedule.layers.repeats import fold_repeats
@@ -100,7 +102,8 @@ def _order(draft: Draft) -> Draft:
 
 
 def _order_bodies(draft: Draft) -> Draft:
-    return draft.with_steps(in_one_order(draft.loops, draft.program.graph, draft.position_of))
+    ordered = [results_in_order(step) if isinstance(step, Nest) else step for step in draft.loops]
+    return draft.with_steps(in_one_order(ordered, draft.program.graph, draft.position_of))
 
 
 def _take_neighbours_in(draft: Draft) -> Draft:
@@ -245,7 +248,9 @@ PASSES: tuple[PlanPass, ...] = (
     PlanPass("read_copies", "Calls read the contiguous copies that are made for loops.", _read_copies),
     PlanPass("order", "An order of low peak memory that respects the dependencies.", _order),
     PlanPass(
-        "order_bodies", "Bodies that may stand in lists alike, however fusion found them.", _order_bodies
+        "order_bodies",
+        "Bodies and their results in an order that does not tell how fusion found them.",
+        _order_bodies,
     ),
     PlanPass(
         "pass_differing_numbers",

@@ -29,7 +29,7 @@ from longhand.lower.ir import (
     arguments,
 )
 from longhand.schedule.bodies import rewrite, sizes_of
-from longhand.schedule.numerics.terms import Factor, Summed, Term, TermsOf
+from longhand.schedule.numerics.terms import Factor, Summed, Monomial, TermsOf
 from longhand.schedule.simplification import simplify_nest
 from longhand.schedule.sizes import product
 
@@ -60,7 +60,7 @@ def in_closed_form(nest: Nest) -> Nest:
         body.append(rewrite(value, positions))
         positions.append(len(body) - 1)
         if position in forms:
-            positions[position] = _Written(body, positions, terms, value).value_of(forms[position])
+            positions[position] = _FormWriter(body, positions, terms, value).value_of(forms[position])
     return simplify_nest(Nest(nest.axes, tuple(body)))
 
 
@@ -93,7 +93,7 @@ class _Projection:
     axes: tuple[str, ...]
     is_mean: bool
     origin: str
-    rest: Term
+    rest: Monomial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,10 +103,10 @@ class _Mean:
     others: tuple[tuple[int, int], ...]
     axes: tuple[str, ...]
     origin: str
-    rest: Term
+    rest: Monomial
 
 
-_Part = Term | _Mean | _Projection
+_Part = Monomial | _Mean | _Projection
 
 
 def _form(position: int, terms: TermsOf, nest: Nest) -> list[_Part] | None:
@@ -124,7 +124,7 @@ def _form(position: int, terms: TermsOf, nest: Nest) -> list[_Part] | None:
     return parts if len(projections) == 1 else None
 
 
-def _projection(term: Term, terms: TermsOf, nest: Nest) -> _Projection | None:
+def _projection(term: Monomial, terms: TermsOf, nest: Nest) -> _Projection | None:
     sums = [(factor, power) for factor, power in term.powers.items() if isinstance(factor, Summed)]
     if len(sums) != 1 or sums[0][1] != 1:
         return None
@@ -141,12 +141,12 @@ def _projection(term: Term, terms: TermsOf, nest: Nest) -> _Projection | None:
                 rest = {factor: p for factor, p in term.powers.items() if factor not in (total, x)}
                 rest[scale] = of_scale - 2 * sign
                 others = tuple((factor, p) for factor, p in total.factors if factor != x)
-                left, is_mean = _without_size(Term(term.number, _nonzero(rest)), total.axes, terms, nest)
+                left, is_mean = _without_size(Monomial(term.number, _nonzero(rest)), total.axes, terms, nest)
                 return _Projection(x, scale, sign, others, total.axes, is_mean, total.origin, left)
     return None
 
 
-def _vanishes(term: Term, terms: TermsOf) -> bool:
+def _vanishes(term: Monomial, terms: TermsOf) -> bool:
     """Whether a term is a multiple of the sum of what is left without its mean."""
     return any(
         isinstance(factor, Summed)
@@ -157,17 +157,17 @@ def _vanishes(term: Term, terms: TermsOf) -> bool:
     )
 
 
-def _mean(term: Term, terms: TermsOf, nest: Nest) -> _Mean | None:
+def _mean(term: Monomial, terms: TermsOf, nest: Nest) -> _Mean | None:
     sums = [factor for factor, power in term.powers.items() if isinstance(factor, Summed) and power == 1]
     if len(sums) != 1:
         return None
     total = sums[0]
-    rest = Term(term.number, {factor: power for factor, power in term.powers.items() if factor != total})
+    rest = Monomial(term.number, {factor: power for factor, power in term.powers.items() if factor != total})
     left, is_mean = _without_size(rest, total.axes, terms, nest)
     return _Mean(total.factors, total.axes, total.origin, left) if is_mean else None
 
 
-def _without_size(term: Term, axes: tuple[str, ...], terms: TermsOf, nest: Nest) -> tuple[Term, bool]:
+def _without_size(term: Monomial, axes: tuple[str, ...], terms: TermsOf, nest: Nest) -> tuple[Monomial, bool]:
     """The term without the number of elements along axes that it is divided by, and whether it is."""
     sizes = sizes_of(nest)
     count: Size = product(sizes[axis] for axis in axes)
@@ -175,10 +175,10 @@ def _without_size(term: Term, axes: tuple[str, ...], terms: TermsOf, nest: Nest)
         value = terms.body[factor] if isinstance(factor, int) else None
         is_count = isinstance(value, AxisSize) and value.axes == axes
         if power == -1 and (is_count or (isinstance(value, Scalar) and value.value == count)):
-            return Term(term.number, {f: p for f, p in term.powers.items() if f != factor}), True
+            return Monomial(term.number, {f: p for f, p in term.powers.items() if f != factor}), True
     inverse = 1.0 / count if isinstance(count, int) and count else 0.0
     if inverse and term.number and abs(abs(term.number) / inverse - 1.0) < 1e-12:
-        return Term(1.0 if term.number > 0 else -1.0, term.powers), True
+        return Monomial(1.0 if term.number > 0 else -1.0, term.powers), True
     return term, False
 
 
@@ -186,7 +186,7 @@ def _nonzero(powers: dict[Factor, int]) -> dict[Factor, int]:
     return {factor: power for factor, power in powers.items() if power}
 
 
-class _Written:
+class _FormWriter:
     """Writes parts into a body that is being made: `positions` says where what is there already went."""
 
     def __init__(self, body: list[Value], positions: list[int], terms: TermsOf, whole: Value) -> None:
@@ -212,7 +212,7 @@ class _Written:
 
     def _ordered(self, parts: Sequence[_Part]) -> list[_Part]:
         """Gradients, then their mean, then what is along x_hat."""
-        kinds = (Term, _Mean, _Projection)
+        kinds = (Monomial, _Mean, _Projection)
         return sorted(parts, key=lambda part: kinds.index(type(part)))
 
     def _named(self, position: int) -> int:
@@ -222,7 +222,7 @@ class _Written:
     def _part(self, part: _Part) -> tuple[float, int]:
         """A part without its sign, and the sign."""
         match part:
-            case Term():
+            case Monomial():
                 return self._product(part, [])
             case _Mean():
                 mean = self._sum_along(
@@ -257,7 +257,7 @@ class _Written:
             total = self._binary(Op.ADD if sign > 0 else Op.SUB, total, position)
         return total
 
-    def _product(self, term: Term, values: Sequence[int]) -> tuple[float, int]:
+    def _product(self, term: Monomial, values: Sequence[int]) -> tuple[float, int]:
         """The sign of a term, and its size times values."""
         factors = [*values]
         if term.powers:
@@ -332,12 +332,12 @@ class _Written:
         return len(self.body) - 1
 
 
-def _rest(part: _Part) -> Term:
-    return part if isinstance(part, Term) else part.rest
+def _rest(part: _Part) -> Monomial:
+    return part if isinstance(part, Monomial) else part.rest
 
 
 def _without(part: _Part, scale: int) -> _Part:
     """The part without one power of the scale."""
     rest = _rest(part)
-    left = Term(rest.number, {factor: power for factor, power in rest.powers.items() if factor != scale})
-    return left if isinstance(part, Term) else dataclasses.replace(part, rest=left)
+    left = Monomial(rest.number, {factor: power for factor, power in rest.powers.items() if factor != scale})
+    return left if isinstance(part, Monomial) else dataclasses.replace(part, rest=left)

@@ -45,32 +45,34 @@ Powers: TypeAlias = Mapping[Factor, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class Term:
+class Monomial:
     """A product: a number, and factors with the powers that they are raised to (negative: divided by)."""
 
     number: float = 1.0
     powers: Powers = dataclasses.field(default_factory=dict)
 
-    def times(self, other: Term) -> Term:
+    def times(self, other: Monomial) -> Monomial:
         """The product of two."""
         powers = dict(self.powers)
         for factor, power in other.powers.items():
             powers[factor] = powers.get(factor, 0) + power
-        return Term(self.number * other.number, {factor: power for factor, power in powers.items() if power})
+        return Monomial(
+            self.number * other.number, {factor: power for factor, power in powers.items() if power}
+        )
 
-    def scaled(self, number: float) -> Term:
+    def scaled(self, number: float) -> Monomial:
         """The same times a number."""
-        return Term(self.number * number, self.powers)
+        return Monomial(self.number * number, self.powers)
 
     @property
-    def inverse(self) -> Term | None:
+    def inverse(self) -> Monomial | None:
         """One over it."""
         if self.number == 0:
             return None
-        return Term(1.0 / self.number, {factor: -power for factor, power in self.powers.items()})
+        return Monomial(1.0 / self.number, {factor: -power for factor, power in self.powers.items()})
 
 
-Terms: TypeAlias = tuple[Term, ...]
+Terms: TypeAlias = tuple[Monomial, ...]
 
 
 class TermsOf:
@@ -86,16 +88,16 @@ class TermsOf:
     def __getitem__(self, position: int) -> Terms:
         return self._terms[position]
 
-    def product_of(self, position: int) -> Term | None:
+    def product_of(self, position: int) -> Monomial | None:
         """The one term of a value; None where it is a sum of several."""
         terms = self._terms[position]
         return terms[0] if len(terms) == 1 else None
 
     def _of(self, position: int) -> Terms:
-        itself = (Term(1.0, {position: 1}),)
+        itself = (Monomial(1.0, {position: 1}),)
         value = self.body[position]
         if isinstance(value, Constant) and value.dtype.is_floating_point:
-            return (Term(float(value.value)),)
+            return (Monomial(float(value.value)),)
         if isinstance(value, Reduce) and value.op is ReduceOp.SUM and value.dtype.is_floating_point:
             return self._of_sum(value) or itself
         if not isinstance(value, Pointwise) or not value.dtype.is_floating_point or value.narrow is not None:
@@ -121,7 +123,7 @@ class TermsOf:
                 divisor = self._terms[value.args[-1]]
                 below = divisor[0] if len(divisor) == 1 else self._whole(value.args[-1])[0]
                 inverse = below.inverse
-                above = self._distributed(value.args[0]) if value.op is Op.DIV else (Term(),)
+                above = self._distributed(value.args[0]) if value.op is Op.DIV else (Monomial(),)
                 return None if inverse is None else tuple(term.times(inverse) for term in above)
         return None
 
@@ -132,7 +134,7 @@ class TermsOf:
         return terms if len(terms) == 1 or of_sums else self._whole(position)
 
     def _whole(self, position: int) -> Terms:
-        return (Term(1.0, {position: 1}),)
+        return (Monomial(1.0, {position: 1}),)
 
     def _of_sum(self, value: Reduce) -> Terms | None:
         """A sum of products is each one's sum, times what does not vary along its axes."""
@@ -148,7 +150,7 @@ class TermsOf:
             )
             outside = {factor: power for factor, power in term.powers.items() if factor not in inside}
             whole: Powers = {**outside, Summed(value.axes, factors, value.origin): 1}
-            terms.append(Term(term.number, whole))
+            terms.append(Monomial(term.number, whole))
         return tuple(terms)
 
     def _varies(self, factor: Factor, axes: Sequence[str]) -> bool:
@@ -184,4 +186,4 @@ def _like_terms_together(terms: Terms) -> Terms:
         key = frozenset(term.powers.items())
         numbers[key] = numbers.get(key, 0.0) + term.number
         powers.setdefault(key, term.powers)
-    return tuple(Term(number, powers[key]) for key, number in numbers.items())
+    return tuple(Monomial(number, powers[key]) for key, number in numbers.items())
