@@ -17,6 +17,7 @@ import torch
 
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import OperationCall, reduction, total_of_mean
+from longhand.emit.text.reference_columns import find_columns
 from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH, find_joins, operation
 from longhand.emit.text.reference_page import (
     FlatMemory,
@@ -30,6 +31,7 @@ from longhand.emit.text.reference_page import (
     number_text,
     prints_number,
 )
+from longhand.emit.text.reference_reductions import reduction
 from longhand.emit.text.value_formula import find_groups
 from longhand.lower.ir import (
     AxisSize,
@@ -92,8 +94,9 @@ class _ReferenceWriter:
         self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.joins, self.pieces = find_joins(plan, names, words)
         self.finder = ViewFinder(plan, names, self.pieces)
+        self.columns = find_columns(plan, self.finder, range(len(plan.body)), self.pieces)
         self.uses = self._count_uses()
-        self.flat = flat_pointers(plan, self.uses, self.pieces) | {
+        self.flat = flat_pointers(plan, self.uses, self.pieces, self.columns) | {
             key for p in self.uses for key in self._memory(p)
         }
         self.views = self._read_views()
@@ -123,7 +126,7 @@ class _ReferenceWriter:
         for position, value in enumerate(self.plan.body):
             if isinstance(value, Load) and position in self.uses:
                 word = self.names.pointers[value.buffer]
-                view = None if value.buffer in self.flat else self.finder.read(position, value.buffer)
+                view = None if value.buffer in self.flat else self._view(position, value.buffer)
                 if not is_slice(self.pieces, position):
                     views[word] = views.get(word, view) if position in self.pieces else view
                 elif view is not None:  # a half: the whole row is seen
@@ -138,6 +141,10 @@ class _ReferenceWriter:
                 )
         order = [self.names.pointers[pointer.name] for pointer in self.plan.pointers]
         return {word: views[word] for word in order if word in views}
+
+    def _view(self, position: int, buffer: str) -> StridedView:
+        column = self.columns.get(position)
+        return self.finder.read(position, buffer) if column is None else column.view
 
     def _memory(self, position: int) -> tuple[str, ...]:
         group = self.groups.get(position)
@@ -173,7 +180,7 @@ class _ReferenceWriter:
         """What a value is printed from."""
         if position in self.joins and self.joins[position].fill is None:
             return self.joins[position].pieces
-        if position in self.pieces:
+        if position in self.pieces or position in self.columns:
             return ()
         inner = arguments(self.plan.body[position])
         return inner[:1] if is_square(self.plan.body[position]) else inner
@@ -253,7 +260,7 @@ class _ReferenceWriter:
         value = self.plan.body[position]
         is_leaf = (
             isinstance(value, Constant | Scalar | AxisSize)
-            or (isinstance(value, Load) and self.views.get(self.names.pointers[value.buffer]) is not None)
+            or (isinstance(value, Load) and position not in self.columns and self._is_seen(value))
             or text.text.isidentifier()  # a second name for ``row`` would say nothing
         )
         is_named_join = position in self.joins and position in self.names.values
@@ -263,6 +270,9 @@ class _ReferenceWriter:
             text = Text(name)
         self.done[position] = text
         return text
+
+    def _is_seen(self, value: Load) -> bool:
+        return self.views.get(self.names.pointers[value.buffer]) is not None
 
     def _words(self, position: int) -> list[str]:
         value = self.plan.body[position]
@@ -341,7 +351,9 @@ class _ReferenceWriter:
         if position in self.pieces:
             return self.joiner.piece(position, word)
         if value.buffer not in self.flat:
-            return Text(self.page.in_space(word))
+            column = self.columns.get(position)
+            self.page.used_numbers.update(column.numbers if column is not None else ())
+            return Text(self.page.in_space(word) if column is None else column.text.format(word))
         at = self.indices.at(self.plan.addresses[position])
         if value.mask is None:
             return Text(f"{word}[{at.text}]")
