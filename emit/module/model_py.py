@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.class_names import TakenNames
 from longhand.emit.layers.layers_in_turn import write_layer_call
-from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop, write_record
+from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop
 from longhand.emit.layers.shared_functions import SharedFunction, share_modules
 from longhand.emit.module.call_checks import (
     CallChecks,
@@ -35,8 +35,8 @@ from longhand.emit.module.model_weights import constants_of_function, construct,
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import ModuleTree, member
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
-from longhand.emit.module.trained_call import TrainedCall, launched_names
-from longhand.emit.module.trained_results import trained_lines
+from longhand.emit.module.trained_call import TrainedCall
+from longhand.emit.module.trained_results import launch_results, records_outside_loops, trained_lines
 from longhand.emit.module.trees import (
     MadeList,
     TensorList,
@@ -57,7 +57,6 @@ from longhand.schedule.named_plan import (
     Reached,
     has_modules_alike,
     is_plain_variable,
-    records_apart,
     symbol_names,
 )
 from longhand.schedule.names.words import identifier, own_name
@@ -163,7 +162,7 @@ class ModelWriter:
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         paragraphs = body.write(self.steps, layers.lines)
-        paragraphs += _records_outside_loops(self.steps, self.variables)
+        paragraphs += records_outside_loops(self.steps, self.variables)
         self._finish(paragraphs, sizes)
         drop_unread(paragraphs, (sizes.symbols[str(one.symbol)] for one in self.graph.data_sizes), sizes.used)
         text = self._text(paragraphs, sizes, layers.blocks, functions)
@@ -176,7 +175,7 @@ class ModelWriter:
             self.imports.add(f"from .backward import {self.training.function}")
             self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}
             if self.records:
-                passes = (self.training.forward, self.training.backward)
+                passes = (self.training.forward, self.training.differentiate)
                 self.imports |= {f"from .backward import {name}" for name in passes}
         self.runtime |= body.needs.runtime
         self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
@@ -226,25 +225,36 @@ class ModelWriter:
 
     def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
         """Appends the return statement, or makes the last statement it."""
-        launched = None if self.training is None else self.training.launched
-        texts = [
-            (self._object(result, sizes, place) if launched is None or place in launched else "")
-            for place, result in enumerate(self.plan.results)
-        ]
+        if self.training is not None:
+            self._finish_training(self.training, paragraphs, sizes)
+            return
+        texts = [self._object(result, sizes, place) for place, result in enumerate(self.plan.results)]
         variable, rest = "", ""
         if len(texts) == 1 and isinstance(result := self.plan.results[0], View):
             variable = self._as_given(result.buffer)
             rest = self._object(result, sizes, 0, variable="")
         end_with(paragraphs, self._returned(texts), variable, rest)
 
+    def _finish_training(self, training: TrainedCall, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
+        """The end of launch(): its results, and the record of what the backward pass reads."""
+        texts = {
+            source: (
+                self.variables[source]
+                if isinstance(source, str)
+                else self._object(self.plan.results[source], sizes, source)
+            )
+            for source in training.named
+        }
+        paragraphs.append(
+            Paragraph((), launch_results(training, self.plan, self.variables, self.tree.root, texts))
+        )
+        if training.saved is not None:
+            made = {training.saved.name, *(one.name for one in training.saved.of_each)}
+            self.imports |= {f"from .backward import {name}" for name in made}
+            self.runtime |= {"one_for_each"} if training.saved.of_each else set()
+
     def _returned(self, texts: list[str]) -> str:
-        """What launch() returns, or forward() where there is no launch()."""
-        if self.training is not None:
-            n_results = len(self.graph.outputs) - self.graph.n_saved
-            users = [texts[place] for place in self.training.launched if place < n_results]
-            saved = [texts[place] for place in self.training.launched if place >= n_results]
-            words = [*launched_names(users, saved), *(record.word for record in self.training.records)]
-            return f"{', '.join(words)}{',' * (len(words) == 1)}"
+        """What forward() returns."""
         return self._built(texts, is_bare=len(texts) > 1)
 
     def _built(self, texts: list[str], is_bare: bool = False) -> str:
@@ -385,12 +395,3 @@ def body_writer(writer: ModelWriter, sizes: SizeWriter, device: str) -> BodyWrit
     body = BodyWriter(writer.plan, writer.names, writer.words, writer.variables, sizes, device, lists)
     body.whose = ModulePlace(writer.tree.root)
     return body
-
-
-def _records_outside_loops(steps: Sequence[ModelStep], variables: Mapping[str, str]) -> list[Paragraph]:
-    """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
-    paragraphs: list[Paragraph] = []
-    for record, place, buffers in records_apart(steps):
-        made = write_record(record, [variables[buffer] for buffer in buffers])
-        paragraphs.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
-    return paragraphs

@@ -59,6 +59,7 @@ _PARTS = (
     "tensor_lists",
     "launch",
     "windows",
+    "saved",
     "derivatives",
     "convolutions",
     "attention",
