@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from longhand.capture.graph import AliasKind, BackwardInput, BackwardKind, InputKind, TrainingGraphs
+from longhand.emit.layers.backward_records import MODEL
 from longhand.emit.layers.saved_records import Record
-from longhand.emit.module.backward_writer import MODEL, BackwardWriter
+from longhand.emit.module.backward_writer import BackwardWriter
 from longhand.emit.module.model_py import ModelWriter
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.unit.templates import render_template, sorted_imports
@@ -203,7 +204,7 @@ class _Function:
             saved=self.backward.saved_name if self.backward.is_saved else "",
             records=_each_once(self.backward.records_of_all()),
             module=MODEL if self.backward.needs_model else "",
-            unread=self.backward.unread_weights() if self.backward.needs_model else (),
+            unread=self.backward.unread_weights if self.backward.needs_model else (),
             tangents=tuple(tangents.get(place, f"_{identifier(expressions[place])}") for place in user),
             read=read,
             given=tuple(f"{word}.contiguous()" for word in read),

@@ -10,6 +10,15 @@ import dataclasses
 from collections.abc import Mapping, Sequence, Set
 
 from longhand.capture.graph import BackwardKind, TrainingGraphs
+from longhand.emit.layers.backward_records import (
+    MODEL,
+    LayersApart,
+    list_of_modules,
+    paths_of_weights,
+    saved_of_call,
+    unread_weights,
+    weights_inside,
+)
 from longhand.emit.layers.class_names import TakenNames, record_name, whose
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
@@ -17,12 +26,10 @@ from longhand.emit.layers.layers_in_turn import CallText, LayerText
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.layers.saved_records import Record, fields_for_calls, shape_of
 from longhand.emit.layers.shared_backward import share_backward
-from longhand.emit.module.backward_records import LayersApart, paths_of_weights, weights_inside
 from longhand.emit.module.gradient_lists import OF_LAYERS, write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter, body_writer
-from longhand.emit.module.module_tree import expression, member, module_expression
-from longhand.emit.module.saved_call import SavedOfCall, SavedOfEach
+from longhand.emit.module.module_tree import expression, member
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
 from longhand.emit.text.python_code import Code, NameCode, NamedItemsCode
@@ -43,14 +50,11 @@ from longhand.schedule.named_plan import (
     keys_of_gradients,
     list_holding,
     loops_of,
-    parameter_order,
     plain_steps,
-    unread_endings,
 )
 from longhand.schedule.names.words import identifier, singular, snake_case
 from longhand.schedule.plan import buffers_read
 
-MODEL = "model"  # what the functions call the module
 _LAYER = ("layer", "block", "module", "own_module")  # what one layer's calls its own
 
 
@@ -87,7 +91,7 @@ class BackwardWriter(ModelWriter):
         self._weights = paths_of_weights(self._training, self._forward.graph)
         self._kept = {loop.key: self._layers_of(loop) for loop in loops_of(self.steps)}
         self._functions: list[LayerClass] = []
-        self.layers = tuple(one for one in self._kept.values() if self._is_kept(one))
+        self.layers = tuple(one for one in self._kept.values() if one.is_kept)
         self.has_modules_alike = has_modules_alike(self.steps, self.words)
         if self.has_modules_alike:
             self._share()
@@ -128,35 +132,12 @@ class BackwardWriter(ModelWriter):
         self.names_gradients = bool(self.gradients.groups)  # the Function puts them in the module's order
         self.needs_model = self.reads_model or self.names_gradients
         self.is_saved = bool(self.saved_fields or self.layers or self.needs_model)
-
-    def unread_weights(self) -> tuple[str, ...]:
-        """How the names of the parameters end that are not read where the module has them."""
-        read = {self._weights[node] for node in self.single() if node in self._weights}
-        for loop in loops_of(self.steps):
-            inside = weights_inside(loop, self._weights)
-            read |= {self._weights[nodes[place]] for nodes in loop.own for place in inside}
-        return unread_endings(parameter_order(self._forward.graph), read)
-
-    def saved_of_call(self) -> SavedOfCall | None:
-        """The record that launch() makes."""
-        if not self.is_saved:
-            return None
-        sources = {entry.node: entry.source for entry in self._training.inputs}
-        return SavedOfCall(
-            self.saved_name,
-            tuple((word, sources[node]) for node, word in self.saved_fields.items()),
-            tuple((one.word, one.record.word) for one in self.layers if one.record is not None),
-            tuple(
-                SavedOfEach(
-                    one.word,
-                    one.name,
-                    one.fields,
-                    tuple(tuple(sources[node] for node in nodes) for nodes in zip(*one.own, strict=True)),
-                )
-                for one in self.layers
-                if one.record is None
-            ),
+        self.saved_of_call = (
+            saved_of_call(self.saved_name, self._training, self.saved_fields, self.layers)
+            if self.is_saved
+            else None
         )
+        self.unread_weights = unread_weights(read, loops_of(self.steps), self._weights, self._forward.graph)
 
     def records_of_all(self) -> list[Record]:
         """The records of layers and of calls, and that of the call itself, which holds them."""
@@ -255,7 +236,7 @@ class BackwardWriter(ModelWriter):
         )
         fields = {variables[node] for node in (*made, *weights)}
         rest = (word for word in method.parameters if word not in fields)
-        first = ((layer,) if weights else ()) + ((SAVED,) if self._is_kept(kept) else ())
+        first = ((layer,) if weights else ()) + ((SAVED,) if kept.is_kept else ())
         method = dataclasses.replace(method, parameters=(*first, *rest))
         known = next((one for one in self._functions if is_same(method, one.methods[0])), None)
         name = name if known is None else known.name
@@ -269,8 +250,12 @@ class BackwardWriter(ModelWriter):
         """``d_x, d_layers[3] = layer_backward(model.layers[3], saved.layers.pop(), d_x)``"""
         loop, repeat, variables = call.loop, call.repeat, body.variables
         words = self.names.of_layers(loop)
-        gradients, kept, owner = words.gradients, self._kept[loop.key], self._module_of(loop)
-        given = [kept.taken] if self._is_kept(kept) else []
+        gradients, kept, owner = (
+            words.gradients,
+            self._kept[loop.key],
+            list_of_modules(loop, self._weights, self._forward.tree),
+        )
+        given = [kept.taken] if kept.is_kept else []
         given += [variables[buffer] for buffer in (*repeat.inputs[0], *loop.shared)]
         given += [number(values[call.number]) for values in block.numbers.values]
         outputs = repeat.outputs[0]
@@ -285,16 +270,6 @@ class BackwardWriter(ModelWriter):
         says = (*targets, gradients if loop.collected else "", "=", block.name, owner, *given)
         turn = TurnCall(call.position, says, names_layer=bool(loop.collected or owner))
         return CallText(turn, write, (f"{gradients} = {{}}",) if loop.collected else ())
-
-    def _is_kept(self, layers: LayersApart) -> bool:
-        """Whether there is anything in the list."""
-        return layers.record is not None or bool(layers.fields)
-
-    def _module_of(self, loop: Loop) -> str:
-        """The list that holds the layers, where their weights are read; or else nothing."""
-        if not weights_inside(loop, self._weights):
-            return ""
-        return member(module_expression(self._forward.tree.root, loop.owner), MODEL)
 
     def _gradients_of_layer(self, loop: Loop, variables: Mapping[str, str], sizes: SizeWriter) -> list[Code]:
         """What a layer's function returns last: its gradients by the paths of its weights inside it."""
@@ -336,8 +311,8 @@ class BackwardWriter(ModelWriter):
         if loop.collected:
             lines.append(f"{words.gradients} = {{}}")
             targets.append(f"{words.gradients}[layer]")
-        kept, owner = self._kept[loop.key], self._module_of(loop)
-        taken = [kept.taken] if self._is_kept(kept) else []
+        kept, owner = self._kept[loop.key], list_of_modules(loop, self._weights, self._forward.tree)
+        taken = [kept.taken] if kept.is_kept else []
         module = [f"{owner}[layer]"] if owner else []
         call = f"{name}({', '.join([*module, *taken, *given, *numbers.words])})"
         n_layers = len(loop.positions)

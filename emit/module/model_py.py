@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.class_names import TakenNames
 from longhand.emit.layers.layers_in_turn import write_layer_call
-from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop
+from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop, write_record
 from longhand.emit.layers.shared_functions import SharedFunction, share_modules
 from longhand.emit.module.call_checks import (
     CallChecks,
@@ -36,7 +36,7 @@ from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import ModuleTree, member
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
 from longhand.emit.module.trained_call import TrainedCall
-from longhand.emit.module.trained_results import launch_results, records_outside_loops, trained_lines
+from longhand.emit.module.trained_results import launch_results, trained_lines
 from longhand.emit.module.trees import (
     MadeList,
     TensorList,
@@ -57,6 +57,7 @@ from longhand.schedule.named_plan import (
     Reached,
     has_modules_alike,
     is_plain_variable,
+    records_apart,
     symbol_names,
 )
 from longhand.schedule.names.words import identifier, own_name
@@ -162,7 +163,7 @@ class ModelWriter:
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         paragraphs = body.write(self.steps, layers.lines)
-        paragraphs += records_outside_loops(self.steps, self.variables)
+        paragraphs += _records_outside_loops(self.steps, self.variables)
         self._finish(paragraphs, sizes)
         drop_unread(paragraphs, (sizes.symbols[str(one.symbol)] for one in self.graph.data_sizes), sizes.used)
         text = self._text(paragraphs, sizes, layers.blocks, functions)
@@ -172,8 +173,8 @@ class ModelWriter:
             self.imports.add("from . import kernels")
         self.runtime |= {"empty"} if body.needs.empty else set()
         if self.training is not None:
-            self.imports.add(f"from .backward import {self.training.function}")
-            self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}
+            self.imports |= {f"from .backward import {name}" for name in self.training.classes}
+            self.runtime |= self.training.runtime_names
             if self.records:
                 passes = (self.training.forward, self.training.differentiate)
                 self.imports |= {f"from .backward import {name}" for name in passes}
@@ -226,7 +227,13 @@ class ModelWriter:
     def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
         """Appends the return statement, or makes the last statement it."""
         if self.training is not None:
-            self._finish_training(self.training, paragraphs, sizes)
+            results, given = self.plan.results, self.variables
+            named = {
+                one: given[one] if isinstance(one, str) else self._object(results[one], sizes, one)
+                for one in self.training.named
+            }
+            lines = launch_results(self.training, self.plan, given, self.tree.root, named)
+            paragraphs.append(Paragraph((), lines))
             return
         texts = [self._object(result, sizes, place) for place, result in enumerate(self.plan.results)]
         variable, rest = "", ""
@@ -234,24 +241,6 @@ class ModelWriter:
             variable = self._as_given(result.buffer)
             rest = self._object(result, sizes, 0, variable="")
         end_with(paragraphs, self._returned(texts), variable, rest)
-
-    def _finish_training(self, training: TrainedCall, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
-        """The end of launch(): its results, and the record of what the backward pass reads."""
-        texts = {
-            source: (
-                self.variables[source]
-                if isinstance(source, str)
-                else self._object(self.plan.results[source], sizes, source)
-            )
-            for source in training.named
-        }
-        paragraphs.append(
-            Paragraph((), launch_results(training, self.plan, self.variables, self.tree.root, texts))
-        )
-        if training.saved is not None:
-            made = {training.saved.name, *(one.name for one in training.saved.of_each)}
-            self.imports |= {f"from .backward import {name}" for name in made}
-            self.runtime |= {"one_for_each"} if training.saved.of_each else set()
 
     def _returned(self, texts: list[str]) -> str:
         """What forward() returns."""
@@ -395,3 +384,12 @@ def body_writer(writer: ModelWriter, sizes: SizeWriter, device: str) -> BodyWrit
     body = BodyWriter(writer.plan, writer.names, writer.words, writer.variables, sizes, device, lists)
     body.whose = ModulePlace(writer.tree.root)
     return body
+
+
+def _records_outside_loops(steps: Sequence[ModelStep], variables: Mapping[str, str]) -> list[Paragraph]:
+    """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
+    paragraphs: list[Paragraph] = []
+    for record, place, buffers in records_apart(steps):
+        made = write_record(record, [variables[buffer] for buffer in buffers])
+        paragraphs.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
+    return paragraphs

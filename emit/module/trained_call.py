@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from longhand.emit.module.saved_call import SavedOfCall, Source
+from longhand.emit.layers.saved_call import SavedOfCall, Source
 from longhand.schedule.named_plan import SavedLayers
 
 
@@ -44,3 +44,14 @@ class TrainedCall:
         """All that launch() returns or saves by its name, the user's results first."""
         saved = self.saved.sources if self.saved is not None else frozenset[Source]()
         return [*dict.fromkeys((*self.launched, *sorted(saved, key=str)))]
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """What model.py names of backward.py: the Function, and records."""
+        of_call = (self.saved.name, *(one.name for one in self.saved.of_each)) if self.saved else ()
+        return frozenset((self.function, *of_call, *(record.class_name for record in self.records)))
+
+    @property
+    def runtime_names(self) -> frozenset[str]:
+        """What launch() needs of runtime.py for that."""
+        return frozenset({"one_for_each"} if self.saved is not None and self.saved.of_each else ())

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from longhand.capture.graph import AliasKind, Literal
-from longhand.emit.layers.model_loops import write_record
+from longhand.emit.layers.saved_call import Source, write_saved
 from longhand.emit.module.model_text import as_object
-from longhand.emit.module.paragraphs import Paragraph, PythonLine
-from longhand.emit.module.saved_call import Source, write_saved
+from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import children
 from longhand.emit.module.view_calls import argument, write_view
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Extern, View
-from longhand.schedule.named_plan import SAVED, Branch, ModelStep, Reached, entry_of, records_apart
+from longhand.schedule.named_plan import SAVED, Branch, Reached, entry_of
 from longhand.schedule.plan import UnitPlan, flat_steps
 
 
@@ -143,12 +142,3 @@ def _n_modules(root: Branch, modules: Reached) -> int:
     for step in modules.steps[1:]:
         holder = holder.branches.get(str(step).lstrip(".")) if holder is not None else None
     return len(holder.branches) if holder is not None else -1
-
-
-def records_outside_loops(steps: Sequence[ModelStep], variables: Mapping[str, str]) -> list[Paragraph]:
-    """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
-    paragraphs: list[Paragraph] = []
-    for record, place, buffers in records_apart(steps):
-        made = write_record(record, [variables[buffer] for buffer in buffers])
-        paragraphs.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
-    return paragraphs

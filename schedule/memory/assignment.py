@@ -133,7 +133,6 @@ def release_buffers(
             break
         idle = [n for n in may_go - released if spans[n].end < place]
         released |= {max(idle, key=lambda n: (spans[n].size, -n))}
-    released = _needed(spans, inside, released)
     dying: dict[int, list[str]] = {}
     for number in sorted(released):
         dying.setdefault(spans[number].end, []).extend(spans[number].names)
@@ -143,15 +142,6 @@ def release_buffers(
         if number in ends and number in dying:
             with_releases.append(Release(tuple(dying[number])))
     return with_releases
-
-
-def _needed(spans: Sequence[_Span], inside: Sequence[int], released: frozenset[int]) -> frozenset[int]:
-    """Those of the releases without which more would be alive at once: what went early may not have been worth it."""
-    peak = _peak(spans, inside, released)[0]
-    for number in sorted(released, key=lambda n: spans[n].size):
-        if _peak(spans, inside, released - {number})[0] <= peak:
-            released -= {number}
-    return released
 
 
 @dataclasses.dataclass(frozen=True)

@@ -170,10 +170,12 @@ def test_a_layer_names_the_gradients_of_its_weights(unit: Path) -> None:
     """Functions of loops: what they return for the layer's weights, by the paths inside it."""
     tree = ast.parse((unit / "backward.py").read_text())
     functions = [
-        node for node in tree.body if isinstance(node, ast.FunctionDef) and "layer_backward" in node.name
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and [arg.arg for arg in node.args.args[:1]] == ["layer"]
     ]
+    assert functions or "for layer in" not in ast.unparse(tree)
     for function in functions:
-        assert function.args.args[0].arg == "layer"
         named = _named(function)
         assert named and all(tells(word.removeprefix("d_"), path) for path, word in named.items())
         read = set(re.findall(r"layer\.([\w.]+)\.weight", ast.unparse(function)))

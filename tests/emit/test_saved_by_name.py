@@ -106,7 +106,9 @@ def test_a_call_saves_a_record_and_reads_its_fields(device: str) -> None:
 def test_weights_that_nothing_is_computed_from_are_not_kept() -> None:
     """In eager, too, a bias may be written between the passes, and no hook sees it."""
     assert "UNREAD = ('.weight', '.bias')" in ast.unparse(backward_of(Few()))
-    assert "UNREAD = ('.first.weight', '.first.bias', '.second.bias', '.third.bias')" in ast.unparse(backward_of(Gates()))
+    assert "UNREAD = ('.first.weight', '.first.bias', '.second.bias', '.third.bias')" in ast.unparse(
+        backward_of(Gates())
+    )
 
 
 def test_endings_tell_what_is_not_read_from_what_is() -> None:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, TrainingGraphs
+from longhand.emit.layers.saved_call import SavedOfCall, SavedOfEach
 from longhand.emit.layers.saved_records import Record, shape_of
-from longhand.schedule.named_plan import SAVED, DimNamer, Loop, SavedLayers
+from longhand.emit.module.module_tree import ModuleTree, member, module_expression
+from longhand.schedule.named_plan import (
+    SAVED,
+    DimNamer,
+    Loop,
+    SavedLayers,
+    parameter_order,
+    unread_endings,
+)
 from longhand.schedule.plan import UnitPlan
+
+MODEL = "model"  # what the functions call the module
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +43,11 @@ class LayersApart:
     fields: tuple[str, ...]
     owner: str = ""
     function: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is such a list."""
+        return self.record is not None or bool(self.fields)
 
     @property
     def taken(self) -> str:
@@ -86,3 +102,63 @@ def weights_inside(loop: Loop, weights: Mapping[str, str]) -> dict[int, str]:
         if are_own and len(below) == 1:
             inside[place] = below.pop()
     return inside
+
+
+def list_of_modules(loop: Loop, weights: Mapping[str, str], tree: ModuleTree) -> str:
+    """The list that holds the layers, where their weights are read; or else nothing.
+
+    Args:
+        loop: Of the backward pass.
+        weights: By placeholder: the path of a parameter.
+        tree: Of the forward pass's modules.
+    """
+    is_read = bool(weights_inside(loop, weights))
+    return member(module_expression(tree.root, loop.owner), MODEL) if is_read else ""
+
+
+def unread_weights(
+    single: Collection[str], loops: Sequence[Loop], weights: Mapping[str, str], graph: CapturedGraph
+) -> tuple[str, ...]:
+    """How the names of the parameters end that are not read where the module has them.
+
+    Args:
+        single: Placeholders that the backward function reads itself.
+        loops: Its layers.
+        weights: By placeholder: the path of a parameter.
+        graph: What was captured.
+    """
+    read = {weights[node] for node in single if node in weights}
+    for loop in loops:
+        inside = weights_inside(loop, weights)
+        read |= {weights[nodes[place]] for nodes in loop.own for place in inside}
+    return unread_endings(parameter_order(graph), read) if graph.is_module else ()
+
+
+def saved_of_call(
+    name: str, training: TrainingGraphs, fields: Mapping[str, str], layers: Sequence[LayersApart]
+) -> SavedOfCall:
+    """The record that launch() makes.
+
+    Args:
+        name: Its class.
+        training: Both graphs.
+        fields: By placeholder: the field that it is.
+        layers: What each layer, or call of a function, has.
+    """
+    sources = {entry.node: entry.source for entry in training.inputs}
+    of_each = tuple(
+        SavedOfEach(
+            one.word,
+            one.name,
+            one.fields,
+            tuple(tuple(sources[node] for node in nodes) for nodes in zip(*one.own, strict=True)),
+        )
+        for one in layers
+        if one.record is None
+    )
+    return SavedOfCall(
+        name,
+        tuple((word, sources[node]) for node, word in fields.items()),
+        tuple((one.word, one.record.word) for one in layers if one.record is not None),
+        of_each,
+    )
