@@ -1032,8 +1032,12 @@ def holding(module, weights):
     """A copy of a module, and of those in it, that holds other weights: by the dict that held each, and its name."""
     copied = module.__class__.__new__(module.__class__)
     parts = {name: holding(part, weights) for name, part in module._modules.items() if part is not None}
-    held = {name: weights.get((id(module._parameters), name), one) for name, one in module._parameters.items()}
-    vars(copied).update({**vars(module), "_modules": {**module._modules, **parts}, "_parameters": held, **parts, **held})
+    held = {
+        name: weights.get((id(module._parameters), name), one) for name, one in module._parameters.items()
+    }
+    vars(copied).update(
+        {**vars(module), "_modules": {**module._modules, **parts}, "_parameters": held, **parts, **held}
+    )
     return copied
 
 
