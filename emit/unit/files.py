@@ -13,6 +13,7 @@ from longhand.emit.cpp.headers import CppSource
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.emit.cpp.list_binding import list_face
 from longhand.emit.module.backward_py import trained_call, write_backward
+from longhand.emit.module.backward_writer import BackwardWriter
 from longhand.emit.module.check_py import write_check
 from longhand.emit.module.constants import constants_file
 from longhand.emit.module.model_py import ModelWriter, write_model
@@ -171,10 +172,12 @@ def emit_unit(unit: NamedUnit, *, in_torch: Mapping[str, InTorch] = NONE_IN_TORC
         model = write_model(forward)
     else:
         call = trained_call(graphs, forward.plan, passes[1].plan, unit.records)
-        writer = ModelWriter(forward, call)
-        model = writer.write()
         assert unit.gradients is not None
-        backward["backward.py"] = write_backward(graphs, writer, passes[1], unit.gradients)
+        writer = ModelWriter(forward, call)
+        of_backward = BackwardWriter(graphs, passes[1], unit.gradients, writer)
+        writer.training = dataclasses.replace(call, saved=of_backward.saved_of_call)
+        model = writer.write()
+        backward["backward.py"] = write_backward(graphs, writer, of_backward)
     kernels = write_kernels(passes, in_torch)
     texts = {
         "__init__.py": render_template(

@@ -62,6 +62,7 @@ _PARTS = (
     "tensor_lists",
     "launch",
     "windows",
+    "saved",
     "derivatives",
     "convolutions",
     "attention",

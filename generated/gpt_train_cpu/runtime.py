@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import math
 import mmap
+import operator
 import os
 import platform
 import re
@@ -921,6 +922,122 @@ def _prune(folder: Path) -> None:
             if time.time() - used > RECENT_SECONDS:
                 path.unlink()
                 path.with_suffix(".sha256").unlink(missing_ok=True)
+
+
+# ---- What a forward pass keeps for its backward pass: a record of what it made, and weights of the module ----
+
+
+def keep_for_backward(ctx, saved, module=None, unread=()):
+    """Let autograd keep what the backward pass reads. It minds writes to that, and tells hooks of it.
+
+    Args:
+        ctx: Of the autograd.Function.
+        saved: A record. Its fields are tensors, and lists of further records.
+        module: Whose weights the backward pass reads, if it does.
+        unread: How the names of those end that it does not read.
+    """
+    tensors = weights_read(module, unread)
+    n_weights = len(tensors)
+    ctx.kept = module, unread, n_weights, taken_apart(saved, tensors)
+    ctx.save_for_backward(*tensors)
+
+
+def kept_for_backward(ctx):
+    """The module as it was in the forward pass, and the record; raises where any of that was written to since."""
+    module, unread, n_weights, form = ctx.kept
+    tensors = list(ctx.saved_tensors)
+    ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
+    weights, made = tensors[:n_weights], tensors[n_weights:]
+    return with_weights(module, unread, weights), put_together(form, iter(made))
+
+
+def taken_apart(saved, tensors):
+    """Append the tensors of a record, those of its own first; what it returns says how to put it together again."""
+    names, lists = [], {}
+    for name, value in vars(saved).items():
+        if isinstance(value, list):
+            lists[name] = value
+        else:
+            names.append(name)
+            tensors.append(value)
+    forms = {name: [taken_apart(one, tensors) for one in records] for name, records in lists.items()}
+    return type(saved), names, forms
+
+
+def put_together(form, tensors):
+    """A record like the one that was taken apart, of the next tensors."""
+    made, names, forms = form
+    record = made.__new__(made)
+    vars(record).update(zip(names, tensors))  # noqa: B905, the rest is of other records
+    for name, lists in forms.items():
+        vars(record)[name] = [put_together(one, tensors) for one in lists]
+    return record
+
+
+# ---- Gradients by the names of the weights ----
+
+NAMES = "names of parameters"  # where a module keeps them
+
+
+def of_layers(owner, gradients):
+    """The gradients of a list of layers by the whole names of their weights, given those of each layer by its number."""
+    return {f"{owner}.{n}.{name}": one for n, of_layer in gradients.items() for name, one in of_layer.items()}
+
+
+def of_parameters(module, gradients):
+    """For each of a module's parameters, in order, the gradient that has its name; None where there is none."""
+    looked_at = module.__dict__.get(SEEN, {}).get("holders")
+    known = module.__dict__.get(NAMES)
+    if known is None or known[0] is not looked_at:
+        known = module.__dict__[NAMES] = looked_at, [name for name, _ in module.named_parameters()]
+        if not gradients.keys() <= {*known[1]}:
+            raise KeyError(f"no parameters: {', '.join(sorted(gradients.keys() - {*known[1]}))}")
+    return [gradients.get(name) for name in known[1]]
+
+
+READ = "weights read"  # where a module keeps which of its weights the backward pass reads
+
+
+def holders_read(module, unread):
+    """Where the weights are that the backward pass reads: the dict that holds each, and its name there."""
+    looked_at = module.__dict__.get(SEEN, {}).get("holders")
+    known = module.__dict__.get(READ)
+    if known is None or known[0] is not looked_at:
+        parts = dict(module.named_modules())
+        paths = (path for path, _ in module.named_parameters() if not f"model.{path}".endswith(unread))
+        ends = (path.rpartition(".") for path in paths)
+        known = looked_at, [(parts[owner]._parameters, name) for owner, _, name in ends]
+        module.__dict__[READ] = known
+    return known[1]
+
+
+def weights_read(module, unread):
+    """The weights that the backward pass reads, as the module holds them now."""
+    return [] if module is None else [held[name] for held, name in holders_read(module, unread)]
+
+
+def with_weights(module, unread, weights):
+    """The module if it holds these weights; else a copy that does: others took their place, or a hook made copies."""
+    if module is None or all(map(operator.is_, weights_read(module, unread), weights)):
+        return module
+    holders = holders_read(module, unread)
+    return holding(
+        module,
+        {(id(held), name): one for (held, name), one in zip(holders, weights, strict=True)},
+    )
+
+
+def holding(module, weights):
+    """A copy of a module, and of those in it, that holds other weights: by the dict that held each, and its name."""
+    copied = module.__class__.__new__(module.__class__)
+    parts = {name: holding(part, weights) for name, part in module._modules.items() if part is not None}
+    held = {
+        name: weights.get((id(module._parameters), name), one) for name, one in module._parameters.items()
+    }
+    vars(copied).update(
+        {**vars(module), "_modules": {**module._modules, **parts}, "_parameters": held, **parts, **held}
+    )
+    return copied
 
 
 def parameters_of(module):

@@ -8,11 +8,12 @@ Written by longhand, yours to edit: `longhand generate` merges, `longhand verify
 """
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .backward import BlockSaved, LanguageModelFunction
-from .runtime import Weights, blas, check_tensor, check_weights, cudnn_attention, parameters_of, tie
+from .backward import BlockSaved, LanguageModelFunction, LanguageModelSaved
+from .runtime import Weights, check_tensor, check_weights, cudnn_attention, parameters_of, tie
 
 
 class Block(nn.Module):
@@ -50,7 +51,7 @@ class Block(nn.Module):
         n_heads = 12
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = blas.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
+        qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
@@ -58,7 +59,7 @@ class Block(nn.Module):
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        attn = blas.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
+        attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         x = torch.empty_like(residual)
@@ -76,13 +77,13 @@ class Block(nn.Module):
         )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = blas.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
+        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
         del attn, ln_2
         hidden = torch.empty_like(widen)
         kernels.gelu(widen, hidden, hidden.numel())
 
         # Mlp.forward    return self.narrow(hidden)
-        mlp = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
 
         saved = BlockSaved(
             residual=residual,
@@ -93,14 +94,6 @@ class Block(nn.Module):
             philox_offset=philox_offset,
             x=x,
             widen=widen,
-            narrow_weight=self.mlp.narrow.weight,
-            widen_weight=self.mlp.widen.weight,
-            ln_2_weight=self.ln_2.weight,
-            ln_2_bias=self.ln_2.bias,
-            proj_weight=self.attn.proj.weight,
-            qkv_weight=self.attn.qkv.weight,
-            ln_1_weight=self.ln_1.weight,
-            ln_1_bias=self.ln_1.bias,
         )
         return x, mlp, saved
 
@@ -187,7 +180,7 @@ class LanguageModel(nn.Module):
             n_cols=dim,
             n_filled=vocab_size,
         )
-        logits = blas.linear(ln_f, padded_weight)
+        logits = F.linear(ln_f, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         n_counted = torch.empty((), dtype=torch.int64, device=tokens.device)
@@ -216,6 +209,14 @@ class LanguageModel(nn.Module):
             unscaled_d_logits_offset=vocab_size,
         )
 
-        unscaled_d_ln_f = blas.mm(unscaled_d_logits, padded_weight)
-        unscaled_d_token_embedding = blas.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
-        return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding[:vocab_size], saved_blocks
+        unscaled_d_ln_f = torch.mm(unscaled_d_logits, padded_weight)
+        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
+
+        saved = LanguageModelSaved(
+            tokens=tokens,
+            x=x_plus_mlp,
+            unscaled_d_ln_f=unscaled_d_ln_f,
+            unscaled_d_token_embedding=unscaled_d_token_embedding[:vocab_size],
+            blocks=saved_blocks,
+        )
+        return loss, saved
