@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import torch
 
 from longhand.emit.text.expression import Precedence, Text
-from longhand.emit.text.reference_calls import OperationCall
+from longhand.emit.text.reference_calls import OperationCall, reduction, total_of_mean
 from longhand.emit.text.reference_columns import find_columns
 from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH, find_joins, operation
 from longhand.emit.text.reference_page import (
@@ -31,7 +31,6 @@ from longhand.emit.text.reference_page import (
     number_text,
     prints_number,
 )
-from longhand.emit.text.reference_reductions import reduction, total_of_mean
 from longhand.emit.text.value_formula import find_groups
 from longhand.lower.ir import (
     AxisSize,
