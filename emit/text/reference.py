@@ -10,19 +10,20 @@ reference_calls.py; `cat`: reference_joins.py); the rest is printed value by val
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Mapping
 
 import torch
 
 from longhand.emit.text.expression import Precedence, Text
-from longhand.emit.text.reference_calls import OperationCall, reduction, total_of_mean
-from longhand.emit.text.reference_columns import find_columns
+from longhand.emit.text.reference_calls import OperationCall
+from longhand.emit.text.reference_columns import ColumnRead, find_columns
+from longhand.emit.text.reference_joins import JoinWriter
 from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH, find_joins, operation
 from longhand.emit.text.reference_page import (
     FlatMemory,
     IndexWriter,
-    JoinWriter,
     ReferencePage,
     StridedView,
     ViewFinder,
@@ -30,6 +31,8 @@ from longhand.emit.text.reference_page import (
     is_slice,
     number_text,
     prints_number,
+    reduction,
+    total_of_mean,
 )
 from longhand.emit.text.value_formula import find_groups
 from longhand.lower.ir import (
@@ -93,7 +96,7 @@ class _ReferenceWriter:
         self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.joins, self.pieces = find_joins(plan, names, words)
         self.finder = ViewFinder(plan, names, self.pieces)
-        self.columns = find_columns(plan, self.finder, range(len(plan.body)), self.pieces)
+        self.columns = self._find_columns()
         self.uses = self._count_uses()
         self.flat = flat_pointers(plan, self.uses, self.pieces, self.columns) | {
             key for p in self.uses for key in self._memory(p)
@@ -104,14 +107,26 @@ class _ReferenceWriter:
         for word in (*self._number_words(), *self.views):
             self.page.scope.take(word)
         self.indices = IndexWriter(self.page, self._value)
-        self.joiner = JoinWriter(self.page, self.pieces, self.domains, self._value)
         self.stored = {
             value.value: names.pointers[value.buffer]
             for value in plan.body
             if isinstance(value, Store) and not value.adds
         }
 
+    @functools.cached_property
+    def joiner(self) -> JoinWriter:
+        """What writes joins, where there are any."""
+        return JoinWriter(self.page, self.pieces, self.domains, self._value)
+
     # What the reference is given.
+
+    def _find_columns(self) -> Mapping[int, ColumnRead]:
+        """Loads of pointers that are read at several places, or at one that is computed."""
+        loads = [p for p, value in enumerate(self.plan.body) if isinstance(value, Load)]
+        several = len({self.plan.body[p].buffer for p in loads}) < len(loads)  # type: ignore[union-attr]
+        if not several and not any(self.plan.addresses[p].values for p in loads):
+            return {}
+        return find_columns(self.plan, self.finder, loads, self.pieces)
 
     def _number_words(self) -> list[str]:
         names = self.names
