@@ -122,11 +122,10 @@ class _ReferenceWriter:
 
     def _find_columns(self) -> Mapping[int, ColumnRead]:
         """Loads of pointers that are read at several places, or at one that is computed."""
-        loads = [p for p, value in enumerate(self.plan.body) if isinstance(value, Load)]
-        several = len({self.plan.body[p].buffer for p in loads}) < len(loads)  # type: ignore[union-attr]
-        if not several and not any(self.plan.addresses[p].values for p in loads):
-            return {}
-        return find_columns(self.plan, self.finder, loads, self.pieces)
+        loads = {p: value.buffer for p, value in enumerate(self.plan.body) if isinstance(value, Load)}
+        is_computed = any(self.plan.addresses[p].values for p in loads)
+        is_needed = is_computed or len(set(loads.values())) < len(loads)
+        return find_columns(self.plan, self.finder, loads, self.pieces) if is_needed else {}
 
     def _number_words(self) -> list[str]:
         names = self.names
