@@ -33,6 +33,7 @@ from longhand.schedule.layers.model_steps import (
 )
 from longhand.schedule.layers.returned_gradients import (
     GradientGroup,
+    GradientsInTurn,
     GradientsOfLayers,
     OneGradient,
     ReturnedGradients,
@@ -113,6 +114,7 @@ __all__ = [
     "FunctionSharing",
     "FunctionSites",
     "GradientGroup",
+    "GradientsInTurn",
     "GradientsOfLayers",
     "HeldModules",
     "HeldTensor",

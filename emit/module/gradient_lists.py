@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longhand.emit.text.quoting import python_string
-from longhand.schedule.named_plan import GradientGroup, OneGradient
+from longhand.schedule.named_plan import GradientGroup, GradientsInTurn, OneGradient
 
 OF_LAYERS = "of_layers"  # runtime.py's
 
@@ -23,4 +23,20 @@ def write_gradients(groups: Sequence[GradientGroup], texts: Sequence[str]) -> st
 def _written(group: GradientGroup, texts: Sequence[str]) -> str:
     if isinstance(group, OneGradient):
         return f"{python_string(group.path)}: {texts[group.place]}"
-    return f"**{OF_LAYERS}({python_string(group.owner)}, {group.word})"
+    if isinstance(group, GradientsInTurn):
+        return _in_turn(group)
+    before, without = (f"[{', '.join(map(python_string, paths))}]" for paths in (group.before, group.without))
+    given = [python_string(group.owner), group.word]
+    given += [f"before={before}"] if group.before else []
+    given += [f"without={without}"] if group.without else []
+    return f"**{OF_LAYERS}({', '.join(given)})"
+
+
+def _in_turn(group: GradientsInTurn) -> str:
+    """``**{f"h.{n}.norm.bias": d_h[n + 1]["bias"] for n in range(0, 9, 3)}``"""
+    step = f", {group.layers.step}" if group.layers.step != 1 else ""
+    start = f"{group.layers.start}, " if group.layers.start or step else ""
+    behind = f"n + {group.shift}" if group.shift > 0 else f"n - {-group.shift}" if group.shift else "n"
+    name = python_string(f"{group.owner}.{{n}}.{group.path}")
+    each = f"{group.word}[{behind}][{python_string(group.key)}]"
+    return f"**{{f{name}: {each} for n in range({start}{group.layers.stop}{step})}}"

@@ -34,13 +34,39 @@ class GradientsOfLayers:
     Attributes:
         owner: The path of the list of layers.
         word: The dictionary.
+        before: Paths inside a layer of those that are the layer before's: what ends a layer may be computed with the
+            next one. The first layer's are nobody's here.
+        without: Paths of what is told apart.
     """
 
     owner: str
     word: str
+    before: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
 
-GradientGroup = OneGradient | GradientsOfLayers
+@dataclasses.dataclass(frozen=True)
+class GradientsInTurn:
+    """One gradient of each of some layers, which stands under another path, or with another layer's gradients.
+
+    Attributes:
+        owner: The path of the list of layers.
+        path: Inside a layer.
+        layers: Whose it is.
+        word: The dictionary.
+        shift: How far behind the layer it stands there.
+        key: Under which path.
+    """
+
+    owner: str
+    path: str
+    layers: range
+    word: str
+    shift: int
+    key: str
+
+
+GradientGroup = OneGradient | GradientsOfLayers | GradientsInTurn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,12 +119,16 @@ def find_returned_gradients(
     whole = _whole_dictionaries(steps, {results[one.place]: one.path for one in named})
     groups: dict[GradientGroup, None] = {}
     for one in named:
-        groups[whole.get(_dictionary_of(results[one.place]), one)] = None
+        groups[whole.get(results[one.place], one)] = None
     return ReturnedGradients(tuple(places), arguments, tuple(groups), in_layers)
 
 
-def _whole_dictionaries(steps: Sequence[ModelStep], paths: Mapping[str, str]) -> dict[str, GradientsOfLayers]:
-    """The dictionaries of layers' gradients that hold those of the layers' own weights, and nothing else.
+def _whole_dictionaries(
+    steps: Sequence[ModelStep], paths: Mapping[str, str]
+) -> dict[str, GradientsOfLayers | GradientsInTurn]:
+    """For each gradient that stands in a dictionary of layers' gradients, that dictionary, where it is told as one.
+
+    It is where it holds those of the layers' own weights, or of the layers' before, and nothing else.
 
     Args:
         steps: Of the function that computes the gradients.
@@ -118,21 +148,63 @@ def _whole_dictionaries(steps: Sequence[ModelStep], paths: Mapping[str, str]) ->
             word = gradients_word(loop, steps)
             n_held[word] += n_runs * len(loop.collected)
             owners.setdefault(word, set()).add(loop.owner)
-    return {
-        word: GradientsOfLayers(next(iter(owners[word])), word)
-        for word, of in entries.items()
-        if len(of) == n_held[word]
-        and len(owners[word]) == 1
-        and all(paths[variable] == f"{next(iter(owners[word]))}.{layer}.{key}" for variable, layer, key in of)
-    }
+    whole: dict[str, GradientsOfLayers | GradientsInTurn] = {}
+    for word, of in entries.items():
+        if len(of) == n_held[word] and len(owners[word]) == 1:
+            owner = next(iter(owners[word]))
+            whole |= _told_together(word, owner, of, paths) or _told_in_turn(word, owner, of, paths)
+    return whole
 
 
-def _dictionary_of(variable: str) -> str:
-    """The dictionary of layers' gradients in which one stands; empty for others."""
-    match variable.steps if isinstance(variable, Reached) else ():
-        case (str(word), int(_), str(_)):
-            return word
-    return ""
+def _told_together(
+    word: str, owner: str, entries: Sequence[tuple[str, int, str]], paths: Mapping[str, str]
+) -> dict[str, GradientsOfLayers]:
+    """The group of each entry of a dictionary but the first layer's of those that are the layer before's."""
+    first = min(layer for _, layer, _ in entries)
+    before = dict.fromkeys(
+        key for variable, layer, key in entries if paths[variable] != f"{owner}.{layer}.{key}"
+    )
+    own = [entry for entry in entries if entry[2] not in before or entry[1] != first]
+    for variable, layer, key in own:
+        if paths[variable] != f"{owner}.{layer - (key in before)}.{key}":
+            return {}
+    group = GradientsOfLayers(owner, word, tuple(before))
+    return {variable: group for variable, _, _ in own}
+
+
+def _told_in_turn(
+    word: str, owner: str, entries: Sequence[tuple[str, int, str]], paths: Mapping[str, str]
+) -> dict[str, GradientsOfLayers | GradientsInTurn]:
+    """The groups of a dictionary's entries where layers of several kinds take turns.
+
+    What every layer has under its own path is one group; of the rest those that come once in each turn are.
+    """
+    apart = dict.fromkeys(
+        key for variable, layer, key in entries if paths[variable] != f"{owner}.{layer}.{key}"
+    )
+    own = GradientsOfLayers(owner, word, without=tuple(apart))
+    others = [entry for entry in entries if entry[2] in apart]
+    n_layers = 1 + max(layer for _, layer, _ in entries)
+    turns = [_turns(word, owner, others, paths, period) for period in range(1, n_layers)]
+    told = min(turns, key=lambda groups: len(others) - len(groups) + len(set(groups.values())), default={})
+    return {variable: own for variable, _, key in entries if key not in apart} | told
+
+
+def _turns(
+    word: str, owner: str, entries: Sequence[tuple[str, int, str]], paths: Mapping[str, str], period: int
+) -> dict[str, GradientsInTurn]:
+    """The entries that come once in each turn of so many layers."""
+    turns: dict[tuple[str, int, str, int], dict[int, str]] = {}
+    for variable, layer, key in entries:
+        head, _, path = paths[variable].removeprefix(f"{owner}.").partition(".")
+        if paths[variable].startswith(f"{owner}.") and head.isdigit():
+            turns.setdefault((path, layer - int(head), key, int(head) % period), {})[int(head)] = variable
+    groups: dict[str, GradientsInTurn] = {}
+    for (path, shift, key, _), of in turns.items():
+        layers = range(min(of), max(of) + 1, period)
+        if len(layers) == len(of) > 1:
+            groups |= dict.fromkeys(of.values(), GradientsInTurn(owner, path, layers, word, shift, key))
+    return groups
 
 
 def _viewed_in_layers(backward: UnitPlan, steps: Sequence[ModelStep]) -> dict[str, View]:

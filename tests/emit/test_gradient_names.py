@@ -169,11 +169,10 @@ def test_no_other_weight_has_the_word(unit: Path) -> None:
 def test_a_layer_names_the_gradients_of_its_weights(unit: Path) -> None:
     """Functions of loops: what they return for the layer's weights, by the paths inside it."""
     tree = ast.parse((unit / "backward.py").read_text())
-    functions = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and [arg.arg for arg in node.args.args[:1]] == ["layer"]
-    ]
+    of_loops = {
+        word for line in ast.unparse(tree).splitlines() for word in re.findall(r"\] = (\w+)\(model\.", line)
+    }
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in of_loops]
     assert functions or "for layer in" not in ast.unparse(tree)
     for function in functions:
         named = _named(function)

@@ -59,12 +59,10 @@ def units(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[nn.Module
 def test_every_layer_is_in_the_loop(units: dict[int, tuple[nn.Module, Path]]) -> None:
     texts = {n_layers: (folder / "backward.py").read_text() for n_layers, (_, folder) in units.items()}
     for n_layers, text in texts.items():
-        assert f"for layer in reversed(range({n_layers})):" in text
-    flat = " ".join(texts[4].split())
-    assert "[ model.norm.weight, *(layer.norm.weight for layer in model.layers[:3]), ]" in flat or (
-        "[model.norm.weight, *(layer.norm.weight for layer in model.layers[:3])]" in flat
-    )
-    # Two layers have no list of what stands before the others; all else is the same text.
+        assert "for layer in reversed(range(len(saved.layers))):" in text
+        flat = " ".join(text.split())
+        assert '**of_layers("layers", d_layers, before=["norm.weight", "norm.bias"])' in flat
+        assert f'"layers.{n_layers - 1}.norm.weight": d_layer_{n_layers - 1}_norm_weight' in flat
     assert abs(texts[4].count("\n") - texts[2].count("\n")) <= 4
 
 

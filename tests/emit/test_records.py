@@ -13,7 +13,7 @@ SHAPE = "float32 (batch, hidden_state_channels, hidden_state_height, hidden_stat
 
 
 def test_what_is_said_of_a_field_breaks_no_line() -> None:
-    record = Record("Saved", "blocks", "", (("x", "float32 (batch, dim)"), (LONG, SHAPE)), "saved")
+    record = Record("Saved", "blocks", "", (("x", "float32 (batch, dim)"), (LONG, SHAPE)))
     assert record.lines == (
         "x: torch.Tensor  # float32 (batch, dim)",
         f"# {SHAPE}",

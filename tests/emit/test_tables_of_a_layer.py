@@ -62,8 +62,7 @@ def test_every_layer_is_in_the_loop_and_gradients_are_right(n_layers: int, tmp_p
     model, folder = Stack(n_layers).train(), tmp_path / "unit"
     longhand.generate(model, (torch.randint(11, (2, 9)),), out=folder, device="cpu", train=True)
     text = (folder / "backward.py").read_text()
-    n = n_layers if "saved_layers" not in text else "len(saved_layers)"
-    assert f"for layer in reversed(range({n})):" in text
+    assert "for layer in reversed(range(len(saved.layers))):" in text
     # What the table's gradient is made of comes out of the loop, and what makes it stands behind.
     assert (
         text.index("def stack_backward") < text.index("in reversed(") < text.index("embedding_dense_backward")

@@ -71,7 +71,7 @@ def test_the_interpreter_finds_eagers_gradients(unit: Path) -> None:
 
 def test_images_are_channels_last_and_nothing_is_laid_out_again(unit: Path) -> None:
     text = (unit / "backward.py").read_text()
-    passes = text[text.index("_backward(saved") :]
+    passes = text[text.index("_backward(model, saved") :]
     assert passes.count("convolution_backward(") >= 3 and "torch.ops.aten.convolution_backward" not in text
     assert (
         passes.count("channels_last(") == 2 and "kernels.to_channels_last(\n        saved.images, " in passes

@@ -97,10 +97,12 @@ def test_a_list_of_layers_and_a_value_have_two_names(blocks):
         for name in ast.walk(target)
         if isinstance(name, ast.Name)
     ]
-    assert any("zip(" in ast.unparse(statement) for statement in function_of(blocks).body)
     assert len(bound) == len(set(bound))
     backward = (blocks / "backward.py").read_text()
-    assert "features = [" in backward and "features.shape" not in backward  # the list is not the value
+    assert "    features: list[" in backward  # the list is not the value
+    assert ".features.shape" not in backward and "saved.features." not in backward.replace(
+        "saved.features.pop()", ""
+    )
 
 
 def test_what_many_layers_have_is_called_after_the_layer(blocks):

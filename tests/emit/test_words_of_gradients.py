@@ -38,7 +38,7 @@ class Values(nn.Module):
 def test_words() -> None:
     given = ((torch.randn(2, 19, 48, requires_grad=True),), {})
     text = text_of((Values(), *given), "cuda", train=True)["backward.py"]
-    assert re.search(r"n_averaged=[a-z]", text)
-    assert "n_averaged=48" not in text
+    assert re.search(r"n_cols=[a-z]", text)
+    assert "n_averaged" not in text and "n_cols=48" not in text
     assert re.search(r"^    d_value = ", text, re.M)
     assert not re.search(r"^    (v_proj|value) = ", text, re.M)
