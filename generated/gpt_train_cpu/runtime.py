@@ -979,9 +979,19 @@ def put_together(form, tensors):
 NAMES = "names of parameters"  # where a module keeps them
 
 
-def of_layers(owner, gradients):
-    """Gradients of a list of layers by the whole names of their weights, given those of each layer by its number."""
-    return {f"{owner}.{n}.{name}": one for n, of_layer in gradients.items() for name, one in of_layer.items()}
+def of_layers(owner, gradients, before=(), without=()):
+    """Gradients of a list of layers by the whole names of their weights, given those of each layer by its number.
+
+    Those that `before` names are the layer before's; the first layer's, which are no layer's, are left out, as is
+    what `without` names.
+    """
+    first = min(gradients, default=0)
+    return {
+        f"{owner}.{n - (name in before)}.{name}": one
+        for n, of_layer in gradients.items()
+        for name, one in of_layer.items()
+        if (n != first or name not in before) and name not in without
+    }
 
 
 def of_parameters(module, gradients):

@@ -62,7 +62,7 @@ class ResNetBlockFunction(torch.autograd.Function):
 
 
 def resnet_block_backward(model, saved, d_activated):
-    """The gradients of ResNetBlock's arguments that have any, then of its parameters, by name; empties `saved`."""
+    """The gradients of ResNetBlock's arguments, then of its parameters by name; empties `saved`."""
     batch = saved.x.shape[0]
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
     conv1_channels = saved.conv1.shape[1]

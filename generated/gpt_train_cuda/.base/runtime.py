@@ -617,7 +617,10 @@ class FastLaunch:
             return functools.partial(CheckedLaunch(self.kernel)[grid], enable_fp_fusion=True)
         x, y, z = grid = (*grid, 1, 1)[:3]
         n_tensors, compiled, knobs = self.n_tensors, self.compiled, triton.knobs.runtime
-        current_stream = triton.runtime.driver.active.get_current_stream
+        try:
+            current_stream = triton.runtime.driver.active.get_current_stream
+        except RuntimeError:  # there is no GPU: Triton says so in the first launch
+            current_stream = None
         several_devices = torch.cuda.device_count() > 1
 
         def launch(*args, **options):
@@ -815,9 +818,19 @@ def put_together(form, tensors):
 NAMES = "names of parameters"  # where a module keeps them
 
 
-def of_layers(owner, gradients):
-    """Gradients of a list of layers by the whole names of their weights, given those of each layer by its number."""
-    return {f"{owner}.{n}.{name}": one for n, of_layer in gradients.items() for name, one in of_layer.items()}
+def of_layers(owner, gradients, before=(), without=()):
+    """Gradients of a list of layers by the whole names of their weights, given those of each layer by its number.
+
+    Those that `before` names are the layer before's; the first layer's, which are no layer's, are left out, as is
+    what `without` names.
+    """
+    first = min(gradients, default=0)
+    return {
+        f"{owner}.{n - (name in before)}.{name}": one
+        for n, of_layer in gradients.items()
+        for name, one in of_layer.items()
+        if (n != first or name not in before) and name not in without
+    }
 
 
 def of_parameters(module, gradients):

@@ -391,7 +391,10 @@ class FastLaunch:
             return functools.partial(CheckedLaunch(self.kernel)[grid], enable_fp_fusion=True)
         x, y, z = grid = (*grid, 1, 1)[:3]
         n_tensors, compiled, knobs = self.n_tensors, self.compiled, triton.knobs.runtime
-        current_stream = triton.runtime.driver.active.get_current_stream
+        try:
+            current_stream = triton.runtime.driver.active.get_current_stream
+        except RuntimeError:  # there is no GPU: Triton says so in the first launch
+            current_stream = None
         several_devices = torch.cuda.device_count() > 1
 
         def launch(*args, **options):
