@@ -2,7 +2,6 @@
 
 import pytest
 
-from longhand.emit.module.backward_writer import first_and_rest
 from longhand.emit.unit.templates import format_files
 from longhand.errors import ProofError
 from longhand.proof.python import prove_python
@@ -21,13 +20,3 @@ def test_what_is_no_python_at_all():
     assert files["check.py"] == "y = 2\n"
     with pytest.raises(ProofError, match=r"model\.py:2"):
         prove_python(files)
-
-
-@pytest.mark.parametrize("count", [2, 255, 256, 300])
-def test_any_number_of_saved_tensors_before_those_of_the_layers(count):
-    names = MANY[:count]
-    given = [*range(count), "layer", "other layer"]
-    found = {"given": given}
-    exec(compile("\n".join(first_and_rest(names, "of_layers", "given")), "backward.py", "exec"), found)
-    assert [found[name] for name in names] == list(range(count))
-    assert found["of_layers"] == ["layer", "other layer"]
