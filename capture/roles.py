@@ -59,6 +59,7 @@ class Role(enum.StrEnum):
     SUM_OF_SQUARES = "sum_of_squares"
     THROUGH_MEAN = "through_mean"
     THROUGH_RSTD = "through_rstd"
+    THROUGH_LENGTH = "through_length"
     LESS_MEAN = "less_mean"
     SCALE = "scale"
     SLOPE = "slope"

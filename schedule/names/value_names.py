@@ -40,7 +40,7 @@ from longhand.schedule.plan import Access, KernelPlan
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
 _SIDES = frozenset({Role.LEFT, Role.RIGHT})
-_OF_DERIVATIVES = frozenset({Role.D_NORMALIZED, Role.THROUGH_MEAN, Role.THROUGH_RSTD})
+_OF_DERIVATIVES = frozenset({Role.D_NORMALIZED, Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.THROUGH_LENGTH})
 _INITIALS = 2  # letters: ``x1`` says less of a half than that it is the first
 
 

@@ -237,7 +237,8 @@ class _FormWriter:
                 total = self._sum_along(along, part.axes, part.is_mean, part.origin, None)
                 op = Op.MUL if part.sign > 0 else Op.DIV
                 through = self._binary(op, total, self.positions[part.scale])
-                return self._product(part.rest, [x_hat, self._named_role(through, Role.THROUGH_RSTD)])
+                role = Role.THROUGH_RSTD if part.is_mean else Role.THROUGH_LENGTH
+                return self._product(part.rest, [x_hat, self._named_role(through, role)])
 
     def _gradient(self, others: tuple[tuple[int, int], ...]) -> int:
         """What is the gradient of x_hat: called so where it is made here."""
@@ -260,7 +261,10 @@ class _FormWriter:
     def _product(self, term: Monomial, values: Sequence[int]) -> tuple[float, int]:
         """The sign of a term, and its size times values."""
         factors = [*values]
-        if term.powers:
+        below: list[Factor] = []
+        if values and all(power < 0 for power in term.powers.values()):  # no product begins with 1 / n
+            below = [factor for factor, power in term.powers.items() for _ in range(-power)]
+        elif term.powers:
             factors.insert(0, self._powers(tuple(term.powers.items())))
         number = abs(term.number)
         if number != 1.0 or not factors:
@@ -268,6 +272,8 @@ class _FormWriter:
         made = factors[0]
         for factor in factors[1:]:
             made = self._binary(Op.MUL, made, factor)
+        for one in below:
+            made = self._binary(Op.DIV, made, self._factor(one))
         return (1.0 if term.number >= 0 else -1.0), made
 
     def _powers(self, powers: Sequence[tuple[Factor, int]]) -> int:

@@ -57,7 +57,23 @@ class ByVariance(_Norm):
         return (x - x.mean(-1, keepdim=True)) * torch.rsqrt(spread + EPS) * self.weight
 
 
+class ByLength(_Norm):
+    """No mean is taken: the derivative has the same form, and another name."""
+
+    def norm(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * (x / torch.sqrt((x * x).sum(-1, keepdim=True) + EPS))
+
+
+class Unbiased(_Norm):
+    """The mean square is of one element less than the mean."""
+
+    def norm(self, x: torch.Tensor) -> torch.Tensor:
+        centered = x - x.mean(-1, keepdim=True)
+        return self.weight * (centered / torch.sqrt((centered * centered).sum(-1, keepdim=True) / 47 + EPS))
+
+
 NORMS = (RootMeanSquare, DividedByRoot, WithoutMean, CenteredOnce, ByVariance)
+OTHERS = (ByLength, Unbiased)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -72,7 +88,20 @@ def test_the_derivative_is_the_closed_form(norm: type[_Norm], device: str, tmp_p
     assert not re.search(r"-0\.5|\b2\.0|rstd \* rstd|n_averaged", text), text
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(("norm", "named"), [(ByLength, "l2_normalize"), (Unbiased, "")])
+def test_what_is_over_no_mean_is_no_rms_norm(
+    norm: type[_Norm], named: str, device: str, tmp_path: Path
+) -> None:
+    x, arch = torch.randn(6, 48, requires_grad=True), "sm_90" if device == "cuda" else None
+    longhand.generate(norm(), (x,), out=tmp_path / "unit", device=device, arch=arch, train=True, run=False)
+    kernels = {path.stem: path.read_text() for path in (tmp_path / "unit" / "kernels").glob("*.*")}
+    assert any("through_length" in text for text in kernels.values())
+    assert not any("rms_norm" in name or "rms_norm" in text for name, text in kernels.items())
+    assert not named or any(named in name for name in kernels)
+
+
+@pytest.mark.parametrize("norm", NORMS + OTHERS)
 @pytest.mark.parametrize("scale", [1.0, 1e3, 1e-5])
 def test_gradients_are_as_exact_as_eagers(norm: type[_Norm], scale: float) -> None:
     class Scaled(norm):  # type: ignore[misc, valid-type]
@@ -88,7 +117,7 @@ def test_gradients_are_as_exact_as_eagers(norm: type[_Norm], scale: float) -> No
         assert (own - true).abs().max() <= 4 * (theirs - true).abs().max() + 1e-7 * true.abs().max()
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", NORMS + OTHERS)
 def test_special_values_are_eagers(norm: type[_Norm]) -> None:
     class Bare(norm):  # type: ignore[misc, valid-type]
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,7 @@ from longhand.schedule.plan import KernelPlan
 from longhand.schedule.sizes import rank
 
 _MEANS = frozenset({Role.MEAN, Role.RUNNING_MEAN})
-_OF_BACKWARD = frozenset({Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.LESS_MEAN})
+_OF_BACKWARD = frozenset({Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.THROUGH_LENGTH, Role.LESS_MEAN})
 
 
 def words_in_formula(position: int, plan: KernelPlan) -> Iterator[str]:

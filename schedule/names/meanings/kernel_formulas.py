@@ -36,11 +36,11 @@ def heads_moved(plan: KernelPlan, words: Mapping[str, tuple[str, ...]]) -> str |
 
 
 def derivative_of_norm(plan: KernelPlan) -> str:
-    """``rms_norm``, ``layer_norm``, of a kernel that holds the derivative of one, however it was written; or empty."""
+    """``rms_norm``, ``layer_norm``, ``l2_normalize``, of a kernel that holds the derivative of one; or empty."""
     roles = {getattr(value, "name", None) for value in plan.body}
-    if Role.THROUGH_RSTD not in roles:
-        return ""
-    return "layer_norm" if Role.THROUGH_MEAN in roles else "rms_norm"
+    if Role.THROUGH_RSTD in roles:
+        return "layer_norm" if Role.THROUGH_MEAN in roles else "rms_norm"
+    return "l2_normalize" if Role.THROUGH_LENGTH in roles and Role.THROUGH_MEAN not in roles else ""
 
 
 def softmax_of_visible(name: str, plan: KernelPlan) -> str:
