@@ -226,7 +226,7 @@ class _ConstructorWriter:
         """What makes a block: its class, one that holds the same, or plain weights."""
         classes = self.blocks[path.rpartition(".")[0]]
         like = [one for one in classes if position in one.positions]
-        if not like and not any(owner.startswith(f"{path}.") for owner in self.blocks):
+        if not like and not any(f"{owner}.".startswith(f"{path}.") for owner in self.blocks):
             # Lists inside that are looped over are of classes of their own, which no block's class makes.
             like = [one for one in classes if self.made_by_class(path, one.position) == one.made]
         if not like:
