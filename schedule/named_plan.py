@@ -31,6 +31,7 @@ from longhand.schedule.layers.model_steps import (
     records_apart,
     steps_of,
 )
+from longhand.schedule.layers.read_weights import paths_of_weights, unread_weights, weights_inside
 from longhand.schedule.layers.returned_gradients import (
     GradientGroup,
     GradientsInTurn,
@@ -39,7 +40,7 @@ from longhand.schedule.layers.returned_gradients import (
     ReturnedGradients,
     parameter_order,
 )
-from longhand.schedule.layers.saved_layers import SAVED, SavedLayers, unread_endings
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
@@ -186,6 +187,7 @@ __all__ = [
     "own_origins",
     "parameter_order",
     "parameters_in_order",
+    "paths_of_weights",
     "places_of",
     "plain_steps",
     "plan_domains",
@@ -200,8 +202,9 @@ __all__ = [
     "steps_of",
     "symbol_names",
     "unread_buffers",
-    "unread_endings",
+    "unread_weights",
     "view_key",
+    "weights_inside",
     "words_in_formula",
     "words_of",
 ]

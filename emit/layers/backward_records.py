@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from longhand.capture.graph import CapturedGraph, InputKind, TrainingGraphs
+from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.saved_call import SavedOfCall, SavedOfEach
 from longhand.emit.layers.saved_records import Record, shape_of
 from longhand.emit.module.module_tree import ModuleTree, member, module_expression
@@ -14,8 +14,7 @@ from longhand.schedule.named_plan import (
     DimNamer,
     Loop,
     SavedLayers,
-    parameter_order,
-    unread_endings,
+    weights_inside,
 )
 from longhand.schedule.plan import UnitPlan
 
@@ -72,38 +71,6 @@ class LayersApart:
         return Record(self.name, self.owner, self.function, tuple(zip(self.fields, said, strict=True)))
 
 
-def paths_of_weights(training: TrainingGraphs, forward: CapturedGraph) -> dict[str, str]:
-    """By placeholder: the path of the parameter that it is, which is read where the module has it.
-
-    Args:
-        training: Both graphs.
-        forward: What was captured.
-    """
-    if not forward.is_module:
-        return {}
-    given = {entry.node: entry for entry in forward.inputs if entry.kind is InputKind.PARAMETER}
-    sources = ((entry.node, given.get(str(entry.source))) for entry in training.inputs)
-    return {node: parameter.target for node, parameter in sources if parameter is not None}
-
-
-def weights_inside(loop: Loop, weights: Mapping[str, str]) -> dict[int, str]:
-    """Which of what each layer reads are weights of its own, by their paths inside the layer.
-
-    Args:
-        loop: Of the backward pass.
-        weights: By placeholder: the path of a parameter.
-    """
-    inside: dict[int, str] = {}
-    for place, nodes in enumerate(zip(*loop.own, strict=True)):
-        heads = [f"{loop.owner}.{position}." for position in loop.positions]
-        paths = [weights.get(node, "") for node in nodes]
-        below = {path.removeprefix(head) for path, head in zip(paths, heads, strict=True)}
-        are_own = all(path.startswith(head) for path, head in zip(paths, heads, strict=True))
-        if are_own and len(below) == 1:
-            inside[place] = below.pop()
-    return inside
-
-
 def list_of_modules(loop: Loop, weights: Mapping[str, str], tree: ModuleTree) -> str:
     """The list that holds the layers, where their weights are read; or else nothing.
 
@@ -114,24 +81,6 @@ def list_of_modules(loop: Loop, weights: Mapping[str, str], tree: ModuleTree) ->
     """
     is_read = bool(weights_inside(loop, weights))
     return member(module_expression(tree.root, loop.owner), MODEL) if is_read else ""
-
-
-def unread_weights(
-    single: Collection[str], loops: Sequence[Loop], weights: Mapping[str, str], graph: CapturedGraph
-) -> tuple[str, ...]:
-    """How the names of the parameters end that are not read where the module has them.
-
-    Args:
-        single: Placeholders that the backward function reads itself.
-        loops: Its layers.
-        weights: By placeholder: the path of a parameter.
-        graph: What was captured.
-    """
-    read = {weights[node] for node in single if node in weights}
-    for loop in loops:
-        inside = weights_inside(loop, weights)
-        read |= {weights[nodes[place]] for nodes in loop.own for place in inside}
-    return unread_endings(parameter_order(graph), read) if graph.is_module else ()
 
 
 def saved_of_call(

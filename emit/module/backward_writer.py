@@ -14,10 +14,7 @@ from longhand.emit.layers.backward_records import (
     MODEL,
     LayersApart,
     list_of_modules,
-    paths_of_weights,
     saved_of_call,
-    unread_weights,
-    weights_inside,
 )
 from longhand.emit.layers.class_names import TakenNames, record_name, whose
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
@@ -50,7 +47,10 @@ from longhand.schedule.named_plan import (
     keys_of_gradients,
     list_holding,
     loops_of,
+    paths_of_weights,
     plain_steps,
+    unread_weights,
+    weights_inside,
 )
 from longhand.schedule.names.words import identifier, singular, snake_case
 from longhand.schedule.plan import buffers_read

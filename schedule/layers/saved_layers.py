@@ -69,24 +69,3 @@ def saved_before(
         elif known.get(name) != of:
             return None
     return saved
-
-
-def unread_endings(paths: Sequence[str], read: Collection[str]) -> tuple[str, ...]:
-    """How the names of the parameters end that a backward pass does not read, ``.bias``, and those of no other.
-
-    Args:
-        paths: Of all parameters; ``model.`` before them tells whole names from endings.
-        read: Of those that it reads.
-    """
-    endings: list[str] = []
-    of_read = [f"model.{path}" for path in read]
-    for path in paths:
-        if path in read or f"model.{path}".endswith(tuple(endings)):
-            continue
-        parts = path.split(".")
-        candidates = [f".{'.'.join(parts[-n:])}" for n in range(1, len(parts) + 1)]
-        candidates.append(f"model.{path}")
-        endings.append(
-            next(one for one in candidates if not any(map(str.endswith, of_read, [one] * len(of_read))))
-        )
-    return tuple(endings)

@@ -11,7 +11,7 @@ from torch import nn
 
 import longhand
 from benchmarks.readability.units import text_of
-from longhand.schedule.layers.saved_layers import unread_endings
+from longhand.schedule.layers.read_weights import unread_endings
 from tests.same_gradients import assert_same_gradients
 
 
