@@ -7,13 +7,21 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
+import time
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from longhand.errors import ToolError, UnitError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_SECONDS_OF_A_RACE = 2.0  # a whole second, and file systems whose clock is as coarse
 
 
 def load_unit(path: Path) -> Any:
@@ -81,7 +89,7 @@ def _import(name: str, folder: Path) -> ModuleType:
     """The unit as a package, by Python's own import: one thread imports it, others wait; what fails leaves nothing."""
     _FINDER.folders[name] = folder
     if _FINDER not in sys.meta_path:
-        sys.meta_path.append(_FINDER)
+        sys.meta_path.insert(0, _FINDER)  # before Python's own, which would find the unit's modules
     try:
         return importlib.import_module(name)
     except Exception as error:  # whatever the edited code raises
@@ -99,17 +107,42 @@ class _UnitFinder(importlib.abc.MetaPathFinder):
     def __init__(self) -> None:
         self.folders: dict[str, Path] = {}
 
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         folder = self.folders.get(fullname)
         if folder is None:
-            return None
+            return self._spec_of_a_part(fullname, path, target)
         entry = str(folder / "__init__.py")
         return importlib.util.spec_from_file_location(
             fullname, entry, loader=_Loader(fullname, entry), submodule_search_locations=[str(folder)]
         )
 
+    def _spec_of_a_part(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        """A unit's module, where Python finds it, by the loader that takes edits of the same second for edits."""
+        if fullname.partition(".")[0] not in self.folders:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
+            spec.loader = _PartLoader(fullname, spec.loader.path)
+        return spec
 
-class _Loader(importlib.machinery.SourceFileLoader):
+
+class _PartLoader(importlib.machinery.SourceFileLoader):
+    """Keeps no bytecode of a file that was written just now.
+
+    Python takes bytecode for current by its source's size and whole second (importlib's `SourceLoader.get_code`): an
+    edit as long as what it replaces, in the second of the load before, would be passed over without a word.
+    """
+
+    def set_data(self, path: str, data: ReadableBuffer, *, _mode: int = 0o666) -> None:
+        if time.time() - os.stat(self.path).st_mtime > _SECONDS_OF_A_RACE:
+            super().set_data(path, data, _mode=_mode)
+
+
+class _Loader(_PartLoader):
     """Loads a unit's package whole: an interrupt, too, leaves none of its modules behind."""
 
     def exec_module(self, module: ModuleType) -> None:

@@ -69,7 +69,7 @@ def test_later_rooms_ask_for_roles():
 def test_each_role_is_given_somewhere():
     given = {
         ast.unparse(node).removeprefix("Role.")
-        for tree in trees("lower", "capture").values()
+        for tree in trees("lower", "capture", "schedule/numerics").values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("Role.")
     }
