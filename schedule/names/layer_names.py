@@ -9,6 +9,7 @@ from longhand.capture.graph import GradientPart
 from longhand.schedule.layers.loops import record_of
 from longhand.schedule.layers.model_steps import (
     Choice,
+    Following,
     Loop,
     LoopKey,
     ModelStep,
@@ -68,6 +69,7 @@ def name_layers(
             record=record,
             own=given.keys() & {buffer for run in loop.own for buffer in run},
             of_one=_names_of_one(loop, words, buffers),
+            following=_word_of_following(loop, frozenset(buffers.values())),
         )
     return names
 
@@ -137,6 +139,9 @@ def name_block(
         names[buffer] = scope.pick(chain([users[buffer]] if buffer in users else [], own))
     for buffer, path in loop.previous.items():
         names[buffer] = scope.pick(words_of_one_before(path))
+    if (behind := loop.following) is not None:
+        for buffer, kind in behind.weights.items():
+            names[buffer] = scope.pick(f"next_{word}_{kind}" for word in words_of_following(behind))
     # Of steps that only some layers do, each takes words of its own.
     steps: list[ModelStep] = []
     apart: set[str] = set()
@@ -145,7 +150,17 @@ def name_block(
         if isinstance(step, Choice):
             apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
     StepNamer(words, names, scope, (*loop.outputs, *loop.saved), apart, alike).name(steps)
-    return names
+    return names | _for_the_next_layer(loop, names, scope)
+
+
+def _for_the_next_layer(loop: Loop, names: Mapping[str, str], scope: Scope) -> dict[str, str]:
+    """``next_residual``: what layers that end in the next one's norm hand on, after what that one calls it."""
+    told: dict[str, str] = {}
+    for buffer, source in zip(loop.inputs, loop.carried, strict=True) if loop.following is not None else ():
+        output, word = loop.outputs[source], f"next_{names[buffer]}"
+        if names[output] != names[buffer] and scope.is_free(word) and output not in told:
+            told[output] = scope.take(word)
+    return told
 
 
 def _is_whole_gradient(buffer: str, words: BufferNamer) -> bool:
@@ -159,6 +174,28 @@ def words_of_one_before(path: str) -> Iterator[str]:
     parts = path.split(".")
     for start in range(max(0, len(parts) - 2), -1, -1):
         yield identifier(f"previous_{'_'.join(parts[start:])}")
+
+
+def words_of_following(following: Following) -> Iterator[str]:
+    """``norm``: what the modules that come next are called in common; ``module`` where that is nothing."""
+    one, other = (path.rpartition(".")[2] for path in (following.path, following.last))
+    ends = _common_start(one[::-1], other[::-1])[::-1], _common_start(one, other)
+    shared = max(ends, key=len).strip("_0123456789")
+    known = [word for word in ("norm",) if word in one and word in other]
+    return map(identifier, (*known, *[shared] * (len(shared) > 1), "module"))
+
+
+def _common_start(one: str, other: str) -> str:
+    length = next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    return one[: min(len(one), len(other)) if length is None else length]
+
+
+def _word_of_following(loop: Loop, taken: Collection[str]) -> str:
+    """The first such word that is no variable where the layers are called, told of one and of all of them."""
+    if loop.following is None:
+        return ""
+    words = (*words_of_following(loop.following), *(f"module_{n}" for n in range(2, len(taken) + 3)))
+    return next(word for word in words if not {f"{word}s", f"next_{word}"} & {*taken})
 
 
 def _of_neighbour(path: str, *, is_before: bool) -> str:

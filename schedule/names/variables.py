@@ -304,11 +304,24 @@ class StepNamer:
             if place in loop.carried:
                 begin = first[loop.carried.index(place)]
                 variable = self.names.get(begin, "")
+                of_next = self._words_of_carried(loop, place)
+                if of_next and variable not in of_next:
+                    self.names[buffer] = self.scope.pick(of_next)
+                    continue
                 # Two results of the loop cannot keep the word of one input.
                 if variable.isidentifier() and last_use.get(begin) == number and self.scope.is_free(variable):
                     self.names[buffer] = self.scope.take(variable)
                     continue
             self.names[buffer] = self.scope.pick(self.alike.variables(buffer))
+
+    def _words_of_carried(self, loop: Loop, place: int) -> tuple[str, ...]:
+        """What the next layer calls what layers hand on that end in its norm: a sum is its ``residual``.
+
+        The first one may be given something else, and of the last one nothing may be read.
+        """
+        if loop.following is None:
+            return ()
+        return tuple(self.words.variables(loop.repeat.outputs[0][place], f"{loop.repeat.paths[1]}."))
 
     def _name_gradients(self, loop: Loop, number: int) -> None:
         """What a layer of a backward pass returns for its weights: ``d_blocks[3][0]``."""
