@@ -42,7 +42,7 @@ from longhand.schedule.named_plan import (
 from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import buffers_made
 
-_FOLLOWING = "Ends with what comes next: {} of the layer behind it, or {} behind the last one."
+_FOLLOWING = "Ends with the next layer's {}; the last one with {}."
 _APART = "What the layers do alike. Where one ends and the next begins is a kernel of both, beside the calls."
 
 

@@ -15,11 +15,11 @@ from .runtime import empty, own_types
 class BlockSaved(NamedTuple):
     """What one of gpt.blocks keeps for its backward pass: what it made, and its weights."""
 
-    residual: torch.Tensor  # float32 (batch, seq, dim)
+    x: torch.Tensor  # float32 (batch, seq, dim)
     qkv: torch.Tensor  # float32 (batch, seq, qkv_dim)
     mixed: torch.Tensor  # float32 (batch, n_heads, seq, head_dim)
     logsumexp: torch.Tensor  # float32 (batch, n_heads, seq)
-    x: torch.Tensor  # float32 (batch, seq, dim)
+    residual: torch.Tensor  # float32 (batch, seq, dim)
     widen: torch.Tensor  # float32 (batch, seq, widen_dim)
     narrow_weight: torch.Tensor  # mlp.narrow.weight
     widen_weight: torch.Tensor  # mlp.widen.weight
@@ -36,13 +36,11 @@ class LanguageModelFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, model, tokens, targets, *parameters):
-        loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks = model.launch(
-            tokens, targets
-        )
+        loss, x, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks = model.launch(tokens, targets)
         ctx.save_for_backward(
             model.gpt.ln_f.weight,
             tokens,
-            x_plus_mlp,
+            x,
             unscaled_d_ln_f,
             unscaled_d_token_embedding,
             *(tensor for saved in saved_blocks for tensor in saved),
@@ -64,7 +62,7 @@ class LanguageModelFunction(torch.autograd.Function):
 def block_backward(saved, d_output):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
     batch, seq, widen_dim = saved.widen.shape
-    dim = saved.x.shape[2]
+    dim = saved.residual.shape[2]
     _, n_heads, _, head_dim = saved.mixed.shape
     qkv_dim = saved.qkv.shape[2]
 
@@ -86,17 +84,17 @@ def block_backward(saved, d_output):
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = empty(d_output.shape, torch.float32)
-    d_x = d_ln_2  # in place: nothing reads d_ln_2 afterwards
+    d_residual = d_ln_2  # in place: nothing reads d_ln_2 afterwards
     d_ln_2_bias = empty(saved.ln_2_weight.shape, torch.float32)
     d_ln_2_weight = empty(saved.ln_2_weight.shape, torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
-        saved.x,
+        saved.residual,
         saved.ln_2_weight,
         saved.ln_2_bias,
         d_output,
         d_ln_2,
         ln_2,
-        d_x,
+        d_residual,
         d_ln_2_bias,
         d_ln_2_weight,
         n_rows=batch * seq,
@@ -108,10 +106,10 @@ def block_backward(saved, d_output):
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = empty((dim,), torch.float32)
-    kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_x, saved.proj_weight)
+    kernels.column_sum(d_residual, d_proj_bias, batch * seq, dim)
+    d_mixed = torch.mm(d_residual, saved.proj_weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_x.T, mixed_view.reshape(-1, dim))
+    d_proj_weight = torch.mm(d_residual.T, mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -143,18 +141,18 @@ def block_backward(saved, d_output):
     d_ln_1 = torch.mm(d_qkv, saved.qkv_weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = empty(d_x.shape, torch.float32)
-    d_residual = d_ln_1  # in place: nothing reads d_ln_1 afterwards
+    ln_1 = empty(d_residual.shape, torch.float32)
+    d_x = d_ln_1  # in place: nothing reads d_ln_1 afterwards
     d_ln_1_bias = empty(saved.ln_1_weight.shape, torch.float32)
     d_ln_1_weight = empty(saved.ln_1_weight.shape, torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
-        saved.residual,
+        saved.x,
         saved.ln_1_weight,
         saved.ln_1_bias,
-        d_x,
+        d_residual,
         d_ln_1,
         ln_1,
-        d_residual,
+        d_x,
         d_ln_1_bias,
         d_ln_1_weight,
         n_rows=batch * seq,
@@ -164,7 +162,7 @@ def block_backward(saved, d_output):
 
     d_qkv_weight = torch.mm(d_qkv.T, ln_1)
     return (
-        d_residual,
+        d_x,
         d_ln_1_weight,
         d_ln_1_bias,
         d_qkv_weight,

@@ -24,7 +24,7 @@ from longhand.schedule.bodies import make_index, rewrite, stores
 from longhand.schedule.dependencies import effects
 from longhand.schedule.layers.outside import positions_in_lists
 
-_UNTOLD = frozenset({"name", "origin", "buffer", "arg", "args"})
+_NOT_COMPARED = frozenset({"name", "origin", "buffer", "arg", "args"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def end_alike(steps: Sequence[Step], buffers: Mapping[str, Buffer], weights: Map
         if places is not None:
             between, end = (made[place] for place in places)
             if isinstance(between, Nest) and isinstance(end, Nest):
-                twins = _Twins(between, end, buffers, stored)
+                twins = _PartOfNest(between, end, buffers, stored)
                 if (whole := twins.with_stores()) is not None:
                     made[places[1]] = whole
                     later = {name for step in steps[places[0] + 1 :] for name in effects(step).reads}
@@ -76,7 +76,7 @@ def _ends(read: Sequence[Sequence[str]], owner: str, positions: Sequence[int]) -
     return (in_last[0], behind) if is_behind and in_last[0] < behind else None
 
 
-class _Twins:
+class _PartOfNest:
     """Two nests of which one may be the other without some of its stores.
 
     Attributes:
@@ -152,7 +152,7 @@ class _Twins:
         told: list[object] = []
         for field in dataclasses.fields(value):
             part = getattr(value, field.name)
-            if field.name in _UNTOLD or (field.name == "value" and isinstance(value, Store)):
+            if field.name in _NOT_COMPARED or (field.name == "value" and isinstance(value, Store)):
                 continue
             if isinstance(part, Index):
                 index = part if is_part else self._of_part(part)

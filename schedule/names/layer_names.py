@@ -9,7 +9,6 @@ from longhand.capture.graph import GradientPart
 from longhand.schedule.layers.loops import record_of
 from longhand.schedule.layers.model_steps import (
     Choice,
-    Following,
     Loop,
     LoopKey,
     ModelStep,
@@ -22,6 +21,7 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.reached import Reached, list_holding
 from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
 from longhand.schedule.names.shared.layers import AlikeInLayers
+from longhand.schedule.names.shared.next_layers import words_handed_on, words_of_following
 from longhand.schedule.names.unit_names import LayerNames
 from longhand.schedule.names.variables import (
     EVERY,
@@ -136,7 +136,8 @@ def name_block(
             own = chain([around[buffer]], own)
         elif fields and buffer in loop.inputs and not scope.is_free(next(alike.variables(buffer))):
             own = chain(_D_OUTPUT * _is_whole_gradient(buffer, words), own)
-        names[buffer] = scope.pick(chain([users[buffer]] if buffer in users else [], own))
+        own = chain([users[buffer]] if buffer in users else [], own)
+        names[buffer] = scope.pick(own if buffer not in loop.inputs else words_handed_on(loop.following, own))
     for buffer, path in loop.previous.items():
         names[buffer] = scope.pick(words_of_one_before(path))
     if (behind := loop.following) is not None:
@@ -174,20 +175,6 @@ def words_of_one_before(path: str) -> Iterator[str]:
     parts = path.split(".")
     for start in range(max(0, len(parts) - 2), -1, -1):
         yield identifier(f"previous_{'_'.join(parts[start:])}")
-
-
-def words_of_following(following: Following) -> Iterator[str]:
-    """``norm``: what the modules that come next are called in common; ``module`` where that is nothing."""
-    one, other = (path.rpartition(".")[2] for path in (following.path, following.last))
-    ends = _common_start(one[::-1], other[::-1])[::-1], _common_start(one, other)
-    shared = max(ends, key=len).strip("_0123456789")
-    known = [word for word in ("norm",) if word in one and word in other]
-    return map(identifier, (*known, *[shared] * (len(shared) > 1), "module"))
-
-
-def _common_start(one: str, other: str) -> str:
-    length = next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
-    return one[: min(len(one), len(other)) if length is None else length]
 
 
 def _word_of_following(loop: Loop, taken: Collection[str]) -> str:

@@ -24,6 +24,7 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.parameter_names import parameter_specs
 from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.shared.layers import AlikeInLayers
+from longhand.schedule.names.shared.next_layers import words_handed_on
 from longhand.schedule.names.value_origins import words_in_module
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.weight_names import name_weights
@@ -321,7 +322,8 @@ class StepNamer:
         """
         if loop.following is None:
             return ()
-        return tuple(self.words.variables(loop.repeat.outputs[0][place], f"{loop.repeat.paths[1]}."))
+        words = self.words.variables(loop.repeat.outputs[0][place], f"{loop.repeat.paths[1]}.")
+        return tuple(words_handed_on(loop.following, words))
 
     def _name_gradients(self, loop: Loop, number: int) -> None:
         """What a layer of a backward pass returns for its weights: ``d_blocks[3][0]``."""

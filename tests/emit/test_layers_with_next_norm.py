@@ -93,6 +93,6 @@ def test_a_layer_says_what_it_ends_with(tmp_path: Path) -> None:
     longhand.generate(model.eval(), (tokens,), out=tmp_path / "unit")
     text = (tmp_path / "unit" / "model.py").read_text()
     assert (
-        '"""Ends with what comes next: norm of the layer behind it, or norm behind the last one."""' in text
+        '"""Ends with the next layer\'s norm; the last one with norm."""' in text
     )
     assert Layer.__name__ in text
