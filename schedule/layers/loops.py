@@ -132,7 +132,7 @@ def _layers_apart(
 def record_of(records: Sequence[SavedLayers], loop: Loop) -> SavedLayers | None:
     """What a loop's layers save, if that is a record."""
     positions = set(loop.positions)
-    return next((one for one in records if one.owner == loop.owner and positions <= one.nodes.keys()), None)
+    return next((one for one in records if one.owner == loop.owner and positions <= one.buffers.keys()), None)
 
 
 def _with_layers_in_turn(

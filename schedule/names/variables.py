@@ -19,7 +19,7 @@ from longhand.schedule.layers.model_steps import (
     plain_steps,
     records_apart,
 )
-from longhand.schedule.layers.saved_layers import SAVED
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.parameter_names import parameter_specs
 from longhand.schedule.names.reached import Reached
@@ -323,6 +323,16 @@ class StepNamer:
                     self.names[buffer] = self.scope.take(variable)
                     continue
             self.names[buffer] = self.scope.pick(self.alike.variables(buffer))
+        if loop.record is not None:
+            self._name_saved(loop.record)
+
+    def _name_saved(self, record: SavedLayers) -> None:
+        """What the backward function reads by itself of what a layer of the loop saves: ``saved_blocks[0].up``."""
+        for position, place in record.others:
+            for field in record.made:
+                buffer = record.buffers[position][field]
+                if buffer not in self.names:
+                    self.names[buffer] = Reached(record.word, place, f".{record.fields[field]}")
 
     def _words_of_carried(self, loop: Loop, place: int) -> tuple[str, ...]:
         """What the next layer calls what layers hand on that end in its norm: a sum is its ``residual``.

@@ -92,7 +92,5 @@ def test_a_layer_says_what_it_ends_with(tmp_path: Path) -> None:
     model, tokens = stack(2)
     longhand.generate(model.eval(), (tokens,), out=tmp_path / "unit")
     text = (tmp_path / "unit" / "model.py").read_text()
-    assert (
-        '"""Ends with the next layer\'s norm; the last one with norm."""' in text
-    )
+    assert '"""Ends with the next layer\'s norm; the last one with norm."""' in text
     assert Layer.__name__ in text
