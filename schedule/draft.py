@@ -35,6 +35,7 @@ class Draft:
         kernels: By key, in order of first launch; empty before kernels are planned.
         refusals: Fusions not done so far.
         nests: What the steps did when kernels were planned from them, place by place.
+        spared: What nothing takes over although nothing reads it later, as of the layers before the last.
     """
 
     program: Program
@@ -45,6 +46,7 @@ class Draft:
     kernels: Mapping[str, KernelPlan] = dataclasses.field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
     nests: tuple[Nest | Extern, ...] = ()
+    spared: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, program: Program, options: Options) -> Draft:

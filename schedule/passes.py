@@ -20,6 +20,7 @@ from longhand.schedule.fusion.horizontal import fuse_horizontally, in_one_order
 from longhand.schedule.fusion.result_order import results_in_order
 from longhand.schedule.fusion.vertical import fuse
 from longhand.schedule.kernels.planning import Planner
+from longhand.schedule.layers.alike_ends import end_alike
 from longhand.schedule.layers.repeats import fold_repeats
 from longhand.schedule.layers.replication import replicate_layers
 from longhand.schedule.layers.shared_values import before_derivatives, before_layers
@@ -115,6 +116,15 @@ def _drop_roundings(draft: Draft) -> Draft:
     return draft.with_steps(drop_roundings(draft.loops, draft.buffers))
 
 
+def _end_layers_alike(draft: Draft) -> Draft:
+    graph = draft.program.graph
+    if graph.paths:  # a backward pass
+        return draft
+    paths = {entry.node: entry.target for entry in graph.inputs if "." in entry.target}
+    alike = end_alike(draft.loops, draft.buffers, paths)
+    return dataclasses.replace(draft, steps=alike.steps, spared=alike.spared)
+
+
 def _pass_differing_numbers(draft: Draft) -> Draft:
     return draft.with_steps(pass_differing_numbers(draft.loops, draft.buffers))
 
@@ -143,7 +153,11 @@ def _add_in_place(draft: Draft) -> Draft:
 
 def _place_buffers(draft: Draft) -> Draft:
     steps, kernels = place_buffers(
-        draft.calls, draft.kernels, draft.buffers, draft.kept, facts_of(draft.options.target)
+        draft.calls,
+        draft.kernels,
+        draft.buffers,
+        draft.kept | draft.spared,
+        facts_of(draft.options.target),
     )
     return dataclasses.replace(draft, steps=tuple(steps), kernels=kernels)
 
@@ -251,6 +265,11 @@ PASSES: tuple[PlanPass, ...] = (
         "order_bodies",
         "Bodies and their results in an order that does not tell how fusion found them.",
         _order_bodies,
+    ),
+    PlanPass(
+        "end_layers_alike",
+        "What comes behind the last layer stores what stands between layers.",
+        _end_layers_alike,
     ),
     PlanPass(
         "pass_differing_numbers",

@@ -188,6 +188,8 @@ class Repeat:
         kinds: For each run which kind of layer it is, where there are several in turn; else empty. Runs of one kind are
             equal up to the buffers named, and each takes what the run right before it hands on, of whichever kind.
         family: Of a single run: a number that it has in common with repeats of equal runs, other steps between them.
+        following: For each run, the weights that it reads of a module of the layer behind it, in which it ends: of the
+            last one, those of the module behind all layers. The same length for each run.
     """
 
     runs: tuple[tuple[PlanStep, ...], ...]
@@ -198,6 +200,7 @@ class Repeat:
     previous: tuple[tuple[str, ...], ...] = ()
     kinds: tuple[int, ...] = ()
     family: int | None = None
+    following: tuple[tuple[str, ...], ...] = ()
 
     def of_kind(self, kind: int) -> Repeat:
         """The runs of one kind alone."""
@@ -206,9 +209,9 @@ class Repeat:
         def of(columns: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(columns[run] for run in chosen) if columns else ()
 
-        columns = (self.runs, self.paths, self.inputs, self.outputs, self.own, self.previous)
-        runs, paths, inputs, outputs, own, previous = map(of, columns)
-        return Repeat(runs, paths, inputs, outputs, own, previous)
+        columns = (self.runs, self.paths, self.inputs, self.outputs, self.own, self.previous, self.following)
+        runs, paths, inputs, outputs, own, previous, following = map(of, columns)
+        return Repeat(runs, paths, inputs, outputs, own, previous, following=following)
 
     @property
     def numbers(self) -> dict[tuple[int, int], tuple[float, ...]]:

@@ -79,8 +79,9 @@ def renamed_step(step: UnitStep, names: Names) -> UnitStep:
         return tuple(renamed_all(run, names) for run in runs)
 
     runs = tuple(tuple(renamed_plan_step(inner, names) for inner in run) for run in step.runs)
-    inputs, outputs, own, previous = map(each, (step.inputs, step.outputs, step.own, step.previous))
-    return Repeat(runs, step.paths, inputs, outputs, own, previous, step.kinds, step.family)
+    columns = (step.inputs, step.outputs, step.own, step.previous, step.following)
+    inputs, outputs, own, previous, following = map(each, columns)
+    return Repeat(runs, step.paths, inputs, outputs, own, previous, step.kinds, step.family, following)
 
 
 def renamed_kernel(kernel: KernelPlan, names: Names) -> KernelPlan:

@@ -108,6 +108,15 @@ def saved_of_call(
     return SavedOfCall(
         name,
         tuple((word, sources[node]) for node, word in fields.items()),
-        tuple((one.word, one.record.word) for one in layers if one.record is not None),
+        tuple((one.word, _read_of(one.record)) for one in layers if one.record is not None),
         of_each,
     )
+
+
+def _read_of(record: SavedLayers) -> str:
+    """The list of records; without those of layers that the backward function writes out."""
+    if record.in_loop is None:
+        return record.word
+    begin, end = record.in_loop
+    stop = "" if end == len(record.buffers) else end
+    return f"{record.word}[{begin or ''}:{stop}]"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from longhand.emit.text.expression import number
@@ -33,12 +34,13 @@ class LayerNumbers:
     values: tuple[tuple[float, ...], ...] = ()
     at: Mapping[tuple[Launch, int], str] = dataclasses.field(default_factory=dict)
 
-    def head(self, target: str, source: str) -> str:
-        """``for block in self.h:``, with the numbers beside it."""
-        if not self.words:
+    def head(self, target: str, source: str, beside: Mapping[str, str] = MappingProxyType({})) -> str:
+        """``for block in self.h:``, with what else each layer is given beside it, then the numbers."""
+        targets, sources = [target, *beside, *self.words], [source, *beside.values()]
+        sources += [f"({', '.join(map(number, values))})" for values in self.values]
+        if len(targets) == 1:
             return f"for {target} in {source}:"
-        lists = [f"({', '.join(map(number, values))})" for values in self.values]
-        return f"for {', '.join((target, *self.words))} in zip({', '.join((source, *lists))}, strict=True):"
+        return f"for {', '.join(targets)} in zip({', '.join(sources)}, strict=True):"
 
 
 NO_NUMBERS = LayerNumbers()

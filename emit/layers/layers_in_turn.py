@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
+from longhand.emit.layers.following_modules import modules_that_follow
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.module.model_body import BodyWriter
@@ -57,6 +58,7 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
     handed_on = [variables[buffer] for buffer in repeat.inputs[0]]
     before = tree.at(f"{loop.owner}.{call.position - 1}") if loop.previous else tree
     previous = [expression(before, path) for path in loop.previous.values()]
+    behind = modules_that_follow(loop, tree, outer)
     given = [variables[buffer] for buffer in loop.shared]
     given += map(outer.sizes.word_of, block.methods[0].needed)
     given += [number(values[call.number]) for values in block.numbers.values]
@@ -65,12 +67,23 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
     kept = [f"{record.word}.append({SAVED})"] if record is not None else []
 
     def write(layer: LayerText) -> tuple[str, ...]:
-        weights = [member(weight, f"{owner}[{layer(-1)}]") for weight in previous]
+        weights = [str(member(weight, f"{owner}[{layer(-1)}]")) for weight in previous]
+        weights += behind.weights(f"{behind.word}s[{layer(1)}]") if behind is not None else []
         value = f"{owner}[{layer(0)}]({', '.join([*handed_on, *weights, *given])})"
         return (f"{', '.join([*targets, *([SAVED] if record else [])])} = {value}", *kept)
 
     first = (f"{record.word} = []",) if record is not None and not loop.n_head and not call.number else ()
-    says = (owner, *targets, "=", *handed_on, *previous, *given, record.word if record is not None else "")
+    first = (*first, behind.made) if behind is not None else first
+    says = (
+        owner,
+        *targets,
+        "=",
+        *handed_on,
+        *previous,
+        behind is not None,
+        *given,
+        record.word if record is not None else "",
+    )
     return CallText(TurnCall(call.position, says), write, first)
 
 

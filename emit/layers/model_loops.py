@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.class_names import TakenNames, free_name
 from longhand.emit.layers.deferred_residuals import remark_on_deferred_residual
+from longhand.emit.layers.following_modules import modules_that_follow
 from longhand.emit.layers.function_bodies import layer_variables
 from longhand.emit.layers.layer_methods import (
     Method,
@@ -41,6 +42,7 @@ from longhand.schedule.named_plan import (
 from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import buffers_made
 
+_FOLLOWING = "Ends with the next layer's {}; the last one with {}."
 _APART = "What the layers do alike. Where one ends and the next begins is a kernel of both, beside the calls."
 
 
@@ -98,6 +100,8 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
     if loop.record is not None:
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
     deferred = _APART if loop.is_apart else remark_on_deferred_residual(loop, outer.words, variables)
+    if loop.following is not None:
+        deferred = _FOLLOWING.format(loop.following.path, loop.following.last)
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
     numbers = name_numbers(loop, outer.plan, outer.names, {*variables.values(), *outer.variables.values()})
     parts = _parts(loop, {*branch.branches, *branch.held}, variables, deferred)
@@ -215,7 +219,8 @@ def _parts(loop: Loop, held: set[str], variables: Mapping[str, str], remark: str
             0, LayerPart(name, told, loop.rest_inputs, loop.rest_outputs, loop.n_head, stop, following)
         )
     stop, following = (parts[0].start, parts[0]) if parts else (None, None)
-    inputs = (*loop.inputs, *loop.previous, *loop.shared)
+    behind = loop.following.weights if loop.following is not None else ()
+    inputs = (*loop.inputs, *loop.previous, *behind, *loop.shared)
     return [LayerPart("forward", remark, inputs, loop.outputs, 0, stop, following), *parts]
 
 
@@ -293,14 +298,19 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     before = tree.at(f"{loop.owner}.{loop.positions[0] - 1}") if loop.previous else branch
     given = list(carried.values())
     given += [member(expression(before, path), f"{owner}[layer - 1]") for path in loop.previous.values()]
+    is_whole = loop.positions == tuple(range(len(branch.branches))) and not loop.previous
+    behind = modules_that_follow(loop, tree, outer)
+    if behind is not None:
+        lines.append(behind.made)
+        given += behind.weights(f"next_{behind.word}" if is_whole else f"{behind.word}s[layer + 1]")
     given += [variables[buffer] for buffer in loop.shared]
     given += [*map(outer.sizes.word_of, block.methods[0].needed), *block.numbers.words]
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
     if record is not None:
         targets.append(SAVED)
-    is_whole = loop.positions == tuple(range(len(branch.branches))) and not loop.previous
     if is_whole:
-        head, called = block.numbers.head("block", owner), "block"
+        beside = {f"next_{behind.word}": f"{behind.word}s[1:]"} if behind is not None else {}
+        head, called = block.numbers.head("block", owner, beside), "block"
     else:
         layers = _layers_text(loop.positions, len(branch.branches), owner)
         head, called = block.numbers.head("layer", layers), f"{owner}[layer]"

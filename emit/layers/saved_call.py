@@ -40,7 +40,7 @@ class SavedOfCall:
     Attributes:
         name: Its class.
         fields: (field, what it is) of single tensors.
-        layers: (field, the variable of the list that launch() has) for records that layers make.
+        layers: (field, the list that launch() has, or what of it the layers read) for records that layers make.
         of_each: Lists of further records.
     """
 

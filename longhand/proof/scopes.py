@@ -109,6 +109,8 @@ def has_items(iterated: ast.expr) -> bool:
     match iterated:
         case ast.Call(ast.Name("range"), [*given]) if all(isinstance(one, ast.Constant) for one in given):
             return len(range(*(one.value for one in given))) > 0  # type: ignore[attr-defined]
+        case ast.Call(ast.Name("zip"), [first, *_], [ast.keyword("strict", ast.Constant(True))]):
+            return has_items(first)
         case ast.Attribute() | ast.Subscript():
             owner: ast.expr = iterated
             while isinstance(owner, ast.Attribute | ast.Subscript):

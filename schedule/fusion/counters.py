@@ -111,11 +111,11 @@ def _without(steps: Iterable[UnitStep], counted: set[str]) -> list[UnitStep]:
     for step in steps:
         if isinstance(step, Repeat):
             runs = tuple(tuple(one for one in run if not _counts(one, counted)) for run in step.runs)
-            own, previous = (
+            own, previous, following = (
                 tuple(tuple(name for name in names if name not in counted) for names in column)
-                for column in (step.own, step.previous)
+                for column in (step.own, step.previous, step.following)
             )
-            left.append(dataclasses.replace(step, runs=runs, own=own, previous=previous))
+            left.append(dataclasses.replace(step, runs=runs, own=own, previous=previous, following=following))
         elif not _counts(step, counted):
             left.append(step)
     return left

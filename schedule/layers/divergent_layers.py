@@ -39,6 +39,7 @@ def without_first(repeat: Repeat, count: int) -> Repeat:
         outputs=repeat.outputs[count:],
         own=repeat.own[count:],
         previous=repeat.previous[count:],
+        following=repeat.following[count:],
     )
     if not isinstance(rest, UnevenRepeat):
         return rest
@@ -112,7 +113,7 @@ class _Joint:
     def joined(self) -> tuple[UnitStep, ...] | None:
         """All steps with the longer repeat; None if no further run is one of it."""
         owners, positions = _places(self.repeat.paths)
-        if any(self.repeat.previous) or self.repeat.numbers:
+        if any(self.repeat.previous) or any(self.repeat.following) or self.repeat.numbers:
             return None
         if len(owners) != 1 or "" in owners or not positions:
             return None

@@ -39,6 +39,7 @@ def joined(repeats: Sequence[Repeat]) -> Repeat:
         all_of(one.outputs for one in repeats),
         all_of(one.own for one in repeats),
         all_of(one.previous for one in repeats),
+        following=all_of(one.following for one in repeats),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from longhand.lower.ir import Buffer, View
 from longhand.schedule.layers.divergent_layers import UnevenRepeat, join_divergent_layers, n_unlike
 from longhand.schedule.layers.divergent_runs import Alternative, hold_the_same
+from longhand.schedule.layers.following import following_of
 from longhand.schedule.layers.kind_names import with_kinds_told
 from longhand.schedule.layers.loop_inputs import (
     carried_places,
@@ -131,7 +132,7 @@ def _layers_apart(
 def record_of(records: Sequence[SavedLayers], loop: Loop) -> SavedLayers | None:
     """What a loop's layers save, if that is a record."""
     positions = set(loop.positions)
-    return next((one for one in records if one.owner == loop.owner and positions <= one.nodes.keys()), None)
+    return next((one for one in records if one.owner == loop.owner and positions <= one.buffers.keys()), None)
 
 
 def _with_layers_in_turn(
@@ -240,6 +241,8 @@ def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> boo
     matching = matching_buffers(other.run, loop.run, stands_for, buffers)
     if loop.alternatives or other.alternatives or loop.previous or other.previous:
         return False
+    if loop.following or other.following:
+        return False
     if loop.repeat.numbers or other.repeat.numbers:
         return False
     if matching is None or (loop.owner, loop.class_name) != (other.owner, other.class_name):
@@ -335,6 +338,8 @@ def _as_loop(
         pattern = (
             len(repeat.runs) - 1
         )  # the first one may be given what is called after what comes before all layers
+    if any(repeat.following):
+        pattern = 1  # the first one is given what no layer made
     odd = {run for one in alternatives for run in one.runs}
     if not is_backward and not all(
         hold_the_same(graph, repeat.paths[pattern], path) for path in repeat.paths
@@ -345,15 +350,17 @@ def _as_loop(
         return None
     reads = [dict.fromkeys(name for step in run for name in buffers_read(step)) for run in repeat.runs]
     before = [frozenset(names) for names in repeat.previous] or [frozenset[str]()] * len(repeat.runs)
+    behind = [frozenset(names) for names in repeat.following] or [frozenset[str]()] * len(repeat.runs)
     of_itself = [
-        [name for name in names if name not in others] for names, others in zip(reads, before, strict=True)
+        [name for name in names if name not in one and name not in other]
+        for names, one, other in zip(reads, before, behind, strict=True)
     ]
     weights = own_weights(graph, repeat.paths, of_itself, pattern, odd)
     previous = {} if is_backward else previous_weights(graph, repeat, pattern)
     if weights is None or previous is None:
         return None
     made = {name for step in repeat.runs[pattern] for name in buffers_made(step)}
-    given = {*weights, *before[pattern], *repeat.inputs[pattern], *(own[0] if own else ())}
+    given = {*weights, *before[pattern], *behind[pattern], *repeat.inputs[pattern], *(own[0] if own else ())}
     shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
     if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
         return None
@@ -374,6 +381,7 @@ def _as_loop(
         pattern=pattern,
         alternatives=alternatives,
         previous=previous,
+        following=following_of(graph, repeat, pattern),
         gathered=gathered,
         is_in_turn=is_in_turn,
         is_apart=is_apart,

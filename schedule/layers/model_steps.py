@@ -30,6 +30,21 @@ class LoopTail:
 
 
 @dataclasses.dataclass(frozen=True)
+class Following:
+    """The module in which layers end: of the layer behind, a norm of it, or of the last one what is behind all layers.
+
+    Attributes:
+        path: Below the layer: ``input_layernorm``.
+        last: Of the one behind all layers: ``model.norm``.
+        weights: By buffer of the pattern: its name in the module, ``weight``.
+    """
+
+    path: str
+    last: str
+    weights: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Loop:
     """A repeat, ready to be printed as ``for block in self.h: x = block(x)``.
 
@@ -42,6 +57,7 @@ class Loop:
         shared: Buffers from outside that all runs read alike, in order of first use.
         own_weights: By buffer of the pattern: the path below the block: ``ln_1.weight``.
         previous: Likewise the weights that it is given of the block before: the path below that one.
+        following: The weights that it is given of a module of the layer behind it, or of the one behind all layers.
         collected: Positions of outputs of all runs that are read after the loop; in a backward pass the gradients.
         gathered: In a backward pass: positions of outputs of all runs that later steps read, and nothing else.
         is_in_turn: Whether the layers are of one of several kinds in turn: each is called by itself.
@@ -78,6 +94,7 @@ class Loop:
     is_apart: bool = False
     first: int | None = None
     tail: LoopTail | None = None
+    following: Following | None = None
 
     @property
     def run(self) -> tuple[PlanStep, ...]:
@@ -159,6 +176,7 @@ class LayerCall:
             (whole.outputs[self.number],),
             whole.own[self.number : self.number + 1],
             whole.previous[self.number : self.number + 1],
+            following=whole.following[self.number : self.number + 1],
         )
 
     @property

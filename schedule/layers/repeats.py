@@ -17,6 +17,7 @@ from typing import Any
 
 from longhand.lower.ir import Buffer, Extern, Program, View
 from longhand.schedule.layers.divergent_runs import hold_the_same
+from longhand.schedule.layers.following import are_of_next_ones, leaves_some_out
 from longhand.schedule.layers.kinds import Stretch, layers_in_turn
 from longhand.schedule.layers.layers_apart import fold_layers_apart
 from longhand.schedule.layers.outside import Outside, made_inside, positions_in_lists, references
@@ -127,7 +128,7 @@ def _best_repeat(
             begin = phase + first * period
             repeat = _longest_repeat(steps, named, begin, period, n_runs - first, outside, kept)
             first += 1 if repeat is None else len(repeat.runs)
-            if repeat is not None:
+            if repeat is not None and not leaves_some_out(repeat, outside):
                 count = len(repeat.runs)
                 n_previous = _n_elsewhere(repeat, outside)
                 n_handed = len(repeat.inputs[0]) + len(repeat.outputs[0])
@@ -209,6 +210,7 @@ def _as_repeat(
     modules: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     differing: dict[tuple[str, ...], None] = {}
     own: dict[tuple[str, ...], None] = {}
+    following: dict[tuple[str, ...], None] = {}
     # What a run takes is in the order in which kernels and library calls take it, not in that of what gives way first.
     for place in sorted(range(period), key=lambda place: isinstance(runs[0][place], Reuse)):
         for names in zip(*named[start + place : start + count * period : period], strict=True):
@@ -223,7 +225,8 @@ def _as_repeat(
                     own[names] = None  # of the first layer that of what stands before all of them
                     continue
                 if prefixes is None:
-                    return None
+                    following[names] = None
+                    continue
                 modules.setdefault(tuple(prefixes), []).append(names)
                 if len(modules) > 2:
                     return None
@@ -235,9 +238,15 @@ def _as_repeat(
             else:
                 return None
     linked = _one_after_the_other(modules, outside)
+    if linked is None and not outside.given and not following:
+        linked, following = _one_before_the_other(modules, outside)
+        if linked is not None:
+            own = {names: None for names in own if names not in following}
     if linked is None or len(set(linked[0])) != count:
         return None
     paths, previous = linked
+    if following and not are_of_next_ones(tuple(following), paths, outside):
+        return None
     inputs = list(differing)
     outputs = _outputs(named, start, period, made, inputs, kept)
     return Repeat(
@@ -247,6 +256,7 @@ def _as_repeat(
         outputs,
         tuple(tuple(names[run] for names in own) for run in range(count)),
         tuple(tuple(names[run] for names in dict.fromkeys(previous)) for run in range(count)),
+        following=tuple(tuple(names[run] for names in following) for run in range(count)),
     )
 
 
@@ -271,6 +281,18 @@ def _one_after_the_other(
         if is_chain and (is_before or is_after) and len(modules[paths]) > len(modules[before]):
             return paths, modules[before]
     return None
+
+
+def _one_before_the_other(
+    modules: Mapping[tuple[str, ...], Sequence[tuple[str, ...]]], outside: Outside
+) -> tuple[tuple[tuple[str, ...], Sequence[tuple[str, ...]]] | None, dict[tuple[str, ...], None]]:
+    """The runs' modules, without weights of those before them, and the weights of those right behind them."""
+    for paths, behind in (tuple(modules), tuple(modules)[::-1]) if len(modules) == 2 else ():
+        is_chain = all(outside.are_neighbours(*pair) for pair in pairwise(paths))
+        is_before = is_chain and all(map(outside.are_neighbours, paths, behind))
+        if is_before and len(modules[paths]) > len(modules[behind]):
+            return (paths, ()), dict.fromkeys(modules[behind])
+    return None, {}
 
 
 def _is_handed_on(names: Sequence[str], made: Sequence[Mapping[str, int]]) -> bool:
@@ -338,7 +360,7 @@ def _token(step: PlanStep, buffers: Mapping[str, Buffer]) -> object:
             outputs = tuple(map(bool, step.outputs))
             return (str(step.target), arguments, outputs, len(step.mutates), memory, step.memory_format)
         case Allocate():
-            return ("allocate", step.is_result, memory)
+            return ("allocate", memory)
         case Reuse():
             return ("reuse", step.in_place, memory)
         case Release():

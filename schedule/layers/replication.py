@@ -33,7 +33,13 @@ from longhand.schedule.renaming import (
 )
 
 _Run: TypeAlias = tuple[
-    tuple[PlanStep, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]
+    tuple[PlanStep, ...],
+    str,
+    tuple[str, ...],
+    tuple[str, ...],
+    tuple[str, ...],
+    tuple[str, ...],
+    tuple[str, ...],
 ]  # as in Repeat
 
 
@@ -116,8 +122,8 @@ class _Chain:
         first_runs = [self._renamed_run(n, {}) for n in range(run + 1)]
         last_runs = [self._renamed_run(n, later) for n in range(run + 1, len(repeat.runs))]
         columns = zip(*first_runs, *inserted, *last_runs, strict=True)
-        runs, paths, inputs, outputs, its_own, previous = columns
-        whole = Repeat(runs, paths, inputs, outputs, its_own, previous)
+        runs, paths, inputs, outputs, its_own, previous, following = columns
+        whole = Repeat(runs, paths, inputs, outputs, its_own, previous, following=following)
         before, after = self._plan.steps[: self._place], self._plan.steps[self._place + 1 :]
         done = (*flat_steps(before), *(step for one in repeat.runs[: run + 1] for step in one))
         launched = {step.kernel for step in done if isinstance(step, Launch)}
@@ -145,6 +151,7 @@ class _Chain:
             renamed_all(repeat.outputs[number], names),
             renamed_all(repeat.own[number], names),
             renamed_all(repeat.previous[number], names),
+            renamed_all(repeat.following[number] if repeat.following else (), names),
         )
 
     @property

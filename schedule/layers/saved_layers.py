@@ -17,7 +17,8 @@ class SavedLayers:
         word: The variable of the list of records, in the order in which they run: ``saved_blocks``.
         class_name: The record: ``BlockSaved``.
         fields: Its fields, and a word for each weight that is read beside them.
-        buffers: By the layer's position: the forward's buffer for each field, a weight or something that it made.
+        buffers: By the layer's position: the forward's buffer for each field, a weight or something that it made. Of
+            all layers that save a record, also of those that the backward pass has no loop for.
         nodes: By the layer's position: the backward's placeholder for each field.
         paths: For each field: the path inside the layer of the weight that it is; empty for what the layer made.
         are_weights: For each field: whether it is a parameter of the layer, which is read where the layer has it.
@@ -38,6 +39,23 @@ class SavedLayers:
     def made(self) -> tuple[int, ...]:
         """Which of the fields the record holds: all but weights."""
         return tuple(place for place, is_weight in enumerate(self.are_weights) if not is_weight)
+
+    @property
+    def order(self) -> list[int]:
+        """The positions in the order in which the layers run: the backward pass goes from the last one on."""
+        nodes = list(self.nodes)
+        return sorted(self.buffers, reverse=nodes[0] < nodes[-1])
+
+    @property
+    def others(self) -> list[tuple[int, int]]:
+        """(position, place in the list) of layers whose records the backward pass reads field by field."""
+        return [(one, place) for place, one in enumerate(self.order) if one not in self.nodes]
+
+    @property
+    def in_loop(self) -> tuple[int, int] | None:
+        """Which of the list the backward pass's loop takes, up to the second one; None if it is all of it."""
+        places = [place for place, one in enumerate(self.order) if one in self.nodes]
+        return (places[0], places[-1] + 1) if self.others else None
 
 
 def saved_before(

@@ -25,6 +25,7 @@ from longhand.capture.graph import (
 from longhand.lower.ir import Program, View
 from longhand.schedule.layers.loops import record_of
 from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
+from longhand.schedule.layers.saved_alike import held_alike, made_alike, of_other_layers
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.compound_names import Words, product_word
@@ -37,7 +38,7 @@ from longhand.schedule.names.unit_names import KernelNames, Ledger, NamedPlan
 from longhand.schedule.names.variables import list_names
 from longhand.schedule.names.weight_names import weights_of
 from longhand.schedule.names.words import GradientWord
-from longhand.schedule.plan import KernelPlan, TrainingPlan, UnitPlan, buffers_made, buffers_read, facts_of
+from longhand.schedule.plan import KernelPlan, TrainingPlan, UnitPlan, buffers_read, facts_of
 
 
 def _backward_dims(
@@ -210,34 +211,55 @@ def find_saved_layers(
     back, there = loops_of(backward.names.steps), loops_of(forward.names.steps)
     records: list[SavedLayers] = []
     for loop in back:
-        positions = set(loop.positions)
-        twins = [
-            other for other in there if other.owner == loop.owner and positions.intersection(other.positions)
-        ]
-        others = [
-            other for other in back if other.owner == loop.owner and positions.intersection(other.positions)
-        ]
-        if len(twins) != 1 or len(others) != 1:
+        twins = _over_any(there, loop.owner, loop.positions)
+        if len(twins) != 1 or len(_over_any(back, loop.owner, loop.positions)) != 1:
             continue
         record = _record(training, forward, backward, loop, twins[0])
-        if record is not None:
+        of_both = (*loop.positions, *twins[0].positions)
+        is_alone = all(len(_over_any(loops, loop.owner, of_both)) == 1 for loops in (back, there))
+        if record is not None and (is_alone or not record.others):
             records.append(_with_free_name(record, records))
     outside = _read_outside(backward.names.steps, records)
     sources = {entry.node: entry.source for entry in training.inputs}
     n_users = len(training.forward.outputs) - training.forward.n_saved
+    made = {name for twin in there for names in twin.repeat.outputs for name in names}
     return tuple(
-        dataclasses.replace(record, places=_places_of(record, sources, outside, n_users))
+        dataclasses.replace(
+            record,
+            places=frozenset(
+                place
+                for place in (
+                    *_places_of(record, sources, outside),
+                    *_places_of_others(record, forward.plan, made),
+                )
+                if place >= n_users  # the caller has the first ones, saved or not
+            ),
+        )
         for record in records
     )
 
 
+def _over_any(loops: Sequence[Loop], owner: str, positions: Iterable[int]) -> list[Loop]:
+    """The loops over some of these layers of a list."""
+    return [loop for loop in loops if loop.owner == owner and not {*positions}.isdisjoint(loop.positions)]
+
+
 def _places_of(
-    record: SavedLayers, sources: Mapping[str, int | str], outside: Collection[str], n_users: int
-) -> frozenset[int]:
-    """The forward's results that only records need: none of the first ones, which the caller has, saved or not."""
+    record: SavedLayers, sources: Mapping[str, int | str], outside: Collection[str]
+) -> Iterable[int]:
+    """The forward's results that only records need."""
     nodes = [node for own in record.nodes.values() for node in own if node not in outside]
-    positions = (source for source in map(sources.__getitem__, nodes) if isinstance(source, int))
-    return frozenset(source for source in positions if source >= n_users)
+    return (source for source in map(sources.__getitem__, nodes) if isinstance(source, int))
+
+
+def _places_of_others(record: SavedLayers, plan: UnitPlan, made: Collection[str]) -> Iterable[int]:
+    """The forward's results that the backward function reads by itself and that are in records of further layers."""
+    saved = {record.buffers[position][place] for position, _ in record.others for place in record.made}
+    return (
+        place
+        for place, view in enumerate(plan.results)
+        if isinstance(view, View) and view.buffer in saved and view.buffer in made
+    )
 
 
 def _with_free_name(record: SavedLayers, others: Sequence[SavedLayers]) -> SavedLayers:
@@ -259,12 +281,15 @@ def _record(
         sources[position] = tuple(buffer for buffer in buffers if buffer is not None)
         if None in buffers:
             return None
-    if not set(twin.positions) <= sources.keys() or not loop.own[0]:
+    if not loop.own[0]:
         return None
-    made = _made_alike(twin, sources)
-    held = _held_alike(training, loop, sources)
+    made = made_alike(twin, sources)
+    held = held_alike(loop, training.forward, sources)
     places = range(len(loop.own[0]))
     if any(made[place] is None and not held[place] for place in places):
+        return None
+    others = of_other_layers(twin, training.forward, sources, held)
+    if others is None or (others and not _are_of_one_loop(loop, twin)):
         return None
     parameters = {entry.node for entry in training.forward.inputs if entry.kind is InputKind.PARAMETER}
     words, paths = name_block(loop, backward.words), backward.plan.program.graph.paths
@@ -280,10 +305,20 @@ def _record(
         f"{twin.class_name}Saved",
         tuple(words[loop.own[0][place]] for place in order),
         tuple(_inside_layer(paths.get(loop.own[0][place], "")) for place in order),
-        {position: tuple(own[place] for place in order) for position, own in sources.items()},
+        {position: tuple(own[place] for place in order) for position, own in (sources | others).items()},
         nodes,
         tuple(held[place] and sources[loop.positions[0]][place] in parameters for place in order),
         frozenset(),
+    )
+
+
+def _are_of_one_loop(loop: Loop, twin: Loop) -> bool:
+    """Whether the layers of a backward pass's loop run one after the other inside one loop of the forward pass."""
+    places = [twin.positions.index(position) for position in loop.positions if position in twin.positions]
+    in_turn = list(range(len(places) - 1, -1, -1))
+    is_plain = not (twin.is_in_turn or twin.is_apart)
+    return (
+        is_plain and len(places) == len(loop.positions) and [one - min(places) for one in places] == in_turn
     )
 
 
@@ -330,47 +365,6 @@ def _forward_buffer(entry: BackwardInput, plan: UnitPlan) -> str | None:
         return entry.source
     result = plan.results[entry.source]
     return result.buffer if isinstance(result, View) and not result.calls else None
-
-
-def _made_alike(twin: Loop, sources: Mapping[int, Sequence[str]]) -> list[int | None]:
-    """For each field: a number for what all of the loop's layers have at the same place; None if they do not."""
-    repeat = twin.repeat
-    before = repeat.previous or ((),) * len(repeat.runs)  # weights of the layer before, which it is given
-    runs = [
-        [*outputs, *inputs, *given]
-        for outputs, inputs, given in zip(repeat.outputs, repeat.inputs, before, strict=True)
-    ]
-    order = _order_of_making(twin)
-    numbers: list[int | None] = []
-    for fields in zip(*(sources[position] for position in twin.positions), strict=True):
-        places = {run.index(name) if name in run else -1 for run, name in zip(runs, fields, strict=True)}
-        place = next(iter(places))
-        numbers.append(order.get(runs[twin.pattern][place], 0) if len(places) == 1 and place >= 0 else None)
-    return numbers
-
-
-def _order_of_making(twin: Loop) -> dict[str, int]:
-    made = (name for step in twin.run for name in buffers_made(step))
-    return {name: number for number, name in enumerate(dict.fromkeys((*twin.inputs, *made)))}
-
-
-def _held_alike(training: TrainingGraphs, loop: Loop, sources: Mapping[int, Sequence[str]]) -> list[bool]:
-    """For each field: whether it is the same weight of every layer."""
-    targets = {
-        entry.node: entry.target
-        for entry in training.forward.inputs
-        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
-    }
-    are_held = []
-    for fields in zip(*(sources[position] for position in loop.positions), strict=True):
-        heads = [f"{loop.owner}.{position}." for position in loop.positions]
-        paths = [targets.get(name, "") for name in fields]
-        below = {
-            path[len(head) :] if path.startswith(head) else ""
-            for path, head in zip(paths, heads, strict=True)
-        }
-        are_held.append(len(below) == 1 and "" not in below)
-    return are_held
 
 
 def _read_outside(steps: Sequence[ModelStep], records: Sequence[SavedLayers]) -> set[str]:

@@ -21,6 +21,7 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.reached import Reached, list_holding
 from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
 from longhand.schedule.names.shared.layers import AlikeInLayers
+from longhand.schedule.names.shared.next_layers import words_handed_on, words_of_following
 from longhand.schedule.names.unit_names import LayerNames
 from longhand.schedule.names.variables import (
     EVERY,
@@ -68,6 +69,7 @@ def name_layers(
             record=record,
             own=given.keys() & {buffer for run in loop.own for buffer in run},
             of_one=_names_of_one(loop, words, buffers),
+            following=_word_of_following(loop, frozenset(buffers.values())),
         )
     return names
 
@@ -134,9 +136,13 @@ def name_block(
             own = chain([around[buffer]], own)
         elif fields and buffer in loop.inputs and not scope.is_free(next(alike.variables(buffer))):
             own = chain(_D_OUTPUT * _is_whole_gradient(buffer, words), own)
-        names[buffer] = scope.pick(chain([users[buffer]] if buffer in users else [], own))
+        own = chain([users[buffer]] if buffer in users else [], own)
+        names[buffer] = scope.pick(own if buffer not in loop.inputs else words_handed_on(loop.following, own))
     for buffer, path in loop.previous.items():
         names[buffer] = scope.pick(words_of_one_before(path))
+    if (behind := loop.following) is not None:
+        for buffer, kind in behind.weights.items():
+            names[buffer] = scope.pick(f"next_{word}_{kind}" for word in words_of_following(behind))
     # Of steps that only some layers do, each takes words of its own.
     steps: list[ModelStep] = []
     apart: set[str] = set()
@@ -145,7 +151,17 @@ def name_block(
         if isinstance(step, Choice):
             apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
     StepNamer(words, names, scope, (*loop.outputs, *loop.saved), apart, alike).name(steps)
-    return names
+    return names | _for_the_next_layer(loop, names, scope)
+
+
+def _for_the_next_layer(loop: Loop, names: Mapping[str, str], scope: Scope) -> dict[str, str]:
+    """``next_residual``: what layers that end in the next one's norm hand on, after what that one calls it."""
+    told: dict[str, str] = {}
+    for buffer, source in zip(loop.inputs, loop.carried, strict=True) if loop.following is not None else ():
+        output, word = loop.outputs[source], f"next_{names[buffer]}"
+        if names[output] != names[buffer] and scope.is_free(word) and output not in told:
+            told[output] = scope.take(word)
+    return told
 
 
 def _is_whole_gradient(buffer: str, words: BufferNamer) -> bool:
@@ -159,6 +175,14 @@ def words_of_one_before(path: str) -> Iterator[str]:
     parts = path.split(".")
     for start in range(max(0, len(parts) - 2), -1, -1):
         yield identifier(f"previous_{'_'.join(parts[start:])}")
+
+
+def _word_of_following(loop: Loop, taken: Collection[str]) -> str:
+    """The first such word that is no variable where the layers are called, told of one and of all of them."""
+    if loop.following is None:
+        return ""
+    words = (*words_of_following(loop.following), *(f"module_{n}" for n in range(2, len(taken) + 3)))
+    return next(word for word in words if not {f"{word}s", f"next_{word}"} & {*taken})
 
 
 def _of_neighbour(path: str, *, is_before: bool) -> str:

@@ -137,6 +137,7 @@ class LayerNames:
         own: Of a backward pass: what only one layer of them reads.
         of_one: By place among the outputs: the word for one layer's, where the variable is a list of all layers'.
         twins: By the name of a buffer or a node: the one in another list's layers, whose words its sizes have.
+        following: For the module that comes next, where layers end in it: ``norm``, as in ``norms`` and ``next_norm``.
     """
 
     word: str
@@ -146,6 +147,7 @@ class LayerNames:
     own: Set[str] = frozenset()
     of_one: Mapping[int, str] = dataclasses.field(default_factory=dict)
     twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    following: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

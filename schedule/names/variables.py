@@ -19,11 +19,12 @@ from longhand.schedule.layers.model_steps import (
     plain_steps,
     records_apart,
 )
-from longhand.schedule.layers.saved_layers import SAVED
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.parameter_names import parameter_specs
 from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.shared.layers import AlikeInLayers
+from longhand.schedule.names.shared.next_layers import words_handed_on
 from longhand.schedule.names.value_origins import words_in_module
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.weight_names import keys_of_gradients, name_weights
@@ -313,11 +314,35 @@ class StepNamer:
             if place in loop.carried:
                 begin = first[loop.carried.index(place)]
                 variable = self.names.get(begin, "")
+                of_next = self._words_of_carried(loop, place)
+                if of_next and variable not in of_next:
+                    self.names[buffer] = self.scope.pick(of_next)
+                    continue
                 # Two results of the loop cannot keep the word of one input.
                 if variable.isidentifier() and last_use.get(begin) == number and self.scope.is_free(variable):
                     self.names[buffer] = self.scope.take(variable)
                     continue
             self.names[buffer] = self.scope.pick(self.alike.variables(buffer))
+        if loop.record is not None:
+            self._name_saved(loop.record)
+
+    def _name_saved(self, record: SavedLayers) -> None:
+        """What the backward function reads by itself of what a layer of the loop saves: ``saved_blocks[0].up``."""
+        for position, place in record.others:
+            for field in record.made:
+                buffer = record.buffers[position][field]
+                if buffer not in self.names:
+                    self.names[buffer] = Reached(record.word, place, f".{record.fields[field]}")
+
+    def _words_of_carried(self, loop: Loop, place: int) -> tuple[str, ...]:
+        """What the next layer calls what layers hand on that end in its norm: a sum is its ``residual``.
+
+        The first one may be given something else, and of the last one nothing may be read.
+        """
+        if loop.following is None:
+            return ()
+        words = self.words.variables(loop.repeat.outputs[0][place], f"{loop.repeat.paths[1]}.")
+        return tuple(words_handed_on(loop.following, words))
 
     def _name_gradients(self, loop: Loop, number: int) -> None:
         """What a layer of a backward pass returns for its weights: ``d_blocks[3]["fc.weight"]``."""

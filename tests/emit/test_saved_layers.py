@@ -224,6 +224,55 @@ def test_every_layer_is_called_in_the_loop_or_by_its_function(tmp_path: Path) ->
     assert "layer.up.weight" in backward
 
 
+class Early(Stack):
+    """What the first layer makes is the model's result, too."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.layers[0](x)
+        x = first
+        for layer in self.layers[1:]:
+            x = layer(x)
+        return torch.cat([self.norm(x), first * 2], -1)
+
+
+def without_gradients(layer: int) -> Stack:
+    """A stack of which one layer is not trained."""
+    model = Stack(6)
+    model.layers[layer].requires_grad_(False)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "fields", "layers"),
+    [
+        (Stack, ["up=saved_layers[0].up"], "saved_layers[1:]"),
+        (lambda: without_gradients(0), ["up=saved_layers[0].up"], "saved_layers[1:]"),
+        (
+            lambda: without_gradients(-1),
+            ["up=saved_layers[0].up", "up=saved_layers[5].up"],
+            "saved_layers[1:5]",
+        ),
+        (Early, ["up=saved_layers[0].up", "up=saved_layers[1].up"], "saved_layers[2:]"),
+    ],
+)
+def test_the_loop_covers_layers_that_the_backward_pass_writes_out(
+    make: Callable[[], nn.Module], fields: list[str], layers: str, tmp_path: Path
+) -> None:
+    """Their records are read field by field; the others' are what the backward pass's loop takes."""
+    torch.manual_seed(0)
+    model, _ = unit_of(make(), tmp_path / "unit")
+    end = model[model.index("saved = StackSaved(" if make is not Early else "saved = EarlySaved(") :]
+    assert all(field in end for field in fields) and f"layers={layers}" in end
+    assert "ups.append(" not in model, "no list beside the records"
+
+
+def test_a_layer_inside_that_is_written_out_leaves_lists(tmp_path: Path) -> None:
+    """What the backward pass's loops take of one list of records is one stretch of it."""
+    torch.manual_seed(0)
+    model, _ = unit_of(without_gradients(3), tmp_path / "unit")
+    assert "saved_layers = []" not in model and "in zip(self.layers, norms[1:], strict=True):" in model
+
+
 def test_two_lists_of_one_name_are_kept_apart(tmp_path: Path) -> None:
     model, backward = unit_of(TwoStacks(), tmp_path / "unit")
     for stack in ("encoder", "decoder"):
@@ -277,8 +326,8 @@ def test_gradients_in_a_layer_are_named_after_what_the_layer_saved(device: str, 
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_and_d_add_layer_norm")
     ]
     assert [(given[0], [word for word in given if word in ("d_x", "d_residual")]) for given in norms] == [
-        ("saved.x", ["d_x"]),
-        ("saved.residual", ["d_x", "d_residual"]),
+        ("saved.residual", ["d_residual"]),
+        ("saved.x", ["d_residual", "d_x"]),
     ]
 
 
