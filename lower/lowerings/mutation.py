@@ -7,6 +7,7 @@ key-value cache costs what is written into it.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from longhand.lower.context import Context
 from longhand.lower.ir import BufferKind
 from longhand.lower.lowerings.externs import extern_argument
 from longhand.lower.lowerings.viewing import slice_start, wrap
+from longhand.lower.lowerings.writing import write_at_positions
 from longhand.lower.sizes import add
 from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering
 from longhand.lower.views import TensorView, overlaps
@@ -105,6 +107,9 @@ def _call_twin(ctx: Context, base: TensorView, args: list[Any]) -> bool:
     node, into = ctx.node, base.as_ir()
     if into is None or any(view.buffer == base.buffer for view in _tensors(args[1:])):
         return False
+    with contextlib.suppress(UnsupportedLowering):
+        write_at_positions(ctx, base, args)
+        return True
     assert isinstance(node.target, torch._ops.OpOverload)
     rest = tuple(extern_argument(ctx, argument) for argument in node.args[1:])
     kwargs = {name: extern_argument(ctx, argument) for name, argument in node.kwargs.items()}
