@@ -100,6 +100,7 @@ class InputKind(enum.Enum):
 
     ARGUMENT = "argument"  # a tensor among the call's arguments (flattened)
     SIZE = "size"  # an int among the call's arguments that is symbolic
+    PART = "part"  # a slice of an argument along its first dimension: see GraphInput.part
     PARAMETER = "parameter"
     BUFFER = "buffer"  # persistent or not: see GraphInput.persistent
     CONSTANT = (
@@ -115,9 +116,10 @@ class GraphInput:
         node: The placeholder's name.
         kind: What feeds it.
         target: The dotted path of a parameter, buffer or constant (``blocks.0.ln_1.weight``); for an argument the
-            user's own name for it (``x``, or ``batch_mask`` for a leaf of the argument `batch`).
+            user's own name for it (``x``, or ``batch_mask`` for a leaf of the argument `batch`); for a part ``x[3]``.
         persistent: False only for buffers that are not in the state_dict.
         is_nonnegative: Whether no element of an argument is below zero in the example call, so that no random one is.
+        part: Of a part: the argument's placeholder, and which slice of it.
     """
 
     node: str
@@ -125,6 +127,12 @@ class GraphInput:
     target: str
     persistent: bool = True
     is_nonnegative: bool = False
+    part: tuple[str, int] | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the caller gives it with each call."""
+        return self.kind in (InputKind.ARGUMENT, InputKind.SIZE, InputKind.PART)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,6 +284,13 @@ class CapturedGraph:
     def n_results(self) -> int:
         """How many of the first `outputs` the call returns."""
         return len(self.outputs) - self.n_bases - self.n_saved
+
+    @property
+    def written(self) -> frozenset[str]:
+        """Placeholders that the call writes into, and arguments that it writes a part of."""
+        written = {mutation.input_node for mutation in self.mutations}
+        wholes = (entry.part[0] for entry in self.inputs if entry.part is not None and entry.node in written)
+        return frozenset({*written, *wholes})
 
     @property
     def overwritten(self) -> frozenset[str]:

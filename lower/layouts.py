@@ -109,7 +109,7 @@ def input_strides(entry: GraphInput, value: torch.Tensor) -> tuple[Size, ...]:
         entry: The input.
         value: Its example.
     """
-    if entry.kind is InputKind.ARGUMENT:
+    if entry.is_given:
         return tuple(as_size(step) for step in value.stride())
     loaded = entry.kind is not InputKind.CONSTANT and entry.persistent
     own = eager_strides(value) if loaded else None

@@ -70,6 +70,7 @@ FAMILIES = (
 
 _KINDS = {
     InputKind.ARGUMENT: BufferKind.INPUT,
+    InputKind.PART: BufferKind.INPUT,
     InputKind.PARAMETER: BufferKind.WEIGHT,
     InputKind.BUFFER: BufferKind.WEIGHT,
     InputKind.CONSTANT: BufferKind.CONSTANT,

@@ -192,7 +192,7 @@ class _Splitter:
         held = {
             entry.node: entry.target
             for entry in self.captured.inputs
-            if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+            if not entry.is_given
         }
         paths = {entry.node: held[str(entry.source)] for entry in inputs if entry.source in held}
         for (name, _), value in zip(self.joint.gradients, values, strict=True):

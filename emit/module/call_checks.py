@@ -166,7 +166,7 @@ class CallChecks:
 
     def _apart(self) -> list[str]:
         paths = dict(self._tensors)
-        if len(paths) < 2 or not any(mutation.input_node in paths for mutation in self._graph.mutations):
+        if len(paths) < 2 or not self._graph.written.intersection(paths):
             return []
         if self._lists:
             inside = {node for one in self._lists.values() for node in one.nodes}
@@ -183,8 +183,7 @@ class CallChecks:
         return [self._call("check_mode", f"self, training={self._graph.mode}")]
 
     def _weights(self, first: str | None) -> list[str]:
-        arguments = (InputKind.ARGUMENT, InputKind.SIZE)
-        if not self._graph.is_module or all(entry.kind in arguments for entry in self._graph.inputs):
+        if not self._graph.is_module or all(entry.is_given for entry in self._graph.inputs):
             return []
         device = f"{first}.device" if first else self._own_device()
         call = self._call("check_weights", f"self, {device}")

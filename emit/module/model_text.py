@@ -150,8 +150,7 @@ class CallArguments:
 
     def mutated(self) -> tuple[int, ...]:
         """Which of the launch arguments the model writes to."""
-        written = {mutation.input_node for mutation in self.graph.mutations}
-        return tuple(place for place, (leaf, _) in enumerate(self.leaves) if leaf in written)
+        return tuple(place for place, (leaf, _) in enumerate(self.leaves) if leaf in self.graph.written)
 
     def signature(self, sizes: SizeWriter) -> Iterator[str]:
         """The parameters of forward(), with their defaults where all that follow have one."""

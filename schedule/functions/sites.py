@@ -118,7 +118,7 @@ class FunctionSites:
         self._weights = {
             entry.node: entry.target
             for entry in graph.inputs
-            if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+            if not entry.is_given
         }
         self._placeholders = frozenset(entry.node for entry in graph.inputs)
         self._told_by_data = {size.node for size in graph.data_sizes}

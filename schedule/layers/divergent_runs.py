@@ -215,7 +215,7 @@ def alternatives_of(runs: Sequence[Run]) -> tuple[Alternative, ...] | None:
 
 def held_inputs(graph: CapturedGraph) -> list[GraphInput]:
     """What the module holds of a graph's inputs."""
-    return [entry for entry in graph.inputs if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)]
+    return [entry for entry in graph.inputs if not entry.is_given]
 
 
 def hold_the_same(graph: CapturedGraph, path: str, other: str) -> bool:

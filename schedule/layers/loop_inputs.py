@@ -70,7 +70,7 @@ def own_weights(
     targets = {
         entry.node: entry.target
         for entry in graph.inputs
-        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+        if not entry.is_given
     }
     read = [{name: targets[name] for name in names if name in targets} for names in reads]
     below = [

@@ -357,7 +357,7 @@ def _held_alike(training: TrainingGraphs, loop: Loop, sources: Mapping[int, Sequ
     targets = {
         entry.node: entry.target
         for entry in training.forward.inputs
-        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+        if not entry.is_given
     }
     are_held = []
     for fields in zip(*(sources[position] for position in loop.positions), strict=True):

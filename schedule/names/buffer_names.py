@@ -52,6 +52,7 @@ from longhand.schedule.once import listed_once, once
 _SHORT = 14
 _BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
 _COUNTED_LAYOUT = re.compile(r"_\d+(?=_(contiguous|channels_last)$)")  # ``x_22_contiguous``
+_TENSORS = frozenset({InputKind.ARGUMENT, InputKind.PART})  # of the caller
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 
 
@@ -89,7 +90,7 @@ class BufferNamer:
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         returned = graph.outputs[: graph.n_results]
         self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
-        self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
+        self._held = {entry.node for entry in graph.inputs if entry.kind not in _TENSORS}
 
     @property
     def nodes(self) -> Mapping[str, fx.Node]:
@@ -321,7 +322,7 @@ class BufferNamer:
                     continue
                 seen.add(source)
                 entry = self._inputs.get(source.name)
-                if entry is not None and entry.kind is not InputKind.ARGUMENT:
+                if entry is not None and entry.kind not in _TENSORS:
                     continue
                 where = self.provenance(source.name)
                 own = self.provenance(node.name)
@@ -379,8 +380,8 @@ def _summand_word(origin: Provenance, of: str) -> str:
 
 
 def _of_input(entry: GraphInput) -> Iterator[str]:
-    if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
-        yield identifier(entry.target)
+    if entry.is_given:
+        yield identifier(entry.target if entry.part is None else entry.part[0])
         return
     for word in path_names(entry.target):
         plain = without_counter(word.lstrip("_"))

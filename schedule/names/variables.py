@@ -67,9 +67,12 @@ def name_variables(plan: UnitPlan, words: BufferNamer, steps: Sequence[ModelStep
     _name_weights(words, names, scope, {*of_layers, *_made_in_loops(steps)})
     names |= of_layers
     entries = [entry for entry in plan.program.graph.inputs if entry.node not in names]
-    first = Counter(next(words.candidates(entry.node)) for entry in entries)
+    first = Counter(next(words.candidates(entry.node)) for entry in entries if entry.part is None)
     for entry in entries:
-        if first[next(words.candidates(entry.node))] > 1:  # nobody's: each says where it is made
+        if entry.part is not None:
+            whole, place = entry.part
+            names[entry.node] = Reached(names[whole], place)
+        elif first[next(words.candidates(entry.node))] > 1:  # nobody's: each says where it is made
             plain = list(words.variables(entry.node))
             names[entry.node] = scope.pick([*words_in_module(words.module_of(entry.node), plain), *plain])
         elif entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
