@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from longhand.emit.layers.layer_methods import Method
-from longhand.emit.layers.model_loops import LayerClass
+from longhand.emit.layers.model_loops import LayerClass, entry_of_layer
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import expression, member, module_expression
 from longhand.emit.text.expression import number
@@ -23,6 +23,7 @@ from longhand.schedule.named_plan import (
     TurnCall,
     find_rounds,
     inherited,
+    list_holding,
 )
 
 LayerText = Callable[[int], str]  # for the place of the layer so many after the one that is called
@@ -57,6 +58,7 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
     handed_on = [variables[buffer] for buffer in repeat.inputs[0]]
     before = tree.at(f"{loop.owner}.{call.position - 1}") if loop.previous else tree
     previous = [expression(before, path) for path in loop.previous.values()]
+    lists = [list_holding(variables[name]) for name in loop.listed]
     given = [variables[buffer] for buffer in loop.shared]
     given += map(outer.sizes.word_of, block.methods[0].needed)
     given += [number(values[call.number]) for values in block.numbers.values]
@@ -66,11 +68,12 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
 
     def write(layer: LayerText) -> tuple[str, ...]:
         weights = [member(weight, f"{owner}[{layer(-1)}]") for weight in previous]
-        value = f"{owner}[{layer(0)}]({', '.join([*handed_on, *weights, *given])})"
+        entries = [entry_of_layer(variables[name], one, layer(one.distance)) for name, one in loop.listed.items()]
+        value = f"{owner}[{layer(0)}]({', '.join([*handed_on, *weights, *entries, *given])})"
         return (f"{', '.join([*targets, *([SAVED] if record else [])])} = {value}", *kept)
 
     first = (f"{record.word} = []",) if record is not None and not loop.n_head and not call.number else ()
-    says = (owner, *targets, "=", *handed_on, *previous, *given, record.word if record is not None else "")
+    says = (owner, *targets, "=", *handed_on, *previous, *lists, *given, record.word if record is not None else "")
     return CallText(TurnCall(call.position, says), write, first)
 
 

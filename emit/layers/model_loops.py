@@ -33,7 +33,9 @@ from longhand.schedule.named_plan import (
     SAVED,
     Branch,
     FirstCall,
+    ListedInput,
     Loop,
+    Reached,
     SavedLayers,
     list_holding,
     steps_of,
@@ -215,7 +217,7 @@ def _parts(loop: Loop, held: set[str], variables: Mapping[str, str], remark: str
             0, LayerPart(name, told, loop.rest_inputs, loop.rest_outputs, loop.n_head, stop, following)
         )
     stop, following = (parts[0].start, parts[0]) if parts else (None, None)
-    inputs = (*loop.inputs, *loop.previous, *loop.shared)
+    inputs = (*loop.inputs, *loop.previous, *loop.listed, *loop.shared)
     return [LayerPart("forward", remark, inputs, loop.outputs, 0, stop, following), *parts]
 
 
@@ -294,13 +296,18 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     before = tree.at(f"{loop.owner}.{loop.positions[0] - 1}") if loop.previous else branch
     given = list(carried.values())
     given += [member(expression(before, path), f"{owner}[layer - 1]") for path in loop.previous.values()]
+    given += [
+        entry_of_layer(variables[buffer], one, _further(one.distance)) for buffer, one in loop.listed.items()
+    ]
     given += [variables[buffer] for buffer in loop.shared]
     given += [*map(outer.sizes.word_of, block.methods[0].needed), *block.numbers.words]
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
     if record is not None:
         targets.append(SAVED)
     is_whole = loop.positions == tuple(range(len(branch.branches))) and not loop.previous
-    if is_whole:
+    if is_whole and loop.listed and not block.numbers.words:
+        head, called = f"for layer, block in enumerate({owner}):", "block"
+    elif is_whole and not loop.listed:
         head, called = block.numbers.head("block", owner), "block"
     else:
         layers = _layers_text(loop.positions, len(branch.branches), owner)
@@ -308,6 +315,17 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     lines += [head, f"    {', '.join(targets)} = {called}({', '.join(given)})"]
     lines += [f"    {name}.append({targets[place]})" for place, name in lists.items()]
     return [*lines, f"    {record.word}.append({SAVED})"] if record is not None else lines
+
+
+def entry_of_layer(variable: str, one: ListedInput, place: str) -> str:
+    """``keys[layer]``: the entry of a list at a place, from another one of it."""
+    assert isinstance(variable, Reached)
+    return Reached(*variable.steps[: one.depth], f"[{place}]", *variable.steps[one.depth + 1 :])
+
+
+def _further(distance: int) -> str:
+    """``layer + 1``"""
+    return f"layer {'+' if distance > 0 else '-'} {abs(distance)}" if distance else "layer"
 
 
 def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:

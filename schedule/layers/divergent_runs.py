@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
 from longhand.lower.ir import Extern
+from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.layers.peeled_first import buffer_pairs
 from longhand.schedule.plan import (
     Launch,
@@ -101,6 +102,7 @@ class RunMatcher:
         self._buffers = plan.buffers
         self._graph = plan.program.graph
         self._targets = {entry.node: entry.target for entry in held_inputs(self._graph)}
+        self._targets |= {name: one.path for name, one in listed_inputs(self._graph).items()}
         self._nodes = {target: node for node, target in self._targets.items()}
         self._made = _made(pattern)
         self._read = {name for step in pattern for name in buffers_read(step)}
