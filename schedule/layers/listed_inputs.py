@@ -45,6 +45,11 @@ class ListedInput:
         return "".join(f"[{step}]" for step in around)
 
     @property
+    def word(self) -> str:
+        """A word that all layers have for theirs: ``keys``, ``caches_1``."""
+        return "_".join(map(str, (*self.steps[: self.depth], *self.steps[self.depth + 1 :])))
+
+    @property
     def path(self) -> str:
         """Where a weight of the layer would be."""
         return f"{self.owner}.{self.number}.{self.below}"

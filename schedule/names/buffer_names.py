@@ -11,6 +11,7 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
+from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.names.forward_names import NO_FORWARD, ForwardNames
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
 from longhand.schedule.names.module_names import alike, short_names
@@ -38,6 +39,7 @@ from longhand.schedule.names.value_origins import (
     words_in_module,
     words_of_module,
 )
+
 from longhand.schedule.names.words import (
     GradientWord,
     identifier,
@@ -90,6 +92,7 @@ class BufferNamer:
         self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         returned = graph.outputs[: graph.n_results]
         self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
+        self._listed = listed_inputs(graph)
         self._held = {entry.node for entry in graph.inputs if entry.kind not in _TENSORS}
 
     @property
@@ -116,6 +119,8 @@ class BufferNamer:
         entry = self._inputs.get(buffer)
         if entry is not None:
             yield from self._of_table(entry)
+            if buffer in self._listed:  # the same for all layers
+                yield identifier(self._listed[buffer].word)
             is_told = buffer in self._forward.words  # then the number that capture gave its name says nothing
             yield from (without_counter(word) if is_told else word for word in _of_input(entry))
             return
