@@ -21,7 +21,7 @@ from longhand.emit.module.offset_texts import (
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_code
 from longhand.emit.module.view_calls import argument
-from longhand.emit.text.expression import number
+from longhand.emit.text.expression import machine_epsilon_text, number
 from longhand.emit.text.kernel_head import shape_names
 from longhand.emit.text.python_code import (
     NO_CODE,
@@ -387,4 +387,6 @@ class LaunchWriter:
         return None
 
     def _scalar(self, value: float | Size) -> Code:
+        if isinstance(value, float) and (text := machine_epsilon_text(value)) is not None:
+            return NameCode(text)
         return argument(value, self.sizes)

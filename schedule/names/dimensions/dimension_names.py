@@ -17,6 +17,7 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
 from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.dimensions.caches import words_of_caches
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, parts_of
 from longhand.schedule.names.dimensions.customary_names import (
     words_apart_from_heads,
@@ -295,10 +296,11 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
         for size in graph.symbols
         if size.scale == 1 and size.offset == 0
     }
+    caches = words_of_caches(graph)
     owner: dict[str, Size] = {}
     by_node: dict[str, Words] = {}
     for entry in graph.inputs:
-        if entry.kind is not InputKind.ARGUMENT:
+        if entry.kind not in (InputKind.ARGUMENT, InputKind.PART):
             continue
         value = nodes[entry.node].meta.get("val")
         if not isinstance(value, torch.Tensor):
@@ -309,6 +311,7 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
             customary = ("batch", "heads", "seq", "dim")
         if (value.ndim, is_float) in ((2, True), (3, True)) and is_signal(nodes[entry.node]):
             customary = ("batch", "channels", "length") if value.ndim == 3 else ("batch", "samples")
+        customary = caches.get(entry.node, customary)
         own = written.get(entry.target, ())
         words: list[str | None] = []
         for dim, size in enumerate(value.shape):
