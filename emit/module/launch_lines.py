@@ -50,7 +50,7 @@ from longhand.schedule.named_plan import (
     is_plain_variable,
 )
 from longhand.schedule.names.words import singular
-from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, UnitPlan
+from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, UnitPlan, tensor_shape
 
 _CHANNELS_LAST = [0, 2, 3, 1]
 
@@ -360,13 +360,28 @@ class LaunchWriter:
         kernel = self.plan.kernels[step.kernel]
         names = [axis.name for axis in kernel.axes]
         passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
-        given = [
-            (self.variables[buffer], self.plan.buffers[buffer], pointer.dims)
-            for pointer, buffer in zip(passed, step.buffers, strict=True)
-            if pointer.dims
-        ]
-        texts = self.sizes.axes(dict(zip(names, step.sizes, strict=True)), given[::-1])
+        sizes: dict[str, Size] = dict(zip(names, step.sizes, strict=True))
+        given = []
+        for pointer, buffer in zip(passed, step.buffers, strict=True):
+            dims = pointer.dims
+            if dims is None and pointer.access is not Access.READ:  # written at rows that are data
+                shape = tensor_shape(kernel, pointer) or ()
+                sizes |= self._rows_in(step, shape)
+                dims = tuple(map(str, shape))
+            if dims:
+                given.append((self.variables[buffer], self.plan.buffers[buffer], dims))
+        texts = self.sizes.axes(sizes, given[::-1])
         return [texts[name] for name in names]
+
+    def _rows_in(self, step: Launch, shape: Sequence[str | int]) -> dict[str, Size]:
+        """By the text of its position: how many rows there are, of the scalars that say that."""
+        scalars = self.plan.kernels[step.kernel].scalars
+        given = zip(scalars, step.scalars, strict=True)
+        return {
+            str(one.position): value
+            for one, value in given
+            if one.position in shape and not isinstance(value, float)
+        }
 
     def _dimension(self, step: Launch, position: int, value: float | Size) -> Code | None:
         """What tells a scalar that is the size of a tensor's dimension: where a table or what is padded ends."""
