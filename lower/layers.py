@@ -10,7 +10,6 @@ value, and the user's statement. What the lowering and the scheduler decide for 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -18,7 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, GraphInput, Literal, Provenance
+from longhand.capture.graph import CapturedGraph, GraphInput, Literal, Provenance, list_members
 from longhand.lower.ir import Layers
 from longhand.lower.sizes import as_size
 
@@ -79,13 +78,6 @@ def _members(nodes: Sequence[fx.Node]) -> dict[str, list[int]]:
                 starts.setdefault(owner, []).append(place)
                 last[owner] = number
     return dict(sorted(starts.items(), key=lambda entry: -len(entry[1])))
-
-
-@functools.cache
-def list_members(module: str) -> tuple[tuple[str, int], ...]:
-    """(``blocks``, 3) for ``blocks.3.attn``; all such pairs where lists are nested."""
-    parts = module.split(".")
-    return tuple((".".join(parts[:n]), int(part)) for n, part in enumerate(parts) if n and part.isdigit())
 
 
 class _Comparison:

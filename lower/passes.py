@@ -20,7 +20,7 @@ from longhand.lower.lowerings.peeling import peel_biases
 from longhand.lower.nodes import lower_nodes, replay_view
 from longhand.lower.pruning import prune
 from longhand.lower.results import Unmapped, result_of, store_mutations
-from longhand.lower.stacks import split_stacks
+from longhand.lower.writes.stacks import split_stacks
 
 
 @dataclasses.dataclass(frozen=True)

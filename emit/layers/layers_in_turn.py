@@ -68,12 +68,23 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
 
     def write(layer: LayerText) -> tuple[str, ...]:
         weights = [member(weight, f"{owner}[{layer(-1)}]") for weight in previous]
-        entries = [entry_of_layer(variables[name], one, layer(one.distance)) for name, one in loop.listed.items()]
+        entries = [
+            entry_of_layer(variables[name], one, layer(one.distance)) for name, one in loop.listed.items()
+        ]
         value = f"{owner}[{layer(0)}]({', '.join([*handed_on, *weights, *entries, *given])})"
         return (f"{', '.join([*targets, *([SAVED] if record else [])])} = {value}", *kept)
 
     first = (f"{record.word} = []",) if record is not None and not loop.n_head and not call.number else ()
-    says = (owner, *targets, "=", *handed_on, *previous, *lists, *given, record.word if record is not None else "")
+    says = (
+        owner,
+        *targets,
+        "=",
+        *handed_on,
+        *previous,
+        *lists,
+        *given,
+        record.word if record is not None else "",
+    )
     return CallText(TurnCall(call.position, says), write, first)
 
 

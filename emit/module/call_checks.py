@@ -9,7 +9,7 @@ import sympy
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, GradientPart, InputKind, Literal, SymbolicSize
+from longhand.capture.graph import CapturedGraph, GradientPart, Literal, SymbolicSize
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import Parameter, TensorList
 from longhand.emit.module.view_calls import argument

@@ -38,7 +38,7 @@ from longhand.emit.text.python_code import (
     whole_number,
 )
 from longhand.emit.text.sizes import SizeWriter
-from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path
+from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path, rows_at_positions
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.options import Device
 from longhand.schedule.named_plan import (
@@ -366,22 +366,12 @@ class LaunchWriter:
             dims = pointer.dims
             if dims is None and pointer.access is not Access.READ:  # written at rows that are data
                 shape = tensor_shape(kernel, pointer) or ()
-                sizes |= self._rows_in(step, shape)
+                sizes |= rows_at_positions(kernel, step, shape)
                 dims = tuple(map(str, shape))
             if dims:
                 given.append((self.variables[buffer], self.plan.buffers[buffer], dims))
         texts = self.sizes.axes(sizes, given[::-1])
         return [texts[name] for name in names]
-
-    def _rows_in(self, step: Launch, shape: Sequence[str | int]) -> dict[str, Size]:
-        """By the text of its position: how many rows there are, of the scalars that say that."""
-        scalars = self.plan.kernels[step.kernel].scalars
-        given = zip(scalars, step.scalars, strict=True)
-        return {
-            str(one.position): value
-            for one, value in given
-            if one.position in shape and not isinstance(value, float)
-        }
 
     def _dimension(self, step: Launch, position: int, value: float | Size) -> Code | None:
         """What tells a scalar that is the size of a tensor's dimension: where a table or what is padded ends."""

@@ -369,10 +369,7 @@ class ModelWriter:
     def _unpacked(self, asked: Set[str]) -> list[str]:
         """Lines that take leaves out of nested arguments: those that are read, asked for sizes, or written alone."""
         if self.has_launch:  # which is given the leaves
-            types: set[tuple[str, str]] = set()
-            packed = self.arguments.packed(self.variables, types)
-            self.imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
-            return packed
+            return self.arguments.packed(self.variables, self.imports)
         read = frozenset(leaf for leaf, _ in self.arguments.leaves if self.words.nodes[leaf].users)
         return self.arguments.unpacked(self.variables, self.lists, read, asked)
 

@@ -152,8 +152,9 @@ class CallArguments:
         words = [(variables[leaf], path) for leaf, path in self.leaves]
         return [identifier(path) if isinstance(word, Reached) else word for word, path in words]
 
-    def packed(self, variables: Mapping[str, str], imports: set[tuple[str, str]]) -> list[str]:
-        """Lines of launch() that put lists together again of which layers take an entry each."""
+    def packed(self, variables: Mapping[str, str], imports: set[str]) -> list[str]:
+        """Lines of launch() that put lists together again of which layers take an entry each, and what they import."""
+        types: set[tuple[str, str]] = set()
         words = dict(zip((leaf for leaf, _ in self.leaves), self.leaf_names(variables), strict=True))
         lines = []
         for name, spec, leaves in parameters_in_order(self.graph):
@@ -161,7 +162,8 @@ class CallArguments:
                 texts = [
                     words[leaf] if isinstance(leaf, str) else literal_text(leaf.value) for leaf in leaves
                 ]
-                lines.append(f"{name} = {build(spec, iter(texts), imports)}")
+                lines.append(f"{name} = {build(spec, iter(texts), types)}")
+        imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
         return lines
 
     def mutated(self) -> tuple[int, ...]:

@@ -38,7 +38,14 @@ from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.ir import Derivation
 from longhand.lower.lowerings.indexing import given_node
-from longhand.lower.lowerings.placing import (
+from longhand.lower.nest import NestBuilder
+from longhand.lower.ops import ReduceOp
+from longhand.lower.registry import lowers
+from longhand.lower.rules.adding import adding_problem
+from longhand.lower.sizes import product
+from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering
+from longhand.lower.views import TensorView
+from longhand.lower.writes.placing import (
     POSITIONS,
     Placed,
     look_up,
@@ -48,13 +55,6 @@ from longhand.lower.lowerings.placing import (
     places,
     with_ones_after,
 )
-from longhand.lower.nest import NestBuilder
-from longhand.lower.ops import ReduceOp
-from longhand.lower.registry import lowers
-from longhand.lower.rules.adding import adding_problem
-from longhand.lower.sizes import product
-from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering
-from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.capture.graph import CapturedGraph, GraphInput
 from longhand.lower.ir import Extern
 from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.layers.peeled_first import buffer_pairs

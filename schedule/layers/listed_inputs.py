@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch.utils._pytree as pytree
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, Literal, Provenance
-from longhand.lower.layers import list_members
-from longhand.lower.layouts import is_view
+from longhand.capture.graph import CapturedGraph, Literal, members_reading
 from longhand.schedule.names.parameter_names import children, parameters_in_order
+from longhand.schedule.names.words import identifier
 from longhand.schedule.once import once_for
 
 Steps = tuple[str | int, ...]
@@ -47,7 +46,7 @@ class ListedInput:
     @property
     def word(self) -> str:
         """A word that all layers have for theirs: ``keys``, ``caches_1``."""
-        return "_".join(map(str, (*self.steps[: self.depth], *self.steps[self.depth + 1 :])))
+        return identifier("_".join(map(str, (*self.steps[: self.depth], *self.steps[self.depth + 1 :]))))
 
     @property
     def path(self) -> str:
@@ -87,11 +86,7 @@ def listed_inputs(graph: CapturedGraph) -> Mapping[str, ListedInput]:
 
 def _layers_of(entries: Mapping[int, fx.Node]) -> tuple[str, dict[int, int]] | None:
     """The list of modules of which each entry is for another member, and by place the member; None if there is none."""
-    members: dict[int, set[tuple[str, int]]] = {}
-    for place, node in entries.items():
-        readers = _readers(node)
-        if readers:
-            members[place] = {one for user in readers for one in list_members(Provenance.of(user).module)}
+    members = {place: own for place, node in entries.items() if (own := members_reading(node))}
     if len(members) < 2:
         return None
     for owner in sorted({owner for own in members.values() for owner, _ in own}):
@@ -101,15 +96,6 @@ def _layers_of(entries: Mapping[int, fx.Node]) -> tuple[str, dict[int, int]] | N
         if len({own[0] - place for place, own in numbers.items()}) == 1:
             return owner, {place: own[0] for place, own in numbers.items()}
     return None
-
-
-def _readers(node: fx.Node) -> list[fx.Node]:
-    """The nodes that do something with a value, however it is viewed."""
-    readers: list[fx.Node] = []
-    for user in node.users:
-        if user.op != "output":
-            readers += _readers(user) if is_view(user) else [user]
-    return readers
 
 
 def _reached(graph: CapturedGraph) -> Iterator[tuple[str, Steps]]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import View
 from longhand.schedule.layers.divergent_layers import without_first
 from longhand.schedule.layers.listed_inputs import listed_inputs
@@ -70,11 +70,9 @@ def own_weights(
 
     Odd runs read no weights that the pattern has not: see schedule/layers/divergent_runs.py.
     """
-    targets = {
-        entry.node: entry.target
-        for entry in graph.inputs
-        if not entry.is_given
-    } | {name: one.path for name, one in listed_inputs(graph).items()}
+    targets = {entry.node: entry.target for entry in graph.inputs if not entry.is_given} | {
+        name: one.path for name, one in listed_inputs(graph).items()
+    }
     read = [{name: targets[name] for name in names if name in targets} for names in reads]
     below = [
         {name: target[len(path) + 1 :] for name, target in weights.items() if target.startswith(f"{path}.")}

@@ -84,7 +84,7 @@ class Loop:
 
     @property
     def own_inputs(self) -> dict[str, str]:
-        """By buffer of the pattern: what stands below the block's path, weights and entries of lists that it is given."""
+        """By buffer of the pattern: what stands below the block's path, its weights and its entries of lists."""
         return {**self.own_weights, **{name: one.below for name, one in self.listed.items()}}
 
     @property

@@ -18,7 +18,6 @@ from longhand.capture.graph import (
     BackwardKind,
     CapturedGraph,
     GradientPart,
-    InputKind,
     Provenance,
     TrainingGraphs,
 )
@@ -354,11 +353,7 @@ def _order_of_making(twin: Loop) -> dict[str, int]:
 
 def _held_alike(training: TrainingGraphs, loop: Loop, sources: Mapping[int, Sequence[str]]) -> list[bool]:
     """For each field: whether it is the same weight of every layer."""
-    targets = {
-        entry.node: entry.target
-        for entry in training.forward.inputs
-        if not entry.is_given
-    }
+    targets = {entry.node: entry.target for entry in training.forward.inputs if not entry.is_given}
     are_held = []
     for fields in zip(*(sources[position] for position in loop.positions), strict=True):
         heads = [f"{loop.owner}.{position}." for position in loop.positions]

@@ -39,7 +39,6 @@ from longhand.schedule.names.value_origins import (
     words_in_module,
     words_of_module,
 )
-
 from longhand.schedule.names.words import (
     GradientWord,
     identifier,
@@ -89,7 +88,7 @@ class BufferNamer:
         self.origins = ValueOrigins(graph, buffers, renamed)
         self._modules_alike = alike(self.provenance(name).module for name in self.nodes)
         self.paths = graph.paths
-        self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
+        self.inputs: Mapping[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         returned = graph.outputs[: graph.n_results]
         self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
         self._listed = listed_inputs(graph)
@@ -99,11 +98,6 @@ class BufferNamer:
     def nodes(self) -> Mapping[str, fx.Node]:
         """The graph's nodes by name."""
         return self.origins.nodes
-
-    @property
-    def inputs(self) -> Mapping[str, GraphInput]:
-        """The placeholders by node name."""
-        return self._inputs
 
     def provenance(self, node: str) -> Provenance:
         """Where a node came from, its local as it was first called; an empty one if that is not known."""
@@ -115,17 +109,17 @@ class BufferNamer:
         yield from self._forward.words.get(buffer, ())
         if buffer in self.paths:
             of_path = path_names(self.paths[buffer])
-            yield from of_path if buffer in self._inputs else map(GradientWord, of_path)
-        entry = self._inputs.get(buffer)
+            yield from of_path if buffer in self.inputs else map(GradientWord, of_path)
+        entry = self.inputs.get(buffer)
         if entry is not None:
             yield from self._of_table(entry)
-            if buffer in self._listed:  # the same for all layers
-                yield identifier(self._listed[buffer].word)
+            yield from (
+                [self._listed[buffer].word] if buffer in self._listed else []
+            )  # the same for all layers
             is_told = buffer in self._forward.words  # then the number that capture gave its name says nothing
             yield from (without_counter(word) if is_told else word for word in _of_input(entry))
             return
-        node = self.nodes.get(buffer)
-        if node is None:
+        if (node := self.nodes.get(buffer)) is None:
             made = self.origins.derived(buffer)
             yield from self._of_derived(made) if made is not None else ()
             yield _COUNTED_LAYOUT.sub("", without_counter(identifier(buffer)))
@@ -158,7 +152,7 @@ class BufferNamer:
         plain = [word for word in told if word not in fillers] or told[:1]
         yield from plain
         module = self.module_of(buffer)
-        if buffer not in self._inputs:
+        if buffer not in self.inputs:
             yield from short_names(module, plain, layer, self._modules_alike)
         yield from words_in_module(module, plain, layer)
         if is_of_all:
@@ -182,13 +176,13 @@ class BufferNamer:
     def fillers(self, buffer: str) -> frozenset[str]:
         """The words for a buffer that say only by which operation it is made, or that it is a copy."""
         of_forward = self._forward.fillers.get(buffer, frozenset())
-        entry, given = self._inputs.get(buffer), self._forward.words.get(buffer, ())
+        entry, given = self.inputs.get(buffer), self._forward.words.get(buffer, ())
         if entry is not None and given:  # the node's own name says less than any of the forward's words
             of_forward |= {without_counter(word) for word in _of_input(entry)} - {*given}
         made = self.origins.derived(buffer)
         if made is not None and made.how.is_layout:
             return self.fillers(made.of) | ({*self.candidates(buffer)} - {*self.candidates(made.of)})
-        node = self.nodes.get(buffer) if buffer not in self._inputs else None
+        node = self.nodes.get(buffer) if buffer not in self.inputs else None
         return of_forward | (frozenset(self._fillers(node) if node is not None else ()) - {*given})
 
     def _of_table(self, entry: GraphInput) -> Iterator[str]:
@@ -326,7 +320,7 @@ class BufferNamer:
                 if source in seen:
                     continue
                 seen.add(source)
-                entry = self._inputs.get(source.name)
+                entry = self.inputs.get(source.name)
                 if entry is not None and entry.kind not in _TENSORS:
                     continue
                 where = self.provenance(source.name)
@@ -354,7 +348,7 @@ class BufferNamer:
 
     def _short_name(self, node: fx.Node) -> str | None:
         origin = self.origins.of(node)
-        entry = self._inputs.get(node.name)
+        entry = self.inputs.get(node.name)
         if entry is not None:
             word: str | None = next(_of_input(entry), None)
         else:

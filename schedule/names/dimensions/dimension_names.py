@@ -20,6 +20,7 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.caches import words_of_caches
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, parts_of
 from longhand.schedule.names.dimensions.customary_names import (
+    of_another_sequence,
     words_apart_from_heads,
     words_of_sliced_tables,
     words_of_tables,
@@ -306,7 +307,7 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
         if not isinstance(value, torch.Tensor):
             continue
         is_float = value.dtype.is_floating_point
-        customary = _CUSTOMARY.get((value.ndim, is_float), ())
+        customary: Words = _CUSTOMARY.get((value.ndim, is_float), ())
         if (value.ndim, is_float) == (4, True) and not is_image(nodes[entry.node], entry.target):
             customary = ("batch", "heads", "seq", "dim")
         if (value.ndim, is_float) in ((2, True), (3, True)) and is_signal(nodes[entry.node]):
@@ -319,7 +320,7 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
                 symbols.get((entry.node, dim)),
                 own[dim] if len(own) == value.ndim and own[dim].strip("_") else None,
                 customary[dim] if customary else None,
-                _of_another_sequence(entry.target, customary[dim]) if customary else None,
+                of_another_sequence(entry.target, customary[dim] or "") if customary else None,
             ]
             words.append(next((w for w in choices if w and w not in words and _agrees(owner, w, size)), None))
         for word, size in zip(words, value.shape, strict=True):
@@ -327,12 +328,6 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
                 owner[word] = size
         by_node[entry.node] = tuple(words)
     return by_node
-
-
-def _of_another_sequence(argument: str, word: str) -> str | None:
-    """``decoder_seq``: of ``decoder_input_ids``, where ``seq`` is as long as something else."""
-    first, _, rest = identifier(argument).partition("_")
-    return f"{first}_{word}" if word == "seq" and first and rest else None
 
 
 def _agrees(owner: Mapping[str, Size], word: str, size: Size) -> bool:

@@ -16,9 +16,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Mutation, Provenance
-from longhand.lower.layers import list_members
-from longhand.lower.layouts import is_view
+from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Mutation, members_reading
 
 aten = torch.ops.aten
 
@@ -110,8 +108,7 @@ def _is_one_for_each_layer(stack: _Stack, size: int) -> bool:
     """Whether each slice is for another member of one list of modules, in order."""
     members: list[set[tuple[str, int]]] = [set() for _ in range(size)]
     for node, (_, place) in stack.reads.items():
-        for user in _readers(node):
-            members[place].update(list_members(Provenance.of(user).module))
+        members[place] |= members_reading(node)
     for owner in {owner for owner, _ in members[0]}:
         numbers = [[number for one, number in own if one == owner] for own in members]
         if all(len(own) == 1 for own in numbers):
@@ -119,15 +116,6 @@ def _is_one_for_each_layer(stack: _Stack, size: int) -> bool:
             if [own[0] for own in numbers] == [*range(first, first + size)]:
                 return True
     return False
-
-
-def _readers(node: fx.Node) -> list[fx.Node]:
-    """The nodes that do something with a slice, however it is viewed."""
-    readers: list[fx.Node] = []
-    for user in node.users:
-        if user.op != "output" and user.target is not aten.select_scatter.default:
-            readers += _readers(user) if is_view(user) else [user]
-    return readers
 
 
 def _in_parts(graph: CapturedGraph, stacks: Sequence[_Stack]) -> CapturedGraph:

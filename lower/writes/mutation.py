@@ -19,10 +19,10 @@ from longhand.lower.context import Context
 from longhand.lower.ir import BufferKind
 from longhand.lower.lowerings.externs import extern_argument
 from longhand.lower.lowerings.viewing import slice_start, wrap
-from longhand.lower.lowerings.writing import write_at_positions
 from longhand.lower.sizes import add
 from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering
 from longhand.lower.views import TensorView, overlaps
+from longhand.lower.writes.writing import write_at_positions
 
 aten = torch.ops.aten
 

@@ -24,7 +24,11 @@ import torch
 
 from longhand.lower.context import Context
 from longhand.lower.lowerings.indexing import is_inside
-from longhand.lower.lowerings.placing import (
+from longhand.lower.nest import Coordinate, NestBuilder
+from longhand.lower.sizes import add, multiply, same
+from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering
+from longhand.lower.views import TensorView
+from longhand.lower.writes.placing import (
     POSITIONS,
     Placed,
     look_up,
@@ -33,10 +37,6 @@ from longhand.lower.lowerings.placing import (
     placed_one_by_one,
     places,
 )
-from longhand.lower.nest import Coordinate, NestBuilder
-from longhand.lower.sizes import add, multiply, same
-from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering
-from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
 
