@@ -124,7 +124,7 @@ def _tensors(value: Any) -> list[TensorView]:
 
 
 def _may_be_overwritten(ctx: Context, base: TensorView) -> bool:
-    """Whether the tensor lies in an input that the call changes, and nothing reads the old content any more."""
+    """Whether the tensor lies in an input that the call changes, and nothing reads its old content any more."""
     buffer = ctx.buffers[base.buffer]
     if buffer.kind not in (BufferKind.INPUT, BufferKind.WEIGHT) or not buffer.layout_is_known:
         return False
@@ -140,7 +140,7 @@ def _may_be_overwritten(ctx: Context, base: TensorView) -> bool:
     holders = [
         node
         for node in ctx.graph.graph.nodes
-        if any(view.buffer == base.buffer for view in _tensors(ctx.values.get(node.name)))
+        if any(_may_meet(view, base) for view in _tensors(ctx.values.get(node.name)))
     ]
     put_back = _puts_back(ctx.node)
     return all(
@@ -151,6 +151,25 @@ def _may_be_overwritten(ctx: Context, base: TensorView) -> bool:
         )
         for holder in holders
     )
+
+
+def _may_meet(view: TensorView, base: TensorView) -> bool:
+    """Whether a view may show an element of another: not if all of it lies before that, or behind."""
+    if view.buffer != base.buffer:
+        return False
+    one, other = _span(view), _span(base)
+    return one is None or other is None or (one[0] < other[1] and other[0] < one[1])
+
+
+def _span(view: TensorView) -> tuple[int, int] | None:
+    """The first place in memory that a view shows, and the one after the last; None where that is not known."""
+    atoms = [atom for dim in view.dims for atom in dim]
+    numbers = [view.offset, *(number for atom in atoms for number in (atom.size, atom.step))]
+    if not all(isinstance(number, int) for number in numbers) or view.is_empty:
+        return None
+    reaches = [int(atom.step) * (int(atom.size) - 1) for atom in atoms]
+    first = int(view.offset) + sum(reach for reach in reaches if reach < 0)
+    return first, int(view.offset) + sum(reach for reach in reaches if reach > 0) + 1
 
 
 def _lasting(graph: CapturedGraph) -> set[Any]:
