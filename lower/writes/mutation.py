@@ -142,11 +142,15 @@ def _may_be_overwritten(ctx: Context, base: TensorView) -> bool:
         for node in ctx.graph.graph.nodes
         if any(_may_meet(view, base) for view in _tensors(ctx.values.get(node.name)))
     ]
-    put_back = _puts_back(ctx.node)
+    put_back = _puts_back(ctx)
     return all(
         holder.name not in lasting
         and all(
-            user is ctx.node or user in put_back or user.name in ctx.values or _reads_size(user)
+            user is ctx.node
+            or user in put_back
+            or user.name in ctx.values
+            or _reads_size(user)
+            or _selects_beside(user, ctx.values.get(holder.name), base)
             for user in holder.users
         )
         for holder in holders
@@ -159,6 +163,18 @@ def _may_meet(view: TensorView, base: TensorView) -> bool:
         return False
     one, other = _span(view), _span(base)
     return one is None or other is None or (one[0] < other[1] and other[0] < one[1])
+
+
+def _selects_beside(user: fx.Node, held: Any, base: TensorView) -> bool:
+    """Whether a node that comes later takes a part of what is held that is none of the base."""
+    if user.target is not aten.select.int or user.kwargs or not isinstance(held, TensorView):
+        return False
+    dim, place = user.args[1:3]
+    if not isinstance(dim, int) or not isinstance(place, int):
+        return False
+    dim = wrap(dim, held.rank)
+    part = held.select(dim, add(place, held.size(dim)) if place < 0 else place)
+    return part is not None and not _may_meet(part, base)
 
 
 def _span(view: TensorView) -> tuple[int, int] | None:
@@ -181,16 +197,16 @@ def _reads_size(user: fx.Node) -> bool:
     return isinstance(user.meta.get("val"), torch.SymInt | int)
 
 
-def _puts_back(node: fx.Node) -> set[fx.Node]:
+def _puts_back(ctx: Context) -> set[fx.Node]:
     """The later nodes that put what the node makes of a view back to where the view was taken from, again and again.
 
     ``cache[0, :, a:b] = k`` writes into a view of a view: the write is followed by two of these, which then have
     nothing to do.
     """
     later_nodes: set[fx.Node] = set()
-    view, new = node.args[0], node
+    view, new = ctx.node.args[0], ctx.node
     while isinstance(view, fx.Node) and view.args:
-        back = next((user for user in new.users if _is_back(user, view, new)), None)
+        back = next((user for user in new.users if _is_back(ctx, user, view, new)), None)
         if back is None:
             break
         later_nodes.add(back)
@@ -198,11 +214,19 @@ def _puts_back(node: fx.Node) -> set[fx.Node]:
     return later_nodes
 
 
-def _is_back(user: fx.Node, view: fx.Node, new: fx.Node) -> bool:
+def _is_back(ctx: Context, user: fx.Node, view: fx.Node, new: fx.Node) -> bool:
     is_scatter = user.target in _PARTS and _PARTS[user.target] is view.target
-    return (
-        is_scatter and user.args[:2] == (view.args[0], new) and _from_first(user, 2) == _from_first(view, 1)
-    )
+    if not is_scatter or user.args[1] is not new or _from_first(user, 2) != _from_first(view, 1):
+        return False
+    # What the view was taken of may have been written into since, beside the view: it lies where it lay.
+    into, taken = user.args[0], view.args[0]
+    is_there = isinstance(into, fx.Node) and isinstance(taken, fx.Node)
+    return into is taken or (is_there and _lie_alike(ctx.values.get(into.name), ctx.values.get(taken.name)))
+
+
+def _lie_alike(one: Any, other: Any) -> bool:
+    are_views = isinstance(one, TensorView) and isinstance(other, TensorView)
+    return are_views and (one.buffer, one.dims, one.offset) == (other.buffer, other.dims, other.offset)
 
 
 def _from_first(node: fx.Node, first: int) -> dict[str, Any]:
