@@ -14,6 +14,8 @@ from longhand.verify.original import in_other_bits
 
 __all__ = ["Accuracy", "Reference", "accuracy", "reference"]
 
+_DRAWS = 3  # of weights and inputs that differ in their last bit
+_TF32 = 2.0**-10  # its last bit
 _NOISE = 0.1  # of a tensor's scale: where eager is farther off, the tensor is nothing but rounding
 Run = Callable[[Example], list[torch.Tensor]]
 
@@ -26,7 +28,8 @@ class Reference:
         eager: Eager's.
         exact: The same in float64; eager's where it does not run there, or chooses other elements.
         errors: How far eager is off, of each: from the exact one, from a second run of its own and, without float64
-            or where it is asked for, from a run on weights and inputs that differ in their last bit.
+            or where it is asked for, from runs on weights and inputs that differ in their last bit: of TF32, where a
+            GPU's convolutions round to it.
     """
 
     eager: list[torch.Tensor]
@@ -62,7 +65,7 @@ def reference(example: Example, run: Run, *, in_last_bits: bool = False) -> Refe
     others = [run(example)]
     exact = _exact(example, run, eager)
     if exact is None or in_last_bits:
-        others.append(run(_in_other_bits(example)))
+        others += [run(_in_other_bits(example, draw)) for draw in range(_DRAWS if in_last_bits else 1)]
     errors = []
     for place, mine in enumerate(eager):
         beside = [other[place] for other in others if _alike(other, eager)] + (
@@ -110,8 +113,12 @@ def _exact(example: Example, run: Run, eager: list[torch.Tensor]) -> list[torch.
     return exact if same else None
 
 
-def _in_other_bits(example: Example) -> Example:
-    other = in_other_bits(Call(*copied(example)))
+def _in_other_bits(example: Example, draw: int) -> Example:
+    model = example[0]
+    on_gpu = any(weight.is_cuda for weight in model.parameters())
+    convolves = any(isinstance(part, torch.nn.modules.conv._ConvNd) for part in model.modules())
+    rounds = on_gpu and convolves and torch.backends.cudnn.allow_tf32
+    other = in_other_bits(Call(*copied(example)), draw, least=_TF32 if rounds else 0.0)
     assert isinstance(other.model, torch.nn.Module)
     return other.model, other.args, other.kwargs
 

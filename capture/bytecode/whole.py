@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 
 from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.breaks import (
@@ -20,6 +20,7 @@ from longhand.capture.bytecode.entry.breaks import (
 from longhand.capture.bytecode.entry.outcome import OutcomeWriter
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.frames.interpreter import Interpreter
+from longhand.capture.bytecode.memos import keeps_only_memos
 from longhand.capture.bytecode.trace import Trace
 from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import Const, Obj, Sym, Value
@@ -36,6 +37,7 @@ class WholeCall:
         inputs: The real tensor of each placeholder.
         result: What the call returns, with nodes of `graph` for its tensors and symbolic sizes.
         changes: The Python objects that the call writes to, for people.
+        keeps_memos: All that it writes are memos (`longhand.capture.bytecode.memos`).
         guards: What the graph relies on, for people.
         mode: What made the fake values.
     """
@@ -44,6 +46,7 @@ class WholeCall:
     inputs: tuple[torch.Tensor, ...]
     result: Any
     changes: tuple[str, ...]
+    keeps_memos: bool
     guards: tuple[str, ...]
     mode: torch_private.FakeTensorMode
 
@@ -109,6 +112,7 @@ def capture_whole(
         tuple(trace.real_inputs),
         tree,
         _changes(trace),
+        isinstance(function, nn.Module) and keeps_only_memos(trace),
         tuple(guard.readable for guard in trace.guards.guards),
         trace.mode,
     )

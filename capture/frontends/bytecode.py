@@ -36,7 +36,7 @@ from longhand.capture.frontends.call import (
 from longhand.capture.frontends.dynamo import lift_literals, trace_graph
 from longhand.capture.frontends.failures import capture_error
 from longhand.capture.frontends.finalize import Traced, finalize
-from longhand.capture.frontends.first_call import called_once
+from longhand.capture.frontends.first_call import called_once, called_twice
 from longhand.capture.frontends.marked_sizes import MarkedSizes
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
 from longhand.capture.modes import mode_of
@@ -88,7 +88,8 @@ def capture_bytecode(
             whole, sizes = captured()
         except BrokenCall:
             raise _every_break(original, call, broken.record, train, called) from None
-    _refuse_changes(whole, called)
+    if not (whole.keeps_memos and not dynamic_shapes and _is_kept_once(model, call, train)):
+        _refuse_changes(whole, called)
     try:
         traced = _traced(whole, model, call, sizes, dynamic_shapes, name)
         sizes.refuse_fixed()
@@ -106,6 +107,20 @@ def _refuse_changes(whole: WholeCall, called: str) -> None:
             f"{called} changes {written} while it runs, which a unit would not do.",
             hint="Return it instead; a tensor that is kept belongs in a buffer that is written in place.",
         )
+
+
+def _is_kept_once(model: Any, call: tuple[tuple[Any, ...], dict[str, Any]], train: bool) -> bool:
+    """Whether a call after others does the same, and writes nothing any more."""
+    warm = called_twice(model, *call, train=train)
+    if warm is None:
+        return False
+    try:
+        with torch.set_grad_enabled(train):
+            return not capture_whole(
+                warm, _positional(warm.forward, call[0]), call[1], MarkedSizes({})
+            ).changes
+    except BrokenCall:
+        return False
 
 
 def _separate(

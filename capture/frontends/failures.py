@@ -60,7 +60,8 @@ _KNOWN = (
     _Known(
         r"assigned during export",
         "the code stores a tensor on the module while it runs, which a graph would not do",
-        "Register it as a buffer and write it in place (`self.cache.copy_(...)`), or return it.",
+        "Register it as a buffer and write it in place (`self.cache.copy_(...)`), or return it. What is kept for later"
+        " calls and depends on no argument, frontend='bytecode' computes in each call.",
     ),
     _Known(
         r"dynamic_shapes",

@@ -2,7 +2,8 @@
 
 transformers installs the hooks that collect hidden states when they are first asked for, behind a lock. Capture meets
 the lock, and no graph holds what it guards; a model that was called before is one graph. So a model that breaks is
-called once, as a copy, and captured again.
+called once, as a copy, and captured again. Others keep what they computed: a copy is called twice, to see whether a
+second call does what the first one did.
 """
 
 from __future__ import annotations
@@ -44,6 +45,24 @@ def called_once(
                 tensor.copy_(before[name])
                 tensor.grad = None
     except Exception:  # whatever the user's code raises: then the breaks are what is told
+        return None
+    return called
+
+
+def called_twice(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, train: bool
+) -> nn.Module | None:
+    """A copy of a module that was called twice, with equal results; None where they differ or it cannot be called."""
+    try:
+        called = copy.deepcopy(model)
+        devices = range(torch.cuda.device_count())
+        results = []
+        for _ in range(2):
+            given, named = copy.deepcopy((args, kwargs))
+            with torch.random.fork_rng(devices), torch.set_grad_enabled(train):
+                results.append(pytree.tree_leaves(called(*given, **named)))
+        torch.testing.assert_close(*results, rtol=0, atol=0, equal_nan=True)
+    except Exception:  # whatever the user's code raises: then what it writes to is what is told
         return None
     return called
 

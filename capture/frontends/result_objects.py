@@ -78,6 +78,8 @@ def _handed_on(node: fx.Node) -> fx.Node | None:
     if not isinstance(node.target, torch._ops.OpOverload):
         return None
     leaves, spec = pytree.tree_flatten((node.args, dict(node.kwargs)))
+    if not any(isinstance(leaf, fx.Node) for leaf in leaves) or _draws_anew(node.target):
+        return None  # asked for real, it would use up the user's random numbers
     with torch_tracing.no_modes(), torch.no_grad():
         try:
             given = [_without_data(leaf) for leaf in leaves]
@@ -87,6 +89,11 @@ def _handed_on(node: fx.Node) -> fx.Node | None:
             return None
     places = [place for place, made in enumerate(given) if made is result]
     return leaves[places[0]] if places and isinstance(result, torch.Tensor) else None
+
+
+def _draws_anew(target: torch._ops.OpOverload) -> bool:
+    """Whether a call makes a tensor of random numbers."""
+    return torch.Tag.nondeterministic_seeded in target.tags and not target._schema.is_mutable
 
 
 def _without_data(leaf: Any) -> Any:

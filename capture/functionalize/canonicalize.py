@@ -225,6 +225,13 @@ def _converted(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: A
     return rewriter.call(aten._to_copy.default, (args[0],), {"dtype": args[1]})
 
 
+def _steps(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """linspace of integers is whole: ATen rounds its ends to the dtype; what it is made of does not."""
+    if eager.dtype.is_floating_point or eager.dtype.is_complex:
+        return NotImplemented
+    return rewriter.keep(target, args, kwargs, eager)
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ALIAS_IDENTITIES, _identity),
     **dict.fromkeys(FRESH_IDENTITIES, _fresh_identity),
@@ -246,6 +253,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(["addcmul", "addcdiv"], _add_product),
     "lerp": _lerp,
     "hardsigmoid_backward": _hardsigmoid_backward,
+    "linspace": _steps,
     "item": _item,
     "_local_scalar_dense": _item,
     **foreach.RULES,

@@ -17,6 +17,7 @@ import torch
 
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import OperationCall
+from longhand.emit.text.reference_columns import find_columns
 from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH, find_joins, operation
 from longhand.emit.text.reference_page import (
     FlatMemory,
@@ -30,6 +31,7 @@ from longhand.emit.text.reference_page import (
     number_text,
     prints_number,
 )
+from longhand.emit.text.reference_reductions import reduction
 from longhand.emit.text.value_formula import find_groups
 from longhand.lower.ir import (
     AxisSize,
@@ -39,7 +41,6 @@ from longhand.lower.ir import (
     Pointwise,
     PointwiseOp,
     Reduce,
-    ReduceOp,
     Scalar,
     Store,
     Value,
@@ -93,8 +94,9 @@ class _ReferenceWriter:
         self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.joins, self.pieces = find_joins(plan, names, words)
         self.finder = ViewFinder(plan, names, self.pieces)
+        self.columns = find_columns(plan, self.finder, range(len(plan.body)), self.pieces)
         self.uses = self._count_uses()
-        self.flat = flat_pointers(plan, self.uses, self.pieces) | {
+        self.flat = flat_pointers(plan, self.uses, self.pieces, self.columns) | {
             key for p in self.uses for key in self._memory(p)
         }
         self.views = self._read_views()
@@ -124,7 +126,7 @@ class _ReferenceWriter:
         for position, value in enumerate(self.plan.body):
             if isinstance(value, Load) and position in self.uses:
                 word = self.names.pointers[value.buffer]
-                view = None if value.buffer in self.flat else self.finder.read(position, value.buffer)
+                view = None if value.buffer in self.flat else self._view(position, value.buffer)
                 if not is_slice(self.pieces, position):
                     views[word] = views.get(word, view) if position in self.pieces else view
                 elif view is not None:  # a half: the whole row is seen
@@ -139,6 +141,10 @@ class _ReferenceWriter:
                 )
         order = [self.names.pointers[pointer.name] for pointer in self.plan.pointers]
         return {word: views[word] for word in order if word in views}
+
+    def _view(self, position: int, buffer: str) -> StridedView:
+        column = self.columns.get(position)
+        return self.finder.read(position, buffer) if column is None else column.view
 
     def _memory(self, position: int) -> tuple[str, ...]:
         group = self.groups.get(position)
@@ -174,7 +180,7 @@ class _ReferenceWriter:
         """What a value is printed from."""
         if position in self.joins and self.joins[position].fill is None:
             return self.joins[position].pieces
-        if position in self.pieces:
+        if position in self.pieces or position in self.columns:
             return ()
         inner = arguments(self.plan.body[position])
         return inner[:1] if is_square(self.plan.body[position]) else inner
@@ -255,7 +261,7 @@ class _ReferenceWriter:
         value = self.plan.body[position]
         is_leaf = (
             isinstance(value, Constant | Scalar | AxisSize)
-            or (isinstance(value, Load) and self.views.get(self.names.pointers[value.buffer]) is not None)
+            or (isinstance(value, Load) and position not in self.columns and self._is_seen(value))
             or text.text.isidentifier()  # a second name for ``row`` would say nothing
         )
         is_named_join = position in self.joins and position in self.names.values
@@ -265,6 +271,9 @@ class _ReferenceWriter:
             text = Text(name)
         self.done[position] = text
         return text
+
+    def _is_seen(self, value: Load) -> bool:
+        return self.views.get(self.names.pointers[value.buffer]) is not None
 
     def _words(self, position: int) -> list[str]:
         value = self.plan.body[position]
@@ -338,7 +347,9 @@ class _ReferenceWriter:
         if position in self.pieces:
             return self.joiner.piece(position, word)
         if value.buffer not in self.flat:
-            return Text(self.page.in_space(word))
+            column = self.columns.get(position)
+            self.page.used_numbers.update(column.numbers if column is not None else ())
+            return Text(self.page.in_space(word) if column is None else column.text.format(word))
         at = self.indices.at(self.plan.addresses[position])
         if value.mask is None:
             return Text(f"{word}[{at.text}]")
@@ -350,37 +361,10 @@ class _ReferenceWriter:
         return Text(f"torch.where({mask}, {inside}, {number_text(other).text})")
 
 
-_REDUCTIONS = {
-    ReduceOp.SUM: "sum",
-    ReduceOp.PROD: "prod",
-    ReduceOp.MAX: "amax",
-    ReduceOp.MIN: "amin",
-    ReduceOp.ARGMAX: "argmax",
-    ReduceOp.ARGMIN: "argmin",
-    ReduceOp.ANY: "any",
-    ReduceOp.ALL: "all",
-}
-_ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
-
-
 def is_square(value: Value) -> bool:
     """Whether a value is another one times itself."""
     is_product = isinstance(value, Pointwise) and value.op is PointwiseOp.MUL
     return is_product and len(set(arguments(value))) == 1
-
-
-def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:
-    """A reduction over dimensions (negative, in order) that keeps them with size 1."""
-    method = _REDUCTIONS[op]
-    where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
-    if op not in _ONE_DIM_AT_A_TIME or len(dims) == 1:
-        return Text(f"{text}.{method}({where}, keepdim=True)")
-    if dims == list(range(-len(dims), 0)):
-        kept = ".unsqueeze(-1)" * (len(dims) - 1)
-        return Text(f"{text}.flatten({dims[0]}).{method}(-1, keepdim=True){kept}")
-    if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-        raise AssertionError("positions are reduced over trailing axes only")
-    return Text(text + "".join(f".{method}({dim}, keepdim=True)" for dim in dims))
 
 
 def _purpose(plan: KernelPlan, kernel: str, filled: str) -> str:

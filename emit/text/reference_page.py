@@ -140,12 +140,14 @@ def _back(order: list[str], wanted: list[str]) -> str:
     return f".permute({', '.join(str(order.index(axis)) for axis in wanted)})"
 
 
-def flat_pointers(plan: KernelPlan, used: Container[int], pieces: Mapping[int, PieceLoad]) -> frozenset[str]:
-    """Pointers that no single strided view shows: gathered, masked, or read at several addresses."""
+def flat_pointers(
+    plan: KernelPlan, used: Container[int], pieces: Mapping[int, PieceLoad], columns: Container[int]
+) -> frozenset[str]:
+    """Pointers that no single strided view shows: gathered, masked, or read at several addresses, but for `columns`."""
     seen: dict[str, Address] = {}
     flat: set[str] = set()
     for position, value in enumerate(plan.body):
-        if not isinstance(value, Load) or position not in used or position in pieces:
+        if not isinstance(value, Load) or position not in used or position in pieces or position in columns:
             continue
         address = plan.addresses[position]
         if (

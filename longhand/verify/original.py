@@ -131,12 +131,13 @@ def in_float64(call: Call) -> Call:
     return Call(InFloat64(model), args, kwargs)
 
 
-def in_other_bits(call: Call, draw: int = 0) -> Call:
+def in_other_bits(call: Call, draw: int = 0, *, least: float = 0.0) -> Call:
     """A copy of the call with every float among weights and arguments a last bit larger, smaller, or as it was.
 
     Args:
         call: Stays as it is.
         draw: Which of the many copies there are.
+        least: What a bit is at least, relative to a number: products in TF32 do not see the last ones of float32.
     """
     other = copied(call)
     generator = torch.Generator().manual_seed(SEED + draw)
@@ -146,7 +147,8 @@ def in_other_bits(call: Call, draw: int = 0) -> Call:
             moved_a_bit(torch.view_as_real(tensor))
         elif tensor.is_floating_point():
             steps = torch.randint(-1, 2, tensor.shape, generator=generator).to(tensor.device)
-            tensor.copy_(tensor.double() * (1 + steps.double() * torch.finfo(tensor.dtype).eps))
+            bit = max(torch.finfo(tensor.dtype).eps, least)
+            tensor.copy_(tensor.double() * (1 + steps.double() * bit))
         return tensor
 
     with torch.no_grad():

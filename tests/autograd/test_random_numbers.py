@@ -22,6 +22,13 @@ CALLS: dict[str, Call] = {
     "a choice, then dropout": lambda x: (torch.multinomial(x.detach().abs(), 2), F.dropout(x, 0.5)),
     "dropout that nothing reads": lambda x: (F.dropout(x, 0.5), x * 2)[1:],
     "noise that nothing reads": lambda x: (torch.rand_like(x), torch.randperm(4), F.dropout(x, 0.3))[2:],
+    "what is drawn is returned": lambda x: (
+        torch.randn(3),
+        torch.randperm(4),
+        torch.randn_like(x, device="cpu"),
+        x * 2,
+    ),
+    "nothing but draws": lambda x: (torch.rand(3),),
 }
 
 

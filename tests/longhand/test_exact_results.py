@@ -75,3 +75,10 @@ def test_every_type_has_a_last_bit(dtype: torch.dtype) -> None:
     (moved,) = in_other_bits(Call(torch.sin, (given,), {})).args
     assert not torch.equal(moved, given)
     torch.testing.assert_close(moved, given, rtol=1.5 * torch.finfo(dtype).eps, atol=0)
+
+
+def test_a_bit_may_be_that_of_a_coarser_type() -> None:
+    given = torch.rand(1000) + 1
+    (moved,) = in_other_bits(Call(torch.sin, (given,), {}), least=2.0**-10).args
+    steps = (moved / given - 1).abs()
+    assert set((steps * 2.0**10).round().tolist()) == {0.0, 1.0}

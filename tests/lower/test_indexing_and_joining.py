@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -82,6 +83,12 @@ def test_triangles_and_ranges(check):
     check(lambda x: torch.arange(5) * x, x)
     check(lambda x: torch.arange(2, 12, 2) * x, x)
     check(lambda x: torch.linspace(0, 1, 5) + x, x)
+
+
+@pytest.mark.parametrize("ends", [(4.3, -3), (-3.7, 9.9), (0, 1000003), (2.5, 2.5)])
+def test_linspace_of_integers_rounds_its_ends_first(check, ends):
+    x = torch.zeros(51, dtype=torch.int64)
+    check(lambda x: torch.linspace(*ends, 51, dtype=torch.int64) + x, x, externs=1)
     check(lambda x: torch.eye(4, 5) + torch.zeros(4, 5) + x, x)
 
 
