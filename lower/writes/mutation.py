@@ -220,13 +220,15 @@ def _is_back(ctx: Context, user: fx.Node, view: fx.Node, new: fx.Node) -> bool:
         return False
     # What the view was taken of may have been written into since, beside the view: it lies where it lay.
     into, taken = user.args[0], view.args[0]
-    is_there = isinstance(into, fx.Node) and isinstance(taken, fx.Node)
-    return into is taken or (is_there and _lie_alike(ctx.values.get(into.name), ctx.values.get(taken.name)))
+    if not isinstance(into, fx.Node) or not isinstance(taken, fx.Node):
+        return False
+    return into is taken or _lie_alike(ctx.values.get(into.name), ctx.values.get(taken.name))
 
 
 def _lie_alike(one: Any, other: Any) -> bool:
-    are_views = isinstance(one, TensorView) and isinstance(other, TensorView)
-    return are_views and (one.buffer, one.dims, one.offset) == (other.buffer, other.dims, other.offset)
+    if not isinstance(one, TensorView) or not isinstance(other, TensorView):
+        return False
+    return (one.buffer, one.dims, one.offset) == (other.buffer, other.dims, other.offset)
 
 
 def _from_first(node: fx.Node, first: int) -> dict[str, Any]:
