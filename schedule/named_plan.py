@@ -34,11 +34,12 @@ from longhand.schedule.layers.model_steps import (
 )
 from longhand.schedule.layers.returned_gradients import (
     GradientGroup,
-    GradientsAlike,
-    GradientsOfLoop,
+    GradientsOfLayers,
+    OneGradient,
     ReturnedGradients,
+    parameter_order,
 )
-from longhand.schedule.layers.saved_layers import SAVED, SavedLayers, is_by_name
+from longhand.schedule.layers.saved_layers import SAVED, SavedLayers, unread_endings
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
@@ -89,6 +90,7 @@ from longhand.schedule.names.unit_names import (
 )
 from longhand.schedule.names.value_rules import counts_from_the_end
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
+from longhand.schedule.names.weight_names import keys_of_gradients
 from longhand.schedule.numerics.plain_loops import plan_domains
 from longhand.schedule.unread import unread_buffers
 
@@ -112,8 +114,7 @@ __all__ = [
     "FunctionSharing",
     "FunctionSites",
     "GradientGroup",
-    "GradientsAlike",
-    "GradientsOfLoop",
+    "GradientsOfLayers",
     "HeldModules",
     "HeldTensor",
     "KernelNames",
@@ -130,6 +131,7 @@ __all__ = [
     "NamedView",
     "Number",
     "OneFunction",
+    "OneGradient",
     "PaddedWord",
     "ProductWord",
     "Quote",
@@ -165,11 +167,11 @@ __all__ = [
     "held_sizes",
     "in_plain_loops",
     "inherited",
-    "is_by_name",
     "is_nearly_whole_backward",
     "is_plain_variable",
     "is_same",
     "kernels_of",
+    "keys_of_gradients",
     "launches",
     "layers_called",
     "least_of",
@@ -182,6 +184,7 @@ __all__ = [
     "op_word",
     "own_or_class",
     "own_origins",
+    "parameter_order",
     "parameters_in_order",
     "places_of",
     "plain_steps",
@@ -197,6 +200,7 @@ __all__ = [
     "steps_of",
     "symbol_names",
     "unread_buffers",
+    "unread_endings",
     "view_key",
     "words_in_formula",
     "words_of",

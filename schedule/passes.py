@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from longhand.lower.ir import Nest
 from longhand.schedule.contractions.neighbours import take_neighbours_in
 from longhand.schedule.differing_numbers import pass_differing_numbers
 from longhand.schedule.draft import Draft
@@ -16,6 +17,7 @@ from longhand.schedule.fusion.column_fusion import take_column_reductions_along
 from longhand.schedule.fusion.counters import count_in_one_call
 from longhand.schedule.fusion.fission import split_wide_nests
 from longhand.schedule.fusion.horizontal import fuse_horizontally, in_one_order
+from longhand.schedule.fusion.result_order import results_in_order
 from longhand.schedule.fusion.vertical import fuse
 from longhand.schedule.kernels.planning import Planner
 from longhand.schedule.layers.repeats import fold_repeats
@@ -31,6 +33,7 @@ from longhand.schedule.memory.assignment import (
     release_buffers,
     release_run,
 )
+from longhand.schedule.numerics.closed_forms import close_norm_derivatives
 from longhand.schedule.numerics.roundings import drop_roundings, round_decisions
 from longhand.schedule.order import order_steps
 from longhand.schedule.plan import Launch, Repeat
@@ -71,6 +74,10 @@ def _drop_unread(draft: Draft) -> Draft:
     return draft.with_steps(drop_unread(draft.loops, draft.buffers, draft.kept))
 
 
+def _close_norm_derivatives(draft: Draft) -> Draft:
+    return draft.with_steps(close_norm_derivatives(draft.loops))
+
+
 def _split_wide_nests(draft: Draft) -> Draft:
     return draft.with_steps(split_wide_nests(draft.loops, draft.position_of))
 
@@ -95,7 +102,8 @@ def _order(draft: Draft) -> Draft:
 
 
 def _order_bodies(draft: Draft) -> Draft:
-    return draft.with_steps(in_one_order(draft.loops, draft.program.graph, draft.position_of))
+    ordered = [results_in_order(step) if isinstance(step, Nest) else step for step in draft.loops]
+    return draft.with_steps(in_one_order(ordered, draft.program.graph, draft.position_of))
 
 
 def _take_neighbours_in(draft: Draft) -> Draft:
@@ -214,6 +222,11 @@ PASSES: tuple[PlanPass, ...] = (
     PlanPass("fuse", "Producers into consumers and siblings together, by bytes saved.", _fuse),
     PlanPass("drop_unread", "Stores that fusion left without a reader go.", _drop_unread),
     PlanPass(
+        "close_norm_derivatives",
+        "Derivatives of norms are written in closed form, whatever the norm was written with.",
+        _close_norm_derivatives,
+    ),
+    PlanPass(
         "split_wide_nests", "Nests of too many tensors into parts that share only reads.", _split_wide_nests
     ),
     PlanPass(
@@ -235,7 +248,9 @@ PASSES: tuple[PlanPass, ...] = (
     PlanPass("read_copies", "Calls read the contiguous copies that are made for loops.", _read_copies),
     PlanPass("order", "An order of low peak memory that respects the dependencies.", _order),
     PlanPass(
-        "order_bodies", "Bodies that may stand in lists alike, however fusion found them.", _order_bodies
+        "order_bodies",
+        "Bodies and their results in an order that does not tell how fusion found them.",
+        _order_bodies,
     ),
     PlanPass(
         "pass_differing_numbers",

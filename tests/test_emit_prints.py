@@ -61,7 +61,6 @@ NUMBERS = {
     "emit/layers/deferred_residuals.py": {"_WIDEST_REMARK"},
     "emit/module/offset_texts.py": {"_MOST_BLOCKS", "_MOST_STEPS"},
     "emit/module/backward_py.py": {"_MANY_NONE"},
-    "emit/module/backward_writer.py": {"_MOST_BEFORE_A_STAR"},
     "emit/module/call_checks.py": {"_MOST_SHAPES"},
     "emit/module/constants.py": {"_SMALL", "_SMALLEST_BASE"},
     "emit/module/launch_lines.py": {"_MANY", "_CHANNELS_LAST"},

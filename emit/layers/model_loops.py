@@ -262,8 +262,7 @@ def write_first_call(
 
 def write_record(record: SavedLayers, values: Sequence[str]) -> Code:
     """``BlockSaved(widen=widen, widen_weight=self.mlp.widen.weight)``"""
-    fields = zip(record.fields, values, strict=True)
-    given = (KeywordCode(field, NameCode(value)) for field, value in fields)
+    given = (KeywordCode(record.fields[place], NameCode(values[place])) for place in record.made)
     return CallCode(record.class_name, tuple(given))
 
 

@@ -1,6 +1,6 @@
 """What a forward pass keeps for its backward pass, by name: a record for the whole call, and one for each layer's.
 
-Both ends read alike: the Function's forward() fills fields by their names, and what differentiates reads ``saved.x``.
+Both ends read alike: launch() fills fields by their names, and what differentiates reads ``saved.x``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.paragraphs import WIDEST
 from longhand.lower.ir import Buffer
-from longhand.schedule.named_plan import SAVED, DimNamer, ListForCalls
-
-KEPT = "kept"  # the list of what autograd kept, before it is a record
+from longhand.schedule.named_plan import DimNamer, ListForCalls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,14 +23,14 @@ class Record:
         owner: The path of the list whose layers save it; empty where a function's calls read it.
         function: What reads it, where that is no list's.
         fields: (word, what is said about it).
-        word: The variable that holds it, or the list of these.
+        lists: (word, the class of what it holds) for fields that are lists.
     """
 
     name: str
     owner: str
     function: str
     fields: tuple[tuple[str, str], ...]
-    word: str
+    lists: tuple[tuple[str, str], ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -42,29 +40,14 @@ class Record:
             field = f"{word}: torch.Tensor"
             is_short = len(field) + len(said) <= WIDEST
             lines += [f"{field}  # {said}"] if is_short else [f"# {said}", field]
-        return tuple(lines)
+        return (*lines, *(f"{word}: list[{name}]" for word, name in self.lists))
 
     @property
     def says(self) -> str:
         """Its docstring."""
         if self.owner:
-            return f"What one of {self.owner} keeps for its backward pass: what it made, and its weights."
-        return f"What {self.function}() reads of the forward pass, and weights."
-
-
-@dataclasses.dataclass(frozen=True)
-class Columns:
-    """What several layers, or calls of one function, read of the forward pass: a record for each of them.
-
-    Attributes:
-        word: The list of them.
-        name: The class of the record; empty where it is a tuple without names.
-        columns: For each field, the expression of a list of all of theirs, ``x=[first_x, second_x]``.
-    """
-
-    word: str
-    name: str
-    columns: tuple[str, ...]
+            return f"What one of {self.owner} keeps for its backward pass."
+        return f"What {self.function}() reads of the forward pass."
 
 
 def fields_for_calls(one: ListForCalls, functions: Sequence[SharedFunction]) -> tuple[str, ...]:
@@ -84,28 +67,3 @@ def shape_of(nodes: Sequence[str], buffers: Mapping[str, Buffer], dims: DimNamer
         said.add((str(buffer.dtype).removeprefix("torch."), f" ({', '.join(shape)}{comma})"))
     dtypes = dict.fromkeys(dtype for dtype, _ in sorted(said))
     return " or ".join(dtypes) + (next(iter(said))[1] if len(said) == 1 else "")
-
-
-def by_name(words: Sequence[str], values: Sequence[str]) -> tuple[str, ...]:
-    """``x=x, weight=model.weight``; the values alone where there are no words."""
-    return (
-        tuple(f"{word}={value}" for word, value in zip(words, values, strict=True)) if words else (*values,)
-    )
-
-
-def taking_apart(name: str, kept: str, rest: str) -> list[str]:
-    """The lines that make the record of a call out of the tensors that autograd kept.
-
-    Args:
-        name: The class of the record.
-        kept: The list of the tensors.
-        rest: The list for those of layers, or empty.
-    """
-    if not rest:
-        return [f"{SAVED} = {name}(*{kept})", f"{kept}.clear()"]
-    n_fields = f"len(fields({name}))"
-    return [
-        f"n_fields = {n_fields}",
-        f"{SAVED}, {rest} = {name}(*{kept}[:n_fields]), {kept}[n_fields:]",
-        f"{kept}.clear()",
-    ]

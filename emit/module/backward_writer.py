@@ -7,38 +7,47 @@ own layer's weights and what the forward pass saved for it, and returns what it 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence, Set
-from itertools import chain
+from collections.abc import Mapping, Sequence, Set
 
 from longhand.capture.graph import BackwardKind, TrainingGraphs
+from longhand.emit.layers.backward_records import (
+    MODEL,
+    LayersApart,
+    list_of_modules,
+    paths_of_weights,
+    saved_of_call,
+    unread_weights,
+    weights_inside,
+)
 from longhand.emit.layers.class_names import TakenNames, record_name, whose
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText
 from longhand.emit.layers.model_loops import LayerClass
-from longhand.emit.layers.saved_records import KEPT, Record, fields_for_calls, shape_of, taking_apart
+from longhand.emit.layers.saved_records import Record, fields_for_calls, shape_of
 from longhand.emit.layers.shared_backward import share_backward
-from longhand.emit.module.gradient_lists import write_gradients
+from longhand.emit.module.gradient_lists import OF_LAYERS, write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter, body_writer
+from longhand.emit.module.module_tree import expression, member
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
-from longhand.emit.text.python_code import Code, NameCode
+from longhand.emit.text.python_code import Code, NameCode, NamedItemsCode
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
     SAVED,
+    GradientsOfLayers,
     LayerCall,
     Loop,
     NamedPlan,
     Reached,
     ReturnedGradients,
-    SavedLayers,
     TurnCall,
     has_modules_alike,
-    is_by_name,
     is_same,
+    keys_of_gradients,
     list_holding,
     loops_of,
     plain_steps,
@@ -46,35 +55,7 @@ from longhand.schedule.named_plan import (
 from longhand.schedule.names.words import identifier, singular, snake_case
 from longhand.schedule.plan import buffers_read
 
-_MOST_BEFORE_A_STAR = 255  # names in an assignment: Python compiles no more
-
-
-@dataclasses.dataclass(frozen=True)
-class LayersApart:
-    """What the backward pass keeps apart for each layer of a loop.
-
-    Attributes:
-        word: The list that holds it, in the order of the layers: ``blocks``.
-        own: For each layer, first to last: placeholders of the backward graph.
-        record: What the layers save as a record of their own.
-        name: The class of what one layer has; empty where it is a tuple without names.
-        fields: Its fields.
-        owner: Whose it is: the path of a list of layers, or empty.
-        function: What reads it, where that is no list's.
-    """
-
-    word: str
-    own: tuple[tuple[str, ...], ...]
-    record: SavedLayers | None = None
-    name: str = ""
-    fields: tuple[str, ...] = ()
-    owner: str = ""
-    function: str = ""
-
-    @property
-    def n_each(self) -> int:
-        """How many tensors a layer has."""
-        return len(self.own[0])
+_LAYER = ("layer", "block", "module", "own_module")  # what one layer's calls its own
 
 
 class BackwardWriter(ModelWriter):
@@ -94,7 +75,7 @@ class BackwardWriter(ModelWriter):
         gradients: ReturnedGradients,
         forward: ModelWriter,
     ) -> None:
-        self._gradients = gradients
+        self.gradients = gradients
         self._training = training
         self._forward = forward
         super().__init__(backward)
@@ -107,10 +88,10 @@ class BackwardWriter(ModelWriter):
         self.write_call = self._call
         records = (self.names.of_layers(loop).record for loop in loops_of(self.steps))
         self._record_names = {record.class_name for record in records if record is not None}
-        layers = [self._layers_of(loop) for loop in loops_of(self.steps)]
+        self._weights = paths_of_weights(self._training, self._forward.graph)
+        self._kept = {loop.key: self._layers_of(loop) for loop in loops_of(self.steps)}
         self._functions: list[LayerClass] = []
-        # As the Function saves them: records first.
-        self.layers = tuple(sorted(layers, key=lambda one: one.record is None))
+        self.layers = tuple(one for one in self._kept.values() if one.is_kept)
         self.has_modules_alike = has_modules_alike(self.steps, self.words)
         if self.has_modules_alike:
             self._share()
@@ -121,51 +102,62 @@ class BackwardWriter(ModelWriter):
         words = self.names.of_layers(loop)
         record = words.record
         if record is None:
-            if SAVED in words.variables.values():
-                return LayersApart(words.word, loop.own[::-1])
-            name = record_name(loop.class_name, self._record_names)
+            inside = weights_inside(loop, self._weights)
+            places = [place for place in range(len(loop.own[0])) if place not in inside]
+            own = tuple(tuple(nodes[place] for place in places) for nodes in loop.own[::-1])
+            name = record_name(loop.class_name, self._record_names) if places else ""
             self._record_names.add(name)
-            fields = tuple(words.variables[node] for node in loop.own[0])
-            return LayersApart(words.word, loop.own[::-1], None, name, fields, loop.owner)
-        return LayersApart(
-            record.word,
-            tuple(record.nodes[position] for position in loop.positions[::-1]),
-            record,
-            record.class_name,
-            record.fields,
-            record.owner,
-        )
+            fields = tuple(words.variables[node] for node in own[-1])
+            return LayersApart(words.word, own, None, name, fields, loop.owner)
+        nodes = (record.nodes[position] for position in loop.positions[::-1])
+        own = tuple(tuple(each[place] for place in record.made) for each in nodes)
+        fields = tuple(record.fields[place] for place in record.made)
+        return LayersApart(words.word, own, record, record.class_name, fields, record.owner)
 
     def _save_by_name(self) -> None:
-        """What the function reads itself goes by its name in a record, where it is more than a few tensors."""
+        """What the function reads goes by its name in a record; weights by their place in the module."""
         gradients = {entry.node for entry in self._training.inputs if entry.kind is BackwardKind.GRADIENT}
-        kept = [node for node in self.single() if node not in gradients]
-        self.saved_fields: dict[str, str] = {}
-        if is_by_name(len(kept), self.variables.values()):
-            self.saved_name = record_name(self._forward.name, self._record_names)
-            self.saved_fields = {node: self.variables[node] for node in kept}
-            self.variables |= {n: Reached.field_of(SAVED, word) for n, word in self.saved_fields.items()}
+        read = [node for node in self.single() if node not in gradients]
+        kept = [node for node in read if node not in self._weights]
+        self.saved_name = record_name(self._forward.name, self._record_names)
+        self.saved_fields = {node: self.variables[node] for node in kept}
+        self.variables |= {n: Reached.field_of(SAVED, word) for n, word in self.saved_fields.items()}
+        self.variables |= {
+            node: member(expression(self._forward.tree.root, self._weights[node]), MODEL)
+            for node in read
+            if node in self._weights
+        }
+        of_layers = (weights_inside(loop, self._weights) for loop in loops_of(self.steps))
+        self.reads_model = any(node in self._weights for node in read) or any(of_layers)
+        self.names_gradients = bool(self.gradients.groups)  # the Function puts them in the module's order
+        self.needs_model = self.reads_model or self.names_gradients
+        self.is_saved = bool(self.saved_fields or self.layers or self.needs_model)
+        self.saved_of_call = (
+            saved_of_call(self.saved_name, self._training, self.saved_fields, self.layers)
+            if self.is_saved
+            else None
+        )
+        self.unread_weights = unread_weights(read, loops_of(self.steps), self._weights, self._forward.graph)
 
-    def record_of(self, layers: LayersApart) -> Record:
-        """The record of what each layer has, or each call of a function."""
-        paths = layers.record.paths if layers.record is not None else ("",) * layers.n_each
-        columns = zip(*layers.own, strict=True) if layers.record is None else zip(layers.own[0], strict=True)
-        buffers, dims = self.plan.buffers, self.dims
-        said = [path or shape_of(nodes, buffers, dims) for path, nodes in zip(paths, columns, strict=True)]
-        fields = tuple(zip(layers.fields, said, strict=True))
-        return Record(layers.name, layers.owner, layers.function, fields, layers.word)
+    def records_of_all(self) -> list[Record]:
+        """The records of layers and of calls, and that of the call itself, which holds them."""
+        return [
+            *(one.as_record(self.plan, self.dims) for one in self.layers),
+            *([self.saved_record()] if self.is_saved else []),
+        ]
 
     def saved_record(self) -> Record:
         """The record of what the function reads itself."""
         buffers, dims = self.plan.buffers, self.dims
         fields = tuple((word, shape_of([n], buffers, dims)) for n, word in self.saved_fields.items())
-        return Record(self.saved_name, "", snake_case(self.name), fields, SAVED)
+        lists = tuple((one.word, one.name) for one in self.layers)
+        return Record(self.saved_name, "", snake_case(self.name), fields, lists)
 
     def _share(self) -> None:
         """What several modules' derivatives have in common is a function, given a list of what they read."""
         body = body_writer(self, self._sizes(), self._device_expression())
         gradients = {entry.node for entry in self._training.inputs if entry.kind is BackwardKind.GRADIENT}
-        kept = frozenset(self.single()) - gradients
+        kept = frozenset(self.single()) - gradients - self._weights.keys()
         words = [layers.word for layers in self.layers]
         shared = share_backward(self.steps, body, self.tree, snake_case(self.name), kept, words)
         self.share = shared
@@ -177,32 +169,6 @@ class BackwardWriter(ModelWriter):
             self.layers = (*self.layers, own)
         self._read -= kept - shared.single
         self.tensors = [(node, path) for node, path in self.tensors if node in self._read]
-
-    def unpacking(self, saved: Sequence[str]) -> list[str]:
-        """The lines that take apart the list ``saved``: single tensors, then those of the layers.
-
-        Args:
-            saved: The words of the single tensors.
-        """
-        rest = "of_layers" if self.layers else ""
-        if self.saved_fields:
-            lines = taking_apart(self.saved_name, KEPT, rest)
-        elif not self.layers:
-            return [f"{', '.join(saved)}{',' * (len(saved) == 1)} = saved", "saved.clear()"] if saved else []
-        else:
-            lines = [*first_and_rest(saved, "of_layers", "saved"), "saved.clear()"]
-        for layers in self.layers:
-            is_last, name = layers is self.layers[-1], layers.name
-            fields = f"{name}._fields" if layers.record is not None else f"fields({name})"
-            n_each = f"len({fields})" if name else str(layers.n_each)
-            made = f"{name}(*of_layers[at : at + n_each])" if name else "of_layers[at : at + n_each]"
-            end = "len(of_layers)" if is_last else f"{len(layers.own)} * n_each"
-            lines += [
-                f"n_each = {n_each}",
-                f"{layers.word} = [{made} for at in range(0, {end}, n_each)]",
-                "del of_layers" if is_last else f"del of_layers[: {end}]",
-            ]
-        return lines
 
     def _read_outside(self) -> set[str]:
         """What the function itself reads or returns, whatever its layers read."""
@@ -239,16 +205,23 @@ class BackwardWriter(ModelWriter):
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: TakenNames) -> tuple[LayerClass, list[str]]:
         variables = dict(self.names.of_layers(loop).variables)
-        kept = next(one for one in self.layers if set(loop.own[0]) <= {*chain.from_iterable(one.own)})
-        if kept.record is None and kept.fields:
-            named = zip(loop.own[0], kept.fields, strict=True)
+        kept, inside = self._kept[loop.key], weights_inside(loop, self._weights)
+        if kept.record is None:
+            named = zip(kept.own[-1], kept.fields, strict=True)
             variables |= {node: Reached.field_of(SAVED, word) for node, word in named}
+        layer = next(word for word in _LAYER if word not in variables.values())
+        own = self._forward.tree.root.at(f"{loop.owner}.{loop.positions[0]}")
+        weights = {
+            loop.own[0][place]: member(expression(own, below), layer) for place, below in inside.items()
+        }
+        variables |= weights
         run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
         handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
-        inputs = (*loop.own[0], *loop.repeat.inputs[0], *loop.shared)
+        made = tuple(node for node in loop.own[0] if node not in weights)
+        inputs = (*made, *loop.repeat.inputs[0], *loop.shared, *weights)
         sizes = sizes_inside(inputs, body, variables)
         results: list[Code] = [NameCode(variables[outputs[place]]) for place in handed_on]
-        results += [self._gradient(loop, place, variables[outputs[place]], sizes) for place in loop.collected]
+        results += self._gradients_of_layer(loop, variables, sizes)
         name = f"{snake_case(loop.class_name)}_backward"
         if name in taken and taken[name] != loop.owner:
             name = "_".join([*(identifier(singular(part)) for part in whose(loop.owner, taken[name])), name])
@@ -261,12 +234,10 @@ class BackwardWriter(ModelWriter):
         method = write_method(
             name, "", inputs, run, results, body, variables, device, sizes=sizes, numbers=numbers
         )
-        if kept.fields:
-            record = kept.record
-            nodes = loop.own[0] if record is None else record.nodes[loop.positions[0]]
-            fields = {variables[node] for node in nodes}
-            rest = tuple(word for word in method.parameters if word not in fields)
-            method = dataclasses.replace(method, parameters=(SAVED, *rest))
+        fields = {variables[node] for node in (*made, *weights)}
+        rest = (word for word in method.parameters if word not in fields)
+        first = ((layer,) if weights else ()) + ((SAVED,) if kept.is_kept else ())
+        method = dataclasses.replace(method, parameters=(*first, *rest))
         known = next((one for one in self._functions if is_same(method, one.methods[0])), None)
         name = name if known is None else known.name
         block = known or LayerClass(
@@ -276,35 +247,48 @@ class BackwardWriter(ModelWriter):
         return block, [] if loop.is_in_turn else self._loop_lines(loop, name, handed_on, body, numbers)
 
     def _call(self, call: LayerCall, block: LayerClass, body: BodyWriter) -> CallText:
-        """``d_x, *d_layers[3] = layer_backward(saved_layers.pop(), d_x)``"""
+        """``d_x, d_layers[3] = layer_backward(model.layers[3], saved.layers.pop(), d_x)``"""
         loop, repeat, variables = call.loop, call.repeat, body.variables
         words = self.names.of_layers(loop)
-        word, gradients, record = words.word, words.gradients, words.record
-        is_record = record is not None or _has_fields(self.layers, word)
-        given = [f"{'' if is_record else '*'}{record.word if record is not None else word}.pop()"]
+        gradients, kept, owner = (
+            words.gradients,
+            self._kept[loop.key],
+            list_of_modules(loop, self._weights, self._forward.tree),
+        )
+        given = [kept.taken] if kept.is_kept else []
         given += [variables[buffer] for buffer in (*repeat.inputs[0], *loop.shared)]
         given += [number(values[call.number]) for values in block.numbers.values]
         outputs = repeat.outputs[0]
         targets = [variables[name] for n, name in enumerate(outputs) if n not in loop.collected]
-        value = f"{block.name}({', '.join(given)})"
 
         def write(layer: LayerText) -> tuple[str, ...]:
-            collected = [f"*{gradients}[{layer(0)}]"] if loop.collected else []
+            module = [f"{owner}[{layer(0)}]"] if owner else []
+            value = f"{block.name}({', '.join([*module, *given])})"
+            collected = [f"{gradients}[{layer(0)}]"] if loop.collected else []
             return (f"{', '.join([*targets, *collected])} = {value}",)
 
-        says = (*targets, gradients if loop.collected else "", "=", block.name, *given)
-        turn = TurnCall(call.position, says, names_layer=bool(loop.collected))
+        says = (*targets, gradients if loop.collected else "", "=", block.name, owner, *given)
+        turn = TurnCall(call.position, says, names_layer=bool(loop.collected or owner))
         return CallText(turn, write, (f"{gradients} = {{}}",) if loop.collected else ())
+
+    def _gradients_of_layer(self, loop: Loop, variables: Mapping[str, str], sizes: SizeWriter) -> list[Code]:
+        """What a layer's function returns last: its gradients by the paths of its weights inside it."""
+        if not loop.collected:
+            return []
+        outputs = loop.repeat.outputs[0]
+        keys = keys_of_gradients(loop, self.words.weights)
+        made = (self._gradient(loop, place, variables[outputs[place]], sizes) for place in loop.collected)
+        return [NamedItemsCode(tuple(keys), tuple(made))]
 
     def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> Code:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""
-        view = self._gradients.in_layers.get(loop.repeat.outputs[0][place])
+        view = self.gradients.in_layers.get(loop.repeat.outputs[0][place])
         if view is None:
             return NameCode(variable)
         return write_view(view, variable, sizes, self.plan.buffers[view.buffer])
 
     def _result(self, result: object, sizes: SizeWriter, variable: str | None = None) -> str:
-        if isinstance(result, View) and result.buffer in self._gradients.in_layers:
+        if isinstance(result, View) and result.buffer in self.gradients.in_layers:
             return self.variables[result.buffer] if variable is None else variable
         return super()._result(result, sizes, variable)
 
@@ -326,34 +310,27 @@ class BackwardWriter(ModelWriter):
         targets = [words.of_one.get(place) or variables[last[place]] for place in handed_on]
         if loop.collected:
             lines.append(f"{words.gradients} = {{}}")
-            targets.append(f"*{words.gradients}[layer]")
-        record = words.record
-        is_record = record is not None or _has_fields(self.layers, words.word)
-        layers = f"{'' if is_record else '*'}{record.word if record is not None else words.word}.pop()"
-        call = f"{name}({', '.join([layers, *given, *numbers.words])})"
+            targets.append(f"{words.gradients}[layer]")
+        kept, owner = self._kept[loop.key], list_of_modules(loop, self._weights, self._forward.tree)
+        taken = [kept.taken] if kept.is_kept else []
+        module = [f"{owner}[layer]"] if owner else []
+        call = f"{name}({', '.join([*module, *taken, *given, *numbers.words])})"
         n_layers = len(loop.positions)
-        is_whole = record is not None and sorted(loop.positions) == list(range(n_layers))
-        head = f"range(len({record.word}))" if is_whole and record else _backwards(loop.positions)
-        if is_whole and record and loop.positions[0] > loop.positions[-1]:
+        is_whole = bool(taken) and sorted(loop.positions) == list(range(n_layers))
+        head = f"range(len({SAVED}.{kept.word}))" if is_whole else _backwards(loop.positions)
+        if is_whole and loop.positions[0] > loop.positions[-1]:
             head = f"reversed({head})"
         appended = [f"    {name}.append({words.of_one[place]})" for place, name in lists.items()]
         return [*lines, numbers.head("layer", head), f"    {', '.join(targets)} = {call}", *appended]
 
     def _returned(self, texts: list[str]) -> str:
-        """The gradients; those of all layers of a loop together."""
-        words = write_gradients(self._gradients.groups, texts)
-        return f"{', '.join(words)}{',' * (len(words) == 1)}"
-
-
-def first_and_rest(first: Sequence[str], rest: str, source: str) -> list[str]:
-    """Lines that take a list apart: its first items one by one, the others as a list."""
-    if len(first) <= _MOST_BEFORE_A_STAR:
-        return [f"{', '.join([*first, f'*{rest}'])} = {source}"]
-    return [f"{rest} = {source}[{len(first)}:]", f"{', '.join(first)} = {source}[: {len(first)}]"]
-
-
-def _has_fields(layers: Sequence[LayersApart], word: str) -> bool:
-    return any(one.word == word and one.fields for one in layers)
+        """The gradients of arguments, then those of parameters by name."""
+        returned = [texts[place] for place in self.gradients.arguments]
+        if self.gradients.groups:
+            returned.append(write_gradients(self.gradients.groups, texts))
+            are_layers = any(isinstance(group, GradientsOfLayers) for group in self.gradients.groups)
+            self.imports |= {f"from .runtime import {OF_LAYERS}"} if are_layers else set()
+        return ", ".join(returned)
 
 
 def _backwards(positions: Sequence[int]) -> str:

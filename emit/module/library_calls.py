@@ -48,6 +48,7 @@ _IN_FUNCTIONAL_TEXT = """
     group_norm softmax log_softmax gelu silu relu pixel_shuffle one_hot
 """
 _IN_FUNCTIONAL = frozenset(_IN_FUNCTIONAL_TEXT.split())
+_PRODUCTS = {getattr(torch.ops.aten, name).default for name in ("linear", "mm", "bmm", "addmm")}
 _OTHER_DEFAULTS = frozenset(["ctc_loss"])  # torch's own function reduces nothing where the op takes a mean
 # Python's names for arguments that ATen's schema calls something else.
 _RENAMED = {"self": "input"}
@@ -60,14 +61,20 @@ class LibraryWriter:
         variables: The variable of each buffer.
         sizes: Writes sizes.
         buffers: The plan's buffers.
+        has_blas: Whether matrix products are those of `blas`, of runtime.py.
     """
 
     def __init__(
-        self, variables: Mapping[str, str], sizes: SizeWriter, buffers: Mapping[str, Buffer]
+        self,
+        variables: Mapping[str, str],
+        sizes: SizeWriter,
+        buffers: Mapping[str, Buffer],
+        has_blas: bool = False,
     ) -> None:
         self._buffers = buffers
         self.variables = variables
         self.sizes = sizes
+        self._has_blas = has_blas
         self.views: dict[str, str] = {}  # what holds a view that has a line of its own, by node
 
     def write(self, step: Extern) -> CallOfLibrary:
@@ -91,6 +98,10 @@ class LibraryWriter:
         if is_aten and name.endswith("_") and step.mutates and isinstance(step.args[0], View):
             rest = self._raw_arguments(dataclasses.replace(step, args=step.args[1:]), 1)
             return CallOfLibrary(MethodCode(self.value(step.args[0]), name, rest))
+        if self._has_blas and step.target in _PRODUCTS:
+            arguments = self._arguments(step)
+            if not any(isinstance(one, KeywordCode) for one in arguments):  # factors of an addmm
+                return CallOfLibrary(CallCode(f"blas.{name}", arguments), runtime="blas")
         if is_aten and name in _IN_FUNCTIONAL:
             return functional(name, self._arguments(step))
         if is_aten and (infix := _INFIX.get(name)) is not None and (made := _operation(self, step, infix)):
@@ -347,20 +358,8 @@ def _over_list(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
     return CallOfLibrary(call, runtime="buffers_named" if isinstance(tensors, CallCode) else "")
 
 
-_INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-}
+_OPERATIONS = "add sub mul div eq ne lt le gt ge bitwise_and bitwise_or"
+_INFIX = dict(zip(_OPERATIONS.split(), "+ - * / == != < <= > >= & |".split(), strict=True))
 
 
 def _operation(writer: LibraryWriter, step: Extern, infix: str) -> Code | None:

@@ -129,9 +129,9 @@ class BodyWriter:
         self.made_lists = {name: one for one in lists if isinstance(one, MadeList) for name in one.nodes}
         self.launches = LaunchWriter(plan, names, words, variables, sizes, lists, numbers or {})
         self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
-        self.library = LibraryWriter(variables, sizes, plan.buffers)
         self._unread = unread_buffers(plan)
         self._is_in_branch, self._is_on_cpu = False, plan.options.target.device is Device.CPU
+        self.library = LibraryWriter(variables, sizes, plan.buffers, not self._is_on_cpu)
         self.returned: Collection[str] = ()  # variables that the function returns
         self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it

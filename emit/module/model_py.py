@@ -35,8 +35,8 @@ from longhand.emit.module.model_weights import constants_of_function, construct,
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import ModuleTree, member
 from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
-from longhand.emit.module.trained_call import TrainedCall, launched_names
-from longhand.emit.module.trained_results import trained_lines
+from longhand.emit.module.trained_call import TrainedCall
+from longhand.emit.module.trained_results import launch_results, trained_lines
 from longhand.emit.module.trees import (
     MadeList,
     TensorList,
@@ -173,10 +173,10 @@ class ModelWriter:
             self.imports.add("from . import kernels")
         self.runtime |= {"empty"} if body.needs.empty else set()
         if self.training is not None:
-            self.imports.add(f"from .backward import {self.training.function}")
-            self.imports |= {f"from .backward import {one.class_name}" for one in self.training.records}
+            self.imports |= {f"from .backward import {name}" for name in self.training.classes}
+            self.runtime |= self.training.runtime_names
             if self.records:
-                passes = (self.training.forward, self.training.backward)
+                passes = (self.training.forward, self.training.differentiate)
                 self.imports |= {f"from .backward import {name}" for name in passes}
         self.runtime |= body.needs.runtime
         self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
@@ -226,11 +226,16 @@ class ModelWriter:
 
     def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
         """Appends the return statement, or makes the last statement it."""
-        launched = None if self.training is None else self.training.launched
-        texts = [
-            (self._object(result, sizes, place) if launched is None or place in launched else "")
-            for place, result in enumerate(self.plan.results)
-        ]
+        if self.training is not None:
+            results, given = self.plan.results, self.variables
+            named = {
+                one: given[one] if isinstance(one, str) else self._object(results[one], sizes, one)
+                for one in self.training.named
+            }
+            lines = launch_results(self.training, self.plan, given, self.tree.root, named)
+            paragraphs.append(Paragraph((), lines))
+            return
+        texts = [self._object(result, sizes, place) for place, result in enumerate(self.plan.results)]
         variable, rest = "", ""
         if len(texts) == 1 and isinstance(result := self.plan.results[0], View):
             variable = self._as_given(result.buffer)
@@ -238,13 +243,7 @@ class ModelWriter:
         end_with(paragraphs, self._returned(texts), variable, rest)
 
     def _returned(self, texts: list[str]) -> str:
-        """What launch() returns, or forward() where there is no launch()."""
-        if self.training is not None:
-            n_results = len(self.graph.outputs) - self.graph.n_saved
-            users = [texts[place] for place in self.training.launched if place < n_results]
-            saved = [texts[place] for place in self.training.launched if place >= n_results]
-            words = [*launched_names(users, saved), *(record.word for record in self.training.records)]
-            return f"{', '.join(words)}{',' * (len(words) == 1)}"
+        """What forward() returns."""
         return self._built(texts, is_bare=len(texts) > 1)
 
     def _built(self, texts: list[str], is_bare: bool = False) -> str:

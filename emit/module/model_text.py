@@ -361,7 +361,7 @@ def recorder(launch: str, is_module: bool, mutated: tuple[int, ...], training: T
     if training is None:
         return f"CudaGraph({launch}, mutates={mutated})"
     owner = ["self"] if is_module else []
-    return f"TrainingGraph({', '.join([training.forward, training.backward, *owner, f'mutates={mutated}'])})"
+    return f"TrainingGraph({', '.join([training.forward, training.differentiate, *owner, f'mutates={mutated}'])})"
 
 
 def as_object(text: str, output: GraphOutput, base: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
-from longhand.schedule.named_plan import SavedLayers, entry_of
+from longhand.emit.layers.saved_call import SavedOfCall, Source
+from longhand.schedule.named_plan import SavedLayers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,13 +14,14 @@ class TrainedCall:
 
     Attributes:
         function: The autograd.Function in backward.py.
-        launched: Positions among the plan's results that launch() returns: tensors, first the user's.
-        records: What it returns after these, for each list of layers.
+        launched: Positions among the plan's results that launch() returns: tensors, the user's.
+        records: What each list of layers saves as records that its layers make.
         allowed: Placeholders of the forward that may require grad: they did when it was captured.
         frozen: Placeholders of parameters that may not: their gradients would be missing.
         forward: The function in backward.py that a recording of the forward pass runs.
-        backward: That of the backward pass.
+        differentiate: That of the backward pass.
         records_backward: Whether a CUDA graph can hold the backward pass.
+        saved: What launch() returns after the results; None where the backward pass reads nothing.
     """
 
     function: str
@@ -29,28 +30,28 @@ class TrainedCall:
     allowed: frozenset[str]
     frozen: tuple[str, ...]
     forward: str = ""
-    backward: str = ""
+    differentiate: str = ""
     records_backward: bool = False
+    saved: SavedOfCall | None = None
 
     @property
     def in_records(self) -> frozenset[int]:
         """Positions among the plan's results of what launch() returns in records only."""
         return frozenset(place for record in self.records for place in record.places)
 
+    @property
+    def named(self) -> list[Source]:
+        """All that launch() returns or saves by its name, the user's results first."""
+        saved = self.saved.sources if self.saved is not None else frozenset[Source]()
+        return [*dict.fromkeys((*self.launched, *sorted(saved, key=str)))]
 
-def launched_names(results: Sequence[str], saved: Sequence[str]) -> list[str]:
-    """What launch() returns: a list of which every entry is wanted is returned as it is, after all single tensors.
+    @property
+    def classes(self) -> frozenset[str]:
+        """What model.py names of backward.py: the Function, and records."""
+        of_call = (self.saved.name, *(one.name for one in self.saved.of_each)) if self.saved else ()
+        return frozenset((self.function, *of_call, *(record.class_name for record in self.records)))
 
-    Args:
-        results: The user's results, as expressions; they come first.
-        saved: What the backward pass reads, likewise: ``x``, ``qkvs[3]``.
-    """
-    lists: dict[str, set[int]] = {}
-    for text in saved:
-        if entry := entry_of(text):
-            lists.setdefault(entry[0], set()).add(entry[1])
-    whole = {
-        word for word, entries in lists.items() if entries == set(range(len(entries))) and len(entries) > 1
-    }
-    singles = [text for text in saved if not ((entry := entry_of(text)) and entry[0] in whole)]
-    return [*results, *singles, *(word for word in lists if word in whole)]
+    @property
+    def runtime_names(self) -> frozenset[str]:
+        """What launch() needs of runtime.py for that."""
+        return frozenset({"one_for_each"} if self.saved is not None and self.saved.of_each else ())

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import sympy
 
 from longhand.emit.text.expression import size_text
+from longhand.emit.text.quoting import python_string
 
 
 class Code:
@@ -210,6 +211,18 @@ class NamedArgumentsCode(Code):
 
     def __str__(self) -> str:
         return f"**vars({self.value})"
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedItemsCode(Code):
+    """``{"fc.weight": d_fc_weight}``"""
+
+    names: tuple[str, ...]
+    items: tuple[Code, ...]
+
+    def __str__(self) -> str:
+        pairs = zip(self.names, self.items, strict=True)
+        return f"{{{', '.join(f'{python_string(name)}: {item}' for name, item in pairs)}}}"
 
 
 NO_CODE = LiteralCode("()")  # what a call is given for a shape of no dimensions

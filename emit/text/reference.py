@@ -31,7 +31,7 @@ from longhand.emit.text.reference_page import (
     number_text,
     prints_number,
 )
-from longhand.emit.text.reference_reductions import reduction
+from longhand.emit.text.reference_reductions import reduction, total_of_mean
 from longhand.emit.text.value_formula import find_groups
 from longhand.lower.ir import (
     AxisSize,
@@ -311,6 +311,9 @@ class _ReferenceWriter:
             case Reduce():
                 return self._reduce(value)
             case Pointwise():
+                averaged = total_of_mean(value, self.plan.body)
+                if averaged is not None and self.uses[value.args[0]] == 1:
+                    return self._reduce(averaged, "mean")
                 given = [self._value(argument) for argument in value.args]
                 if is_square(value) and given[0].precedence is not Precedence.ATOM:
                     return Text(f"{given[0].within(Precedence.ATOM)}.square()")
@@ -319,7 +322,7 @@ class _ReferenceWriter:
                 return operation(value, given, types, is_number)
         raise AssertionError(f"a store is no value: {value}")
 
-    def _reduce(self, value: Reduce) -> Text:
+    def _reduce(self, value: Reduce, method: str = "") -> Text:
         arg = self._value(value.arg)
         order = [axis.name for axis in self.plan.axes]
         varying = self.domains[value.arg] | set(value.axes)
@@ -330,7 +333,9 @@ class _ReferenceWriter:
             ]
             text = f"torch.broadcast_to({arg.text}, ({', '.join(sizes)},))"
             self.page.modules.add(TORCH)
-        return reduction(value.op, text, sorted(order.index(axis) - len(order) for axis in value.axes))
+        return reduction(
+            value.op, text, sorted(order.index(axis) - len(order) for axis in value.axes), method
+        )
 
     def _scalar(self, position: int, value: Scalar) -> Text:
         if position in self.names.scalars:

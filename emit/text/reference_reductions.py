@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from longhand.emit.text.expression import Text
-from longhand.lower.ir import ReduceOp
+from collections.abc import Sequence
 
-__all__ = ["reduction"]
+from longhand.emit.text.expression import Text
+from longhand.lower.ir import AxisSize, Pointwise, PointwiseOp, Reduce, ReduceOp, Value
+
+__all__ = ["reduction", "total_of_mean"]
 
 _REDUCTIONS = {
     ReduceOp.SUM: "sum",
@@ -20,9 +22,9 @@ _REDUCTIONS = {
 _ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
 
 
-def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:
-    """A reduction over dimensions (negative, in order) that keeps them with size 1."""
-    method = _REDUCTIONS[op]
+def reduction(op: ReduceOp, text: str, dims: list[int], method: str = "") -> Text:
+    """A reduction over dimensions (negative, in order) that keeps them with size 1; by its own method or another."""
+    method = method or _REDUCTIONS[op]
     where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
     if op not in _ONE_DIM_AT_A_TIME or len(dims) == 1:
         return Text(f"{text}.{method}({where}, keepdim=True)")
@@ -32,3 +34,13 @@ def reduction(op: ReduceOp, text: str, dims: list[int]) -> Text:
     if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         raise AssertionError("positions are reduced over trailing axes only")
     return Text(text + "".join(f".{method}({dim}, keepdim=True)" for dim in dims))
+
+
+def total_of_mean(value: Pointwise, body: Sequence[Value]) -> Reduce | None:
+    """The sum that a value is the mean of, where it is one."""
+    if value.op is not PointwiseOp.DIV:
+        return None
+    total, count = (body[argument] for argument in value.args)
+    is_sum = isinstance(total, Reduce) and total.op is ReduceOp.SUM
+    is_count = isinstance(count, AxisSize) and isinstance(total, Reduce) and count.axes == total.axes
+    return total if is_sum and is_count and isinstance(total, Reduce) else None

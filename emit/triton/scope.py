@@ -127,7 +127,9 @@ def _fits_literal(value: float | int | bool, dtype: torch.dtype) -> bool:
 
 
 # Constants that the templates and the printers of kernels write by these names.
-CONSTEXPRS = frozenset({"ALIGNMENT", "BLOCK", "COLS", "ELEMENTS", "LOWEST", "ROWS", "SPLITS", "TILE"})
+CONSTEXPRS = frozenset(
+    {"ALIGNMENT", "BLOCK", "COLS", "ELEMENTS", "LOWEST", "MAX_COLS", "ROWS", "SPLITS", "TILE"}
+)
 # Reserved, so that no value takes them, because printing asks for them.
 _OF_PRINTING = frozenset({"acc", "at", "new_max", "row_start", "running_max", "running_sum"})
 

@@ -65,11 +65,11 @@ def find_breaches(files: Mapping[str, str], written: Mapping[str, str]) -> list[
         if mine == text:
             continue
         if mine is None:
-            if path.endswith((".py", ".cpp", ".h")):
+            if path.endswith((".py", ".cpp", ".c", ".h")):
                 breaches.append(Breach(path, 1, "the file is missing"))
             continue
         marker = _MARKER.search(mine)
-        if marker and path.endswith((".py", ".cpp", ".h")):
+        if marker and path.endswith((".py", ".cpp", ".c", ".h")):
             breaches.append(
                 Breach(
                     path,

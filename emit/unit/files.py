@@ -13,6 +13,7 @@ from longhand.emit.cpp.headers import CppSource
 from longhand.emit.cpp.kernel import print_cpp_headers, print_cpp_kernel
 from longhand.emit.cpp.list_binding import list_face
 from longhand.emit.module.backward_py import trained_call, write_backward
+from longhand.emit.module.backward_writer import BackwardWriter
 from longhand.emit.module.check_py import write_check
 from longhand.emit.module.constants import constants_file
 from longhand.emit.module.model_py import ModelWriter, write_model
@@ -23,7 +24,12 @@ from longhand.emit.triton.kernel import print_triton_kernel
 from longhand.emit.unit.lock import training_report, write_lock, write_readme
 from longhand.emit.unit.lock_file import LOCK
 from longhand.emit.unit.on_disk import BASE
-from longhand.emit.unit.templates import format_files, imported_from_runtime, render_template, write_runtime
+from longhand.emit.unit.templates import (
+    format_files,
+    imported_from_runtime,
+    render_template,
+    write_runtime_files,
+)
 from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch, print_torch_kernel
 from longhand.errors import EditError
 from longhand.schedule.named_plan import KernelNames, NamedPlan, NamedUnit, kernels_of
@@ -166,10 +172,12 @@ def emit_unit(unit: NamedUnit, *, in_torch: Mapping[str, InTorch] = NONE_IN_TORC
         model = write_model(forward)
     else:
         call = trained_call(graphs, forward.plan, passes[1].plan, unit.records)
-        writer = ModelWriter(forward, call)
-        model = writer.write()
         assert unit.gradients is not None
-        backward["backward.py"] = write_backward(graphs, writer, passes[1], unit.gradients)
+        writer = ModelWriter(forward, call)
+        of_backward = BackwardWriter(graphs, passes[1], unit.gradients, writer)
+        writer.training = dataclasses.replace(call, saved=of_backward.saved_of_call)
+        model = writer.write()
+        backward["backward.py"] = write_backward(graphs, writer, of_backward)
     kernels = write_kernels(passes, in_torch)
     texts = {
         "__init__.py": render_template(
@@ -183,9 +191,9 @@ def emit_unit(unit: NamedUnit, *, in_torch: Mapping[str, InTorch] = NONE_IN_TORC
             passes, model.exported, training_report(graphs, *passes) if graphs is not None else []
         ),
     }
-    runtime = write_runtime(imported_from_runtime(texts))
+    runtime = write_runtime_files(imported_from_runtime(texts))
     texts[".gitattributes"] = render_template("gitattributes.jinja")
-    files: dict[str, str | bytes] = dict(sorted({**format_files(texts), "runtime.py": runtime}.items()))
+    files: dict[str, str | bytes] = dict(sorted({**format_files(texts), **runtime}.items()))
     if model.stored:
         files["constants.pt"] = constants_file(model.stored)
     base = {f"{BASE}/{path}": content for path, content in files.items() if isinstance(content, str)}

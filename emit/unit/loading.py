@@ -69,7 +69,8 @@ def _unpickled(folder: str, package: str, name: str) -> Any:
 def _fingerprint(folder: Path) -> str:
     """Changes when any source file of the unit does."""
     digest = hashlib.sha256(str(folder).encode())
-    for path in sorted(folder.glob("*.py")) + sorted(folder.glob("kernels/*")) + sorted(folder.glob("*.pt")):
+    kinds = ("*.py", "kernels/*", "*.pt", "*.[ch]")
+    for path in (path for kind in kinds for path in sorted(folder.glob(kind))):
         if path.is_file():
             facts = path.stat()
             digest.update(f"{path.name} {facts.st_size} {facts.st_mtime_ns}\n".encode())

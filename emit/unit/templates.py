@@ -56,9 +56,13 @@ _PARTS = (
     "pool",
     "shapes",
     "cpp",
+    "build_cache",
+    "native",
+    "blas",
     "tensor_lists",
     "launch",
     "windows",
+    "saved",
     "derivatives",
     "convolutions",
     "attention",
@@ -68,6 +72,7 @@ _PARTS = (
     "recorded_step",
     "interpreter",
 )
+_BESIDE = ("blas.c", "cublas.h", "launch.c", "tensors.h")  # C that some of them build
 # What they define stands in place of the others' definitions of that name.
 _BUILT = {"cpu": "built", "cuda": "built_cuda"}
 
@@ -81,6 +86,7 @@ class _RuntimeDefinition:
         uses: Names that it mentions.
         text: Its source, the comments before it included.
         part: Its part.
+        files: The files beside runtime.py that it names.
         is_block: Whether it is a function or a class.
         is_headed: Whether a comment that stands by itself is before it.
     """
@@ -89,6 +95,7 @@ class _RuntimeDefinition:
     uses: frozenset[str]
     text: str
     part: str
+    files: frozenset[str]
     is_block: bool
     is_headed: bool
 
@@ -114,6 +121,11 @@ def write_runtime(roots: Iterable[str], *, built_for: str | None = None) -> str:
         roots: The names that the unit's other files import from it.
         built_for: The device ("cpu", "cuda") for which its kernels were built: they are loaded, not compiled.
     """
+    return write_runtime_files(roots, built_for=built_for)["runtime.py"]
+
+
+def write_runtime_files(roots: Iterable[str], *, built_for: str | None = None) -> dict[str, str]:
+    """runtime.py, as `write_runtime` writes it, and the C files beside it that it builds."""
     built = _BUILT.get(built_for or "")
     chosen = (*_PARTS, built) if built else _PARTS
     parts = {name: part for name in chosen if (part := _load(name)) is not None}
@@ -131,7 +143,18 @@ def write_runtime(roots: Iterable[str], *, built_for: str | None = None) -> str:
     imports = {statement for part in parts.values() for name, statement in part.imports if name in used}
     head = '"""What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""'
     top = "\n\n".join(filter(None, (head, sorted_imports(imports))))
-    return f"{top}{''.join(_put_together(kept))}\n"
+    beside = sorted(frozenset[str]().union(*(definition.files for definition in kept)))
+    return {
+        "runtime.py": f"{top}{''.join(_put_together(kept))}\n",
+        **{name: _source(name) for name in beside},
+    }
+
+
+def _source(name: str) -> str:
+    """A file of templates/runtime as it is."""
+    loader = _RUNTIME.loader
+    assert loader is not None
+    return loader.get_source(_RUNTIME, name)[0]
 
 
 def _put_together(definitions: Iterable[_RuntimeDefinition]) -> Iterator[str]:
@@ -179,9 +202,7 @@ def _is_of_kept_part(
 @functools.cache
 def _load(name: str) -> _RuntimePart | None:
     try:
-        loader = _RUNTIME.loader
-        assert loader is not None
-        raw, _, _ = loader.get_source(_RUNTIME, f"{name}.py.jinja")
+        raw = _source(f"{name}.py.jinja")
     except jinja2.TemplateNotFound:
         return None
     text = _RUNTIME.from_string(raw).render()
@@ -204,7 +225,8 @@ def _load(name: str) -> _RuntimePart | None:
             first = min([statement.lineno, *(one.lineno for one in getattr(statement, "decorator_list", ()))])
             is_headed = source.startswith("#") and not lines[first - 2].strip()
             names = _bound(statement), _mentioned(statement)
-            definitions.append(_RuntimeDefinition(*names, source, name, is_block, is_headed))
+            files = _named_files(statement)
+            definitions.append(_RuntimeDefinition(*names, source, name, files, is_block, is_headed))
         end = statement.end_lineno or end
     return _RuntimePart(tuple(imports), tuple(definitions))
 
@@ -242,6 +264,12 @@ def _mentioned(statement: ast.stmt) -> frozenset[str]:
         for word in (node.value,)
     }
     return frozenset(names | quoted)
+
+
+def _named_files(statement: ast.stmt) -> frozenset[str]:
+    """The C files of templates/runtime whose names are strings in a statement."""
+    words = {node.value for node in ast.walk(statement) if isinstance(node, ast.Constant)}
+    return frozenset(name for name in _BESIDE if name in words)
 
 
 def sorted_imports(statements: Iterable[str]) -> str:

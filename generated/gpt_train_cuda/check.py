@@ -196,7 +196,6 @@ def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bi
         "d_loss": window(d_loss, (), ()),
         "weight": window(weight, (n_cols,), (1,)),
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
-        "n_cols": n_cols,
         "eps": eps,
     }
     written = [
@@ -292,9 +291,9 @@ def gelu_windows(widen, hidden, n_elements):
     return read, written
 
 
-def gelu_and_d_gelu_column_sum_windows(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
+def gelu_and_d_gelu_column_sum_windows(x, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
     read = {
-        "widen": window(widen, (n_rows, n_cols), (n_cols, 1)),
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "d_hidden": window(d_hidden, (n_rows, n_cols), (n_cols, 1)),
     }
     written = [
@@ -314,7 +313,6 @@ def layer_norm_and_d_add_layer_norm_windows(
         "bias": window(bias, (n_cols,), (1,)),
         "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
         "d_normed": window(d_normed, (n_rows, n_cols), (n_cols, 1)),
-        "n_cols": n_cols,
         "eps": eps,
     }
     written = [

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .backward import BlockSaved, LanguageModelFunction
+from .backward import BlockSaved, LanguageModelFunction, LanguageModelSaved
 from .runtime import Weights, check_tensor, check_weights, cudnn_attention, parameters_of, tie
 
 
@@ -94,14 +94,6 @@ class Block(nn.Module):
             philox_offset=philox_offset,
             x=x,
             widen=widen,
-            narrow_weight=self.mlp.narrow.weight,
-            widen_weight=self.mlp.widen.weight,
-            ln_2_weight=self.ln_2.weight,
-            ln_2_bias=self.ln_2.bias,
-            proj_weight=self.attn.proj.weight,
-            qkv_weight=self.attn.qkv.weight,
-            ln_1_weight=self.ln_1.weight,
-            ln_1_bias=self.ln_1.bias,
         )
         return x, mlp, saved
 
@@ -219,4 +211,12 @@ class LanguageModel(nn.Module):
 
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, padded_weight)
         unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
-        return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding[:vocab_size], saved_blocks
+
+        saved = LanguageModelSaved(
+            tokens=tokens,
+            x=x_plus_mlp,
+            unscaled_d_ln_f=unscaled_d_ln_f,
+            unscaled_d_token_embedding=unscaled_d_token_embedding[:vocab_size],
+            blocks=saved_blocks,
+        )
+        return loss, saved

@@ -9,19 +9,23 @@ from dataclasses import dataclass
 import torch
 
 from . import kernels
-from .runtime import convolution_backward, empty, own_types
+from .runtime import (
+    convolution_backward,
+    empty,
+    keep_for_backward,
+    kept_for_backward,
+    of_parameters,
+    own_types,
+)
+
+# How the names of the weights end that no gradient is computed from: autograd need not keep them.
+UNREAD = (".bias",)
 
 
 @dataclass
 class ResNetBlockSaved:
-    """What resnet_block_backward() reads of the forward pass, and weights."""
+    """What resnet_block_backward() reads of the forward pass."""
 
-    conv1_weight: torch.Tensor  # float32 (32, 16, 3, 3)
-    bn1_weight: torch.Tensor  # float32 (32,)
-    conv2_weight: torch.Tensor  # float32 (32, 32, 3, 3)
-    bn2_weight: torch.Tensor  # float32 (32,)
-    shortcut_0_weight: torch.Tensor  # float32 (32, 16, 1, 1)
-    shortcut_1_weight: torch.Tensor  # float32 (32,)
     x: torch.Tensor  # float32 (batch, channels, height, width)
     activated: torch.Tensor  # float32 (batch, conv2_channels, conv1_height, conv1_width)
     conv1: torch.Tensor  # float32 (batch, conv1_channels, conv1_height, conv1_width)
@@ -41,40 +45,8 @@ class ResNetBlockFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, model, x, *parameters):
-        (
-            activated,
-            conv1,
-            bn1_mean,
-            bn1_rstd,
-            out,
-            conv2,
-            bn2_mean,
-            bn2_rstd,
-            shortcut,
-            shortcut_mean,
-            shortcut_rstd,
-        ) = model.launch(x)
-        saved = ResNetBlockSaved(
-            conv1_weight=model.conv1.weight,
-            bn1_weight=model.bn1.weight,
-            conv2_weight=model.conv2.weight,
-            bn2_weight=model.bn2.weight,
-            shortcut_0_weight=model.shortcut[0].weight,
-            shortcut_1_weight=model.shortcut[1].weight,
-            x=x,
-            activated=activated,
-            conv1=conv1,
-            bn1_mean=bn1_mean,
-            bn1_rstd=bn1_rstd,
-            out=out,
-            conv2=conv2,
-            bn2_mean=bn2_mean,
-            bn2_rstd=bn2_rstd,
-            shortcut=shortcut,
-            shortcut_mean=shortcut_mean,
-            shortcut_rstd=shortcut_rstd,
-        )
-        ctx.save_for_backward(*vars(saved).values())
+        activated, saved = model.launch(x)
+        keep_for_backward(ctx, saved, model, UNREAD)
         return (activated,)
 
     @staticmethod
@@ -83,16 +55,14 @@ class ResNetBlockFunction(torch.autograd.Function):
             raise RuntimeError(
                 "ResNetBlock has no second derivative: create_graph=True takes the eager model"
             )
-        saved = list(ctx.saved_tensors)
-        ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
+        model, saved = kept_for_backward(ctx)
         with own_types("cpu"):
-            return None, *resnet_block_backward(saved, d_activated.contiguous())
+            d_x, gradients = resnet_block_backward(model, saved, d_activated.contiguous())
+        return None, d_x, *of_parameters(model, gradients)
 
 
-def resnet_block_backward(kept, d_activated):
-    """The gradients of ResNetBlock's arguments that have any, then of its parameters; empties `kept`."""
-    saved = ResNetBlockSaved(*kept)
-    kept.clear()
+def resnet_block_backward(model, saved, d_activated):
+    """The gradients of ResNetBlock's arguments that have any, then of its parameters, by name; empties `saved`."""
     batch = saved.x.shape[0]
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
     conv1_channels = saved.conv1.shape[1]
@@ -100,16 +70,16 @@ def resnet_block_backward(kept, d_activated):
 
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x)
-    d_shortcut_1_weight = empty(saved.shortcut_1_weight.shape, torch.float32)
+    d_shortcut_1_weight = empty((conv2_channels,), torch.float32)
     d_shortcut = empty(saved.shortcut.shape, torch.float32)
-    d_shortcut_1_bias = empty(saved.shortcut_1_weight.shape, torch.float32)
+    d_shortcut_1_bias = empty((conv2_channels,), torch.float32)
     kernels.d_relu_d_batch_norm(
         saved.activated,
         d_activated,
         saved.shortcut,
         saved.shortcut_mean,
         saved.shortcut_rstd,
-        saved.shortcut_1_weight,
+        model.shortcut[1].weight,
         d_shortcut_1_weight,
         d_shortcut,
         d_shortcut_1_bias,
@@ -119,7 +89,7 @@ def resnet_block_backward(kept, d_activated):
     )
 
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
-        d_shortcut, saved.x, saved.shortcut_0_weight, stride=2
+        d_shortcut, saved.x, model.shortcut[0].weight, stride=2
     )
 
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
@@ -132,7 +102,7 @@ def resnet_block_backward(kept, d_activated):
         saved.conv2,
         saved.bn2_mean,
         saved.bn2_rstd,
-        saved.bn2_weight,
+        model.bn2.weight,
         d_bn2_weight,
         d_conv2,
         d_bn2_bias,
@@ -141,7 +111,7 @@ def resnet_block_backward(kept, d_activated):
         n_pixels=conv1_height * conv1_width,
     )
 
-    d_out, d_conv2_weight, _ = convolution_backward(d_conv2, saved.out, saved.conv2_weight, padding=1)
+    d_out, d_conv2_weight, _ = convolution_backward(d_conv2, saved.out, model.conv2.weight, padding=1)
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     d_bn1_weight = empty(saved.bn1_mean.shape, torch.float32)
@@ -153,7 +123,7 @@ def resnet_block_backward(kept, d_activated):
         saved.conv1,
         saved.bn1_mean,
         saved.bn1_rstd,
-        saved.bn1_weight,
+        model.bn1.weight,
         d_bn1_weight,
         d_conv1,
         d_bn1_bias,
@@ -162,19 +132,18 @@ def resnet_block_backward(kept, d_activated):
         n_pixels=conv1_height * conv1_width,
     )
     d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
-        d_conv1, saved.x, saved.conv1_weight, stride=2, padding=1
+        d_conv1, saved.x, model.conv1.weight, stride=2, padding=1
     )
     d_x = empty(d_x_from_shortcut.shape, torch.float32)
     kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, d_x.numel())
-    return (
-        d_x,
-        d_conv1_weight,
-        d_bn1_weight,
-        d_bn1_bias,
-        d_conv2_weight,
-        d_bn2_weight,
-        d_bn2_bias,
-        d_shortcut_0_weight,
-        d_shortcut_1_weight,
-        d_shortcut_1_bias,
-    )
+    return d_x, {
+        "conv1.weight": d_conv1_weight,
+        "bn1.weight": d_bn1_weight,
+        "bn1.bias": d_bn1_bias,
+        "conv2.weight": d_conv2_weight,
+        "bn2.weight": d_bn2_weight,
+        "bn2.bias": d_bn2_bias,
+        "shortcut.0.weight": d_shortcut_0_weight,
+        "shortcut.1.weight": d_shortcut_1_weight,
+        "shortcut.1.bias": d_shortcut_1_bias,
+    }

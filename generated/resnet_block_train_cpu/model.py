@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .backward import ResNetBlockFunction
+from .backward import ResNetBlockFunction, ResNetBlockSaved
 from .runtime import (
     Weights,
     buffer,
@@ -103,16 +103,19 @@ class ResNetBlock(nn.Module):
         # ResNetBlock.forward    return F.relu(out)
         activated = empty(bn2.shape, torch.float32)
         kernels.add_relu(bn2, shortcut_1, activated, activated.numel())
-        return (
-            activated,
-            conv1,
-            bn1_mean,
-            bn1_rstd,
-            out,
-            conv2,
-            bn2_mean,
-            bn2_rstd,
-            shortcut,
-            shortcut_mean,
-            shortcut_rstd,
+
+        saved = ResNetBlockSaved(
+            x=x,
+            activated=activated,
+            conv1=conv1,
+            bn1_mean=bn1_mean,
+            bn1_rstd=bn1_rstd,
+            out=out,
+            conv2=conv2,
+            bn2_mean=bn2_mean,
+            bn2_rstd=bn2_rstd,
+            shortcut=shortcut,
+            shortcut_mean=shortcut_mean,
+            shortcut_rstd=shortcut_rstd,
         )
+        return activated, saved

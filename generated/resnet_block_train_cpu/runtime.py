@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import math
 import mmap
+import operator
 import os
 import platform
 import re
@@ -372,18 +373,6 @@ FLAGS = [
 
 LIBRARIES = ["-lmvec", "-lm"] if ON_X86 else ["-lm"]
 
-MOST_BUILDS = 1000  # shared objects kept in the cache folder
-
-MOST_BUILD_SECONDS = 900
-
-MOST_LOCK_SECONDS = 120
-
-RECENT_SECONDS = 3600  # whatever was used since then is kept: another process may be about to load it
-
-
-class KernelBuildError(RuntimeError):
-    """A C++ kernel could not be built or does not look as the caller expects."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
@@ -435,71 +424,17 @@ def _build_or_error(source: Path) -> tuple[Path | None, str]:
 def build(source: Path) -> Path:
     """The shared object of one kernel: from the cache folder if nothing changed, else compiled now."""
     unit = _translation_unit(source)
-    folder = _cache_folder()
-    built = folder / f"{source.stem}-{_build_key(source, unit)}.so"
-    with _locked(folder, fcntl.LOCK_SH):
-        if _is_whole(built):
-            os.utime(built)  # used now, which _prune looks at
-            return built
-    compiler = shlex.split(COMPILER)
-    if not compiler or shutil.which(compiler[0]) is None:
-        raise KernelBuildError(
-            f"The C++ compiler {COMPILER!r} was not found: {source.name} cannot be built. Install g++ 11 or newer, "
-            "or set the environment variable CXX to a compiler."
-        )
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        unit_file, result = Path(scratch) / "unit.cpp", Path(scratch) / "unit.so"
-        unit_file.write_text(unit, encoding="utf-8")
-        command = [
-            *compiler,
-            *FLAGS,
-            f"-I{source.parent}",
-            *_python_flags(),
-            str(unit_file),
-            "-o",
-            str(result),
-            *LIBRARIES,
-        ]
-        exit_code, said = _run(command)
-        if exit_code != 0:
-            words = re.sub(r"^In file included from .*unit\.cpp:\d+:\n", "", said, flags=re.MULTILINE)
-            raise KernelBuildError(f"{COMPILER} could not build {source}:\n{words.strip()}")
-        digest = Path(scratch) / "unit.sha256"
-        digest.write_text(hashlib.sha256(result.read_bytes()).hexdigest())
-        with _locked(folder, fcntl.LOCK_EX):  # both, or none
-            os.replace(result, built)
-            os.replace(digest, built.with_suffix(".sha256"))
-    _prune(folder)
-    return built
-
-
-def _run(command: list[str]) -> tuple[int, str]:
-    """The exit code of a compiler and what it says, in whatever encoding."""
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-    ) as process:
-        try:
-            said = process.communicate(timeout=MOST_BUILD_SECONDS)[1]
-        except BaseException as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # what it started, too
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
+    built = _cache_folder() / f"{source.stem}-{_build_key(source, unit)}.so"
+    if not is_kept(built):
+        compiler = shlex.split(COMPILER)
+        if not compiler or shutil.which(compiler[0]) is None:
             raise KernelBuildError(
-                f"{command[0]} was ended after {MOST_BUILD_SECONDS} s: try it by hand: {shlex.join(command)}"
-            ) from None
-    return process.returncode, said.decode(errors="replace")
-
-
-def _is_whole(built: Path) -> bool:
-    """Whether a build is there, this user's, and every byte as it was written: half a file would crash the process."""
-    try:
-        with open(built, "rb") as file:
-            is_own = os.fstat(file.fileno()).st_uid == os.getuid()
-            digest = hashlib.sha256(file.read()).hexdigest()
-        return is_own and built.with_suffix(".sha256").read_text() == digest
-    except (OSError, UnicodeDecodeError):
-        return False
+                f"The C++ compiler {COMPILER!r} was not found: {source.name} cannot be built. Install g++ 11 or newer, "
+                "or set the environment variable CXX to a compiler."
+            )
+        flags = [*FLAGS, f"-I{source.parent}", *_python_flags()]
+        compile_and_keep(built, source, unit, [*compiler, *flags], LIBRARIES)
+    return built
 
 
 def parse_signature(source: Path) -> tuple[str, list[Parameter]]:
@@ -854,6 +789,77 @@ def _python_flags() -> list[str]:
     return [f"-I{sysconfig.get_path('include')}"] if _has_binding() else []
 
 
+# ---- What a compiler makes is kept in the user's cache folder ----
+
+MOST_BUILDS = 1000  # shared objects kept in the cache folder
+
+MOST_BUILD_SECONDS = 900
+
+MOST_LOCK_SECONDS = 120
+
+RECENT_SECONDS = 3600  # whatever was used since then is kept: another process may be about to load it
+
+
+class KernelBuildError(RuntimeError):
+    """What was to be compiled could not be, or does not look as the caller expects."""
+
+
+def is_kept(built: Path) -> bool:
+    """Whether a shared object is in the cache folder, whole; it counts as used now."""
+    with _locked(built.parent, fcntl.LOCK_SH):
+        if not _is_whole(built):
+            return False
+        os.utime(built)  # which _prune looks at
+        return True
+
+
+def compile_and_keep(built: Path, source: Path, text: str, compiler: list[str], libraries: list[str]) -> None:
+    """Compile a source's text into the cache folder."""
+    folder = built.parent
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        unit_file, result = Path(scratch) / f"unit{source.suffix}", Path(scratch) / "unit.so"
+        unit_file.write_text(text, encoding="utf-8")
+        exit_code, said = _run([*compiler, str(unit_file), "-o", str(result), *libraries])
+        if exit_code != 0:
+            words = re.sub(r"^In file included from .*unit\.\w+:\d+:\n", "", said, flags=re.MULTILINE)
+            raise KernelBuildError(f"{compiler[0]} could not build {source}:\n{words.strip()}")
+        digest = Path(scratch) / "unit.sha256"
+        digest.write_text(hashlib.sha256(result.read_bytes()).hexdigest())
+        with _locked(folder, fcntl.LOCK_EX):  # both, or none
+            os.replace(result, built)
+            os.replace(digest, built.with_suffix(".sha256"))
+    _prune(folder)
+
+
+def _run(command: list[str]) -> tuple[int, str]:
+    """The exit code of a compiler and what it says, in whatever encoding."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            said = process.communicate(timeout=MOST_BUILD_SECONDS)[1]
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what it started, too
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise KernelBuildError(
+                f"{command[0]} was ended after {MOST_BUILD_SECONDS} s: try it by hand: {shlex.join(command)}"
+            ) from None
+    return process.returncode, said.decode(errors="replace")
+
+
+def _is_whole(built: Path) -> bool:
+    """Whether a build is there, this user's, and every byte as it was written: half a file would crash the process."""
+    try:
+        with open(built, "rb") as file:
+            is_own = os.fstat(file.fileno()).st_uid == os.getuid()
+            digest = hashlib.sha256(file.read()).hexdigest()
+        return is_own and built.with_suffix(".sha256").read_text() == digest
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _cache_folder() -> Path:
     """The user's own folder for built kernels; nobody else may write to it, since what lies there is run."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
@@ -927,6 +933,117 @@ def _prune(folder: Path) -> None:
             if time.time() - used > RECENT_SECONDS:
                 path.unlink()
                 path.with_suffix(".sha256").unlink(missing_ok=True)
+
+
+# ---- What a forward pass keeps for its backward pass: a record of what it made, and weights of the module ----
+
+
+def keep_for_backward(ctx, saved, module=None, unread=()):
+    """Let autograd keep what the backward pass reads. It minds writes to that, and tells hooks of it.
+
+    Args:
+        ctx: Of the autograd.Function.
+        saved: A record. Its fields are tensors, and lists of further records.
+        module: Whose weights the backward pass reads, if it does.
+        unread: How the names of those end that it does not read.
+    """
+    tensors = weights_read(module, unread)
+    n_weights = len(tensors)
+    ctx.kept = module, unread, n_weights, taken_apart(saved, tensors)
+    ctx.save_for_backward(*tensors)
+
+
+def kept_for_backward(ctx):
+    """The module as it was in the forward pass, and the record; raises where any of that was written to since."""
+    module, unread, n_weights, form = ctx.kept
+    tensors = list(ctx.saved_tensors)
+    ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
+    weights, made = tensors[:n_weights], tensors[n_weights:]
+    return with_weights(module, unread, weights), put_together(form, iter(made))
+
+
+def taken_apart(saved, tensors):
+    """Append the tensors of a record, those of its own first; what it returns says how to put it together again."""
+    names, lists = [], {}
+    for name, value in vars(saved).items():
+        if isinstance(value, list):
+            lists[name] = value
+        else:
+            names.append(name)
+            tensors.append(value)
+    forms = {name: [taken_apart(one, tensors) for one in records] for name, records in lists.items()}
+    return type(saved), names, forms
+
+
+def put_together(form, tensors):
+    """A record like the one that was taken apart, of the next tensors."""
+    made, names, forms = form
+    record = made.__new__(made)
+    vars(record).update(zip(names, tensors))  # noqa: B905, the rest is of other records
+    for name, lists in forms.items():
+        vars(record)[name] = [put_together(one, tensors) for one in lists]
+    return record
+
+
+# ---- Gradients by the names of the weights ----
+
+NAMES = "names of parameters"  # where a module keeps them
+
+
+def of_parameters(module, gradients):
+    """For each of a module's parameters, in order, the gradient that has its name; None where there is none."""
+    looked_at = module.__dict__.get(SEEN, {}).get("holders")
+    known = module.__dict__.get(NAMES)
+    if known is None or known[0] is not looked_at:
+        known = module.__dict__[NAMES] = looked_at, [name for name, _ in module.named_parameters()]
+        if not gradients.keys() <= {*known[1]}:
+            raise KeyError(f"no parameters: {', '.join(sorted(gradients.keys() - {*known[1]}))}")
+    return [gradients.get(name) for name in known[1]]
+
+
+READ = "weights read"  # where a module keeps which of its weights the backward pass reads
+
+
+def holders_read(module, unread):
+    """Where the weights are that the backward pass reads: the dict that holds each, and its name there."""
+    looked_at = module.__dict__.get(SEEN, {}).get("holders")
+    known = module.__dict__.get(READ)
+    if known is None or known[0] is not looked_at:
+        parts = dict(module.named_modules())
+        paths = (path for path, _ in module.named_parameters() if not f"model.{path}".endswith(unread))
+        ends = (path.rpartition(".") for path in paths)
+        known = looked_at, [(parts[owner]._parameters, name) for owner, _, name in ends]
+        module.__dict__[READ] = known
+    return known[1]
+
+
+def weights_read(module, unread):
+    """The weights that the backward pass reads, as the module holds them now."""
+    return [] if module is None else [held[name] for held, name in holders_read(module, unread)]
+
+
+def with_weights(module, unread, weights):
+    """The module if it holds these weights; else a copy that does: others took their place, or a hook made copies."""
+    if module is None or all(map(operator.is_, weights_read(module, unread), weights)):
+        return module
+    holders = holders_read(module, unread)
+    return holding(
+        module,
+        {(id(held), name): one for (held, name), one in zip(holders, weights, strict=True)},
+    )
+
+
+def holding(module, weights):
+    """A copy of a module, and of those in it, that holds other weights: by the dict that held each, and its name."""
+    copied = module.__class__.__new__(module.__class__)
+    parts = {name: holding(part, weights) for name, part in module._modules.items() if part is not None}
+    held = {
+        name: weights.get((id(module._parameters), name), one) for name, one in module._parameters.items()
+    }
+    vars(copied).update(
+        {**vars(module), "_modules": {**module._modules, **parts}, "_parameters": held, **parts, **held}
+    )
+    return copied
 
 
 # ---- The gradients of convolutions ----

@@ -9,19 +9,16 @@ from dataclasses import dataclass
 import torch
 
 from . import kernels
-from .runtime import convolution_backward, own_types
+from .runtime import convolution_backward, keep_for_backward, kept_for_backward, of_parameters, own_types
+
+# How the names of the weights end that no gradient is computed from: autograd need not keep them.
+UNREAD = (".bias",)
 
 
 @dataclass
 class ResNetBlockSaved:
-    """What resnet_block_backward() reads of the forward pass, and weights."""
+    """What resnet_block_backward() reads of the forward pass."""
 
-    conv1_weight: torch.Tensor  # bfloat16 (256, 128, 3, 3)
-    bn1_weight: torch.Tensor  # bfloat16 (256,)
-    conv2_weight: torch.Tensor  # bfloat16 (256, 256, 3, 3)
-    bn2_weight: torch.Tensor  # bfloat16 (256,)
-    shortcut_0_weight: torch.Tensor  # bfloat16 (256, 128, 1, 1)
-    shortcut_1_weight: torch.Tensor  # bfloat16 (256,)
     x: torch.Tensor  # bfloat16 (batch, channels, height, width)
     activated: torch.Tensor  # bfloat16 (batch, conv2_channels, conv1_height, conv1_width)
     conv1: torch.Tensor  # bfloat16 (batch, conv1_channels, conv1_height, conv1_width)
@@ -41,40 +38,8 @@ class ResNetBlockFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, model, x, *parameters):
-        (
-            activated,
-            conv1,
-            bn1_mean,
-            bn1_rstd,
-            out,
-            conv2,
-            bn2_mean,
-            bn2_rstd,
-            shortcut,
-            shortcut_mean,
-            shortcut_rstd,
-        ) = model.launch(x)
-        saved = ResNetBlockSaved(
-            conv1_weight=model.conv1.weight,
-            bn1_weight=model.bn1.weight,
-            conv2_weight=model.conv2.weight,
-            bn2_weight=model.bn2.weight,
-            shortcut_0_weight=model.shortcut[0].weight,
-            shortcut_1_weight=model.shortcut[1].weight,
-            x=x,
-            activated=activated,
-            conv1=conv1,
-            bn1_mean=bn1_mean,
-            bn1_rstd=bn1_rstd,
-            out=out,
-            conv2=conv2,
-            bn2_mean=bn2_mean,
-            bn2_rstd=bn2_rstd,
-            shortcut=shortcut,
-            shortcut_mean=shortcut_mean,
-            shortcut_rstd=shortcut_rstd,
-        )
-        ctx.save_for_backward(*vars(saved).values())
+        activated, saved = model.launch(x)
+        keep_for_backward(ctx, saved, model, UNREAD)
         return (activated,)
 
     @staticmethod
@@ -83,16 +48,14 @@ class ResNetBlockFunction(torch.autograd.Function):
             raise RuntimeError(
                 "ResNetBlock has no second derivative: create_graph=True takes the eager model"
             )
-        saved = list(ctx.saved_tensors)
-        ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
+        model, saved = kept_for_backward(ctx)
         with own_types("cuda"):
-            return None, *resnet_block_backward(saved, d_activated.contiguous())
+            d_x, gradients = resnet_block_backward(model, saved, d_activated.contiguous())
+        return None, d_x, *of_parameters(model, gradients)
 
 
-def resnet_block_backward(kept, d_activated):
-    """The gradients of ResNetBlock's arguments that have any, then of its parameters; empties `kept`."""
-    saved = ResNetBlockSaved(*kept)
-    kept.clear()
+def resnet_block_backward(model, saved, d_activated):
+    """The gradients of ResNetBlock's arguments that have any, then of its parameters, by name; empties `saved`."""
     batch, channels, height, width = saved.x.shape
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
     conv1_channels = saved.conv1.shape[1]
@@ -153,12 +116,12 @@ def resnet_block_backward(kept, d_activated):
         saved.shortcut_mean,
         saved.shortcut_rstd,
         through_rstd,
-        saved.shortcut_1_weight,
+        model.shortcut[1].weight,
         saved.conv2,
         saved.bn2_mean,
         saved.bn2_rstd,
         bn2_through_rstd,
-        saved.bn2_weight,
+        model.bn2.weight,
         d_shortcut,
         d_conv2,
         n_batches=batch,
@@ -168,10 +131,10 @@ def resnet_block_backward(kept, d_activated):
     del saved.conv2, saved.shortcut
 
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
-        d_shortcut, x_channels_last, saved.shortcut_0_weight, stride=2
+        d_shortcut, x_channels_last, model.shortcut[0].weight, stride=2
     )
     del d_shortcut
-    d_out, d_conv2_weight, _ = convolution_backward(d_conv2, saved.out, saved.conv2_weight, padding=1)
+    d_out, d_conv2_weight, _ = convolution_backward(d_conv2, saved.out, model.conv2.weight, padding=1)
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     through_rstd = saved.bn1_mean.new_empty(1, conv1_channels, 1, 1)
@@ -200,29 +163,28 @@ def resnet_block_backward(kept, d_activated):
         saved.bn1_mean,
         saved.bn1_rstd,
         through_rstd,
-        saved.bn1_weight,
+        model.bn1.weight,
         d_conv1,
         batch * conv1_height * conv1_width,
         conv1_channels,
     )
     del saved.conv1, saved.out
     d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
-        d_conv1, x_channels_last, saved.conv1_weight, stride=2, padding=1
+        d_conv1, x_channels_last, model.conv1.weight, stride=2, padding=1
     )
     del x_channels_last
     d_x = d_x_from_shortcut.new_empty(batch, channels, height, width)
     kernels.transpose_add_gradients(
         d_x_from_shortcut, d_x_from_conv1, d_x, n_batches=batch, n_pixels=height * width, n_channels=channels
     )
-    return (
-        d_x,
-        d_conv1_weight,
-        d_bn1_weight,
-        d_bn1_bias,
-        d_conv2_weight,
-        d_bn2_weight,
-        d_bn2_bias,
-        d_shortcut_0_weight,
-        d_shortcut_1_weight,
-        d_shortcut_1_bias,
-    )
+    return d_x, {
+        "conv1.weight": d_conv1_weight,
+        "bn1.weight": d_bn1_weight,
+        "bn1.bias": d_bn1_bias,
+        "conv2.weight": d_conv2_weight,
+        "bn2.weight": d_bn2_weight,
+        "bn2.bias": d_bn2_bias,
+        "shortcut.0.weight": d_shortcut_0_weight,
+        "shortcut.1.weight": d_shortcut_1_weight,
+        "shortcut.1.bias": d_shortcut_1_bias,
+    }

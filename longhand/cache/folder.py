@@ -147,6 +147,6 @@ def _own_digest() -> str:
         package = importlib.import_module(f"longhand.{room}")
         for place in package.__path__:
             for path in sorted(Path(place).rglob("*")):
-                if path.suffix in (".py", ".jinja", ".h"):
+                if path.suffix in (".py", ".jinja", ".c", ".h"):
                     digest.update(f"{room} {path.relative_to(place)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

@@ -24,7 +24,7 @@ from longhand.deploy.cubins import Cubins, compile_cubins
 from longhand.emit.unit.lock_file import leaves, read_lock
 from longhand.emit.unit.merge import refuse
 from longhand.emit.unit.on_disk import BASE
-from longhand.emit.unit.templates import format_python, imported_from_runtime, write_runtime
+from longhand.emit.unit.templates import format_python, imported_from_runtime, write_runtime_files
 from longhand.errors import OptionError, OutputError, ToolError, UnitError
 from longhand.loading import import_file
 from longhand.staleness.model_check import broken_edits
@@ -231,7 +231,11 @@ def _write_runtime(new: Path, device: str) -> None:
     """Gives the copy the runtime that loads what was built."""
     texts = {path.relative_to(new).as_posix(): path.read_text() for path in new.rglob("*.py")}
     wanted = imported_from_runtime({path: text for path, text in texts.items() if path != "runtime.py"})
-    (new / "runtime.py").write_text(format_python(write_runtime(wanted, built_for=device)))
+    for path, text in write_runtime_files(wanted, built_for=device).items():
+        if path == "runtime.py":
+            (new / path).write_text(format_python(text))
+        elif not (new / path).exists():  # else it is the unit's, as it may have been edited
+            (new / path).write_text(text)
 
 
 def _compile(runtime: Any, compiler: list[str], level: str, source: Path) -> Path:

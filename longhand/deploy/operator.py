@@ -76,7 +76,7 @@ def _behind_a_door(unit: Any, operator: _Operator) -> Any:
 
 def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in [*sorted(folder.glob("*.py")), *sorted(folder.glob("kernels/*"))]:
+    for path in (path for kind in ("*.py", "kernels/*", "*.[ch]") for path in sorted(folder.glob(kind))):
         if path.is_file():
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:12]

@@ -83,7 +83,7 @@ def crowding(values: Values) -> str | None:
     if "NUM_WARPS" not in values:
         return None
     elements = values.get("ELEMENTS") or values.get("BLOCK") or values.get("TILE", 0) ** 2
-    elements = elements or values.get("ROWS", 1) * values.get("COLS", 1)
+    elements = elements or values.get("ROWS", 1) * values.get("COLS", values.get("MAX_COLS", 1))
     per_thread = elements // (_THREADS_PER_WARP * values["NUM_WARPS"])
     if per_thread <= _MOST_ELEMENTS:
         return None

@@ -176,6 +176,8 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
         if target is aten.convolution_backward.default:  # by a function of runtime.py
             is_image = is_image and not position
             is_known = not of_data and _lies_as_given(ctx, images, args, position)
+        elif not of_data and _is_contiguous_anyway(target, item):
+            is_known = True
         made.append(_make_output(ctx, place, is_known, is_image) if is_wanted else None)
     outputs = tuple("" if view is None else view.buffer for view in made if target._schema.returns)
     twin = _COPYING_TWIN.get(target, target)
@@ -305,6 +307,14 @@ def _layout_is_known(ctx: Context, target: torch._ops.OpOverload, args: tuple[An
     if target in _CONTIGUOUS_OF_CONTIGUOUS:
         return all(_is_contiguous(ctx, arg) for arg in args if isinstance(arg, View))
     return False
+
+
+def _is_contiguous_anyway(target: torch._ops.OpOverload, result: object) -> bool:
+    """Whether a result is contiguous, whatever the arguments' layout: where its elements are in one line of its own."""
+    if not isinstance(result, torch.Tensor) or not result.is_contiguous() or target.namespace != "aten":
+        return False
+    is_fresh = all(returned.alias_info is None for returned in target._schema.returns)
+    return is_fresh and (result.dim() < 2 or target is aten.topk.default)
 
 
 def _is_contiguous(ctx: Context, view: View) -> bool:

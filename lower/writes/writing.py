@@ -9,9 +9,10 @@ dimension of the values must also be a dimension of what is written, beside thos
 that is written at positions is a slice for each. What writes several slices along one dimension (a prompt at once)
 stays ATen's call.
 
-Range. Eager stops at a position that is out of range. A kernel cannot, and must not write there: it writes NaN at
-position 0 of the same slice instead, which nobody else writes, and which shows. Whole numbers have no such value
-and are left to ATen, unless their positions are certain to be in range. ``index_put`` counts negative positions
+Range. Eager stops at a position that is out of range: on the CPU with an IndexError, so there ATen writes unless
+positions are certain to be in range; on CUDA at an assertion of the device's. A kernel cannot, and must not write
+there: it writes NaN at position 0 of the same slice instead, which nobody else writes, and which shows. Whole numbers
+have no such value and are left to ATen, unless their positions are certain. ``index_put`` counts negative positions
 from the end, the others do not.
 """
 
@@ -63,6 +64,8 @@ def write_at_positions(ctx: Context, base: TensorView, args: list[Any]) -> None:
     runs = {dim: index for dim, index in placed.indices.items() if _counts_on(ctx, base, placed, dim)}
     _check_once_each(placed, runs)
     unsure = [dim for dim in placed.indices if not is_inside(placed.nodes.get(dim), base.size(dim))]
+    if unsure and not ctx.is_cuda:
+        raise UnsupportedLowering("A position out of range is an error: ATen says so.")
     if unsure and not base.dtype.is_floating_point:
         raise UnsupportedLowering("Whole numbers have no value that shows a position out of range.")
     looked_up = {dim: index for dim, index in placed.indices.items() if dim not in runs}

@@ -1,6 +1,6 @@
 """What a backward pass keeps for the calls of one function: a list for each, in place of a variable for each tensor.
 
-d_x, d_conv_weight = conv_norm_act_backward(d_x, stride=2, **vars(conv_norm_acts.pop()))
+d_x, d_conv_weight = conv_norm_act_backward(d_x, stride=2, **vars(saved.conv_norm_acts.pop()))
 
 The forward pass keeps what one module's derivative reads side by side, in the order of the modules; the last one's is
 taken first. So a call is a line, and memory is dropped where the function returns.
@@ -14,11 +14,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 from longhand.schedule.functions.alike_steps import SharedCall
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
+from longhand.schedule.layers.saved_layers import SAVED
+from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.words import first_free, further_names
 from longhand.schedule.plan import buffers_read
 
 FEWEST_CALLS = 2
-FEWEST_KEPT = 3  # tensors that are worth a list
+FEWEST_KEPT = 2  # tensors that are worth a list
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,4 +119,6 @@ def _given_list(call: SharedCall, word: str, n_listed: int) -> SharedCall:
     """The call with a list in the place of the last tensors, which the forward pass keeps for it."""
     tensors = call.tensors[: len(call.tensors) - n_listed]
     channels = {number: place for number, place in call.channels.items() if place < len(tensors)}
-    return dataclasses.replace(call, tensors=tensors, channels=channels, taken_from=word)
+    return dataclasses.replace(
+        call, tensors=tensors, channels=channels, taken_from=Reached.field_of(SAVED, word)
+    )

@@ -117,6 +117,7 @@ class FunctionSites:
         self._calls = calls
         self._weights = {entry.node: entry.target for entry in graph.inputs if not entry.is_given}
         self._placeholders = frozenset(entry.node for entry in graph.inputs)
+        self._given_weights = graph.paths  # of a backward pass
         self._told_by_data = {size.node for size in graph.data_sizes}
         self._in_lists = in_lists
         self._read = [_first_and_last(body.steps) for body in bodies]
@@ -208,8 +209,8 @@ class FunctionSites:
                 given.append(name)
         named = {name for step in steps for name in references(step)}
         is_whole = not named & (self._told_by_data | self._in_lists)
-        if not self.form.takes_module:  # gradients first, as layers' derivatives have them
-            given.sort(key=self._placeholders.__contains__)
+        if not self.form.takes_module:  # gradients first, as layers' derivatives have them, then weights
+            given.sort(key=lambda name: (name in self._placeholders, name not in self._given_weights))
         return (given, variables, weights) if is_whole else None
 
     def _results(self, site: CallSite, steps: Sequence[PlanStep]) -> tuple[str, ...]:

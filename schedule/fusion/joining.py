@@ -109,9 +109,19 @@ def _align_leftovers(state: Aligned) -> Aligned | str:
         return state
     local = reduced_axes(state.left)
     if not set(left) <= local:
-        return "each has loops that the other lacks"
+        return _align_results(state) or "each has loops that the other lacks"
     matched = align_leftovers(state, left, right)
     return matched or "the loops that are left over have different sizes"
+
+
+def _align_results(state: Aligned) -> Aligned | None:
+    """Matches the loops along which both only repeat what they share: cos and sin of one table, as wide as each other."""
+    for _, left in stores(state.left):
+        for _, right in stores(state.right):
+            matched = align(state, left.index, right.index)
+            if matched is not None and {axis.name for axis in matched.left.axes} == matched.common:
+                return matched
+    return None
 
 
 def _concatenate(state: Aligned, buffers: Mapping[str, Buffer]) -> Nest | str:

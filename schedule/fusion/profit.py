@@ -54,6 +54,16 @@ def whole(buffer: Buffer, hint: Hint) -> int:
     return hint(product(buffer.shape))
 
 
+_OF_ITS_OWN = 2  # the last step of a nest, and its store
+
+
+def _does_the_same_first(first: Nest, second: Nest, merged: Nest) -> bool:
+    """Whether nests do the same but for their last step: cos and sin of one angle are one launch, the angle made once."""
+    longest = max(len(first.body), len(second.body))
+    n_shared = len(first.body) + len(second.body) - len(merged.body)
+    return n_shared > _OF_ITS_OWN and len(merged.body) <= longest + _OF_ITS_OWN
+
+
 def merge_problem(
     first: Nest, second: Nest, merged: Nest, buffers: Mapping[str, Buffer], hint: Hint
 ) -> str | None:
@@ -67,6 +77,7 @@ def merge_problem(
     rides_along = saved > 0 and (
         _is_copy(first) or _is_copy(second) or write_at_the_same_positions(first, second)
     )
+    rides_along = rides_along or _does_the_same_first(first, second, merged)
     if not (is_handed or rides_along) and saved * SHARED_PART < apart:
         return "they share too little of what they read"
     if _repeated_work(merged, hint) > _repeated_work(first, hint) + _repeated_work(second, hint):

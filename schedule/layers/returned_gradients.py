@@ -3,52 +3,44 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, TrainingGraphs
 from longhand.lower.ir import View
 from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
 from longhand.schedule.names.reached import Reached
+from longhand.schedule.names.variables import gradients_word
 from longhand.schedule.plan import UnitPlan, buffers_read
 
-FEWEST_LAYERS = 3  # that are told together
 
-Entry = tuple[str, int, int]  # the dictionary, how much later in it, and the place
+@dataclasses.dataclass(frozen=True)
+class OneGradient:
+    """The gradient of a parameter.
+
+    Attributes:
+        path: The parameter's.
+        place: Among the backward graph's results.
+    """
+
+    path: str
+    place: int
 
 
 @dataclasses.dataclass(frozen=True)
-class GradientsOfLoop:
-    """All gradients of layers whose numbers are evenly spaced, in order.
+class GradientsOfLayers:
+    """All gradients that a dictionary holds, by layer and by their paths inside the layers.
 
     Attributes:
-        word: The dictionary that holds them, by layer.
-        first: The first layer.
-        last: The last one.
-        step: From one to the next: 2, where a list holds a linear layer and an activation in turn.
+        owner: The path of the list of layers.
+        word: The dictionary.
     """
 
+    owner: str
     word: str
-    first: int
-    last: int
-    step: int = 1
 
 
-@dataclasses.dataclass(frozen=True)
-class GradientsAlike:
-    """Gradients from the same places for each of several layers.
-
-    Attributes:
-        first: The first layer.
-        n_layers: How many there are.
-        entries: What each has, in order.
-    """
-
-    first: int
-    n_layers: int
-    entries: tuple[Entry, ...]
-
-
-GradientGroup = int | GradientsOfLoop | GradientsAlike  # a single gradient by its place among the results
+GradientGroup = OneGradient | GradientsOfLayers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +49,13 @@ class ReturnedGradients:
 
     Attributes:
         places: For each argument of the autograd.Function: its gradient's place among the backward graph's results.
-        groups: All gradients, in the order of the arguments.
+        arguments: The places of those of the call's arguments, in order.
+        groups: Those of parameters, by name, in the order of the parameters.
         in_layers: By buffer: the view of it that the caller gets, where a layer's function returns that view.
     """
 
     places: tuple[int | None, ...]
+    arguments: tuple[int, ...]
     groups: tuple[GradientGroup, ...]
     in_layers: Mapping[str, View]
 
@@ -94,9 +88,51 @@ def find_returned_gradients(
     ]
     order = [place for place in places if place is not None]
     paths = _paths(training)
-    told = group_gradients([results[place] for place in order], [paths[place] for place in order])
-    groups = tuple(order[one] if isinstance(one, int) else one for one in told)
-    return ReturnedGradients(tuple(places), groups, in_layers)
+    arguments = tuple(place for place in order if not paths[place])
+    named = [OneGradient(paths[place], place) for place in order if paths[place]]
+    whole = _whole_dictionaries(steps, {results[one.place]: one.path for one in named})
+    groups: dict[GradientGroup, None] = {}
+    for one in named:
+        groups[whole.get(_dictionary_of(results[one.place]), one)] = None
+    return ReturnedGradients(tuple(places), arguments, tuple(groups), in_layers)
+
+
+def _whole_dictionaries(steps: Sequence[ModelStep], paths: Mapping[str, str]) -> dict[str, GradientsOfLayers]:
+    """The dictionaries of layers' gradients that hold those of the layers' own weights, and nothing else.
+
+    Args:
+        steps: Of the function that computes the gradients.
+        paths: The weight of each gradient that is returned, by how that is reached.
+    """
+    entries: dict[str, list[tuple[str, int, str]]] = {}
+    for variable in paths:
+        match variable.steps if isinstance(variable, Reached) else ():
+            case (str(word), int(layer), str(key)):
+                entries.setdefault(word, []).append((variable, layer, key[2:-2]))
+    n_held = Counter[str]()
+    owners: dict[str, set[str]] = {}
+    for step in steps:
+        loop = step.loop if isinstance(step, LayerCall) else step
+        if isinstance(loop, Loop) and loop.collected:
+            n_runs = 1 if isinstance(step, LayerCall) else len(loop.positions)
+            word = gradients_word(loop, steps)
+            n_held[word] += n_runs * len(loop.collected)
+            owners.setdefault(word, set()).add(loop.owner)
+    return {
+        word: GradientsOfLayers(next(iter(owners[word])), word)
+        for word, of in entries.items()
+        if len(of) == n_held[word]
+        and len(owners[word]) == 1
+        and all(paths[variable] == f"{next(iter(owners[word]))}.{layer}.{key}" for variable, layer, key in of)
+    }
+
+
+def _dictionary_of(variable: str) -> str:
+    """The dictionary of layers' gradients in which one stands; empty for others."""
+    match variable.steps if isinstance(variable, Reached) else ():
+        case (str(word), int(_), str(_)):
+            return word
+    return ""
 
 
 def _viewed_in_layers(backward: UnitPlan, steps: Sequence[ModelStep]) -> dict[str, View]:
@@ -190,88 +226,3 @@ def parameter_order(graph: CapturedGraph) -> list[str]:
             if kinds.get(first) is InputKind.PARAMETER:
                 module.parameters[name] = first
     return list(dict.fromkeys(root.in_order()))
-
-
-def group_gradients(variables: Sequence[str], paths: Sequence[str]) -> list[GradientGroup]:
-    """What is returned, in order: single gradients, and those of layers together.
-
-    Args:
-        variables: How each gradient is reached; empty where it is more than a variable.
-        paths: Of the weight that it belongs to, or empty.
-    """
-    groups: list[GradientGroup] = []
-    entries = [_of_layer(variable) for variable in variables]
-    n_each = _numbers_of_gradients(entries)
-    place = 0
-    while place < len(entries):
-        together = _all_of_loop(entries[place:], n_each) or _layers_alike(entries[place:], paths[place:])
-        n_gradients, group = together or (1, place)
-        groups.append(group)
-        place += n_gradients
-    return groups
-
-
-def _layers_alike(entries: Sequence[Entry | None], paths: Sequence[str]) -> tuple[int, GradientsAlike] | None:
-    """How many of the first gradients are those of several layers, from the same places for each.
-
-    A weight's gradient may be made where the layer before it is: there it computes again what the weight was given.
-    """
-    first = _layer_of_path(paths[0])
-    if first is None:
-        return None
-    owner, position = first
-    wanted: list[Entry] = []
-    n_layers = done = 0
-    while True:
-        end = done
-        while end < len(paths) and _layer_of_path(paths[end]) == (owner, position + n_layers):
-            end += 1
-        relative_entries = [
-            (word, layer - position - n_layers, place)
-            for word, layer, place in (one for one in entries[done:end] if one is not None)
-        ]
-        if not relative_entries or None in entries[done:end] or (wanted and relative_entries != wanted):
-            break
-        wanted, done, n_layers = relative_entries, end, n_layers + 1
-    return (done, GradientsAlike(position, n_layers, tuple(wanted))) if n_layers >= FEWEST_LAYERS else None
-
-
-def _layer_of_path(path: str) -> tuple[str, int] | None:
-    """The first list on the way to a weight, and the place in it: ``("blocks", 3)``."""
-    parts = path.split(".")
-    place = next((n for n, part in enumerate(parts) if part.isdigit()), None)
-    return (".".join(parts[:place]), int(parts[place])) if place is not None else None
-
-
-def _numbers_of_gradients(entries: Sequence[Entry | None]) -> dict[tuple[str, int], int]:
-    """By dictionary and layer: how many gradients it returned. Layers in turn have different numbers of weights."""
-    n_each: dict[tuple[str, int], int] = {}
-    for word, layer, place in filter(None, entries):
-        n_each[word, layer] = max(place + 1, n_each.get((word, layer), 0))
-    return n_each
-
-
-def _all_of_loop(
-    returned: Sequence[Entry | None], n_each: Mapping[tuple[str, int], int]
-) -> tuple[int, GradientsOfLoop] | None:
-    """How many of the first gradients are all those of layers with evenly spaced numbers, in order."""
-    if returned[0] is None:
-        return None
-    word, first, _ = returned[0]
-    entries = [(layer, place) for of, layer, place in filter(None, returned) if of == word]
-    layers = sorted({layer for layer, _ in entries})  # the dictionary has no others
-    last, step = layers[-1], layers[1] - layers[0] if len(layers) > 1 else 1
-    if layers != list(range(first, last + 1, step)):
-        return None
-    expected = [(layer, place) for layer in layers for place in range(n_each[word, layer])]
-    if entries != expected or any(one is None or one[0] != word for one in returned[: len(expected)]):
-        return None
-    return len(expected), GradientsOfLoop(word, first, last, step)
-
-
-def _of_layer(variable: str) -> Entry | None:
-    """(dictionary, layer, place) of what a layer returned for one of its weights: ``d_blocks[3][0]``."""
-    match variable.steps if isinstance(variable, Reached) else ():
-        case (str(word), int(layer), int(place)):
-            return word, layer, place
-    return None

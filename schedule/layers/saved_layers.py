@@ -6,22 +6,6 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 SAVED = "saved"  # the variable of what one layer, or the whole call, saves for its backward pass
-_OF_RECORDS = frozenset(
-    {SAVED, "kept", "fields", "n_fields"}
-)  # words of the lines that make a record of tensors
-_MOST_BY_PLACE = (
-    6  # tensors that a person takes apart by their places: ``x, weight, mean, rstd = ctx.saved_tensors``
-)
-
-
-def is_by_name(n_saved: int, variables: Collection[str]) -> bool:
-    """Whether so many tensors are handed on as a record, whose fields are read by name.
-
-    Args:
-        n_saved: How many there are.
-        variables: Of the function that reads them.
-    """
-    return n_saved > _MOST_BY_PLACE and _OF_RECORDS.isdisjoint(variables)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +16,11 @@ class SavedLayers:
         owner: The path of the list: ``gpt.blocks``.
         word: The variable of the list of records, in the order in which they run: ``saved_blocks``.
         class_name: The record: ``BlockSaved``.
-        fields: Its fields.
+        fields: Its fields, and a word for each weight that is read beside them.
         buffers: By the layer's position: the forward's buffer for each field, a weight or something that it made.
         nodes: By the layer's position: the backward's placeholder for each field.
         paths: For each field: the path inside the layer of the weight that it is; empty for what the layer made.
+        are_weights: For each field: whether it is a parameter of the layer, which is read where the layer has it.
         places: Positions among the forward's results of what only these records need.
     """
 
@@ -46,7 +31,13 @@ class SavedLayers:
     paths: tuple[str, ...]
     buffers: Mapping[int, tuple[str, ...]]
     nodes: Mapping[int, tuple[str, ...]]
+    are_weights: tuple[bool, ...]
     places: frozenset[int]
+
+    @property
+    def made(self) -> tuple[int, ...]:
+        """Which of the fields the record holds: all but weights."""
+        return tuple(place for place, is_weight in enumerate(self.are_weights) if not is_weight)
 
 
 def saved_before(
@@ -78,3 +69,24 @@ def saved_before(
         elif known.get(name) != of:
             return None
     return saved
+
+
+def unread_endings(paths: Sequence[str], read: Collection[str]) -> tuple[str, ...]:
+    """How the names of the parameters end that a backward pass does not read, ``.bias``, and those of no other.
+
+    Args:
+        paths: Of all parameters; ``model.`` before them tells whole names from endings.
+        read: Of those that it reads.
+    """
+    endings: list[str] = []
+    of_read = [f"model.{path}" for path in read]
+    for path in paths:
+        if path in read or f"model.{path}".endswith(tuple(endings)):
+            continue
+        parts = path.split(".")
+        candidates = [f".{'.'.join(parts[-n:])}" for n in range(1, len(parts) + 1)]
+        candidates.append(f"model.{path}")
+        endings.append(
+            next(one for one in candidates if not any(map(str.endswith, of_read, [one] * len(of_read))))
+        )
+    return tuple(endings)

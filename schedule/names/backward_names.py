@@ -18,6 +18,7 @@ from longhand.capture.graph import (
     BackwardKind,
     CapturedGraph,
     GradientPart,
+    InputKind,
     Provenance,
     TrainingGraphs,
 )
@@ -265,6 +266,7 @@ def _record(
     places = range(len(loop.own[0]))
     if any(made[place] is None and not held[place] for place in places):
         return None
+    parameters = {entry.node for entry in training.forward.inputs if entry.kind is InputKind.PARAMETER}
     words, paths = name_block(loop, backward.words), backward.plan.program.graph.paths
     # What the layer made, in order, then its weights.
     order = sorted(places, key=lambda place: (held[place], (made[place] or 0) if not held[place] else 0))
@@ -280,6 +282,7 @@ def _record(
         tuple(_inside_layer(paths.get(loop.own[0][place], "")) for place in order),
         {position: tuple(own[place] for place in order) for position, own in sources.items()},
         nodes,
+        tuple(held[place] and sources[loop.positions[0]][place] in parameters for place in order),
         frozenset(),
     )
 

@@ -13,7 +13,11 @@ from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, St
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.axis_names import dimensions_of
 from longhand.schedule.names.kernel_purposes import KernelPurpose, purpose_of
-from longhand.schedule.names.meanings.kernel_formulas import heads_moved, softmax_of_visible
+from longhand.schedule.names.meanings.kernel_formulas import (
+    derivative_of_norm,
+    heads_moved,
+    softmax_of_visible,
+)
 from longhand.schedule.names.meanings.lengths import weight_norm
 from longhand.schedule.names.operation_names import (
     aten_name,
@@ -137,6 +141,8 @@ def _told(plan: KernelPlan, caller: Caller) -> str:
     """The name of what a call computes: a formula's, or that of the people whose work it is."""
     nodes, words = caller.nodes, caller.words
     derivatives = _of_derivatives(plan, caller)
+    if derivatives is None and (norm := _of_norm_derivative(plan, caller)):
+        return norm
     if derivatives is not None and not plan.schedule.is_down_columns:
         derivatives = name_of_differentiated(nodes, _stored(plan, caller), words) or derivatives
     derivatives = derivatives or _of_summands(nodes) or _of_softmax_backward(nodes)
@@ -158,7 +164,12 @@ def _told(plan: KernelPlan, caller: Caller) -> str:
 def _without_people(plan: KernelPlan, caller: Caller) -> str:
     """The name of what a call computes, whoever wrote it: of a kernel that is not one function's alone."""
     nodes = caller.nodes
-    derivatives = _of_derivatives(plan, caller) or _of_summands(nodes) or _of_softmax_backward(nodes)
+    derivatives = (
+        _of_derivatives(plan, caller)
+        or _of_norm_derivative(plan, caller)
+        or _of_summands(nodes)
+        or _of_softmax_backward(nodes)
+    )
     base = derivatives or _of_two_results(plan, caller) or name_of_ops(nodes)
     return _as_walked(plan, caller, base, is_told=bool(derivatives))
 
@@ -214,6 +225,15 @@ def _of_derivatives(plan: KernelPlan, caller: Caller) -> str | None:
     is_kept = any(name in words.nodes and not words.provenance(name).differentiates for name in stored)
     again = name_of_ops([node for node in nodes if not origins[node].differentiates]) if is_kept else ""
     return f"{again}_and_{'_'.join(named)}" if again else "_".join(named)
+
+
+def _of_norm_derivative(plan: KernelPlan, caller: Caller) -> str | None:
+    """``d_rms_norm``, ``layer_norm_and_d_layer_norm``: a norm that the user wrote out, differentiated."""
+    norm = derivative_of_norm(plan)
+    if not norm:
+        return None
+    kept = any(not caller.words.provenance(name).differentiates for name in _stored(plan, caller))
+    return f"{norm}_and_d_{norm}" if kept else f"d_{norm}"
 
 
 def _of_sum(plan: KernelPlan) -> str | None:

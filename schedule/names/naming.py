@@ -68,6 +68,7 @@ def name_unit(
     elsewhere: Mapping[str, tuple[KernelPlan, Callers]] = MappingProxyType({}),
     words: BufferNamer | None = None,
     dims: DimNamer | None = None,
+    saved: frozenset[str] = frozenset(),
 ) -> UnitNames:
     """Words for the whole unit. Kernels that `ledger` knows by key keep theirs.
 
@@ -77,12 +78,13 @@ def name_unit(
         elsewhere: What another pass of the unit launches, by keys of the ledger: their names are taken.
         words: The captured graph's; by default those that follow from it alone.
         dims: Words for dimensions, after which kernels call their axes.
+        saved: Arguments that the backward pass reads.
     """
     words = BufferNamer(plan.program.graph, plan.program.buffers) if words is None else words
     facts = facts_of(plan.options.target)
     kernels = name_kernels(plan.kernels, callers_in(plan, words, dims), facts, ledger, elsewhere)
     steps = arrange(plan, words)
-    return UnitNames(kernels, name_variables(plan, words, steps), {}, steps)
+    return UnitNames(kernels, name_variables(plan, words, steps, saved), {}, steps)
 
 
 def callers_in(plan: UnitPlan, words: BufferNamer, dims: DimNamer | None = None) -> dict[str, Callers]:
@@ -146,13 +148,17 @@ def _claimed(known: Mapping[str, KernelNames], keys: Sequence[str], scope: Scope
 
 
 def with_records(
-    plan: UnitPlan, names: UnitNames, words: BufferNamer, records: Sequence[SavedLayers]
+    plan: UnitPlan,
+    names: UnitNames,
+    words: BufferNamer,
+    records: Sequence[SavedLayers],
+    saved: frozenset[str],
 ) -> UnitNames:
     """The same words in a unit whose layers save records for their backward pass."""
     if not records:
         return names
     steps = arrange(plan, words, records)
-    return dataclasses.replace(names, steps=steps, buffers=name_variables(plan, words, steps))
+    return dataclasses.replace(names, steps=steps, buffers=name_variables(plan, words, steps, saved))
 
 
 def launches(plan: UnitPlan) -> Iterator[Launch]:

@@ -13,6 +13,7 @@ from longhand.capture.graph import Provenance
 from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
 from longhand.schedule.names.meanings.halves import rotated_half, rotates_pairs
 from longhand.schedule.names.meanings.lengths import is_over_own_norm
+from longhand.schedule.names.meanings.operation_runs import PATTERNS
 from longhand.schedule.names.words import GradientWord, without_counter
 
 # Steps that move or retype data without computing: they name nothing as long as something else does.
@@ -96,24 +97,6 @@ _TELLING = {
     **dict.fromkeys((f"{kind}_pool{n}d" for kind in ("max", "avg") for n in (1, 2, 3)), 3),
     **dict.fromkeys(_REDUCTIONS.split(), 2),
 }
-# Runs of operations that have a name of their own, longest first.
-_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("power", "mean", "add", "rsqrt", "normalize", "normalize"), "rms_norm"),
-    (("power", "mean", "add", "rsqrt", "normalize", "mul"), "rms_norm"),
-    (("power", "mean", "add", "rsqrt", "normalize"), "rms_norm"),
-    (("neg", "cat", "mul", "mul", "add"), "rotary"),
-    (("mul", "neg", "cat", "mul", "add"), "rotary"),
-    (("exp", "exp", "sum", "div"), "exp_normalize"),
-    (("exp", "sum", "exp", "div"), "exp_normalize"),
-    (("power", "mean", "add", "rsqrt"), "rstd"),
-    (("max", "sub", "exp", "sum", "div"), "softmax"),
-    (("exp", "sum", "div"), "exp_normalize"),
-    (("log_softmax", "nll_loss"), "cross_entropy"),
-    (("silu", "mul"), "swiglu"),
-    (("gelu", "mul"), "geglu"),
-    (("vector_norm", "clamp", "divide_by_norm"), "l2_normalize"),
-    (("vector_norm", "divide_by_norm"), "l2_normalize"),
-)
 _TELLING |= {f"{word}s": weight for word, weight in _TELLING.items() if word.endswith("_norm")}
 # A derivative tells as much as what it differentiates.
 _TELLING |= {f"d_{word}": weight for word, weight in _TELLING.items()}
@@ -353,7 +336,7 @@ def _match_patterns(words: list[str]) -> list[str]:
     new_words: list[str] = []
     position = 0
     while position < len(words):
-        for pattern, name in _PATTERNS:
+        for pattern, name in PATTERNS:
             if tuple(words[position : position + len(pattern)]) == pattern:
                 new_words.append(name)
                 position += len(pattern)

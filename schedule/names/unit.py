@@ -43,15 +43,17 @@ def name_plans(
     words = BufferNamer(graph, buffers, renamed=renamed)
     dims = DimNamer(graph, buffers, layers=words, chains=plan.program.layers)
     dims.learn_copies(externs(plan))
-    names = name_unit(plan, ledger, words=words, dims=dims)
+    inputs = training.graphs.inputs if training is not None else ()
+    saved = frozenset(entry.source for entry in inputs if isinstance(entry.source, str))
+    names = name_unit(plan, ledger, words=words, dims=dims, saved=saved)
     forward = NamedPlan(plan, names, words, dims)
     if training is None:
         return NamedUnit((_complete(forward),))
     forward, backward = with_shared_kernels(forward, name_backward(training, ledger, forward), ledger)
     records = find_saved_layers(training.graphs, forward, backward)
-    first = NamedPlan(plan, with_records(plan, forward.names, words, records), words, dims)
+    first = NamedPlan(plan, with_records(plan, forward.names, words, records, saved), words, dims)
     records = with_forward_names(records, first)
-    forward = NamedPlan(plan, with_records(plan, forward.names, words, records), words, dims)
+    forward = NamedPlan(plan, with_records(plan, forward.names, words, records, saved), words, dims)
     gradients = find_returned_gradients(
         training.graphs,
         training.backward,

@@ -40,6 +40,7 @@ from longhand.schedule.plan import Access, KernelPlan
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
 _SIDES = frozenset({Role.LEFT, Role.RIGHT})
+_OF_DERIVATIVES = frozenset({Role.D_NORMALIZED, Role.THROUGH_MEAN, Role.THROUGH_RSTD})
 _INITIALS = 2  # letters: ``x1`` says less of a half than that it is the first
 
 
@@ -200,12 +201,14 @@ class ValueNamer:
         stored = one.stored
         if stored and self._is_updated(stored):
             yield f"new_{stored}"
+        role = getattr(value, "name", None)
+        if role in _OF_DERIVATIVES and not stored:  # the formula's own word: the user has none for what it is
+            yield role
         for word in (local, stored):
             if word and not self.loads_have_lines:  # C++: one element of what the word stands for
                 yield one_of(word)
             if word:
                 yield word
-        role = getattr(value, "name", None)
         if role and role != local and not self._is_of_another(role, position):
             yield role
             if role == stored:

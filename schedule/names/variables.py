@@ -27,7 +27,7 @@ from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.shared.layers import AlikeInLayers
 from longhand.schedule.names.value_origins import words_in_module
 from longhand.schedule.names.view_names import named_views, view_key
-from longhand.schedule.names.weight_names import name_weights
+from longhand.schedule.names.weight_names import keys_of_gradients, name_weights
 from longhand.schedule.names.words import (
     OWN_WORDS,
     RESERVED_IN_MODULE,
@@ -44,8 +44,17 @@ from longhand.schedule.plan import Release, Reuse, UnitPlan, buffers_made, buffe
 TAKEN = OWN_WORDS
 
 
-def name_variables(plan: UnitPlan, words: BufferNamer, steps: Sequence[ModelStep]) -> dict[str, str]:
-    """The variable of each buffer of forward() itself; what the module holds is not among them."""
+def name_variables(
+    plan: UnitPlan, words: BufferNamer, steps: Sequence[ModelStep], saved: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """The variable of each buffer of forward() itself; what the module holds is not among them.
+
+    Args:
+        plan: The unit's.
+        words: The captured graph's.
+        steps: What forward() does.
+        saved: Arguments that launch() hands to the backward pass after all steps: nothing else takes their words.
+    """
     names: dict[str, str] = {}
     graph = plan.program.graph
     own = set() if graph.is_module else {own_name(graph.name)}
@@ -93,7 +102,7 @@ def name_variables(plan: UnitPlan, words: BufferNamer, steps: Sequence[ModelStep
         for place, result in enumerate(plan.results)
         if isinstance(result, View) and place not in in_records
     }
-    StepNamer(words, names, scope, kept).name(steps)
+    StepNamer(words, names, scope, kept | saved).name(steps)
     return names
 
 
@@ -322,10 +331,10 @@ class StepNamer:
             self.names[buffer] = self.scope.pick(self.alike.variables(buffer))
 
     def _name_gradients(self, loop: Loop, number: int) -> None:
-        """What a layer of a backward pass returns for its weights: ``d_blocks[3][0]``."""
+        """What a layer of a backward pass returns for its weights: ``d_blocks[3]["fc.weight"]``."""
         word, position = gradients_word(loop, self.steps), loop.positions[number]
-        for place, collected in enumerate(loop.collected):
-            self.names[loop.repeat.outputs[number][collected]] = Reached(word, position, place)
+        for key, collected in zip(keys_of_gradients(loop, self.words.weights), loop.collected, strict=True):
+            self.names[loop.repeat.outputs[number][collected]] = Reached(word, position, f'["{key}"]')
 
 
 def _last_uses(steps: Sequence[ModelStep], kept: frozenset[str]) -> dict[str, int]:

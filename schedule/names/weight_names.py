@@ -7,11 +7,12 @@ more of its path, ``layers_3_q_proj_weight``, so that no gradient stands beside 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain
 
 from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import View
+from longhand.schedule.layers.model_steps import Loop
 from longhand.schedule.names.words import further_names, identifier, path_names, place_names
 from longhand.schedule.plan import UnitPlan
 
@@ -86,3 +87,24 @@ def _words(path: str, shared: Set[str]) -> Iterator[str]:
     for start in range(len(parts) - 1, -1, -1):
         if any(part.isdigit() for part in parts[start:]) and not parts[start].isdigit():
             yield identifier("_".join(parts[start:]))
+
+
+def keys_of_gradients(loop: Loop, paths: Mapping[str, str]) -> list[str]:
+    """What each gradient that a layer returns is called: the path of its weight inside the layer, ``mlp.fc.weight``.
+
+    Of a weight that no such layer holds, as where a layer's function ends with the norm after it, the end of its path.
+
+    Args:
+        loop: Of a backward pass.
+        paths: By buffer: the weight that it holds the gradient of.
+    """
+    keys: list[str] = []
+    for place in loop.collected:
+        own = [paths.get(outputs[place], "") for outputs in loop.repeat.outputs]
+        heads = [f"{loop.owner}.{position}." for position in loop.positions]
+        below = {path.removeprefix(head) for path, head in zip(own, heads, strict=True)}
+        parts = own[0].split(".")
+        n_shown = next((n for n, part in enumerate(reversed(parts)) if part.isdigit()), len(parts))
+        key = below.pop() if len(below) == 1 else ".".join(parts[len(parts) - n_shown :])
+        keys.append(key if key and key not in keys else f"{key or 'gradient'} ({place})")
+    return keys

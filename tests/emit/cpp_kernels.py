@@ -26,7 +26,10 @@ _OTHERS = ("second", "third", "fourth", "fifth", *(f"further_{number}" for numbe
 def runtime_in(folder: Path) -> ModuleType:
     """The C++ part of runtime.py as it stands in a unit's folder."""
     runtime = folder / "runtime.py"
-    parts = [TEMPLATES / "runtime" / part for part in ("shapes.py.jinja", "cpp.py.jinja", "pool.py.jinja")]
+    parts = [
+        TEMPLATES / "runtime" / part
+        for part in ("shapes.py.jinja", "cpp.py.jinja", "build_cache.py.jinja", "pool.py.jinja")
+    ]
     runtime.write_text("\n".join(part.read_text() for part in parts))
     spec = importlib.util.spec_from_file_location(f"runtime_of_test_{next(_NUMBERS)}", runtime)
     assert spec is not None and spec.loader is not None

@@ -66,7 +66,8 @@ def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
             (kernels / header).write_text(format_cpp(header_text))
         runtime = tmp_path / "runtime.py"
         parts = [
-            TEMPLATES / "runtime" / part for part in ("shapes.py.jinja", "cpp.py.jinja", "pool.py.jinja")
+            TEMPLATES / "runtime" / part
+            for part in ("shapes.py.jinja", "cpp.py.jinja", "build_cache.py.jinja", "pool.py.jinja")
         ]
         runtime.write_text("\n".join(part.read_text() for part in parts))
         spec = importlib.util.spec_from_file_location("runtime_of_test", runtime)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -106,50 +105,24 @@ CASES = {
 }
 
 
-def _returned(function: ast.FunctionDef) -> list[str | None]:
-    """The word of each result; None for those of a whole loop."""
+def _named(function: ast.FunctionDef) -> dict[str, str]:
+    """By path: the word of each gradient of a weight that a function returns; those of whole loops left out."""
     value = next(node.value for node in function.body if isinstance(node, ast.Return))
     items = value.elts if isinstance(value, ast.Tuple) else [value]
-    return [
-        None if isinstance(item, ast.Starred) else re.match(r"\w+", ast.unparse(item)).group()
-        for item in items
-    ]
+    (named,) = (item for item in items if isinstance(item, ast.Dict))
+    return {
+        ast.literal_eval(key): re.match(r"\w+", ast.unparse(one)).group()
+        for key, one in zip(named.keys, named.values, strict=True)
+        if key is not None
+    }
 
 
-def _saved(tree: ast.Module, function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """(path, word) of each weight that the backward function takes out of what was saved."""
-    record = next(
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        and ast.unparse(node.targets[0]) == "saved"
-        and "Saved" in ast.unparse(node)
-    )
-    assert isinstance(record, ast.Call) and not record.args
-    for field in record.keywords:
-        text = ast.unparse(field.value)
-        if text.startswith("model.") and f"saved.{field.arg}" in ast.unparse(function):
-            yield re.sub(r"\[(\d+)\]", r".\1", text.removeprefix("model.")), field.arg
-
-
-def words_of_weights(folder: Path) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """By path: the word of each saved weight, and that of each returned gradient; the paths of all weights."""
+def words_of_weights(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """By path: the word of each returned gradient; the paths of all weights."""
     tree = ast.parse((folder / "backward.py").read_text())
-    function = next(
-        node
-        for node in reversed(tree.body)
-        if isinstance(node, ast.FunctionDef) and "kept" in ast.unparse(node.args)
-    )
+    function = next(node for node in reversed(tree.body) if isinstance(node, ast.FunctionDef))
     paths = [name for name, _ in load_unit(folder)().named_parameters()]
-    words = _returned(function)
-    found: dict[str, str] = {}
-    if None in words:  # the weights before the loops come first, those behind them last
-        first, last = words.index(None), len(words) - words[::-1].index(None)
-        ends = [*zip(paths, words[:first], strict=False), *zip(paths[::-1], words[last:][::-1], strict=False)]
-    else:
-        ends = list(zip(paths, words[-len(paths) :], strict=True))
-    found = {path: word for path, word in ends if word is not None}
-    return dict(_saved(tree, function)), found, paths
+    return _named(function), paths
 
 
 def tells(word: str, path: str) -> bool:
@@ -175,37 +148,35 @@ def unit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-def test_a_gradient_is_called_after_its_weight(unit: Path) -> None:
-    saved, gradients, _ = words_of_weights(unit)
-    both = saved.keys() & gradients.keys()
-    assert gradients
-    assert {path: gradients[path] for path in both} == {path: f"d_{saved[path]}" for path in both}
+def test_a_gradient_is_labelled_with_the_weight_that_it_is_called_after(unit: Path) -> None:
+    """It was one tuple of all gradients, whose order only parameters_of() knew."""
+    gradients, paths = words_of_weights(unit)
+    assert gradients and gradients.keys() <= {*paths}
+    assert [path for path in paths if path in gradients] == [*gradients], "in the order of the parameters"
+    for path, word in gradients.items():
+        assert word.startswith("d_") and tells(word.removeprefix("d_"), path), (path, word)
 
 
 def test_no_other_weight_has_the_word(unit: Path) -> None:
-    saved, gradients, paths = words_of_weights(unit)
-    words = {path: word.removeprefix("d_") for path, word in (saved | gradients).items()}
+    gradients, paths = words_of_weights(unit)
+    words = {path: word.removeprefix("d_") for path, word in gradients.items()}
     for path, word in words.items():
-        assert tells(word, path), (path, word)
         others = [other for other in paths if other != path and tells(word, other) and "." in other]
         assert not others or "." not in path, (path, word, others)
     assert len(set(words.values())) == len(words)
 
 
-def test_a_layer_calls_its_gradients_after_its_fields(unit: Path) -> None:
-    """Functions of loops: what they return of a weight that the record holds."""
+def test_a_layer_names_the_gradients_of_its_weights(unit: Path) -> None:
+    """Functions of loops: what they return for the layer's weights, by the paths inside it."""
     tree = ast.parse((unit / "backward.py").read_text())
-    fields = {
-        ast.unparse(node.target)
-        for record in tree.body
-        if isinstance(record, ast.ClassDef) and record.name.endswith("Saved") and record.bases
-        for node in record.body
-        if isinstance(node, ast.AnnAssign)
-    }
     functions = [
-        node for node in tree.body if isinstance(node, ast.FunctionDef) and "layer_backward" in node.name
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and [arg.arg for arg in node.args.args[:1]] == ["layer"]
     ]
-    returned = {word for function in functions for word in _returned(function) if word}
-    weights = {field for field in fields if field.endswith(("_weight", "_bias"))}
-    missing = {f"d_{field}" for field in weights} - returned
-    assert not missing
+    assert functions or "for layer in" not in ast.unparse(tree)
+    for function in functions:
+        named = _named(function)
+        assert named and all(tells(word.removeprefix("d_"), path) for path, word in named.items())
+        read = set(re.findall(r"layer\.([\w.]+)\.weight", ast.unparse(function)))
+        assert {f"{path}.weight" for path in read} <= named.keys()

@@ -89,7 +89,7 @@ def test_the_first_call_compiles_with_fusion_and_the_next_go_to_the_driver(launc
     for _ in range(3):
         kernel[(4,)](x, y, 8, BLOCK=16, num_warps=2)
     ((args, grid, options),) = compilations
-    assert args[2] == 8 and grid == (4,)
+    assert args[2] == 8 and grid == (4, 1, 1)
     assert options == {"BLOCK": 16, "num_warps": 2, "enable_fp_fusion": True}
     assert len(launcher.calls) == 2
     for call in launcher.calls:

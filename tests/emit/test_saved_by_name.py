@@ -11,6 +11,7 @@ from torch import nn
 
 import longhand
 from benchmarks.readability.units import text_of
+from longhand.schedule.layers.saved_layers import unread_endings
 from tests.same_gradients import assert_same_gradients
 
 
@@ -64,8 +65,13 @@ class Branches(nn.Module):
         return torch.tanh(self.third(x))
 
 
+def texts_of(module: nn.Module, device: str = "cuda") -> dict[str, ast.Module]:
+    texts = text_of((module, (torch.randn(4, 8),), {}), device, train=True)
+    return {name: ast.parse(texts[name]) for name in ("model.py", "backward.py")}
+
+
 def backward_of(module: nn.Module, device: str = "cuda") -> ast.Module:
-    return ast.parse(text_of((module, (torch.randn(4, 8),), {}), device, train=True)["backward.py"])
+    return texts_of(module, device)["backward.py"]
 
 
 def functions_of(tree: ast.Module) -> dict[str, ast.FunctionDef]:
@@ -75,39 +81,53 @@ def functions_of(tree: ast.Module) -> dict[str, ast.FunctionDef]:
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_call_saves_a_record_and_reads_its_fields(device: str) -> None:
     """It was a list of ten names on each end, in an order that had to be the same."""
-    tree = backward_of(Gates(), device)
+    texts = texts_of(Gates(), device)
+    tree = texts["backward.py"]
     record = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "GatesSaved")
     fields = [node.target.id for node in record.body if isinstance(node, ast.AnnAssign)]
-    assert {"third_weight", "second_weight", "gate"} <= {*fields}
-    functions = functions_of(tree)
+    assert "gate" in fields and not any(field.endswith("_weight") for field in fields)
     made = [
         node
-        for node in ast.walk(functions["forward"])
+        for node in ast.walk(functions_of(texts["model.py"])["launch"])
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "GatesSaved"
     ]
     assert [keyword.arg for keyword in made[0].keywords] == fields and not made[0].args
+    differentiated = functions_of(tree)["gates_backward"]
     read = {
         node.attr
-        for node in ast.walk(functions["gates_backward"])
+        for node in ast.walk(differentiated)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "saved"
     }
     assert read == {*fields}
+    assert "model.third.weight" in ast.unparse(differentiated)
+    assert len(ast.unparse(functions_of(tree)["forward"]).splitlines()) == 5, "a line of each"
 
 
-def test_a_few_tensors_are_taken_apart_as_people_do() -> None:
+def test_weights_that_nothing_is_computed_from_are_not_kept() -> None:
+    """In eager, too, a bias may be written between the passes, and no hook sees it."""
+    assert "UNREAD = ('.weight', '.bias')" in ast.unparse(backward_of(Few()))
+    assert "UNREAD = ('.first.weight', '.first.bias', '.second.bias', '.third.bias')" in ast.unparse(
+        backward_of(Gates())
+    )
+
+
+def test_endings_tell_what_is_not_read_from_what_is() -> None:
+    paths = ["weight", "a.weight", "a.bias", "b.weight", "b.bias", "layers.0.norm.bias"]
+    assert unread_endings(paths, {"a.weight", "b.weight"}) == ("model.weight", ".bias")
+    assert unread_endings(paths, {"weight", "a.bias"}) == (".a.weight", ".b.weight", ".b.bias", ".norm.bias")
+    assert unread_endings(paths, {*paths}) == ()
+
+
+def test_a_few_tensors_are_a_record_too() -> None:
+    """There is one way in which a call hands over what it keeps."""
     text = ast.unparse(backward_of(Few()))
-    assert "FewSaved" not in text and "= saved" in text
+    assert "class FewSaved" in text and "saved.tanh" in text and "saved.x" in text
 
 
-def test_a_call_of_a_shared_function_is_given_what_it_reads_by_name() -> None:
-    tree = backward_of(Branches())
-    functions = functions_of(tree)
-    given = {argument.arg for argument in functions["branch_backward"].args.args}
-    record = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "BranchSaved")
-    fields = {node.target.id for node in record.body if isinstance(node, ast.AnnAssign)}
-    assert len(fields) >= 3 and fields < given
-    text = ast.unparse(functions["branches_backward"])
-    assert "**vars(branches.pop()))" in text and "*branches.pop())" not in text
+def test_a_call_of_a_shared_function_is_given_what_it_reads_from_where_that_is() -> None:
+    text = ast.unparse(functions_of(backward_of(Branches()))["branches_backward"])
+    given = "model.third.narrow.weight, model.third.widen.weight, saved.third_widen"
+    assert f"branch_backward(d_third, {given})" in text
 
 
 @pytest.mark.parametrize("module", [Gates, Branches])
@@ -116,3 +136,69 @@ def test_gradients_are_eagers(module: type[nn.Module], tmp_path: Path) -> None:
     model = module()
     longhand.generate(model, (torch.randn(4, 8),), out=tmp_path / "unit", device="cpu", train=True, run=False)
     assert_same_gradients(model, tmp_path / "unit", torch.randn(4, 8))
+
+
+def unit_of(model: nn.Module, folder: Path) -> nn.Module:
+    longhand.generate(model, (torch.randn(4, 8),), out=folder, device="cpu", train=True, run=False)
+    unit = longhand.load(folder)()
+    unit.load_state_dict(model.state_dict())
+    return unit
+
+
+def test_a_weight_that_takes_anothers_place_is_not_the_one_that_was_read(tmp_path: Path) -> None:
+    """Eager differentiates what the forward pass saw; the unit's backward pass looks at the module."""
+    torch.manual_seed(0)
+    model, x = Gates(), torch.randn(4, 8)
+    unit = unit_of(model, tmp_path / "unit")
+    gradients = []
+    for one in (model, unit):
+        loss = one(x).square().sum()
+        old = one.third.weight
+        one.third.weight = nn.Parameter(torch.zeros_like(old))
+        loss.backward()
+        gradients.append([old.grad, one.second.weight.grad, one.first.weight.grad])
+        assert one.third.weight.grad is None
+    for own, eagers in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, eagers)
+
+
+def test_what_hooks_unpack_is_what_is_read(tmp_path: Path) -> None:
+    """A weight that a hook keeps apart may be written: the copy is read, as in eager."""
+    torch.manual_seed(0)
+    model, x = Gates(), torch.randn(4, 8)
+    unit = unit_of(model, tmp_path / "unit")
+    gradients = []
+    for one in (model, unit):
+        with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda kept: kept):
+            loss = one(x).square().sum()
+        with torch.no_grad():
+            one.third.weight.zero_()
+        loss.backward()
+        gradients.append([weight.grad for weight in one.parameters()])
+    for own, eagers in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, eagers)
+
+
+def test_only_what_is_read_may_not_be_written(tmp_path: Path) -> None:
+    unit = unit_of(Gates(), tmp_path / "unit")
+    loss = unit(torch.randn(4, 8)).sum()
+    with torch.no_grad():
+        unit.third.bias.zero_()
+        unit.first.weight.zero_()
+    loss.backward()
+    loss = unit(torch.randn(4, 8)).sum()
+    with torch.no_grad():
+        unit.third.weight.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_gradient_by_another_name_is_refused(tmp_path: Path) -> None:
+    """Who edits backward.py learns of a name that no parameter has."""
+    unit = unit_of(Few(), tmp_path / "unit")
+    path = tmp_path / "unit" / "backward.py"
+    path.write_text(path.read_text().replace('"linear.bias"', '"linear.bais"'))
+    edited = longhand.load(tmp_path / "unit")()
+    edited.load_state_dict(unit.state_dict())
+    with pytest.raises(KeyError, match="bais"):
+        edited(torch.randn(4, 8)).sum().backward()

@@ -63,7 +63,9 @@ def test_derivatives_of_one_class_are_calls_of_one_function(unit: Path) -> None:
         for node in ast.walk(functions["branches_backward"])
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "branch_backward"
     ]
-    assert [ast.unparse(call.keywords[-1].value) for call in calls] == ["vars(branches.pop())"] * 2
+    assert [[ast.unparse(one) for one in call.args[1:3]] for call in calls] == [
+        [f"model.{branch}.narrow.weight", f"model.{branch}.widen.weight"] for branch in ("third", "second")
+    ]
     given = [one.arg for one in functions["branch_backward"].args.args]
     assert given[0] == "d_out" and not any("first" in one or "second" in one for one in given)
     bound = {node.id for node in ast.walk(functions["branch_backward"]) if isinstance(node, ast.Name)}

@@ -48,7 +48,7 @@ def test_both_passes_are_given_to_what_records_them(tmp_path: Path) -> None:
     model, x = Net(), torch.randn(4, 8)
     folder = unit_of(model, (x,), tmp_path, "reduce-overhead")
     text, backward = (folder / "model.py").read_text(), (folder / "backward.py").read_text()
-    assert "self._graph = TrainingGraph(net_forward, net_backward, self, mutates=())" in text
+    assert "self._graph = TrainingGraph(net_forward, net_gradients, self, mutates=())" in text
     assert "NetFunction.apply(self, x, *parameters_of(self))" in text
     assert "results = model._graph.forward(ctx, x)" in backward
     assert "ctx.mark_non_differentiable(results[1])" in backward
@@ -61,7 +61,7 @@ def test_functions_are_recorded_too(tmp_path: Path) -> None:
     x, w = torch.randn(6, 4), torch.randn(4, requires_grad=True)
     folder = unit_of(scaled, (x, w), tmp_path, "reduce-overhead")
     text = (folder / "model.py").read_text()
-    assert "\n_graph = TrainingGraph(scaled_forward, scaled_backward, mutates=())\n" in text
+    assert "\n_graph = TrainingGraph(scaled_forward, scaled_gradients, mutates=())\n" in text
     assert "return model._graph.forward(ctx, x, w)" in (folder / "backward.py").read_text()
     run = load_unit(folder)
     assert run.__name__ == "scaled"

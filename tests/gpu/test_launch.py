@@ -41,6 +41,7 @@ def test_launches_directly_from_the_second_call_on(kernel: ModuleType) -> None:
     launcher = kernel.softmax_kernel
     assert hasattr(launcher, "compiled"), f"triton {triton.__version__} is not known to fast_launch"
     launcher.compiled.clear()
+    launcher.launchers.clear()
     jit_calls = []
     original = launcher.kernel.run
     launcher.kernel.run = lambda *args, **options: jit_calls.append(1) or original(*args, **options)

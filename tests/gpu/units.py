@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from longhand.emit.unit.templates import write_runtime
+from longhand.emit.unit.templates import write_runtime_files
 from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.triton_units import printed
 from tests.schedule import nests
@@ -23,7 +23,8 @@ def make_unit(folder: Path) -> ModuleType:
     (folder / "__init__.py").write_text("")
     (folder / "kernels" / "__init__.py").write_text("")
     names = ["CudaGraph", "ceil_div", "fast_launch", "libdevice", "next_power_of_2"]
-    (folder / "runtime.py").write_text(write_runtime(names))
+    for path, text in write_runtime_files(names).items():
+        (folder / path).write_text(text)
     (folder / "kernels" / "softmax.py").write_text(printed("softmax", plan))
     sys.path.insert(0, str(folder.parent))
     try:

@@ -83,13 +83,13 @@ def test_triangles_and_ranges(check):
     check(lambda x: torch.arange(5) * x, x)
     check(lambda x: torch.arange(2, 12, 2) * x, x)
     check(lambda x: torch.linspace(0, 1, 5) + x, x)
+    check(lambda x: torch.eye(4, 5) + torch.zeros(4, 5) + x, x)
 
 
 @pytest.mark.parametrize("ends", [(4.3, -3), (-3.7, 9.9), (0, 1000003), (2.5, 2.5)])
 def test_linspace_of_integers_rounds_its_ends_first(check, ends):
     x = torch.zeros(51, dtype=torch.int64)
     check(lambda x: torch.linspace(*ends, 51, dtype=torch.int64) + x, x, externs=1)
-    check(lambda x: torch.eye(4, 5) + torch.zeros(4, 5) + x, x)
 
 
 def test_cross_entropy(check):
@@ -120,3 +120,10 @@ def test_scatter_of_a_slice(check):
         return x * 2
 
     check(write, x, y)
+
+
+def test_results_in_one_line_are_read_as_they_lie(check):
+    x = torch.randn(6, 8)
+    check(lambda x: torch.argsort(x.flatten()) * 2, x, externs=1)
+    check(lambda x: tuple(part * 2 for part in torch.topk(x, 3)), x, externs=1)
+    check(lambda x: tuple(part * 2 for part in torch.topk(x.t(), 3)), x, externs=1)

@@ -18,6 +18,7 @@ from longhand.options import Device, Options, Target
 Step = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 ON_CUDA = Options(Target(Device.CUDA, "sm_90"))
+ON_CPU = Options(Target(Device.CPU))
 
 
 def put(cache: torch.Tensor, at: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
@@ -84,17 +85,31 @@ def given(dtype: torch.dtype = torch.float32, positions: object = (3,)) -> tuple
     return torch.randn(2, 3, 5, 4).to(dtype), torch.tensor(positions), torch.randn(2, 3, 1, 4).to(dtype)
 
 
-@pytest.mark.parametrize("device", [Device.CUDA, Device.CPU])
 @pytest.mark.parametrize("name", STEPS)
-def test_a_slice_is_written_by_a_nest_where_it_lies(name: str, device: Device) -> None:
-    step, options = STEPS[name], Options(Target(device, "sm_90" if device is Device.CUDA else None))
+def test_a_slice_is_written_by_a_nest_where_it_lies(name: str) -> None:
+    step = STEPS[name]
     cache, at, new = given(positions=(3, 1) if name == "rows" else (3,))
-    program = lowered(step, cache, at, new, options=options)
+    program = lowered(step, cache, at, new)
     assert not any(isinstance(one, Extern) for one in program.steps)
     assert len(writes(program)) == (2 if name == "twice" else 1)
     mine, theirs = cache.clone(), cache.clone()
     torch.testing.assert_close(ran(program, mine, at, new), step(theirs, at, new))
     torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_on_the_cpu_it_is_atens_where_it_lies_and_a_position_out_of_range_is_an_error(name: str) -> None:
+    step = STEPS[name]
+    cache, at, new = given(positions=(3, 1) if name == "rows" else (3,))
+    program = lowered(step, cache, at, new, options=ON_CPU)
+    assert not writes(program)
+    mine, theirs = cache.clone(), cache.clone()
+    torch.testing.assert_close(ran(program, mine, at, new), step(theirs, at, new))
+    torch.testing.assert_close(mine, theirs)
+    mine = cache.clone()
+    with pytest.raises((IndexError, RuntimeError)):
+        ran(program, mine, at + 5, new)
+    torch.testing.assert_close(mine, cache)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -177,14 +192,15 @@ def test_what_could_be_written_twice_or_cannot_show_is_atens(
     torch.testing.assert_close(mine, theirs)
 
 
-def test_whole_numbers_at_positions_that_are_certain() -> None:
+@pytest.mark.parametrize("options", [ON_CUDA, ON_CPU], ids=["cuda", "cpu"])
+def test_whole_numbers_at_positions_that_are_certain(options: Options) -> None:
     def step(cache: torch.Tensor, at: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         cache[:, :, at.clamp(0, 4)] = new
         return cache * 2
 
     cache, at, new = given(positions=(7,))
     cache, new = cache.long(), new.long()
-    program = lowered(step, cache, at, new)
+    program = lowered(step, cache, at, new, options=options)
     assert len(writes(program)) == 1
     mine, theirs = cache.clone(), cache.clone()
     torch.testing.assert_close(ran(program, mine, at, new), step(theirs, at, new))
@@ -194,7 +210,7 @@ def test_whole_numbers_at_positions_that_are_certain() -> None:
 def test_nothing_is_written_into_nothing() -> None:
     at, new = torch.tensor([], dtype=torch.int64), torch.randn(2, 3, 0, 4)
     cache = torch.randn(2, 3, 5, 4)
-    program = lowered(put, cache, at, new, options=Options(Target(Device.CPU)))
+    program = lowered(put, cache, at, new, options=ON_CPU)
     mine = cache.clone()
     ran(program, mine, at, new)
     torch.testing.assert_close(mine, cache)

@@ -284,18 +284,6 @@ FLAGS = [
 
 LIBRARIES = ["-lmvec", "-lm"] if ON_X86 else ["-lm"]
 
-MOST_BUILDS = 1000  # shared objects kept in the cache folder
-
-MOST_BUILD_SECONDS = 900
-
-MOST_LOCK_SECONDS = 120
-
-RECENT_SECONDS = 3600  # whatever was used since then is kept: another process may be about to load it
-
-
-class KernelBuildError(RuntimeError):
-    """A C++ kernel could not be built or does not look as the caller expects."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
@@ -347,71 +335,17 @@ def _build_or_error(source: Path) -> tuple[Path | None, str]:
 def build(source: Path) -> Path:
     """The shared object of one kernel: from the cache folder if nothing changed, else compiled now."""
     unit = _translation_unit(source)
-    folder = _cache_folder()
-    built = folder / f"{source.stem}-{_build_key(source, unit)}.so"
-    with _locked(folder, fcntl.LOCK_SH):
-        if _is_whole(built):
-            os.utime(built)  # used now, which _prune looks at
-            return built
-    compiler = shlex.split(COMPILER)
-    if not compiler or shutil.which(compiler[0]) is None:
-        raise KernelBuildError(
-            f"The C++ compiler {COMPILER!r} was not found: {source.name} cannot be built. Install g++ 11 or newer, "
-            "or set the environment variable CXX to a compiler."
-        )
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        unit_file, result = Path(scratch) / "unit.cpp", Path(scratch) / "unit.so"
-        unit_file.write_text(unit, encoding="utf-8")
-        command = [
-            *compiler,
-            *FLAGS,
-            f"-I{source.parent}",
-            *_python_flags(),
-            str(unit_file),
-            "-o",
-            str(result),
-            *LIBRARIES,
-        ]
-        exit_code, said = _run(command)
-        if exit_code != 0:
-            words = re.sub(r"^In file included from .*unit\.cpp:\d+:\n", "", said, flags=re.MULTILINE)
-            raise KernelBuildError(f"{COMPILER} could not build {source}:\n{words.strip()}")
-        digest = Path(scratch) / "unit.sha256"
-        digest.write_text(hashlib.sha256(result.read_bytes()).hexdigest())
-        with _locked(folder, fcntl.LOCK_EX):  # both, or none
-            os.replace(result, built)
-            os.replace(digest, built.with_suffix(".sha256"))
-    _prune(folder)
-    return built
-
-
-def _run(command: list[str]) -> tuple[int, str]:
-    """The exit code of a compiler and what it says, in whatever encoding."""
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-    ) as process:
-        try:
-            said = process.communicate(timeout=MOST_BUILD_SECONDS)[1]
-        except BaseException as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # what it started, too
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
+    built = _cache_folder() / f"{source.stem}-{_build_key(source, unit)}.so"
+    if not is_kept(built):
+        compiler = shlex.split(COMPILER)
+        if not compiler or shutil.which(compiler[0]) is None:
             raise KernelBuildError(
-                f"{command[0]} was ended after {MOST_BUILD_SECONDS} s: try it by hand: {shlex.join(command)}"
-            ) from None
-    return process.returncode, said.decode(errors="replace")
-
-
-def _is_whole(built: Path) -> bool:
-    """Whether a build is there, this user's, and every byte as it was written: half a file would crash the process."""
-    try:
-        with open(built, "rb") as file:
-            is_own = os.fstat(file.fileno()).st_uid == os.getuid()
-            digest = hashlib.sha256(file.read()).hexdigest()
-        return is_own and built.with_suffix(".sha256").read_text() == digest
-    except (OSError, UnicodeDecodeError):
-        return False
+                f"The C++ compiler {COMPILER!r} was not found: {source.name} cannot be built. Install g++ 11 or newer, "
+                "or set the environment variable CXX to a compiler."
+            )
+        flags = [*FLAGS, f"-I{source.parent}", *_python_flags()]
+        compile_and_keep(built, source, unit, [*compiler, *flags], LIBRARIES)
+    return built
 
 
 def parse_signature(source: Path) -> tuple[str, list[Parameter]]:
@@ -764,6 +698,77 @@ def _has_binding() -> bool:
 
 def _python_flags() -> list[str]:
     return [f"-I{sysconfig.get_path('include')}"] if _has_binding() else []
+
+
+# ---- What a compiler makes is kept in the user's cache folder ----
+
+MOST_BUILDS = 1000  # shared objects kept in the cache folder
+
+MOST_BUILD_SECONDS = 900
+
+MOST_LOCK_SECONDS = 120
+
+RECENT_SECONDS = 3600  # whatever was used since then is kept: another process may be about to load it
+
+
+class KernelBuildError(RuntimeError):
+    """What was to be compiled could not be, or does not look as the caller expects."""
+
+
+def is_kept(built: Path) -> bool:
+    """Whether a shared object is in the cache folder, whole; it counts as used now."""
+    with _locked(built.parent, fcntl.LOCK_SH):
+        if not _is_whole(built):
+            return False
+        os.utime(built)  # which _prune looks at
+        return True
+
+
+def compile_and_keep(built: Path, source: Path, text: str, compiler: list[str], libraries: list[str]) -> None:
+    """Compile a source's text into the cache folder."""
+    folder = built.parent
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        unit_file, result = Path(scratch) / f"unit{source.suffix}", Path(scratch) / "unit.so"
+        unit_file.write_text(text, encoding="utf-8")
+        exit_code, said = _run([*compiler, str(unit_file), "-o", str(result), *libraries])
+        if exit_code != 0:
+            words = re.sub(r"^In file included from .*unit\.\w+:\d+:\n", "", said, flags=re.MULTILINE)
+            raise KernelBuildError(f"{compiler[0]} could not build {source}:\n{words.strip()}")
+        digest = Path(scratch) / "unit.sha256"
+        digest.write_text(hashlib.sha256(result.read_bytes()).hexdigest())
+        with _locked(folder, fcntl.LOCK_EX):  # both, or none
+            os.replace(result, built)
+            os.replace(digest, built.with_suffix(".sha256"))
+    _prune(folder)
+
+
+def _run(command: list[str]) -> tuple[int, str]:
+    """The exit code of a compiler and what it says, in whatever encoding."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            said = process.communicate(timeout=MOST_BUILD_SECONDS)[1]
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what it started, too
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise KernelBuildError(
+                f"{command[0]} was ended after {MOST_BUILD_SECONDS} s: try it by hand: {shlex.join(command)}"
+            ) from None
+    return process.returncode, said.decode(errors="replace")
+
+
+def _is_whole(built: Path) -> bool:
+    """Whether a build is there, this user's, and every byte as it was written: half a file would crash the process."""
+    try:
+        with open(built, "rb") as file:
+            is_own = os.fstat(file.fileno()).st_uid == os.getuid()
+            digest = hashlib.sha256(file.read()).hexdigest()
+        return is_own and built.with_suffix(".sha256").read_text() == digest
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _cache_folder() -> Path:

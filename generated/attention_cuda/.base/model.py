@@ -7,11 +7,10 @@ Written by longhand, yours to edit: `longhand generate` merges, `longhand verify
 """
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .runtime import Weights, check_tensor, check_weights
+from .runtime import Weights, blas, check_tensor, check_weights
 
 
 class Attention(nn.Module):
@@ -29,9 +28,9 @@ class Attention(nn.Module):
         batch, seq, _ = x.shape
 
         # Attention.forward    q = self.W_q(x); k = self.W_k(x); v = self.W_v(x)
-        q = F.linear(x, self.W_q.weight)
-        k = F.linear(x, self.W_k.weight)
-        v = F.linear(x, self.W_v.weight)
+        q = blas.linear(x, self.W_q.weight)
+        k = blas.linear(x, self.W_k.weight)
+        v = blas.linear(x, self.W_v.weight)
 
         # Attention.forward    out = q @ k.transpose(-2, -1)
         out = torch.matmul(q, k.transpose(-2, -1))

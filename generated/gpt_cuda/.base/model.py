@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .runtime import Weights, check_tensor, check_weights
+from .runtime import Weights, blas, check_tensor, check_weights
 
 
 class Block(nn.Module):
@@ -49,7 +49,7 @@ class Block(nn.Module):
         n_heads = 12
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
+        qkv = blas.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
@@ -58,7 +58,7 @@ class Block(nn.Module):
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         mixed = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        attn = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
+        attn = blas.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
         del mixed
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
@@ -77,12 +77,12 @@ class Block(nn.Module):
         )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
+        widen = blas.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
         hidden = widen  # in place: nothing reads widen afterwards
         kernels.gelu(widen, hidden, hidden.numel())
 
         # Mlp.forward    return self.narrow(hidden)
-        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        mlp = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
         return x, mlp
 
 
@@ -145,4 +145,4 @@ class GPT(nn.Module):
             n_cols=dim,
             n_filled=vocab_size,
         )
-        return F.linear(ln_f, padded_weight)[:, :, :vocab_size]
+        return blas.linear(ln_f, padded_weight)[:, :, :vocab_size]

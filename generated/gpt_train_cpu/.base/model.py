@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .backward import BlockSaved, LanguageModelFunction
+from .backward import BlockSaved, LanguageModelFunction, LanguageModelSaved
 from .runtime import Weights, check_tensor, check_weights, empty, parameters_of, tie
 
 
@@ -84,22 +84,7 @@ class Block(nn.Module):
         # Mlp.forward    return self.narrow(hidden)
         mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
 
-        saved = BlockSaved(
-            residual=residual,
-            qkv=qkv,
-            mixed=mixed,
-            logsumexp=logsumexp,
-            x=x,
-            widen=widen,
-            narrow_weight=self.mlp.narrow.weight,
-            widen_weight=self.mlp.widen.weight,
-            ln_2_weight=self.ln_2.weight,
-            ln_2_bias=self.ln_2.bias,
-            proj_weight=self.attn.proj.weight,
-            qkv_weight=self.attn.qkv.weight,
-            ln_1_weight=self.ln_1.weight,
-            ln_1_bias=self.ln_1.bias,
-        )
+        saved = BlockSaved(residual=residual, qkv=qkv, mixed=mixed, logsumexp=logsumexp, x=x, widen=widen)
         return x, mlp, saved
 
 
@@ -189,4 +174,12 @@ class LanguageModel(nn.Module):
 
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, self.gpt.token_embedding.weight)
         unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
-        return loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks
+
+        saved = LanguageModelSaved(
+            tokens=tokens,
+            x=x_plus_mlp,
+            unscaled_d_ln_f=unscaled_d_ln_f,
+            unscaled_d_token_embedding=unscaled_d_token_embedding,
+            blocks=saved_blocks,
+        )
+        return loss, saved

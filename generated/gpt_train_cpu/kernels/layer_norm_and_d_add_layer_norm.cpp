@@ -65,32 +65,25 @@ extern "C" void layer_norm_and_d_add_layer_norm(
       const float through_mean = d_normalized_sum / n_cols;
 
       double sum_of_squares = 0.0;
-#pragma omp simd reduction(+ : sum_of_squares)
+      double sum_of_products = 0.0;
+#pragma omp simd reduction(+ : sum_of_squares, sum_of_products)
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;
         sum_of_squares += centered * centered;
+        sum_of_products += normed_row[col] * centered;
       }
       const float variance = sum_of_squares / n_cols;
       const float rstd = 1.0f / std::sqrt(variance + eps);
-
-      double sum_of_products = 0.0;
-#pragma omp simd reduction(+ : sum_of_products)
-      for (long col = 0; col < n_cols; ++col) {
-        const float centered = x_row[col] - mean;
-        const float normalized = centered * rstd;
-        sum_of_products += normed_row[col] * normalized;
-        d_weight_sum[col] += d_normed_row[col] * normalized;
-        normed_row[col] = normalized * weight[col] + bias[col];
-      }
-      const float through_rstd = sum_of_products / n_cols;
+      const float through_rstd = sum_of_products / n_cols * rstd;
 
 #pragma omp simd
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
-        const float d_normalized = d_normed_row[col] * weight[col];
-        const float product = (d_normalized - normalized * through_rstd - through_mean) * rstd;
+        const float product = (normed_row[col] - through_mean - normalized * through_rstd) * rstd;
 
+        d_weight_sum[col] += d_normed_row[col] * normalized;
+        normed_row[col] = normalized * weight[col] + bias[col];
         d_x_row[col] = d_out_row[col] + product;
       }
     }

@@ -14,16 +14,16 @@ from ..runtime import load_kernel
 layer_norm_and_d_add_layer_norm = load_kernel("layer_norm_and_d_add_layer_norm.cpp")
 
 
-def reference(x, weight, bias, d_out, d_normed, n_cols, eps):
+def reference(x, weight, bias, d_out, d_normed, eps):
     """What layer_norm_and_d_add_layer_norm() must fill normed, d_x, d_bias and d_weight with."""
-    centered = x - x.sum(-1, keepdim=True) / n_cols
-    rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
+    centered = x - x.mean(-1, keepdim=True)
+    rstd = torch.rsqrt((centered * centered).mean(-1, keepdim=True) + eps)
     normalized = centered * rstd
     d_normalized = d_normed * weight
     less_means = (
         d_normalized
-        - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
+        - normalized * (torch.mean(d_normalized * centered, -1, keepdim=True) * rstd)
     )
     return (
         normalized * weight + bias,

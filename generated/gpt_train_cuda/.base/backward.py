@@ -4,16 +4,35 @@ Quoted is the statement that a paragraph differentiates, or computes again becau
 keep it. Gradients have the word of what they belong to: d_x is the gradient of x.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 
 from . import kernels
-from .runtime import cudnn_attention_backward, own_types
+from .runtime import (
+    cudnn_attention_backward,
+    keep_for_backward,
+    kept_for_backward,
+    of_layers,
+    of_parameters,
+    own_types,
+)
+
+# How the names of the weights end that no gradient is computed from: autograd need not keep them.
+UNREAD = (
+    ".token_embedding.weight",
+    ".position_embedding.weight",
+    ".qkv.bias",
+    ".proj.bias",
+    ".widen.bias",
+    ".narrow.bias",
+    ".ln_f.bias",
+)
 
 
-class BlockSaved(NamedTuple):
-    """What one of gpt.blocks keeps for its backward pass: what it made, and its weights."""
+@dataclass
+class BlockSaved:
+    """What one of gpt.blocks keeps for its backward pass."""
 
     residual: torch.Tensor  # bfloat16 (batch, seq, dim)
     qkv: torch.Tensor  # bfloat16 (batch, seq, qkv_dim)
@@ -23,14 +42,17 @@ class BlockSaved(NamedTuple):
     philox_offset: torch.Tensor  # int64 ()
     x: torch.Tensor  # bfloat16 (batch, seq, dim)
     widen: torch.Tensor  # bfloat16 (batch, seq, widen_dim)
-    narrow_weight: torch.Tensor  # mlp.narrow.weight
-    widen_weight: torch.Tensor  # mlp.widen.weight
-    ln_2_weight: torch.Tensor  # ln_2.weight
-    ln_2_bias: torch.Tensor  # ln_2.bias
-    proj_weight: torch.Tensor  # attn.proj.weight
-    qkv_weight: torch.Tensor  # attn.qkv.weight
-    ln_1_weight: torch.Tensor  # ln_1.weight
-    ln_1_bias: torch.Tensor  # ln_1.bias
+
+
+@dataclass
+class LanguageModelSaved:
+    """What language_model_backward() reads of the forward pass."""
+
+    tokens: torch.Tensor  # int64 (batch, seq)
+    x: torch.Tensor  # bfloat16 (batch, seq, dim)
+    unscaled_d_ln_f: torch.Tensor  # bfloat16 (batch * seq, dim)
+    unscaled_d_token_embedding: torch.Tensor  # bfloat16 (vocab_size, dim)
+    blocks: list[BlockSaved]
 
 
 class LanguageModelFunction(torch.autograd.Function):
@@ -38,17 +60,8 @@ class LanguageModelFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, model, tokens, targets, *parameters):
-        loss, x_plus_mlp, unscaled_d_ln_f, unscaled_d_token_embedding, saved_blocks = model.launch(
-            tokens, targets
-        )
-        ctx.save_for_backward(
-            model.gpt.ln_f.weight,
-            tokens,
-            x_plus_mlp,
-            unscaled_d_ln_f,
-            unscaled_d_token_embedding,
-            *(tensor for saved in saved_blocks for tensor in saved),
-        )
+        loss, saved = model.launch(tokens, targets)
+        keep_for_backward(ctx, saved, model, UNREAD)
         return (loss,)
 
     @staticmethod
@@ -57,14 +70,14 @@ class LanguageModelFunction(torch.autograd.Function):
             raise RuntimeError(
                 "LanguageModel has no second derivative: create_graph=True takes the eager model"
             )
-        saved = list(ctx.saved_tensors)
-        ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
+        model, saved = kept_for_backward(ctx)
         with own_types("cuda"):
-            return None, None, None, *language_model_backward(saved, d_loss.contiguous())
+            gradients = language_model_backward(model, saved, d_loss.contiguous())
+        return None, None, None, *of_parameters(model, gradients)
 
 
-def block_backward(saved, d_output):
-    """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights."""
+def block_backward(layer, saved, d_output):
+    """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights, by name."""
     batch, seq, widen_dim = saved.widen.shape
     dim = saved.x.shape[2]
     _, n_heads, _, head_dim = saved.mixed.shape
@@ -73,7 +86,7 @@ def block_backward(saved, d_output):
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_bias = d_output.new_empty(dim)
     kernels.column_sum(d_output, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_output, saved.narrow_weight)
+    d_hidden = torch.mm(d_output, layer.mlp.narrow.weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(d_hidden)
@@ -86,17 +99,17 @@ def block_backward(saved, d_output):
 
     d_narrow_weight = torch.mm(d_output.T, hidden)
     del hidden
-    d_ln_2 = torch.mm(d_widen, saved.widen_weight)
+    d_ln_2 = torch.mm(d_widen, layer.mlp.widen.weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = torch.empty_like(d_output)
     d_x = d_output  # in place: nothing reads d_output afterwards
-    d_ln_2_weight = torch.empty_like(saved.ln_2_weight)
-    d_ln_2_bias = torch.empty_like(saved.ln_2_weight)
+    d_ln_2_weight = saved.x.new_empty(dim)
+    d_ln_2_bias = torch.empty_like(d_ln_2_weight)
     kernels.layer_norm_and_d_add_layer_norm(
         saved.x,
-        saved.ln_2_weight,
-        saved.ln_2_bias,
+        layer.ln_2.weight,
+        layer.ln_2.bias,
         d_output,
         d_ln_2,
         ln_2,
@@ -115,7 +128,7 @@ def block_backward(saved, d_output):
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = d_x.new_empty(dim)
     kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_x, saved.proj_weight)
+    d_mixed = torch.mm(d_x, layer.attn.proj.weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
     d_proj_weight = torch.mm(d_x.T, mixed_view.reshape(-1, dim))
 
@@ -147,17 +160,17 @@ def block_backward(saved, d_output):
         boundary=dim,
         second_boundary=2 * dim,
     )
-    d_ln_1 = torch.mm(d_qkv, saved.qkv_weight)
+    d_ln_1 = torch.mm(d_qkv, layer.attn.qkv.weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
     ln_1 = torch.empty_like(d_x)
     d_residual = d_x  # in place: nothing reads d_x afterwards
-    d_ln_1_weight = torch.empty_like(saved.ln_1_weight)
-    d_ln_1_bias = torch.empty_like(saved.ln_1_weight)
+    d_ln_1_weight = saved.residual.new_empty(dim)
+    d_ln_1_bias = torch.empty_like(d_ln_1_weight)
     kernels.layer_norm_and_d_add_layer_norm(
         saved.residual,
-        saved.ln_1_weight,
-        saved.ln_1_bias,
+        layer.ln_1.weight,
+        layer.ln_1.bias,
         d_x,
         d_ln_1,
         ln_1,
@@ -170,43 +183,37 @@ def block_backward(saved, d_output):
     )
 
     d_qkv_weight = torch.mm(d_qkv.T, ln_1)
-    return (
-        d_residual,
-        d_ln_1_weight,
-        d_ln_1_bias,
-        d_qkv_weight,
-        d_qkv_bias,
-        d_proj_weight,
-        d_proj_bias,
-        d_ln_2_weight,
-        d_ln_2_bias,
-        d_widen_weight,
-        d_widen_bias,
-        d_narrow_weight,
-        d_narrow_bias,
-    )
+    return d_residual, {
+        "ln_1.weight": d_ln_1_weight,
+        "ln_1.bias": d_ln_1_bias,
+        "attn.qkv.weight": d_qkv_weight,
+        "attn.qkv.bias": d_qkv_bias,
+        "attn.proj.weight": d_proj_weight,
+        "attn.proj.bias": d_proj_bias,
+        "ln_2.weight": d_ln_2_weight,
+        "ln_2.bias": d_ln_2_bias,
+        "mlp.widen.weight": d_widen_weight,
+        "mlp.widen.bias": d_widen_bias,
+        "mlp.narrow.weight": d_narrow_weight,
+        "mlp.narrow.bias": d_narrow_bias,
+    }
 
 
-def language_model_backward(saved, d_loss):
-    """The gradients of LanguageModel's arguments that have any, then of its parameters; empties `saved`."""
-    ln_f_weight, tokens, x, unscaled_d_ln_f, unscaled_d_token_embedding, *of_layers = saved
-    saved.clear()
-    n_each = len(BlockSaved._fields)
-    saved_blocks = [BlockSaved(*of_layers[at : at + n_each]) for at in range(0, len(of_layers), n_each)]
-    del of_layers
-    batch, seq = tokens.shape
-    dim = x.shape[2]
-    vocab_size = unscaled_d_token_embedding.shape[0]
+def language_model_backward(model, saved, d_loss):
+    """The gradients of LanguageModel's parameters, by name; empties `saved`."""
+    batch, seq = saved.tokens.shape
+    dim = saved.x.shape[2]
+    vocab_size = saved.unscaled_d_token_embedding.shape[0]
 
     # GPT.forward    return self.head(self.ln_f(x))
-    d_x = torch.empty_like(unscaled_d_ln_f)
-    d_ln_f_weight = torch.empty_like(ln_f_weight)
-    d_ln_f_bias = torch.empty_like(ln_f_weight)
+    d_x = torch.empty_like(saved.unscaled_d_ln_f)
+    d_ln_f_weight = saved.unscaled_d_ln_f.new_empty(dim)
+    d_ln_f_bias = torch.empty_like(d_ln_f_weight)
     kernels.d_layer_norm(
-        unscaled_d_ln_f,
+        saved.unscaled_d_ln_f,
         d_loss,
-        ln_f_weight,
-        x,
+        model.gpt.ln_f.weight,
+        saved.x,
         d_x,
         d_ln_f_weight,
         d_ln_f_bias,
@@ -214,35 +221,40 @@ def language_model_backward(saved, d_loss):
         n_cols=dim,
         eps=1e-5,
     )
-    del x, unscaled_d_ln_f
+    del saved.x, saved.unscaled_d_ln_f
 
     d_blocks = {}
-    for layer in reversed(range(len(saved_blocks))):
-        d_x, *d_blocks[layer] = block_backward(saved_blocks.pop(), d_x)
+    for layer in reversed(range(len(saved.blocks))):
+        d_x, d_blocks[layer] = block_backward(model.gpt.blocks[layer], saved.blocks.pop(), d_x)
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_position_embedding_weight = d_x.new_empty(seq, dim)
     kernels.column_sum_weight(d_x, d_position_embedding_weight, batch, seq * dim)
     d_token_embedding_from_lookup_totals = torch.zeros(
-        vocab_size, dim, dtype=torch.float32, device=tokens.device
+        vocab_size, dim, dtype=torch.float32, device=saved.tokens.device
     )
     kernels.d_embedding(
-        tokens, d_x, d_token_embedding_from_lookup_totals, n_rows=batch * seq, n_cols=dim, n_places=vocab_size
+        saved.tokens,
+        d_x,
+        d_token_embedding_from_lookup_totals,
+        n_rows=batch * seq,
+        n_cols=dim,
+        n_places=vocab_size,
     )
     del d_x
 
-    d_token_embedding_weight = torch.empty_like(unscaled_d_token_embedding)
+    d_token_embedding_weight = torch.empty_like(saved.unscaled_d_token_embedding)
     kernels.d_token_embedding_weight(
-        unscaled_d_token_embedding,
+        saved.unscaled_d_token_embedding,
         d_loss,
         d_token_embedding_from_lookup_totals,
         d_token_embedding_weight,
         vocab_size * dim,
     )
-    return (
-        d_token_embedding_weight,
-        d_position_embedding_weight,
-        *(gradient for layer in range(len(d_blocks)) for gradient in d_blocks[layer]),
-        d_ln_f_weight,
-        d_ln_f_bias,
-    )
+    return {
+        "gpt.token_embedding.weight": d_token_embedding_weight,
+        "gpt.position_embedding.weight": d_position_embedding_weight,
+        **of_layers("gpt.blocks", d_blocks),
+        "gpt.ln_f.weight": d_ln_f_weight,
+        "gpt.ln_f.bias": d_ln_f_bias,
+    }

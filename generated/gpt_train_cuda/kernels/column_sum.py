@@ -13,7 +13,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ROWS = 64  # rows at a time
-COLS = 32  # columns per program
+MAX_COLS = 32  # columns per program, at most
 PROGRAMS = 1024  # in all, about
 SUM_COLS = 16  # columns of a program that adds up the chunks
 NUM_WARPS = 4
@@ -73,7 +73,7 @@ def column_sum_combine_kernel(
 
 def column_sum(d_x, d_bias, n_rows, n_cols):
     """Fill d_bias."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     n_blocks = ceil_div(n_cols, cols)
     n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
     partial = d_x.new_empty(n_splits, n_cols, dtype=torch.float32)

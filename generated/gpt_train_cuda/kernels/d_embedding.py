@@ -13,7 +13,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 2048  # per program: short rows share one
-COLS = 256  # widest piece of a row
+MAX_COLS = 256  # widest piece of a row
 NUM_WARPS = 4
 
 
@@ -50,7 +50,7 @@ def d_embedding_kernel(
 
 def d_embedding(tokens, d_x, d_token_embedding_from_lookup_totals, n_rows, n_cols, n_places):
     """Add to d_token_embedding_from_lookup_totals."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     d_embedding_kernel[grid](

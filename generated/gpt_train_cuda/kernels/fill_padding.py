@@ -13,7 +13,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 1024  # per program: short rows share one
-COLS = 128  # widest piece of a row
+MAX_COLS = 128  # widest piece of a row
 NUM_WARPS = 8
 
 
@@ -42,7 +42,7 @@ def fill_padding_kernel(
 
 def fill_padding(unscaled_d_logits, n_rows, n_cols, unscaled_d_logits_stride, unscaled_d_logits_offset):
     """Fill unscaled_d_logits."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     fill_padding_kernel[grid](

@@ -70,11 +70,11 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
         rstd = tl.rsqrt(variance + eps)
         normalized = centered * rstd
         d_normalized = d_normed * weight
-        sum_of_products = tl.sum(tl.where(in_cols, d_normalized * normalized, 0.0), axis=1, keep_dims=True)
-        through_rstd = sum_of_products / n_cols
         d_normalized_sum = tl.sum(d_normalized, axis=1, keep_dims=True)
         through_mean = d_normalized_sum / n_cols
-        product = (d_normalized - normalized * through_rstd - through_mean) * rstd
+        sum_of_products = tl.sum(tl.where(in_cols, d_normalized * centered, 0.0), axis=1, keep_dims=True)
+        through_rstd = sum_of_products / n_cols * rstd
+        product = (d_normalized - through_mean - normalized * through_rstd) * rstd
         d_weight_acc += tl.where(in_rows, d_normed * normalized, 0.0)
         d_bias_acc += tl.where(in_rows, d_normed, 0.0)
 
@@ -154,16 +154,16 @@ def layer_norm_and_d_add_layer_norm(
     )
 
 
-def reference(x, weight, bias, d_out, d_normed, n_cols, eps):
+def reference(x, weight, bias, d_out, d_normed, eps):
     """What layer_norm_and_d_add_layer_norm() must fill normed, d_x, d_weight and d_bias with."""
-    centered = x - x.sum(-1, keepdim=True) / n_cols
-    rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
+    centered = x - x.mean(-1, keepdim=True)
+    rstd = torch.rsqrt((centered * centered).mean(-1, keepdim=True) + eps)
     normalized = centered * rstd
     d_normalized = d_normed * weight
     less_means = (
         d_normalized
-        - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
         - torch.mean(d_normalized, -1, keepdim=True)
+        - normalized * (torch.mean(d_normalized * centered, -1, keepdim=True) * rstd)
     )
     return (
         normalized * weight + bias,

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
-from .runtime import Weights, check_tensor, check_weights, constant, load_constants
+from .runtime import Weights, blas, check_tensor, check_weights, constant, load_constants
 
 constants = load_constants()
 
@@ -54,15 +54,15 @@ class LlamaBlock(nn.Module):
 
         # GroupedQueryAttention.forward    q = self.q_proj(x).view(batch, seq, self.n_heads, self.head_dim)
         #         .transpose(1, 2)
-        q = F.linear(attention_norm, self.attention.q_proj.weight)
+        q = blas.linear(attention_norm, self.attention.q_proj.weight)
 
         # GroupedQueryAttention.forward    k = self.k_proj(x)
         #         .view(batch, seq, self.n_kv_heads, self.head_dim).transpose(1, 2)
-        k = F.linear(attention_norm, self.attention.k_proj.weight)
+        k = blas.linear(attention_norm, self.attention.k_proj.weight)
 
         # GroupedQueryAttention.forward    v = self.v_proj(x)
         #         .view(batch, seq, self.n_kv_heads, self.head_dim).transpose(1, 2)
-        v = F.linear(attention_norm, self.attention.v_proj.weight)
+        v = blas.linear(attention_norm, self.attention.v_proj.weight)
         del attention_norm
 
         # Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
@@ -101,7 +101,7 @@ class LlamaBlock(nn.Module):
 
         # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2)
         #         .reshape(batch, seq, dim))
-        attention = F.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
+        attention = blas.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
         h = torch.empty_like(x)
@@ -111,14 +111,14 @@ class LlamaBlock(nn.Module):
         )
 
         # SwiGLU.forward    gated = F.silu(self.gate_proj(x)) * self.up_proj(x)
-        gate_proj = F.linear(mlp_norm, self.mlp.gate_proj.weight)
-        up_proj = F.linear(mlp_norm, self.mlp.up_proj.weight)
+        gate_proj = blas.linear(mlp_norm, self.mlp.gate_proj.weight)
+        up_proj = blas.linear(mlp_norm, self.mlp.up_proj.weight)
         gated = up_proj  # in place: nothing reads up_proj afterwards
         kernels.swiglu(gate_proj, up_proj, gated, gated.numel())
         del gate_proj
 
         # SwiGLU.forward    return self.down_proj(gated)
-        mlp = F.linear(gated, self.mlp.down_proj.weight)
+        mlp = blas.linear(gated, self.mlp.down_proj.weight)
 
         # LlamaBlock.forward    return h + self.mlp(self.mlp_norm(h))
         out = mlp  # in place: nothing reads mlp afterwards

@@ -231,7 +231,6 @@ def d_relu_d_batch_norms_windows(
 def piece_statistics_windows(x, piece_means, piece_squares, n_rows, n_lanes, n_channels):
     read = {
         "x": window(x, (n_lanes, n_rows, n_channels), (n_rows * n_channels, n_channels, 1)),
-        "n_rows": n_rows,
     }
     written = [
         window(piece_means, (1, n_lanes, n_channels), (0, 1, n_lanes)),

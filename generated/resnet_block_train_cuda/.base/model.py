@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from . import kernels
-from .backward import ResNetBlockFunction
+from .backward import ResNetBlockFunction, ResNetBlockSaved
 from .runtime import (
     Weights,
     buffer,
@@ -190,16 +190,19 @@ class ResNetBlock(nn.Module):
             n_pixels=conv1_height * conv1_width,
             n_channels=conv2_channels,
         )
-        return (
-            activated,
-            conv1,
-            bn1_mean,
-            bn1_rstd,
-            out,
-            conv2,
-            bn2_mean,
-            bn2_rstd,
-            shortcut,
-            shortcut_mean,
-            shortcut_rstd,
+
+        saved = ResNetBlockSaved(
+            x=x,
+            activated=activated,
+            conv1=conv1,
+            bn1_mean=bn1_mean,
+            bn1_rstd=bn1_rstd,
+            out=out,
+            conv2=conv2,
+            bn2_mean=bn2_mean,
+            bn2_rstd=bn2_rstd,
+            shortcut=shortcut,
+            shortcut_mean=shortcut_mean,
+            shortcut_rstd=shortcut_rstd,
         )
+        return activated, saved

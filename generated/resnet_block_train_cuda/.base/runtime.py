@@ -1,14 +1,29 @@
 """What the unit needs besides its kernels: input checks, weights, and the way to build and launch."""
 
 import contextlib
+import ctypes
 import dataclasses
+import fcntl
 import functools
+import hashlib
 import inspect
 import itertools
+import logging
 import math
 import operator
+import os
 import re
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
 import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 import triton
@@ -295,6 +310,196 @@ def is_dense(tensor):
     return tensor.permute(order).is_contiguous()
 
 
+# ---- What a compiler makes is kept in the user's cache folder ----
+
+MOST_BUILDS = 1000  # shared objects kept in the cache folder
+
+MOST_BUILD_SECONDS = 900
+
+MOST_LOCK_SECONDS = 120
+
+RECENT_SECONDS = 3600  # whatever was used since then is kept: another process may be about to load it
+
+
+class KernelBuildError(RuntimeError):
+    """What was to be compiled could not be, or does not look as the caller expects."""
+
+
+def is_kept(built: Path) -> bool:
+    """Whether a shared object is in the cache folder, whole; it counts as used now."""
+    with _locked(built.parent, fcntl.LOCK_SH):
+        if not _is_whole(built):
+            return False
+        os.utime(built)  # which _prune looks at
+        return True
+
+
+def compile_and_keep(built: Path, source: Path, text: str, compiler: list[str], libraries: list[str]) -> None:
+    """Compile a source's text into the cache folder."""
+    folder = built.parent
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        unit_file, result = Path(scratch) / f"unit{source.suffix}", Path(scratch) / "unit.so"
+        unit_file.write_text(text, encoding="utf-8")
+        exit_code, said = _run([*compiler, str(unit_file), "-o", str(result), *libraries])
+        if exit_code != 0:
+            words = re.sub(r"^In file included from .*unit\.\w+:\d+:\n", "", said, flags=re.MULTILINE)
+            raise KernelBuildError(f"{compiler[0]} could not build {source}:\n{words.strip()}")
+        digest = Path(scratch) / "unit.sha256"
+        digest.write_text(hashlib.sha256(result.read_bytes()).hexdigest())
+        with _locked(folder, fcntl.LOCK_EX):  # both, or none
+            os.replace(result, built)
+            os.replace(digest, built.with_suffix(".sha256"))
+    _prune(folder)
+
+
+def _run(command: list[str]) -> tuple[int, str]:
+    """The exit code of a compiler and what it says, in whatever encoding."""
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            said = process.communicate(timeout=MOST_BUILD_SECONDS)[1]
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what it started, too
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise KernelBuildError(
+                f"{command[0]} was ended after {MOST_BUILD_SECONDS} s: try it by hand: {shlex.join(command)}"
+            ) from None
+    return process.returncode, said.decode(errors="replace")
+
+
+def _is_whole(built: Path) -> bool:
+    """Whether a build is there, this user's, and every byte as it was written: half a file would crash the process."""
+    try:
+        with open(built, "rb") as file:
+            is_own = os.fstat(file.fileno()).st_uid == os.getuid()
+            digest = hashlib.sha256(file.read()).hexdigest()
+        return is_own and built.with_suffix(".sha256").read_text() == digest
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _cache_folder() -> Path:
+    """The user's own folder for built kernels; nobody else may write to it, since what lies there is run."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(base, "longhand", "cpp")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = folder.resolve()
+        facts = folder.stat()
+        if facts.st_uid == os.getuid() and facts.st_mode & 0o077:
+            folder.chmod(0o700)
+        strange = _strange_parent(folder)
+    except OSError as error:
+        raise KernelBuildError(
+            f"{folder} cannot be used for built kernels: {error}. Set XDG_CACHE_HOME."
+        ) from error
+    if facts.st_uid != os.getuid() or not os.access(folder, os.W_OK):
+        raise KernelBuildError(f"{folder} belongs to another user or is not writable. Set XDG_CACHE_HOME.")
+    if strange is not None:
+        raise KernelBuildError(
+            f"Others may put something else in the place of {folder}: {strange} is theirs. Set XDG_CACHE_HOME."
+        )
+    return folder
+
+
+def _strange_parent(folder: Path) -> Path | None:
+    """The first folder above that somebody else than root and this user may change; looked at by descriptor, link by
+    link, so that nobody exchanges one meanwhile."""
+    place = Path(folder.anchor)
+    mode = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
+    here = os.open(place, mode)
+    try:
+        for part in folder.parts[1:]:
+            inner = os.open(part, mode | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here, place = inner, place / part
+            facts = os.fstat(here)
+            is_shared = facts.st_mode & (
+                stat.S_IWOTH if facts.st_gid in (0, os.getgid()) else stat.S_IWOTH | stat.S_IWGRP
+            )
+            if facts.st_uid not in (0, os.getuid()) or (is_shared and not facts.st_mode & stat.S_ISVTX):
+                return place
+    finally:
+        os.close(here)
+    return None
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, kind: int) -> Iterator[None]:
+    """Among threads and processes: nobody removes a build between another's finding it and marking it as used."""
+    with open(folder / ".lock", "w") as lock:
+        end = time.monotonic() + MOST_LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, kind | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise KernelBuildError(
+                        f"Another process has held {lock.name} for {MOST_LOCK_SECONDS} s: end it (`fuser {lock.name}` "
+                        "tells which), or set XDG_CACHE_HOME to another folder."
+                    ) from None
+                time.sleep(0.02)
+        yield
+
+
+def _prune(folder: Path) -> None:
+    """Removes the builds unused for longest when there are too many."""
+    with _locked(folder, fcntl.LOCK_EX):
+        builds = sorted((path.stat().st_mtime, path) for path in folder.glob("*.so"))
+        for used, path in builds[:-MOST_BUILDS]:
+            if time.time() - used > RECENT_SECONDS:
+                path.unlink()
+                path.with_suffix(".sha256").unlink(missing_ok=True)
+
+
+# ---- C beside this file: what takes Python too long, built once on a machine ----
+
+
+def native_functions(files, way_in, known):
+    """What a function of a C file here, the first of `files`, returns for `known`; it is built first where it is new.
+
+    Raises:
+        RuntimeError: Here is no compiler, or Python's headers are missing; or what the file itself raises.
+    """
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise RuntimeError("Python runs without its lock")
+    function = getattr(ctypes.PyDLL(str(build_native(Path(__file__).resolve().parent, files))), way_in)
+    function.restype, function.argtypes = ctypes.py_object, [ctypes.py_object]
+    return function(known)
+
+
+NATIVE_FLAGS = ["-std=gnu11", "-O2", "-fPIC", "-shared"]
+
+
+@functools.cache
+def build_native(folder, files):
+    """The shared object of a C file and its headers: from the cache folder if nothing changed, else compiled now."""
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").is_file():
+        raise RuntimeError(f"there is no {headers / 'Python.h'}")
+    named = shlex.split(os.environ.get("CC", ""))
+    compiler = named or [word for word in ("gcc", "clang", "cc") if shutil.which(word)][:1]
+    program = shutil.which(compiler[0]) if compiler else None
+    if program is None:
+        raise RuntimeError(f"there is no C compiler{' ' + named[0] if named else ''}")
+    source = folder / files[0]
+    texts = [(folder / name).read_text(encoding="utf-8") for name in files]
+    flags = [*NATIVE_FLAGS, f"-I{folder}", f"-I{headers}"]
+    facts = os.stat(program)
+    program_is = (compiler, os.path.realpath(program), facts.st_size, facts.st_mtime_ns)
+    python_is = (sys.version, sysconfig.get_config_var("SOABI"), str(headers))
+    rests_on = (texts, NATIVE_FLAGS, program_is, python_is)
+    key = hashlib.sha256(repr(rests_on).encode()).hexdigest()[:20]
+    built = _cache_folder() / f"{source.stem}-{key}.so"
+    if not is_kept(built):
+        compile_and_keep(built, source, texts[0], [*compiler, *flags], ["-ldl"])
+    return built
+
+
 def ceil_div(a, b):
     """a / b, rounded up. (triton.cdiv takes 1.5 us outside of a kernel.)"""
     return -(-a // b)
@@ -306,7 +511,7 @@ def next_power_of_2(n):
 
 
 def fast_launch(kernel=None, *, large=False):
-    """Decorates a @triton.jit function: kernel[grid](...) then takes 2 us of host time beside the driver's, not 7.
+    """Decorates a @triton.jit function: kernel[grid](...) then takes 1 us of host time beside the driver's, not 7.
 
     It also holds calls to what the comments on the kernel's tensors say: `x_ptr,  # bf16 (n_rows, n_cols)`. Without it
     the kernel runs just the same. In versions of Triton whose launcher it does not know, and in Triton's interpreter,
@@ -351,11 +556,13 @@ class FastLaunch:
         return launch
 
     def launcher(self, grid):
-        """What kernel[grid] is."""
+        """What kernel[grid] is: of launch.c where that can be used, for a third of the time that Python takes."""
         if not triton.__version__.startswith(KNOWN_LAUNCHERS):
             return functools.partial(CheckedLaunch(self.kernel)[grid], enable_fp_fusion=True)
-        x, y, z = (*grid, 1, 1)[:3]
+        x, y, z = grid = (*grid, 1, 1)[:3]
         n_tensors, compiled, knobs = self.n_tensors, self.compiled, triton.knobs.runtime
+        current_stream = triton.runtime.driver.active.get_current_stream
+        several_devices = torch.cuda.device_count() > 1
 
         def launch(*args, **options):
             caller = current_frame(1).f_back  # who called the kernel's host function
@@ -368,19 +575,21 @@ class FastLaunch:
             entry = compiled.get((device, alignment, numbers, *options.values()))
             if entry is None or knobs.launch_enter_hook.calls:  # hooks: a profiler is listening
                 self.compile(device, alignment, grid, args, options)
-                return
-            run, function, fixed, current_stream, constants, several_devices, as_tuple = entry
+                return None
             if several_devices and device != torch.cuda.current_device():
                 with torch.cuda.device(device):
-                    launch(*args, **options)
-                return
+                    return launch(*args, **options)
+            run, before, constants, takes_tuple = entry
             # Tensors as integers: the launcher would ask the driver about each.
-            if as_tuple:
-                run(x, y, z, current_stream(device), function, *fixed, (*addresses, *numbers, *constants))
+            if takes_tuple:
+                run(x, y, z, current_stream(device), *before, (*addresses, *numbers, *constants))
             else:
-                run(x, y, z, current_stream(device), function, *fixed, *addresses, *numbers, *constants)
+                run(x, y, z, current_stream(device), *before, *addresses, *numbers, *constants)
+            return entry  # so that launch.c may do the same
 
-        return launch
+        torchs = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        native = native_launcher() if n_tensors and current_stream is torchs else None
+        return launch if native is None else native(launch, __package__, grid, n_tensors)
 
     def compile(self, device, alignment, grid, args, options):
         """Launch through Triton's own path, and keep what it compiled."""
@@ -389,16 +598,13 @@ class FastLaunch:
             compiled = self.kernel[grid](*args, **options, enable_fp_fusion=True)
         if compiled is not None:
             names = [parameter.name for parameter in self.kernel.params]
-            run, fixed, as_tuple = direct(compiled)
+            run, fixed, takes_tuple = direct(compiled)
             forget_if_full(self.compiled)
             self.compiled[(device, alignment, args[self.n_tensors :], *options.values())] = (
                 run,
-                compiled.function,
-                fixed,
-                triton.runtime.driver.active.get_current_stream,
+                (compiled.function, *fixed),
                 tuple(options[name] for name in names[len(args) :]),
-                torch.cuda.device_count() > 1,
-                as_tuple,
+                takes_tuple,
             )
 
     def check(self, args):
@@ -410,6 +616,18 @@ class FastLaunch:
                     f"{parameter.name}: expected less than {IN_32_BITS} elements, which this kernel counts in 32 bits, "
                     f"got {tensor.numel()}: generate it for tensors of that size"
                 )
+
+
+@functools.cache
+def native_launcher():
+    """What makes a launch of launch.c; None where that file cannot be used, and LONGHAND_LOGS=kernels tells why."""
+    current_device = torch._C._cuda_getDevice if torch.cuda.device_count() > 1 else None
+    known = (torch.Tensor, torch.nn.Parameter, triton.knobs.runtime, current_device)
+    try:
+        return native_functions(("launch.c", "tensors.h"), "longhand_launch", known)
+    except Exception as error:  # whatever is missing: a compiler, Python's headers
+        logging.getLogger("longhand.kernels").info("kernels are launched from Python: %s", error)
+        return None
 
 
 class CheckedLaunch:
@@ -484,6 +702,117 @@ def forget_if_full(known):
     """Empty a dict that sizes which never repeat have filled."""
     if len(known) >= 1024:
         known.clear()
+
+
+# ---- What a forward pass keeps for its backward pass: a record of what it made, and weights of the module ----
+
+
+def keep_for_backward(ctx, saved, module=None, unread=()):
+    """Let autograd keep what the backward pass reads. It minds writes to that, and tells hooks of it.
+
+    Args:
+        ctx: Of the autograd.Function.
+        saved: A record. Its fields are tensors, and lists of further records.
+        module: Whose weights the backward pass reads, if it does.
+        unread: How the names of those end that it does not read.
+    """
+    tensors = weights_read(module, unread)
+    n_weights = len(tensors)
+    ctx.kept = module, unread, n_weights, taken_apart(saved, tensors)
+    ctx.save_for_backward(*tensors)
+
+
+def kept_for_backward(ctx):
+    """The module as it was in the forward pass, and the record; raises where any of that was written to since."""
+    module, unread, n_weights, form = ctx.kept
+    tensors = list(ctx.saved_tensors)
+    ctx.maybe_clear_saved_tensors()  # unless the graph is retained, each is dropped once it is read
+    weights, made = tensors[:n_weights], tensors[n_weights:]
+    return with_weights(module, unread, weights), put_together(form, iter(made))
+
+
+def taken_apart(saved, tensors):
+    """Append the tensors of a record, those of its own first; what it returns says how to put it together again."""
+    names, lists = [], {}
+    for name, value in vars(saved).items():
+        if isinstance(value, list):
+            lists[name] = value
+        else:
+            names.append(name)
+            tensors.append(value)
+    forms = {name: [taken_apart(one, tensors) for one in records] for name, records in lists.items()}
+    return type(saved), names, forms
+
+
+def put_together(form, tensors):
+    """A record like the one that was taken apart, of the next tensors."""
+    made, names, forms = form
+    record = made.__new__(made)
+    vars(record).update(zip(names, tensors))  # noqa: B905, the rest is of other records
+    for name, lists in forms.items():
+        vars(record)[name] = [put_together(one, tensors) for one in lists]
+    return record
+
+
+# ---- Gradients by the names of the weights ----
+
+NAMES = "names of parameters"  # where a module keeps them
+
+
+def of_parameters(module, gradients):
+    """For each of a module's parameters, in order, the gradient that has its name; None where there is none."""
+    looked_at = module.__dict__.get(SEEN, {}).get("holders")
+    known = module.__dict__.get(NAMES)
+    if known is None or known[0] is not looked_at:
+        known = module.__dict__[NAMES] = looked_at, [name for name, _ in module.named_parameters()]
+        if not gradients.keys() <= {*known[1]}:
+            raise KeyError(f"no parameters: {', '.join(sorted(gradients.keys() - {*known[1]}))}")
+    return [gradients.get(name) for name in known[1]]
+
+
+READ = "weights read"  # where a module keeps which of its weights the backward pass reads
+
+
+def holders_read(module, unread):
+    """Where the weights are that the backward pass reads: the dict that holds each, and its name there."""
+    looked_at = module.__dict__.get(SEEN, {}).get("holders")
+    known = module.__dict__.get(READ)
+    if known is None or known[0] is not looked_at:
+        parts = dict(module.named_modules())
+        paths = (path for path, _ in module.named_parameters() if not f"model.{path}".endswith(unread))
+        ends = (path.rpartition(".") for path in paths)
+        known = looked_at, [(parts[owner]._parameters, name) for owner, _, name in ends]
+        module.__dict__[READ] = known
+    return known[1]
+
+
+def weights_read(module, unread):
+    """The weights that the backward pass reads, as the module holds them now."""
+    return [] if module is None else [held[name] for held, name in holders_read(module, unread)]
+
+
+def with_weights(module, unread, weights):
+    """The module if it holds these weights; else a copy that does: others took their place, or a hook made copies."""
+    if module is None or all(map(operator.is_, weights_read(module, unread), weights)):
+        return module
+    holders = holders_read(module, unread)
+    return holding(
+        module,
+        {(id(held), name): one for (held, name), one in zip(holders, weights, strict=True)},
+    )
+
+
+def holding(module, weights):
+    """A copy of a module, and of those in it, that holds other weights: by the dict that held each, and its name."""
+    copied = module.__class__.__new__(module.__class__)
+    parts = {name: holding(part, weights) for name, part in module._modules.items() if part is not None}
+    held = {
+        name: weights.get((id(module._parameters), name), one) for name, one in module._parameters.items()
+    }
+    vars(copied).update(
+        {**vars(module), "_modules": {**module._modules, **parts}, "_parameters": held, **parts, **held}
+    )
+    return copied
 
 
 # ---- The gradients of convolutions ----

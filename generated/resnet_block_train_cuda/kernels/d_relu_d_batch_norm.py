@@ -17,7 +17,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 2048  # per program: short rows share one
-COLS = 256  # widest piece of a row
+MAX_COLS = 256  # widest piece of a row
 NUM_WARPS = 4
 
 
@@ -64,7 +64,7 @@ def d_relu_d_batch_norm(
     out, d_out, through_mean, conv1, bn1_mean, bn1_rstd, through_rstd, weight, d_conv1, n_rows, n_cols
 ):
     """Fill d_conv1."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     d_relu_d_batch_norm_kernel[grid](

@@ -15,7 +15,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ROWS = 64  # rows at a time
-COLS = 32  # columns per program
+MAX_COLS = 32  # columns per program, at most
 PROGRAMS = 1024  # in all, about
 SUM_COLS = 16  # columns of a program that adds up the chunks
 NUM_WARPS = 4
@@ -106,7 +106,7 @@ def d_relu_d_batch_norm_weight_and_bias(
     out, d_out, conv1, bn1_mean, bn1_rstd, through_rstd, through_mean, d_weight, d_bias, n_rows, n_cols
 ):
     """Fill through_rstd, through_mean, d_weight and d_bias."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     n_blocks = ceil_div(n_cols, cols)
     n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
     d_weight_partial = out.new_empty(n_splits, n_cols, dtype=torch.float32)

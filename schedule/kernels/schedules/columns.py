@@ -2,8 +2,8 @@
 contiguous and makes the lanes; further col axes are a batch. With `partials` (then there is one pass) the rows are cut
 into chunks, which are combined as in ROWS_SPLIT.
 
-Tunables. CUDA: ROWS x COLS is the tile of one step of a program, NUM_WARPS;
-``cols = min(COLS, next_power_of_2(size of the last col axis))``; of a kernel for columns of few rows and of many (see
+Tunables. CUDA: ROWS x MAX_COLS is the tile of one step of a program, NUM_WARPS;
+``cols = min(MAX_COLS, next_power_of_2(size of the last col axis))``; of a kernel for columns of few rows and of many (see
 `schedule.kernels.twins`) also ``rows = min(ROWS, next_power_of_2(n_rows))``. With partials PROGRAMS, which share the
 columns and the rows, ``splits = min(PROGRAMS // cdiv(n_cols, cols), cdiv(n_rows, ROWS))``, and SUM_COLS (cols that a
 program of the second kernel adds up). CPU: COLS (cols that a thread accumulates at a time), GRAIN; with partials ROWS
@@ -70,7 +70,7 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
         is_any = work.is_tall or work.is_low  # wide and high at once is a case of its own
         return (
             Tunable("ROWS", rows, "rows at a time", by_height=is_any),
-            Tunable("COLS", cols, "columns per program", by_height=is_any),
+            Tunable("MAX_COLS", cols, "columns per program, at most", by_height=is_any),
             Tunable("NUM_WARPS", warps, by_height=is_any),
         )
     # As many programs as a GPU runs at once, whatever the shape (bf16, H100, us, both kernels; so and with at most 32
@@ -88,7 +88,7 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
         rows, cols, warps = 256 // max(4, min(work.element_bytes, 8)), 32, 4
     return (
         Tunable("ROWS", rows, "rows at a time"),
-        Tunable("COLS", cols, "columns per program"),
+        Tunable("MAX_COLS", cols, "columns per program, at most"),
         Tunable("PROGRAMS", 1024, "in all, about"),
         Tunable("SUM_COLS", 16, "columns of a program that adds up the chunks"),
         Tunable("NUM_WARPS", warps),

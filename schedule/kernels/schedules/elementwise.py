@@ -45,7 +45,7 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     elements = in_registers(most, work.live_words, warps)
     return (
         Tunable("ELEMENTS", elements, "per program: short rows share one", by_size=True),
-        Tunable("COLS", min(cols, elements), "widest piece of a row", by_size=True),
+        Tunable("MAX_COLS", min(cols, elements), "widest piece of a row", by_size=True),
         Tunable("NUM_WARPS", warps, by_size=True),
     )
 

@@ -30,7 +30,7 @@ def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
         return Tunable("BLOCK", elements, "results per program"), Tunable("NUM_WARPS", 4)
     return (
         Tunable("ELEMENTS", elements, "results per program"),
-        Tunable("COLS", 64, "widest piece of a row of results"),
+        Tunable("MAX_COLS", 64, "widest piece of a row of results"),
         Tunable("NUM_WARPS", 4),
     )
 

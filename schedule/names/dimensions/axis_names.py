@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from longhand.lower.ir import memory_order
+from longhand.lower.ir import Load, Store, memory_order
 from longhand.schedule.names.dimensions.compound_names import parts_of
 from longhand.schedule.names.dimensions.dimension_propagation import grouped
-from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
+from longhand.schedule.names.dimensions.walked_parts import grouped_around_splits, grouped_before_last
 from longhand.schedule.names.shared.callers import Caller, Callers
 from longhand.schedule.names.unit_names import AxisNames
 from longhand.schedule.names.words import Scope, plural, singular
@@ -41,21 +41,41 @@ def name_axes(
         dimensions: For axes that walk dimensions with words: those words (see `dimensions_of`).
     """
     names: dict[str, AxisNames] = {}
+    repeated = _repeated(plan)
     row_ladder = _WINDOW_LADDER if plan.schedule.walks_windows else _ROW_LADDER
     for role, ladder in ((AxisRole.ROW, row_ladder), (AxisRole.COL, _COL_LADDER)):
         axes = [axis for axis in plan.axes if axis.role is role]
         for steps_out, axis in enumerate(reversed(axes)):
             index = _index_of((dimensions or {}).get(axis.name, ()), plan.schedule.walks_windows)
             candidates = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
+            if index is None and axis.name in repeated:
+                index = "repeat"
             if index is not None and max(len(plan.rows), len(plan.cols)) > 1:
                 candidates.insert(0, (index, f"n_{plural(index)}"))
             names[axis.name] = _pick(candidates, scope)
     return {axis.name: names[axis.name] for axis in plan.axes}
 
 
+def _repeated(plan: KernelPlan) -> frozenset[str]:
+    """The axes along which a kernel that only copies writes what it reads again and again: ``n_rep`` of repeat_kv."""
+    if [type(value) for value in plan.body] != [Load, Store]:
+        return frozenset()
+    read, written = ({axis for axis, _ in plan.addresses[at].axes} for at in (0, 1))
+    return frozenset(written - read)
+
+
 def dimensions_of(plan: KernelPlan, callers: Callers) -> dict[str, tuple[str, ...]]:
     """For each axis the words of the dimensions that it walks, as far as all calls have the same ones."""
-    first, *others = [_dimensions(plan, caller) for caller in callers.every]
+    every = [_dimensions(plan, caller) for caller in callers.every]
+    # A call of the same sizes that has no words for them is no other: keys are rotated, values come as they are.
+    by_sizes: dict[str, dict[str, tuple[str, ...]]] = {}
+    for caller, words in zip(callers.every, every, strict=True):
+        by_sizes.setdefault(str(caller.launch.sizes), {}).update(words)
+    told = [
+        {**by_sizes[str(caller.launch.sizes)], **words}
+        for caller, words in zip(callers.every, every, strict=True)
+    ]
+    first, *others = told
     shared = {
         axis: _shared([words, *(other.get(axis, ()) for other in others)]) for axis, words in first.items()
     }
@@ -88,7 +108,11 @@ def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
         order, words = memory_order(buffer), caller.dims.of(name, len(buffer.shape))
         shape, known_words = [buffer.shape[dim] for dim in order], tuple(words[dim] for dim in order)
         walked = [sizes[axis] for axis in pointer.dims or ()]
-        parts = grouped(shape, known_words, walked) or grouped_before_last(shape, known_words, walked)
+        parts = (
+            grouped(shape, known_words, walked)
+            or grouped_before_last(shape, known_words, walked)
+            or grouped_around_splits(shape, known_words, walked)
+        )
         for axis, group in zip(pointer.dims or (), parts or (), strict=False):
             known = [word for _, word in group if word is not None]
             if known and len(known) == len(group):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from longhand.capture.graph import Role
 from longhand.lower.ir import Load, Store
 from longhand.schedule.names.value_rules import word_of_order
 from longhand.schedule.plan import KernelPlan
@@ -32,6 +33,14 @@ def heads_moved(plan: KernelPlan, words: Mapping[str, tuple[str, ...]]) -> str |
     if len(moved) != 2 or len(heads) != 1:
         return None
     return "merge_heads" if moved[0] == heads[0] else "split_heads"
+
+
+def derivative_of_norm(plan: KernelPlan) -> str:
+    """``rms_norm``, ``layer_norm``, of a kernel that holds the derivative of one, however it was written; or empty."""
+    roles = {getattr(value, "name", None) for value in plan.body}
+    if Role.THROUGH_RSTD not in roles:
+        return ""
+    return "layer_norm" if Role.THROUGH_MEAN in roles else "rms_norm"
 
 
 def softmax_of_visible(name: str, plan: KernelPlan) -> str:

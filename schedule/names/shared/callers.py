@@ -93,6 +93,8 @@ class Callers:
         if len(word_lists) == 1:
             return word_lists[0]
         shared = [word for word in word_lists[0] if all(word in other for other in word_lists[1:])]
+        modules = frozenset[str]().union(*(one.modules for one in self.every))
+        shared = [word for word in shared if word not in modules]  # what is made there is no module
         best = {words[0] for words in word_lists}
         fillers = {word for one in self.every for word in one.words.fillers(one.launch.buffers[place])}
         nouns = {word.rpartition("_")[2] for word in best}

@@ -15,7 +15,7 @@ SQRT_HALF = tl.constexpr(2**-0.5)
 
 # Tunables.
 ELEMENTS = 2048  # per program: short rows share one
-COLS = 256  # widest piece of a row
+MAX_COLS = 256  # widest piece of a row
 NUM_WARPS = 4
 
 
@@ -45,7 +45,7 @@ def bias_gelu_kernel(
 
 def bias_gelu(x, bias, activated, n_rows, n_cols):
     """Fill activated."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     bias_gelu_kernel[grid](

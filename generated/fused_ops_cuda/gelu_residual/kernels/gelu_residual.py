@@ -15,7 +15,7 @@ TWO_SQRT_2_OVER_PI = tl.constexpr(1.5957691216057308)
 
 # Tunables.
 ELEMENTS = 2048  # per program: short rows share one
-COLS = 256  # widest piece of a row
+MAX_COLS = 256  # widest piece of a row
 NUM_WARPS = 4
 
 
@@ -49,7 +49,7 @@ def gelu_residual_kernel(
 
 def gelu_residual(x, bias, residual, out, n_rows, n_cols):
     """Fill out."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     gelu_residual_kernel[grid](

@@ -16,8 +16,8 @@ constexpr long ROWS = 32;      // rows per chunk, at least
 constexpr long SPLITS = 256;   // chunks of the rows, at most
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per chunk of rows; a row stays in cache between the loops (d_normalized in d_x). Sums of rows in
-// double. The chunks' sums are added up in double.
+// One thread per chunk of rows; a row stays in cache between the loops (ln_f_d_normalized in d_x). Sums of
+// rows in double. The chunks' sums are added up in double.
 extern "C" void d_layer_norm(
     const float *unscaled_d_ln_f,  // (n_rows, n_cols)
     const float *d_loss,           // one element
@@ -48,45 +48,44 @@ extern "C" void d_layer_norm(
       const float d_loss_0 = d_loss[0];
 
       double row_sum = 0.0;
-      double d_normalized_sum = 0.0;
-#pragma omp simd reduction(+ : row_sum, d_normalized_sum)
+      double x_i_sum = 0.0;
+#pragma omp simd reduction(+ : row_sum, x_i_sum)
       for (long col = 0; col < n_cols; ++col) {
-        const float product = unscaled_d_ln_f_row[col] * d_loss_0;
-        const float d_normalized = product * weight[col];
-        d_x_row[col] = d_normalized;
-        row_sum += x_row[col];
-        d_normalized_sum += d_normalized;
+        const float unscaled_d_ln_f_i = unscaled_d_ln_f_row[col];
+        const float product = unscaled_d_ln_f_i * d_loss_0;
+        const float ln_f_d_normalized = unscaled_d_ln_f_i * weight[col];
+
+        d_x_row[col] = ln_f_d_normalized;
+        row_sum += ln_f_d_normalized;
+        x_i_sum += x_row[col];
         d_bias_sum[col] += product;
       }
-      const float mean = row_sum / n_cols;
-      const float through_mean = d_normalized_sum / n_cols;
+      const float through_mean = row_sum / n_cols;
+      const float mean = x_i_sum / n_cols;
 
       double sum_of_squares = 0.0;
-#pragma omp simd reduction(+ : sum_of_squares)
+      double sum_of_products = 0.0;
+#pragma omp simd reduction(+ : sum_of_squares, sum_of_products)
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;
         sum_of_squares += centered * centered;
+        sum_of_products += d_x_row[col] * centered;
       }
       const float variance = sum_of_squares / n_cols;
       const float rstd = 1.0f / std::sqrt(variance + eps);
-
-      double sum_of_products = 0.0;
-#pragma omp simd reduction(+ : sum_of_products)
-      for (long col = 0; col < n_cols; ++col) {
-        const float product = unscaled_d_ln_f_row[col] * d_loss_0;
-        const float centered = x_row[col] - mean;
-        const float normalized = centered * rstd;
-
-        sum_of_products += d_x_row[col] * normalized;
-        d_weight_sum[col] += product * normalized;
-      }
-      const float through_rstd = sum_of_products / n_cols;
+      const float through_rstd = sum_of_products / n_cols * rstd;
 
 #pragma omp simd
       for (long col = 0; col < n_cols; ++col) {
+        const float product = unscaled_d_ln_f_row[col] * d_loss_0;
+        const float d_normalized = product * weight[col];
+        const float less_means = d_normalized - d_loss_0 * through_mean;
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
-        d_x_row[col] = (d_x_row[col] - normalized * through_rstd - through_mean) * rstd;
+        const float through_rstd_product = d_loss_0 * normalized * through_rstd;
+
+        d_weight_sum[col] += product * normalized;
+        d_x_row[col] = (less_means - through_rstd_product) * rstd;
       }
     }
   }

@@ -12,7 +12,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ROWS = 16  # rows at a time
-COLS = 32  # columns per program
+MAX_COLS = 32  # columns per program, at most
 NUM_WARPS = 4
 
 
@@ -43,7 +43,7 @@ def column_sum_weight_kernel(
 
 def column_sum_weight(d_x, d_weight, n_rows, n_cols):
     """Fill d_weight."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     column_sum_weight_kernel[(ceil_div(n_cols, cols),)](
         d_x,
         d_weight,

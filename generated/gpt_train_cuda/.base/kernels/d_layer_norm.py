@@ -60,23 +60,23 @@ def d_layer_norm_partial_kernel(
 
         product = unscaled_d_ln_f * d_loss
         d_normalized = product * weight
-        row_sum = tl.sum(x, axis=1, keep_dims=True)
-        mean = row_sum / n_cols
+        ln_f_d_normalized = unscaled_d_ln_f * weight
+        row_sum = tl.sum(ln_f_d_normalized, axis=1, keep_dims=True)
+        through_mean = row_sum / n_cols
+        less_means = d_normalized - d_loss * through_mean
+        x_sum = tl.sum(x, axis=1, keep_dims=True)
+        mean = x_sum / n_cols
         centered = x - mean
         sum_of_squares = tl.sum(tl.where(in_cols, centered * centered, 0.0), axis=1, keep_dims=True)
         variance = sum_of_squares / n_cols
         rstd = tl.rsqrt(variance + eps)
         normalized = centered * rstd
-        sum_of_products = tl.sum(tl.where(in_cols, d_normalized * normalized, 0.0), axis=1, keep_dims=True)
-        through_rstd = sum_of_products / n_cols
-        d_normalized_sum = tl.sum(tl.where(in_cols, d_normalized, 0.0), axis=1, keep_dims=True)
-        through_mean = d_normalized_sum / n_cols
+        sum_of_products = tl.sum(tl.where(in_cols, ln_f_d_normalized * centered, 0.0), axis=1, keep_dims=True)
+        through_rstd = sum_of_products / n_cols * rstd
         d_weight_acc += tl.where(in_rows, product * normalized, 0.0)
         d_bias_acc += tl.where(in_rows, product, 0.0)
 
-        tl.store(
-            d_x_ptr + at, (d_normalized - normalized * through_rstd - through_mean) * rstd, mask=in_range
-        )
+        tl.store(d_x_ptr + at, (less_means - d_loss * normalized * through_rstd) * rstd, mask=in_range)
 
     d_weight = tl.sum(d_weight_acc, axis=0, keep_dims=True)
     d_bias = tl.sum(d_bias_acc, axis=0, keep_dims=True)
@@ -147,16 +147,13 @@ def d_layer_norm(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_ro
     )
 
 
-def reference(unscaled_d_ln_f, d_loss, weight, x, n_cols, eps):
+def reference(unscaled_d_ln_f, d_loss, weight, x, eps):
     """What d_layer_norm() must fill d_x, d_weight and d_bias with."""
     product = unscaled_d_ln_f * d_loss
-    d_normalized = product * weight
-    centered = x - x.sum(-1, keepdim=True) / n_cols
-    rstd = torch.rsqrt((centered * centered).sum(-1, keepdim=True) / n_cols + eps)
+    ln_f_d_normalized = unscaled_d_ln_f * weight
+    centered = x - x.mean(-1, keepdim=True)
+    rstd = torch.rsqrt((centered * centered).mean(-1, keepdim=True) + eps)
     normalized = centered * rstd
-    less_means = (
-        d_normalized
-        - normalized * torch.mean(d_normalized * normalized, -1, keepdim=True)
-        - torch.mean(d_normalized, -1, keepdim=True)
-    )
+    other_product = d_loss * normalized * (torch.mean(ln_f_d_normalized * centered, -1, keepdim=True) * rstd)
+    less_means = product * weight - d_loss * torch.mean(ln_f_d_normalized, -1, keepdim=True) - other_product
     return less_means * rstd, (product * normalized).sum(-2, keepdim=True), product.sum(-2, keepdim=True)

@@ -13,7 +13,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ROWS = 8  # rows at a time
-COLS = 128  # columns per program
+MAX_COLS = 128  # columns per program, at most
 PROGRAMS = 1024  # in all, about
 SUM_COLS = 16  # columns of a program that adds up the chunks
 NUM_WARPS = 2
@@ -105,7 +105,7 @@ def d_qkv_and_bias(
     second_boundary,
 ):
     """Fill d_qkv and d_bias."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     n_blocks = ceil_div(n_cols, cols)
     n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
     partial = d_q.new_empty(n_splits, n_cols, dtype=torch.float32)

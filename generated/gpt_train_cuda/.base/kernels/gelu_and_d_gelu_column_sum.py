@@ -1,11 +1,8 @@
-"""gelu_and_d_gelu_column_sum: hidden, d_widen and d_bias, column by column:
-    hidden = gelu(widen)
-    d_widen = d_gelu(d_hidden, widen)
-    d_bias = sum(d_widen)
+"""gelu_and_d_gelu_column_sum: hidden = gelu(x); d_widen = d_gelu(d_hidden, x); d_bias = sum(d_widen).
 
     Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
 
-Reads widen and d_hidden once, writes hidden, d_widen and d_bias once.
+Reads x and d_hidden once, writes hidden, d_widen and d_bias once.
 """
 
 import torch
@@ -18,7 +15,7 @@ TWO_SQRT_2_OVER_PI = tl.constexpr(1.5957691216057308)
 
 # Tunables.
 ROWS = 8  # rows at a time
-COLS = 128  # columns per program
+MAX_COLS = 128  # columns per program, at most
 PROGRAMS = 1024  # in all, about
 SUM_COLS = 16  # columns of a program that adds up the chunks
 NUM_WARPS = 4
@@ -27,7 +24,7 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def gelu_and_d_gelu_column_sum_partial_kernel(
-    widen_ptr,  # bf16 (n_rows, n_cols)
+    x_ptr,  # bf16 (n_rows, n_cols)
     d_hidden_ptr,  # bf16 (n_rows, n_cols)
     hidden_ptr,  # bf16 (n_rows, n_cols)
     d_widen_ptr,  # bf16 (n_rows, n_cols)
@@ -51,13 +48,13 @@ def gelu_and_d_gelu_column_sum_partial_kernel(
         in_rows = row < n_rows
         in_range = in_rows & in_cols
         at = row * n_cols + col
-        widen = tl.load(widen_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
         d_hidden = tl.load(d_hidden_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-        widen_squared = widen * widen
-        cubic = widen + widen_squared * widen * 0.044715
+        x_squared = x * x
+        cubic = x + x_squared * x * 0.044715
         sigmoid = tl.sigmoid(cubic * TWO_SQRT_2_OVER_PI)
-        hidden = widen * sigmoid
-        d_cubic = widen_squared * 0.134145 + 1.0
+        hidden = x * sigmoid
+        d_cubic = x_squared * 0.134145 + 1.0
         d_widen = d_hidden * (sigmoid + hidden * (1.0 - sigmoid) * (d_cubic * TWO_SQRT_2_OVER_PI))
         acc += tl.where(in_rows, d_widen, 0.0)
         tl.store(hidden_ptr + at, hidden, mask=in_range)
@@ -90,14 +87,14 @@ def gelu_and_d_gelu_column_sum_combine_kernel(
     tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
 
 
-def gelu_and_d_gelu_column_sum(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
+def gelu_and_d_gelu_column_sum(x, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
     """Fill hidden, d_widen and d_bias."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     n_blocks = ceil_div(n_cols, cols)
     n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
-    partial = widen.new_empty(n_splits, n_cols, dtype=torch.float32)
+    partial = x.new_empty(n_splits, n_cols, dtype=torch.float32)
     gelu_and_d_gelu_column_sum_partial_kernel[(n_blocks, n_splits)](
-        widen,
+        x,
         d_hidden,
         hidden,
         d_widen,
@@ -118,11 +115,11 @@ def gelu_and_d_gelu_column_sum(widen, d_hidden, hidden, d_widen, d_bias, n_rows,
     )
 
 
-def reference(widen, d_hidden):
+def reference(x, d_hidden):
     """What gelu_and_d_gelu_column_sum() must fill hidden, d_widen and d_bias with."""
-    widen_squared = widen * widen
-    sigmoid = torch.sigmoid((widen + widen_squared * widen * 0.044715) * (2 * (2 / torch.pi) ** 0.5))
-    hidden = widen * sigmoid
-    product = hidden * (1.0 - sigmoid) * ((widen_squared * 0.134145 + 1.0) * (2 * (2 / torch.pi) ** 0.5))
+    x_squared = x * x
+    sigmoid = torch.sigmoid((x + x_squared * x * 0.044715) * (2 * (2 / torch.pi) ** 0.5))
+    hidden = x * sigmoid
+    product = hidden * (1.0 - sigmoid) * ((x_squared * 0.134145 + 1.0) * (2 * (2 / torch.pi) ** 0.5))
     d_widen = d_hidden * (sigmoid + product)
     return hidden, d_widen, d_widen.sum(-2, keepdim=True)

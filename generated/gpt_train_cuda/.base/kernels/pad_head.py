@@ -14,7 +14,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 2048  # per program: short rows share one
-COLS = 256  # widest piece of a row
+MAX_COLS = 256  # widest piece of a row
 NUM_WARPS = 4
 
 
@@ -42,7 +42,7 @@ def pad_head_kernel(
 
 def pad_head(token_embedding, padded_weight, n_rows, n_cols, n_filled):
     """Fill padded_weight."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     pad_head_kernel[grid](

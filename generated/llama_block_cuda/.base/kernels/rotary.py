@@ -14,7 +14,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 2048  # per program: short rows share one
-COLS = 256  # widest piece of a row
+MAX_COLS = 256  # widest piece of a row
 NUM_WARPS = 4
 
 
@@ -56,7 +56,7 @@ def rotary_kernel(
 def rotary(x, cos, sin, out, n_batches, n_positions, n_heads, n_cols, half):
     """Fill out."""
     n_rows = n_batches * n_positions * n_heads
-    cols = min(COLS, next_power_of_2(half))
+    cols = min(MAX_COLS, next_power_of_2(half))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(half, cols))
     rotary_kernel[grid](

@@ -13,7 +13,7 @@ from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
 ELEMENTS = 2048  # per program: short rows share one
-COLS = 256  # widest piece of a row
+MAX_COLS = 256  # widest piece of a row
 NUM_WARPS = 4
 
 
@@ -57,7 +57,7 @@ def batch_norm_relu_kernel(
 
 def batch_norm_relu(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_rows, n_cols):
     """Fill out."""
-    cols = min(COLS, next_power_of_2(n_cols))
+    cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     batch_norm_relu_kernel[grid](

@@ -101,7 +101,7 @@ def batch_statistics(
 
 def reference(piece_means, piece_squares, running_mean, running_var, n_cols, piece_size, eps, momentum):
     """What batch_statistics() must fill mean, rstd, running_mean and running_var with."""
-    mean = piece_means.sum(-1, keepdim=True) / n_cols
+    mean = piece_means.mean(-1, keepdim=True)
     total_squares = (piece_squares + (piece_means - mean).square() * piece_size).sum(-1, keepdim=True)
     count = n_cols * piece_size
     shifted = 1.0 - momentum

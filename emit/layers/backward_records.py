@@ -1,0 +1,164 @@
+"""What the backward pass reads of the forward pass, layer by layer: records of what was made, and weights in place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+from longhand.capture.graph import CapturedGraph, InputKind, TrainingGraphs
+from longhand.emit.layers.saved_call import SavedOfCall, SavedOfEach
+from longhand.emit.layers.saved_records import Record, shape_of
+from longhand.emit.module.module_tree import ModuleTree, member, module_expression
+from longhand.schedule.named_plan import (
+    SAVED,
+    DimNamer,
+    Loop,
+    SavedLayers,
+    parameter_order,
+    unread_endings,
+)
+from longhand.schedule.plan import UnitPlan
+
+MODEL = "model"  # what the functions call the module
+
+
+@dataclasses.dataclass(frozen=True)
+class LayersApart:
+    """What the backward pass keeps apart for each layer of a loop.
+
+    Attributes:
+        word: The list that holds it, in the order of the layers: ``blocks``.
+        own: For each layer, first to last: placeholders of the backward graph.
+        record: What the layers save as a record of their own.
+        name: The class of what one layer has.
+        fields: Its fields.
+        owner: Whose it is: the path of a list of layers, or empty.
+        function: What reads it, where that is no list's.
+    """
+
+    word: str
+    own: tuple[tuple[str, ...], ...]
+    record: SavedLayers | None
+    name: str
+    fields: tuple[str, ...]
+    owner: str = ""
+    function: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is such a list."""
+        return self.record is not None or bool(self.fields)
+
+    @property
+    def taken(self) -> str:
+        """That of the next layer, from the last one on."""
+        return f"{SAVED}.{self.word}.pop()"
+
+    def as_record(self, plan: UnitPlan, dims: DimNamer) -> Record:
+        """The record of what each layer has, or each call of a function.
+
+        Args:
+            plan: Of the backward pass.
+            dims: Words for its dimensions.
+        """
+        record = self.record
+        paths = ("",) * len(self.fields)
+        if record is not None:
+            paths = tuple(record.paths[place] for place in record.made)
+        columns = zip(*(self.own if record is None else self.own[:1]), strict=True)
+        said = [
+            path or shape_of(nodes, plan.buffers, dims) for path, nodes in zip(paths, columns, strict=True)
+        ]
+        return Record(self.name, self.owner, self.function, tuple(zip(self.fields, said, strict=True)))
+
+
+def paths_of_weights(training: TrainingGraphs, forward: CapturedGraph) -> dict[str, str]:
+    """By placeholder: the path of the parameter that it is, which is read where the module has it.
+
+    Args:
+        training: Both graphs.
+        forward: What was captured.
+    """
+    if not forward.is_module:
+        return {}
+    given = {entry.node: entry for entry in forward.inputs if entry.kind is InputKind.PARAMETER}
+    sources = ((entry.node, given.get(str(entry.source))) for entry in training.inputs)
+    return {node: parameter.target for node, parameter in sources if parameter is not None}
+
+
+def weights_inside(loop: Loop, weights: Mapping[str, str]) -> dict[int, str]:
+    """Which of what each layer reads are weights of its own, by their paths inside the layer.
+
+    Args:
+        loop: Of the backward pass.
+        weights: By placeholder: the path of a parameter.
+    """
+    inside: dict[int, str] = {}
+    for place, nodes in enumerate(zip(*loop.own, strict=True)):
+        heads = [f"{loop.owner}.{position}." for position in loop.positions]
+        paths = [weights.get(node, "") for node in nodes]
+        below = {path.removeprefix(head) for path, head in zip(paths, heads, strict=True)}
+        are_own = all(path.startswith(head) for path, head in zip(paths, heads, strict=True))
+        if are_own and len(below) == 1:
+            inside[place] = below.pop()
+    return inside
+
+
+def list_of_modules(loop: Loop, weights: Mapping[str, str], tree: ModuleTree) -> str:
+    """The list that holds the layers, where their weights are read; or else nothing.
+
+    Args:
+        loop: Of the backward pass.
+        weights: By placeholder: the path of a parameter.
+        tree: Of the forward pass's modules.
+    """
+    is_read = bool(weights_inside(loop, weights))
+    return member(module_expression(tree.root, loop.owner), MODEL) if is_read else ""
+
+
+def unread_weights(
+    single: Collection[str], loops: Sequence[Loop], weights: Mapping[str, str], graph: CapturedGraph
+) -> tuple[str, ...]:
+    """How the names of the parameters end that are not read where the module has them.
+
+    Args:
+        single: Placeholders that the backward function reads itself.
+        loops: Its layers.
+        weights: By placeholder: the path of a parameter.
+        graph: What was captured.
+    """
+    read = {weights[node] for node in single if node in weights}
+    for loop in loops:
+        inside = weights_inside(loop, weights)
+        read |= {weights[nodes[place]] for nodes in loop.own for place in inside}
+    return unread_endings(parameter_order(graph), read) if graph.is_module else ()
+
+
+def saved_of_call(
+    name: str, training: TrainingGraphs, fields: Mapping[str, str], layers: Sequence[LayersApart]
+) -> SavedOfCall:
+    """The record that launch() makes.
+
+    Args:
+        name: Its class.
+        training: Both graphs.
+        fields: By placeholder: the field that it is.
+        layers: What each layer, or call of a function, has.
+    """
+    sources = {entry.node: entry.source for entry in training.inputs}
+    of_each = tuple(
+        SavedOfEach(
+            one.word,
+            one.name,
+            one.fields,
+            tuple(tuple(sources[node] for node in nodes) for nodes in zip(*one.own, strict=True)),
+        )
+        for one in layers
+        if one.record is None
+    )
+    return SavedOfCall(
+        name,
+        tuple((word, sources[node]) for node, word in fields.items()),
+        tuple((one.word, one.record.word) for one in layers if one.record is not None),
+        of_each,
+    )
