@@ -13,8 +13,8 @@ from longhand.capture.graph import CapturedGraph, GradientPart, Literal, Symboli
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import Parameter, TensorList
 from longhand.emit.module.view_calls import argument
-from longhand.emit.text.conditions import condition_text
 from longhand.emit.text.expression import size_text
+from longhand.emit.text.python_code import condition_text
 from longhand.emit.text.quoting import python_string
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Size, View

@@ -359,7 +359,8 @@ def _over_list(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
 
 
 _OPERATIONS = "add sub mul div eq ne lt le gt ge bitwise_and bitwise_or"
-_INFIX = dict(zip(_OPERATIONS.split(), "+ - * / == != < <= > >= & |".split(), strict=True))
+_SIGNS = "+ - * / == != < <= > >= & |"
+_INFIX = dict(zip(_OPERATIONS.split(), _SIGNS.split(), strict=True))
 
 
 def _operation(writer: LibraryWriter, step: Extern, infix: str) -> Code | None:

@@ -10,6 +10,7 @@ reference_calls.py; `cat`: reference_joins.py); the rest is printed value by val
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Mapping
 
@@ -17,12 +18,12 @@ import torch
 
 from longhand.emit.text.expression import Precedence, Text
 from longhand.emit.text.reference_calls import OperationCall
-from longhand.emit.text.reference_columns import find_columns
+from longhand.emit.text.reference_columns import ColumnRead, find_columns
+from longhand.emit.text.reference_joins import JoinWriter
 from longhand.emit.text.reference_ops import FUNCTIONAL, TORCH, find_joins, operation
 from longhand.emit.text.reference_page import (
     FlatMemory,
     IndexWriter,
-    JoinWriter,
     ReferencePage,
     StridedView,
     ViewFinder,
@@ -30,8 +31,9 @@ from longhand.emit.text.reference_page import (
     is_slice,
     number_text,
     prints_number,
+    reduction,
+    total_of_mean,
 )
-from longhand.emit.text.reference_reductions import reduction, total_of_mean
 from longhand.emit.text.value_formula import find_groups
 from longhand.lower.ir import (
     AxisSize,
@@ -94,7 +96,7 @@ class _ReferenceWriter:
         self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
         self.joins, self.pieces = find_joins(plan, names, words)
         self.finder = ViewFinder(plan, names, self.pieces)
-        self.columns = find_columns(plan, self.finder, range(len(plan.body)), self.pieces)
+        self.columns = self._find_columns()
         self.uses = self._count_uses()
         self.flat = flat_pointers(plan, self.uses, self.pieces, self.columns) | {
             key for p in self.uses for key in self._memory(p)
@@ -105,14 +107,25 @@ class _ReferenceWriter:
         for word in (*self._number_words(), *self.views):
             self.page.scope.take(word)
         self.indices = IndexWriter(self.page, self._value)
-        self.joiner = JoinWriter(self.page, self.pieces, self.domains, self._value)
         self.stored = {
             value.value: names.pointers[value.buffer]
             for value in plan.body
             if isinstance(value, Store) and not value.is_at_positions
         }
 
+    @functools.cached_property
+    def joiner(self) -> JoinWriter:
+        """What writes joins, where there are any."""
+        return JoinWriter(self.page, self.pieces, self.domains, self._value)
+
     # What the reference is given.
+
+    def _find_columns(self) -> Mapping[int, ColumnRead]:
+        """Loads of pointers that are read at several places, or at one that is computed."""
+        loads = {p: value.buffer for p, value in enumerate(self.plan.body) if isinstance(value, Load)}
+        is_computed = any(self.plan.addresses[p].values for p in loads)
+        is_needed = is_computed or len(set(loads.values())) < len(loads)
+        return find_columns(self.plan, self.finder, loads, self.pieces) if is_needed else {}
 
     def _number_words(self) -> list[str]:
         names = self.names

@@ -11,15 +11,24 @@ from collections.abc import Callable, Container, Mapping, Sequence, Set
 from longhand.emit.text.expression import Precedence, Text, literal_text, number_operand
 from longhand.emit.text.numbers_of_pi import pi_text
 from longhand.emit.text.reference_ops import (
-    FUNCTIONAL,
     OF_TORCH,
     TORCH,
-    Join,
     PieceLoad,
     goes_back,
     stays_number,
 )
-from longhand.lower.ir import AxisSize, Constant, IndexExpression, Load, Pointwise, Scalar, arguments
+from longhand.lower.ir import (
+    AxisSize,
+    Constant,
+    IndexExpression,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Reduce,
+    ReduceOp,
+    Scalar,
+    Value,
+)
 from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope
 from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
@@ -305,86 +314,41 @@ class IndexWriter:
                 self.page.number(self.page.names.scalars[factor.position])
 
 
-class JoinWriter:
-    """Writes joins (cat, pad) and what their pieces are.
+_REDUCTIONS = {
+    ReduceOp.SUM: "sum",
+    ReduceOp.PROD: "prod",
+    ReduceOp.MAX: "amax",
+    ReduceOp.MIN: "amin",
+    ReduceOp.ARGMAX: "argmax",
+    ReduceOp.ARGMIN: "argmin",
+    ReduceOp.ANY: "any",
+    ReduceOp.ALL: "all",
+}
+_ONE_DIM_AT_A_TIME = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN, ReduceOp.PROD, ReduceOp.ANY, ReduceOp.ALL})
 
-    Args:
-        page: The text.
-        pieces: By position, the loads that are pieces of a join.
-        domains: The axes that each value varies over.
-        value: The text of a value.
-    """
 
-    def __init__(
-        self,
-        page: ReferencePage,
-        pieces: Mapping[int, PieceLoad],
-        domains: Sequence[frozenset[str]],
-        value: Callable[[int], Text],
-    ) -> None:
-        self.page, self.pieces, self.domains, self.value = page, pieces, domains, value
+def reduction(op: ReduceOp, text: str, dims: list[int], method: str = "") -> Text:
+    """A reduction over dimensions (negative, in order) that keeps them with size 1; by its own method or another."""
+    method = method or _REDUCTIONS[op]
+    where = str(dims[0]) if len(dims) == 1 else f"({', '.join(map(str, dims))})"
+    if op not in _ONE_DIM_AT_A_TIME or len(dims) == 1:
+        return Text(f"{text}.{method}({where}, keepdim=True)")
+    if dims == list(range(-len(dims), 0)):
+        kept = ".unsqueeze(-1)" * (len(dims) - 1)
+        return Text(f"{text}.flatten({dims[0]}).{method}(-1, keepdim=True){kept}")
+    if op in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+        raise AssertionError("positions are reduced over trailing axes only")
+    return Text(text + "".join(f".{method}({dim}, keepdim=True)" for dim in dims))
 
-    def piece(self, position: int, word: str) -> Text:
-        """What a piece of a cat is computed from: a slice along the axis, or all of a tensor."""
-        piece = self.pieces[position]
-        if piece.slice is None:
-            return Text(word)
-        for limit in (piece.range.start, piece.range.end):
-            if limit is not None:
-                self.page.number(self.page.names.scalars[limit])
-        n_after = len(self.page.plan.axes) - 1 - self._place(piece.range.axis)
-        return Text(f"{self.page.in_space(word)}[..., {piece.slice}{', :' * n_after}]")
 
-    def _place(self, axis: str) -> int:
-        return [one.name for one in self.page.plan.axes].index(axis)
-
-    def cat(self, join: Join) -> Text:
-        """The pieces, each expanded along what only others vary along."""
-        varying = [self.domains[piece] for piece in join.pieces]
-        wanted = frozenset[str]().union(*varying) | {join.axis}
-        lengths = [self._n_dims(piece) for piece in join.pieces]
-        parts = []
-        for piece, own, n_dims in zip(join.pieces, varying, lengths, strict=True):
-            text = self.value(piece)
-            if own | {join.axis} != wanted or n_dims < max(lengths):
-                axes = [axis.name for axis in self.page.plan.axes][-max(lengths) :]
-                sizes = [self._expanded(axis, own | {join.axis}, wanted) for axis in axes]
-                text = Text(f"{text.within(Precedence.ATOM)}.expand({', '.join(sizes)})")
-            parts.append(text.text)
-        self.page.modules.add(TORCH)
-        return Text(
-            f"torch.cat([{', '.join(parts)}], dim={self._place(join.axis) - len(self.page.plan.axes)})"
-        )
-
-    def _expanded(self, axis: str, own: frozenset[str], wanted: frozenset[str]) -> str:
-        if axis in own:
-            return "-1"
-        return self.page.number(self.page.names.axes[axis].size) if axis in wanted else "1"
-
-    def _n_dims(self, position: int) -> int:
-        """How many dimensions the text of a cat's piece has."""
-        value = self.page.plan.body[position]
-        if isinstance(value, Load) and is_slice(self.pieces, position):
-            view = self.page.views[self.page.names.pointers[value.buffer]]
-            return len(view.shape) if view is not None else len(self.page.plan.axes)
-        if isinstance(value, Load):
-            return len(self.page.plan.axes)
-        return max((self._n_dims(argument) for argument in arguments(value)), default=0)
-
-    def pad(self, join: Join, value: Load) -> Text:
-        """A tensor with a border."""
-        (where,) = join.ranges
-        size = self.page.number(self.page.names.axes[join.axis].size)
-        before = "0" if where.start is None else self.page.number(self.page.names.scalars[where.start])
-        after = (
-            "0" if where.end is None else f"{size} - {self.page.number(self.page.names.scalars[where.end])}"
-        )
-        n_after = len(self.page.plan.axes) - 1 - self._place(join.axis)
-        widths = ", ".join(["0, 0"] * n_after + [f"{before}, {after}"])
-        border = number_text(value.other)
-        fill = "" if not join.fill and join.fill == 0 else f", value={border.text}"
-        self.page.modules |= {FUNCTIONAL, *border.needs}
-        return Text(f"F.pad({self.page.names.pointers[value.buffer]}, ({widths}){fill})")
+def total_of_mean(value: Pointwise, body: Sequence[Value]) -> Reduce | None:
+    """The sum that a value is the mean of, where it is one."""
+    if value.op is not PointwiseOp.DIV:
+        return None
+    total, count = (body[argument] for argument in value.args)
+    is_sum = isinstance(total, Reduce) and total.op is ReduceOp.SUM
+    is_count = isinstance(count, AxisSize) and isinstance(total, Reduce) and count.axes == total.axes
+    return total if is_sum and is_count and isinstance(total, Reduce) else None
 
 
 def is_slice(pieces: Mapping[int, PieceLoad], position: int) -> bool:

@@ -27,9 +27,9 @@ from longhand.capture.graph import (
 )
 from longhand.emit.module.call_checks import as_size, described_list, updated_arguments
 from longhand.emit.module.trees import find_lists, parameters
-from longhand.emit.text.conditions import condition_text
 from longhand.emit.text.expression import size_text
 from longhand.emit.text.kernel_head import in_one_line
+from longhand.emit.text.python_code import condition_text
 from longhand.emit.text.quoting import markdown_code
 from longhand.emit.unit.lock_file import FORMAT, lock_text, tool_versions
 from longhand.emit.unit.picture import picture_of

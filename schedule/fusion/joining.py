@@ -115,7 +115,7 @@ def _align_leftovers(state: Aligned) -> Aligned | str:
 
 
 def _align_results(state: Aligned) -> Aligned | None:
-    """Matches the loops along which both only repeat what they share: cos and sin of one table, as wide as each other."""
+    """Matches the loops along which both only repeat what they share: cos and sin of one table, equally wide."""
     for _, left in stores(state.left):
         for _, right in stores(state.right):
             matched = align(state, left.index, right.index)

@@ -58,7 +58,7 @@ _OF_ITS_OWN = 2  # the last step of a nest, and its store
 
 
 def _does_the_same_first(first: Nest, second: Nest, merged: Nest) -> bool:
-    """Whether nests do the same but for their last step: cos and sin of one angle are one launch, the angle made once."""
+    """Whether nests do the same but for their last step: cos and sin of one angle, which is made once."""
     longest = max(len(first.body), len(second.body))
     n_shared = len(first.body) + len(second.body) - len(merged.body)
     return n_shared > _OF_ITS_OWN and len(merged.body) <= longest + _OF_ITS_OWN

@@ -2,9 +2,9 @@
 
 Differentiated step by step, ``x * rsqrt(mean(x * x) + eps)`` gives ``g * rstd + sum(g * x) * -0.5 * rstd**3 / n * (x *
 2.0)``. Multiplied out that is ``rstd * (g - x_hat * mean(g * x_hat))`` with ``x_hat = x * rstd``: each of two factors x
-takes one of the three rstd. The mean is computed as ``mean(g * x) * rstd``: so it needs no pass of its own after the one
-that finds rstd. Where x is what is left of something without its mean, its own sum is nothing, and of the
-gradient of the mean ``-rstd * mean(g)`` stays. It is as exact: x_hat is of the size of one, where x and the third power
+takes one of the three rstd. The mean is computed as ``mean(g * x) * rstd``: so it needs no pass of its own after the
+one that finds rstd. Where x is what is left of something without its mean, its own sum is nothing, and of the gradient
+of the mean ``-rstd * mean(g)`` stays. It is as exact: x_hat is of the size of one, where x and the third power
 of rstd may be as large or small as they like.
 """
 
@@ -29,7 +29,7 @@ from longhand.lower.ir import (
     arguments,
 )
 from longhand.schedule.bodies import rewrite, sizes_of
-from longhand.schedule.numerics.terms import Factor, Summed, Monomial, TermsOf
+from longhand.schedule.numerics.terms import Factor, Monomial, Summed, TermsOf
 from longhand.schedule.simplification import simplify_nest
 from longhand.schedule.sizes import product
 

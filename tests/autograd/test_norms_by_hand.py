@@ -1,4 +1,4 @@
-"""Norms that users write out are differentiated as a person would write it, on both devices, and as exactly as eager."""
+"""Norms that users write out are differentiated as a person would, on both devices, and as exactly as eager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""blas.c on a GPU: as ATen's products over dtypes, odd sizes, biases, steps, precisions, streams, threads and graphs."""
+"""blas.c on a GPU: as ATen's products: dtypes, odd sizes, biases, steps, precisions, streams, threads, graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A unit's runtime.py with blas.c and launch.c on the CPU: cublasLt, the driver and torch's tensors are a stand-in's."""
+"""A unit's runtime.py with blas.c and launch.c on the CPU: cublasLt, the driver and tensors are a stand-in's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cos and sin of one table are one kernel, whoever asks for which first; kernels' axes are called as the calls' sizes."""
+"""cos and sin of one table are one kernel, in either order; kernels' axes are called as the calls' sizes."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@ contiguous and makes the lanes; further col axes are a batch. With `partials` (t
 into chunks, which are combined as in ROWS_SPLIT.
 
 Tunables. CUDA: ROWS x MAX_COLS is the tile of one step of a program, NUM_WARPS;
-``cols = min(MAX_COLS, next_power_of_2(size of the last col axis))``; of a kernel for columns of few rows and of many (see
-`schedule.kernels.twins`) also ``rows = min(ROWS, next_power_of_2(n_rows))``. With partials PROGRAMS, which share the
-columns and the rows, ``splits = min(PROGRAMS // cdiv(n_cols, cols), cdiv(n_rows, ROWS))``, and SUM_COLS (cols that a
-program of the second kernel adds up). CPU: COLS (cols that a thread accumulates at a time), GRAIN; with partials ROWS
+``cols = min(MAX_COLS, next_power_of_2(size of the last col axis))``; of a kernel for columns of few rows and of many
+(see `schedule.kernels.twins`) also ``rows = min(ROWS, next_power_of_2(n_rows))``. With partials PROGRAMS, which share
+the columns and the rows, ``splits = min(PROGRAMS // cdiv(n_cols, cols), cdiv(n_rows, ROWS))``, and SUM_COLS (cols that
+a program of the second kernel adds up). CPU: COLS (cols that a thread accumulates at a time), GRAIN; with partials ROWS
 and SPLITS.
 """
 

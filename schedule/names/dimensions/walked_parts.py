@@ -20,7 +20,7 @@ def grouped_before_last(
 def grouped_around_splits(
     shape: Sequence[Size], words: Words, sizes: Sequence[Size]
 ) -> list[list[tuple[Size, str | None]]] | None:
-    """As `grouped`, where a dimension may be walked in parts, by several sizes: heads by their groups, then inside them.
+    """As `grouped`, where a dimension may be walked in parts, by several sizes: heads by groups, then inside them.
 
     The groups of parts are empty, but for pairs of neighbours, whose number is ``n_pairs``. None if sizes do not fit.
     """
