@@ -19,6 +19,7 @@ from longhand.capture.torch_dynamo import graph_break, mark_dynamic
 from longhand.compiled.backend import is_strict, longhand_backend, number_from_one
 from longhand.compiled.from_bytecode import captured, default_frontend
 from longhand.compiled.module_state import ModuleState, Standing
+from longhand.compiled.unit_failures import forget_health
 from longhand.emit.unit.threeway import Outcome
 from longhand.errors import EagerWarning, GraphBreakError, OptionError, ReplacementError, UnitError
 from longhand.loading import bound, load
@@ -40,6 +41,7 @@ def reset() -> None:
     torch.compiler.reset()
     forget_all()
     forget_calls()
+    forget_health()
 
 
 def compile(

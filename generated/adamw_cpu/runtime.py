@@ -847,3 +847,10 @@ def addresses_of(*lists):
 def sizes_of(tensors):
     """The numbers of elements, as an int64 tensor."""
     return torch.tensor([tensor.numel() for tensor in tensors], device="cpu")
+
+
+# ---- Gradients by the names of the weights ----
+
+NAMES = "names of parameters"  # where a module keeps them
+
+READ = "weights read"  # where a module keeps which of its weights the backward pass reads

@@ -10,6 +10,7 @@ import torch
 
 from . import kernels
 from .runtime import (
+    blas,
     cudnn_attention_backward,
     keep_for_backward,
     kept_for_backward,
@@ -86,7 +87,7 @@ def block_backward(layer, saved, d_output):
     # Mlp.forward    return self.narrow(hidden)
     d_narrow_bias = d_output.new_empty(dim)
     kernels.column_sum(d_output, d_narrow_bias, batch * seq, dim)
-    d_hidden = torch.mm(d_output, layer.mlp.narrow.weight)
+    d_hidden = blas.mm(d_output, layer.mlp.narrow.weight)
 
     # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(d_hidden)
@@ -97,9 +98,9 @@ def block_backward(layer, saved, d_output):
     )
     del d_hidden
 
-    d_narrow_weight = torch.mm(d_output.T, hidden)
+    d_narrow_weight = blas.mm(d_output.T, hidden)
     del hidden
-    d_ln_2 = torch.mm(d_widen, layer.mlp.widen.weight)
+    d_ln_2 = blas.mm(d_widen, layer.mlp.widen.weight)
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = torch.empty_like(d_output)
@@ -122,15 +123,15 @@ def block_backward(layer, saved, d_output):
     )
     del d_ln_2
 
-    d_widen_weight = torch.mm(d_widen.T, ln_2)
+    d_widen_weight = blas.mm(d_widen.T, ln_2)
     del d_widen, ln_2
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = d_x.new_empty(dim)
     kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_x, layer.attn.proj.weight)
+    d_mixed = blas.mm(d_x, layer.attn.proj.weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_x.T, mixed_view.reshape(-1, dim))
+    d_proj_weight = blas.mm(d_x.T, mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -160,7 +161,7 @@ def block_backward(layer, saved, d_output):
         boundary=dim,
         second_boundary=2 * dim,
     )
-    d_ln_1 = torch.mm(d_qkv, layer.attn.qkv.weight)
+    d_ln_1 = blas.mm(d_qkv, layer.attn.qkv.weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
     ln_1 = torch.empty_like(d_x)
@@ -182,7 +183,7 @@ def block_backward(layer, saved, d_output):
         eps=1e-5,
     )
 
-    d_qkv_weight = torch.mm(d_qkv.T, ln_1)
+    d_qkv_weight = blas.mm(d_qkv.T, ln_1)
     return d_residual, {
         "ln_1.weight": d_ln_1_weight,
         "ln_1.bias": d_ln_1_bias,

@@ -93,6 +93,11 @@ def health_of(folder: Path, unit: Any) -> UnitHealth:
     return _HEALTH.setdefault(key, UnitHealth(folder))
 
 
+def forget_health() -> None:
+    """What is compiled from here on knows nothing of calls before."""
+    _HEALTH.clear()
+
+
 def unless_failing(
     compiled: Callable[..., Any],
     eager: EagerGraph,

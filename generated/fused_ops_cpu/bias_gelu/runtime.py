@@ -778,3 +778,10 @@ def _prune(folder: Path) -> None:
             if time.time() - used > RECENT_SECONDS:
                 path.unlink()
                 path.with_suffix(".sha256").unlink(missing_ok=True)
+
+
+# ---- Gradients by the names of the weights ----
+
+NAMES = "names of parameters"  # where a module keeps them
+
+READ = "weights read"  # where a module keeps which of its weights the backward pass reads

@@ -244,9 +244,9 @@ def gelu_windows(widen, hidden, n_elements):
     return read, written
 
 
-def gelu_and_d_gelu_column_sum_windows(widen, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
+def gelu_and_d_gelu_column_sum_windows(x, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
     read = {
-        "widen": window(widen, (n_rows, n_cols), (n_cols, 1)),
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "d_hidden": window(d_hidden, (n_rows, n_cols), (n_cols, 1)),
     }
     written = [

@@ -980,7 +980,7 @@ NAMES = "names of parameters"  # where a module keeps them
 
 
 def of_layers(owner, gradients):
-    """The gradients of a list of layers by the whole names of their weights, given those of each layer by its number."""
+    """Gradients of a list of layers by the whole names of their weights, given those of each layer by its number."""
     return {f"{owner}.{n}.{name}": one for n, of_layer in gradients.items() for name, one in of_layer.items()}
 
 

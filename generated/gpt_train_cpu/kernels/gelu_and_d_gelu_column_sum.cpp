@@ -1,11 +1,8 @@
-// gelu_and_d_gelu_column_sum: hidden, d_widen and d_bias, column by column:
-//     hidden = gelu(widen)
-//     d_widen = d_gelu(d_hidden, widen)
-//     d_bias = sum(d_widen)
+// gelu_and_d_gelu_column_sum: hidden = gelu(x); d_widen = d_gelu(d_hidden, x); d_bias = sum(d_widen).
 //
 //     Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
 //
-// Reads widen and d_hidden once, writes hidden, d_widen and d_bias once.
+// Reads x and d_hidden once, writes hidden, d_widen and d_bias once.
 
 #include "vector_math.h"
 
@@ -20,7 +17,7 @@ constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
 // One thread per chunk of rows and block of columns. The chunks' sums are added up in double.
 extern "C" void gelu_and_d_gelu_column_sum(
-    const float *widen,     // (n_rows, n_cols)
+    const float *x,         // (n_rows, n_cols)
     const float *d_hidden,  // (n_rows, n_cols)
     float *hidden,          // (n_rows, n_cols)
     float *d_widen,         // (n_rows, n_cols); may be d_hidden
@@ -40,18 +37,18 @@ extern "C" void gelu_and_d_gelu_column_sum(
       std::fill(col_sum + begin, col_sum + end, 0.0f);
 
       for (long row = split * chunk; row < row_end; ++row) {
-        const float *widen_row = widen + row * n_cols;
+        const float *x_row = x + row * n_cols;
         const float *d_hidden_row = d_hidden + row * n_cols;
         float *hidden_row = hidden + row * n_cols;
         float *d_widen_row = d_widen + row * n_cols;
 #pragma omp simd
         for (long col = begin; col < end; ++col) {
-          const float widen_i = widen_row[col];
-          const float widen_i_squared = widen_i * widen_i;
-          const float cubic = widen_i + widen_i_squared * widen_i * 0.044715f;
+          const float x_i = x_row[col];
+          const float x_i_squared = x_i * x_i;
+          const float cubic = x_i + x_i_squared * x_i * 0.044715f;
           const float sigmoid = 1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI)));
-          const float hidden_i = widen_i * sigmoid;
-          const float d_cubic = widen_i_squared * 0.134145f + 1.0f;
+          const float hidden_i = x_i * sigmoid;
+          const float d_cubic = x_i_squared * 0.134145f + 1.0f;
           const float d_widen_i =
               d_hidden_row[col] * (sigmoid + hidden_i * (1.0f - sigmoid) * (d_cubic * TWO_SQRT_2_OVER_PI));
 

@@ -1,7 +1,4 @@
-"""gelu_and_d_gelu_column_sum: hidden, d_widen and d_bias, column by column:
-    hidden = gelu(widen)
-    d_widen = d_gelu(d_hidden, widen)
-    d_bias = sum(d_widen)
+"""gelu_and_d_gelu_column_sum: hidden = gelu(x); d_widen = d_gelu(d_hidden, x); d_bias = sum(d_widen).
 
 The kernel is gelu_and_d_gelu_column_sum.cpp, built when it changes.
 """
@@ -13,11 +10,11 @@ from ..runtime import load_kernel
 gelu_and_d_gelu_column_sum = load_kernel("gelu_and_d_gelu_column_sum.cpp")
 
 
-def reference(widen, d_hidden):
+def reference(x, d_hidden):
     """What gelu_and_d_gelu_column_sum() must fill hidden, d_widen and d_bias with."""
-    widen_i_squared = widen * widen
-    sigmoid = torch.sigmoid((widen + widen_i_squared * widen * 0.044715) * (2 * (2 / torch.pi) ** 0.5))
-    hidden = widen * sigmoid
-    product = hidden * (1.0 - sigmoid) * ((widen_i_squared * 0.134145 + 1.0) * (2 * (2 / torch.pi) ** 0.5))
+    x_i_squared = x * x
+    sigmoid = torch.sigmoid((x + x_i_squared * x * 0.044715) * (2 * (2 / torch.pi) ** 0.5))
+    hidden = x * sigmoid
+    product = hidden * (1.0 - sigmoid) * ((x_i_squared * 0.134145 + 1.0) * (2 * (2 / torch.pi) ** 0.5))
     d_widen = d_hidden * (sigmoid + product)
     return hidden, d_widen, d_widen.sum(-2, keepdim=True)

@@ -8,12 +8,11 @@ Written by longhand, yours to edit: `longhand generate` merges, `longhand verify
 """
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from . import kernels
 from .backward import BlockSaved, LanguageModelFunction, LanguageModelSaved
-from .runtime import Weights, check_tensor, check_weights, cudnn_attention, parameters_of, tie
+from .runtime import Weights, blas, check_tensor, check_weights, cudnn_attention, parameters_of, tie
 
 
 class Block(nn.Module):
@@ -51,7 +50,7 @@ class Block(nn.Module):
         n_heads = 12
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
+        qkv = blas.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
@@ -59,7 +58,7 @@ class Block(nn.Module):
 
         # CausalSelfAttention.forward    return self.proj(mixed)
         mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
+        attn = blas.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         x = torch.empty_like(residual)
@@ -77,13 +76,13 @@ class Block(nn.Module):
         )
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
+        widen = blas.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
         del attn, ln_2
         hidden = torch.empty_like(widen)
         kernels.gelu(widen, hidden, hidden.numel())
 
         # Mlp.forward    return self.narrow(hidden)
-        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        mlp = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
 
         saved = BlockSaved(
             residual=residual,
@@ -180,7 +179,7 @@ class LanguageModel(nn.Module):
             n_cols=dim,
             n_filled=vocab_size,
         )
-        logits = F.linear(ln_f, padded_weight)
+        logits = blas.linear(ln_f, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         n_counted = torch.empty((), dtype=torch.int64, device=tokens.device)
@@ -209,8 +208,8 @@ class LanguageModel(nn.Module):
             unscaled_d_logits_offset=vocab_size,
         )
 
-        unscaled_d_ln_f = torch.mm(unscaled_d_logits, padded_weight)
-        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
+        unscaled_d_ln_f = blas.mm(unscaled_d_logits, padded_weight)
+        unscaled_d_token_embedding = blas.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
 
         saved = LanguageModelSaved(
             tokens=tokens,
