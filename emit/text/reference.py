@@ -245,11 +245,9 @@ class _ReferenceWriter:
             self.page.modules.add(TORCH)
         at = self.indices.at(self.plan.addresses[position])
         is_number = store.mask is None and prints_number(self.plan, store.value, {*self.groups, *self.joins})
-        value = (
-            f"{word}.new_tensor({added.text})"
-            if is_number
-            else f"{added.within(Precedence.ATOM)}.to({word}.dtype)"
-        )
+        value = f"{added.within(Precedence.ATOM)}.to({word}.dtype)"
+        if is_number:
+            value = f"{word}.new_tensor({added.text})"
         accumulate = ", accumulate=True" if store.adds else ""
         return f"{word}.index_put(({at.text},), {value}{accumulate})"
 
