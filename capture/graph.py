@@ -32,6 +32,10 @@ from longhand.capture.data_sizes import node_depends_on_data as node_depends_on_
 from longhand.capture.known.ranges import is_overwritten as is_overwritten
 from longhand.capture.known.ranges import range_of as range_of
 from longhand.capture.nan_equality import nan_equals_itself as nan_equals_itself
+from longhand.capture.reading.graph_text import call_text, described, spelled
+from longhand.capture.reading.list_members import is_view as is_view
+from longhand.capture.reading.list_members import list_members as list_members
+from longhand.capture.reading.list_members import members_reading as members_reading
 from longhand.capture.roles import Role as Role
 from longhand.capture.tensor_leaves import tensors_in as tensors_in
 from longhand.capture.torch_private import registered_by as registered_by
@@ -100,6 +104,7 @@ class InputKind(enum.Enum):
 
     ARGUMENT = "argument"  # a tensor among the call's arguments (flattened)
     SIZE = "size"  # an int among the call's arguments that is symbolic
+    PART = "part"  # a slice of an argument along its first dimension: see GraphInput.part
     PARAMETER = "parameter"
     BUFFER = "buffer"  # persistent or not: see GraphInput.persistent
     CONSTANT = (
@@ -115,9 +120,10 @@ class GraphInput:
         node: The placeholder's name.
         kind: What feeds it.
         target: The dotted path of a parameter, buffer or constant (``blocks.0.ln_1.weight``); for an argument the
-            user's own name for it (``x``, or ``batch_mask`` for a leaf of the argument `batch`).
+            user's own name for it (``x``, or ``batch_mask`` for a leaf of the argument `batch`); for a part ``x[3]``.
         persistent: False only for buffers that are not in the state_dict.
         is_nonnegative: Whether no element of an argument is below zero in the example call, so that no random one is.
+        part: Of a part: the argument's placeholder, and which slice of it.
     """
 
     node: str
@@ -125,6 +131,12 @@ class GraphInput:
     target: str
     persistent: bool = True
     is_nonnegative: bool = False
+    part: tuple[str, int] | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the caller gives it with each call."""
+        return self.kind in (InputKind.ARGUMENT, InputKind.SIZE, InputKind.PART)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,6 +290,13 @@ class CapturedGraph:
         return len(self.outputs) - self.n_bases - self.n_saved
 
     @property
+    def written(self) -> frozenset[str]:
+        """Placeholders that the call writes into, and arguments that it writes a part of."""
+        written = {mutation.input_node for mutation in self.mutations}
+        wholes = (entry.part[0] for entry in self.inputs if entry.part is not None and entry.node in written)
+        return frozenset({*written, *wholes})
+
+    @property
     def overwritten(self) -> frozenset[str]:
         """Placeholders whose value is another one after the call."""
         return frozenset([*(mutation.input_node for mutation in self.mutations), *self.rewritten])
@@ -291,7 +310,7 @@ class CapturedGraph:
         lines = ["import operator", "", "import torch", "from torch import device, inf, nan", "", ""]
         lines += [f"# {self.source}", "def forward("]
         for entry in self.inputs:
-            told = f"{entry.kind.value} {entry.target}: {_describe(values[entry.node])}"
+            told = f"{entry.kind.value} {entry.target}: {described(values[entry.node])}"
             lines.append(f"    {entry.node},  # {told}")
         lines.append("):")
         quoted = ""
@@ -303,9 +322,9 @@ class CapturedGraph:
                 quoted = origin.statement
                 lines += ["", f"    # {origin.qualname}    {quoted}"]
             if node.op == "output":
-                lines += ["", f"    return {_spell(node.args[0])}"]
+                lines += ["", f"    return {spelled(node.args[0])}"]
             else:
-                lines.append(f"    {node.name} = {_call(node)}  # {_describe(node.meta.get('val'))}")
+                lines.append(f"    {node.name} = {call_text(node)}  # {described(node.meta.get('val'))}")
         lines += ["", ""]
         for position, output in enumerate(self.outputs):
             shown = output.value.value if isinstance(output.value, Literal) else output.value
@@ -365,36 +384,3 @@ class TrainingGraphs:
     differentiable: tuple[int, ...]
     report: str
     flows: tuple[frozenset[int], ...]
-
-
-def _call(node: fx.Node) -> str:
-    target = node.target
-    name = f"torch.ops.{target}" if isinstance(target, torch._ops.OpOverload) else _python_name(target)
-    arguments = [_spell(argument) for argument in node.args]
-    arguments += [f"{key}={_spell(value)}" for key, value in sorted(node.kwargs.items())]
-    return f"{name}({', '.join(arguments)})"
-
-
-def _python_name(target: Any) -> str:
-    """``operator.mul``; torch's own functions on symbolic sizes (``torch.sym_max``) keep their public names."""
-    module = "operator" if target.__module__ == "_operator" else target.__module__
-    return str(target.__name__) if module == "builtins" else f"{module}.{target.__name__}"
-
-
-def _spell(value: Any) -> str:
-    """An argument as Python source."""
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_spell, value))}{',' if len(value) == 1 else ''})"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_spell, value))}]"
-    return str(value) if isinstance(value, fx.Node) else repr(value)
-
-
-def _describe(value: Any) -> str:
-    """``float32[4, 1024]`` of a fake tensor."""
-    if isinstance(value, torch.Tensor):
-        sizes = ", ".join(str(size) for size in value.shape)
-        return f"{str(value.dtype).removeprefix('torch.')}[{sizes}]"
-    if isinstance(value, list | tuple):
-        return f"({', '.join(map(_describe, value))})"
-    return str(value)

@@ -157,6 +157,8 @@ class Store:
         adds: Whether the value is added to what is there, each iteration once and whole, in whatever order. Then its
             index may name an element as often as data say, but varies over every axis of the nest; and the nest
             touches the buffer nowhere else, since what it would find there is unfinished.
+        is_at_positions: Whether data say where it writes. Unless it adds, its index still varies over every axis of
+            the nest by itself, so that no two iterations write one element, whatever the data are.
     """
 
     buffer: str
@@ -166,6 +168,10 @@ class Store:
     name: str | None = None
     origin: str = ""
     adds: bool = False
+
+    @property
+    def is_at_positions(self) -> bool:
+        return self.adds or bool(self.index.values)
 
 
 # `name` of a value is a word for it or None: the user's local, a text, or its `Role` in a lowering.

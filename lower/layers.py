@@ -10,7 +10,6 @@ value, and the user's statement. What the lowering and the scheduler decide for 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -18,7 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, GraphInput, Literal, Provenance
+from longhand.capture.graph import CapturedGraph, GraphInput, Literal, Provenance, list_members
 from longhand.lower.ir import Layers
 from longhand.lower.sizes import as_size
 
@@ -68,7 +67,7 @@ def _members(nodes: Sequence[fx.Node]) -> dict[str, list[int]]:
     starts: dict[str, list[int]] = {}
     last: dict[str, int] = {}
     for place, node in enumerate(nodes):
-        for owner, number in _owners(_provenance(node).module):
+        for owner, number in list_members(_provenance(node).module):
             known = last.get(owner)
             if known == number:
                 continue
@@ -79,13 +78,6 @@ def _members(nodes: Sequence[fx.Node]) -> dict[str, list[int]]:
                 starts.setdefault(owner, []).append(place)
                 last[owner] = number
     return dict(sorted(starts.items(), key=lambda entry: -len(entry[1])))
-
-
-@functools.cache
-def _owners(module: str) -> tuple[tuple[str, int], ...]:
-    """(``blocks``, 3) for ``blocks.3.attn``; all such pairs where lists are nested."""
-    parts = module.split(".")
-    return tuple((".".join(parts[:n]), int(part)) for n, part in enumerate(parts) if n and part.isdigit())
 
 
 class _Comparison:
@@ -107,7 +99,7 @@ class _Comparison:
             # Nothing tells where the last one ends but the length of the one before.
             ends = [*starts[1:], min(2 * starts[-1] - starts[-2], len(nodes))]
             self._layers = [nodes[start:end] for start, end in zip(starts, ends, strict=True)]
-            self._first = next(n for o, n in _owners(_provenance(nodes[starts[0]]).module) if o == owner)
+            self._first = next(n for o, n in list_members(_provenance(nodes[starts[0]]).module) if o == owner)
             self._heads = [f"{owner}.{self._first + number}." for number in range(len(starts))]
         self._place_of: dict[fx.Node, _Place] = {
             node: (number, place)

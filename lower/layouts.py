@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, is_view
 from longhand.lower.body import Size
 from longhand.lower.sizes import as_size, contiguous_strides, multiply, product, same
 from longhand.lower.views import TensorView
@@ -109,7 +109,7 @@ def input_strides(entry: GraphInput, value: torch.Tensor) -> tuple[Size, ...]:
         entry: The input.
         value: Its example.
     """
-    if entry.kind is InputKind.ARGUMENT:
+    if entry.is_given:
         return tuple(as_size(step) for step in value.stride())
     loaded = entry.kind is not InputKind.CONSTANT and entry.persistent
     own = eager_strides(value) if loaded else None
@@ -161,14 +161,6 @@ def attention_operands(graph: CapturedGraph) -> frozenset[str]:
                     operand = operand.all_input_nodes[0]
                 operands.add(operand.name)
     return frozenset(operands)
-
-
-def is_view(node: fx.Node) -> bool:
-    """Whether an op's result shares memory with its first argument."""
-    if not isinstance(node.target, torch._ops.OpOverload) or not node.all_input_nodes:
-        return False
-    returned = node.target._schema.returns
-    return len(returned) == 1 and returned[0].alias_info is not None
 
 
 def convolution_weights(graph: CapturedGraph) -> frozenset[str]:

@@ -160,6 +160,10 @@ class NestBuilder:
         index = combine([*self._steps(view, dims), Coordinate(offset=view.offset)])
         self.body.store(view.buffer, index, value.to(view.dtype), mask)
 
+    def store_at(self, view: TensorView, coordinates: Sequence[Coordinate], value: Handle) -> None:
+        """Writes a value to the element of a strided view at any coordinates, one per dimension."""
+        self.body.store(view.buffer, self._element(view, coordinates), value.to(view.dtype))
+
     def add_at(
         self, view: TensorView, coordinates: Sequence[Coordinate], value: Handle, mask: Handle | None = None
     ) -> None:

@@ -37,12 +37,12 @@ from longhand.lower.lowerings import (
     viewing,
 )
 from longhand.lower.lowerings.externs import call_extern, call_read
-from longhand.lower.lowerings.mutation import written_in_place
 from longhand.lower.lowerings.viewing import wrap
 from longhand.lower.registry import LOWERINGS, VIEWS
 from longhand.lower.sizes import as_number, as_size
 from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
+from longhand.lower.writes.mutation import written_in_place
 from longhand.options import Device
 
 aten = torch.ops.aten
@@ -70,6 +70,7 @@ FAMILIES = (
 
 _KINDS = {
     InputKind.ARGUMENT: BufferKind.INPUT,
+    InputKind.PART: BufferKind.INPUT,
     InputKind.PARAMETER: BufferKind.WEIGHT,
     InputKind.BUFFER: BufferKind.WEIGHT,
     InputKind.CONSTANT: BufferKind.CONSTANT,

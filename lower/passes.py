@@ -20,6 +20,7 @@ from longhand.lower.lowerings.peeling import peel_biases
 from longhand.lower.nodes import lower_nodes, replay_view
 from longhand.lower.pruning import prune
 from longhand.lower.results import Unmapped, result_of, store_mutations
+from longhand.lower.writes.stacks import split_stacks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,10 @@ def _align_products(draft: LoweringDraft) -> LoweringDraft:
 
 def _peel_biases(draft: LoweringDraft) -> LoweringDraft:
     return draft.with_graph(peel_biases(draft.graph, draft.options))
+
+
+def _split_stacks(draft: LoweringDraft) -> LoweringDraft:
+    return draft.with_graph(split_stacks(draft.graph))
 
 
 def _keep_first_layers(draft: LoweringDraft) -> LoweringDraft:
@@ -113,6 +118,7 @@ PASSES: tuple[LoweringPass, ...] = (
     LoweringPass(
         "peel_biases", "Biases of convolutions go to the kernels that read the results.", _peel_biases
     ),
+    LoweringPass("split_stacks", "Arguments that stack what layers have are a part for each.", _split_stacks),
     LoweringPass("keep_first_layers", "Of many equal layers only the first few stay.", _keep_first_layers),
     LoweringPass("choose_layouts", "Whether images lie with their channels last.", _choose_layouts),
     LoweringPass("find_host_values", "What the host computes for a device's kernels.", _find_host_values),

@@ -18,6 +18,7 @@ from longhand.schedule.functions.sites import (
     FunctionSites,
 )
 from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize
+from longhand.schedule.layers.listed_inputs import ListedInput
 from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
     Choice,
@@ -124,6 +125,7 @@ __all__ = [
     "LayerCall",
     "Ledger",
     "ListForCalls",
+    "ListedInput",
     "Loop",
     "ModelStep",
     "ModuleSignature",

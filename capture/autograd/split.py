@@ -189,11 +189,7 @@ class _Splitter:
 
     def _paths(self, inputs: Sequence[BackwardInput], values: Sequence[fx.Node]) -> dict[str, str]:
         """The parameters and buffers that placeholders stand for, and those that the gradients belong to."""
-        held = {
-            entry.node: entry.target
-            for entry in self.captured.inputs
-            if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
-        }
+        held = {entry.node: entry.target for entry in self.captured.inputs if not entry.is_given}
         paths = {entry.node: held[str(entry.source)] for entry in inputs if entry.source in held}
         for (name, _), value in zip(self.joint.gradients, values, strict=True):
             if name in held:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from longhand.emit.layers.following_modules import modules_that_follow
 from longhand.emit.layers.layer_methods import Method
-from longhand.emit.layers.model_loops import LayerClass
+from longhand.emit.layers.model_loops import LayerClass, entry_of_layer
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import expression, member, module_expression
 from longhand.emit.text.expression import number
@@ -24,6 +24,7 @@ from longhand.schedule.named_plan import (
     TurnCall,
     find_rounds,
     inherited,
+    list_holding,
 )
 
 LayerText = Callable[[int], str]  # for the place of the layer so many after the one that is called
@@ -59,6 +60,7 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
     before = tree.at(f"{loop.owner}.{call.position - 1}") if loop.previous else tree
     previous = [expression(before, path) for path in loop.previous.values()]
     behind = modules_that_follow(loop, tree, outer)
+    lists = [list_holding(variables[name]) for name in loop.listed]
     given = [variables[buffer] for buffer in loop.shared]
     given += map(outer.sizes.word_of, block.methods[0].needed)
     given += [number(values[call.number]) for values in block.numbers.values]
@@ -69,7 +71,10 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
     def write(layer: LayerText) -> tuple[str, ...]:
         weights = [str(member(weight, f"{owner}[{layer(-1)}]")) for weight in previous]
         weights += behind.weights(f"{behind.word}s[{layer(1)}]") if behind is not None else []
-        value = f"{owner}[{layer(0)}]({', '.join([*handed_on, *weights, *given])})"
+        entries = [
+            entry_of_layer(variables[name], one, layer(one.distance)) for name, one in loop.listed.items()
+        ]
+        value = f"{owner}[{layer(0)}]({', '.join([*handed_on, *weights, *entries, *given])})"
         return (f"{', '.join([*targets, *([SAVED] if record else [])])} = {value}", *kept)
 
     first = (f"{record.word} = []",) if record is not None and not loop.n_head and not call.number else ()
@@ -81,6 +86,7 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
         *handed_on,
         *previous,
         behind is not None,
+        *lists,
         *given,
         record.word if record is not None else "",
     )

@@ -34,7 +34,9 @@ from longhand.schedule.named_plan import (
     SAVED,
     Branch,
     FirstCall,
+    ListedInput,
     Loop,
+    Reached,
     SavedLayers,
     list_holding,
     steps_of,
@@ -220,7 +222,7 @@ def _parts(loop: Loop, held: set[str], variables: Mapping[str, str], remark: str
         )
     stop, following = (parts[0].start, parts[0]) if parts else (None, None)
     behind = loop.following.weights if loop.following is not None else ()
-    inputs = (*loop.inputs, *loop.previous, *behind, *loop.shared)
+    inputs = (*loop.inputs, *loop.previous, *behind, *loop.listed, *loop.shared)
     return [LayerPart("forward", remark, inputs, loop.outputs, 0, stop, following), *parts]
 
 
@@ -299,24 +301,41 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     given = list(carried.values())
     given += [member(expression(before, path), f"{owner}[layer - 1]") for path in loop.previous.values()]
     is_whole = loop.positions == tuple(range(len(branch.branches))) and not loop.previous
+    is_by_blocks = is_whole and not loop.listed
     behind = modules_that_follow(loop, tree, outer)
     if behind is not None:
         lines.append(behind.made)
-        given += behind.weights(f"next_{behind.word}" if is_whole else f"{behind.word}s[layer + 1]")
+        given += behind.weights(f"next_{behind.word}" if is_by_blocks else f"{behind.word}s[layer + 1]")
+    given += [
+        entry_of_layer(variables[buffer], one, _further(one.distance)) for buffer, one in loop.listed.items()
+    ]
     given += [variables[buffer] for buffer in loop.shared]
     given += [*map(outer.sizes.word_of, block.methods[0].needed), *block.numbers.words]
     targets = [singular.get(place) or variables[buffer] for place, buffer in enumerate(last)]
     if record is not None:
         targets.append(SAVED)
-    if is_whole:
+    if is_by_blocks:
         beside = {f"next_{behind.word}": f"{behind.word}s[1:]"} if behind is not None else {}
         head, called = block.numbers.head("block", owner, beside), "block"
+    elif is_whole and not block.numbers.words:
+        head, called = f"for layer, block in enumerate({owner}):", "block"
     else:
         layers = _layers_text(loop.positions, len(branch.branches), owner)
         head, called = block.numbers.head("layer", layers), f"{owner}[layer]"
     lines += [head, f"    {', '.join(targets)} = {called}({', '.join(given)})"]
     lines += [f"    {name}.append({targets[place]})" for place, name in lists.items()]
     return [*lines, f"    {record.word}.append({SAVED})"] if record is not None else lines
+
+
+def entry_of_layer(variable: str, one: ListedInput, place: str) -> str:
+    """``keys[layer]``: the entry of a list at a place, from another one of it."""
+    assert isinstance(variable, Reached)
+    return Reached(*variable.steps[: one.depth], f"[{place}]", *variable.steps[one.depth + 1 :])
+
+
+def _further(distance: int) -> str:
+    """``layer + 1``"""
+    return f"layer {'+' if distance > 0 else '-'} {abs(distance)}" if distance else "layer"
 
 
 def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:

@@ -9,7 +9,7 @@ import sympy
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, GradientPart, InputKind, Literal, SymbolicSize
+from longhand.capture.graph import CapturedGraph, GradientPart, Literal, SymbolicSize
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import Parameter, TensorList
 from longhand.emit.module.view_calls import argument
@@ -166,7 +166,7 @@ class CallChecks:
 
     def _apart(self) -> list[str]:
         paths = dict(self._tensors)
-        if len(paths) < 2 or not any(mutation.input_node in paths for mutation in self._graph.mutations):
+        if len(paths) < 2 or not self._graph.written.intersection(paths):
             return []
         if self._lists:
             inside = {node for one in self._lists.values() for node in one.nodes}
@@ -183,8 +183,7 @@ class CallChecks:
         return [self._call("check_mode", f"self, training={self._graph.mode}")]
 
     def _weights(self, first: str | None) -> list[str]:
-        arguments = (InputKind.ARGUMENT, InputKind.SIZE)
-        if not self._graph.is_module or all(entry.kind in arguments for entry in self._graph.inputs):
+        if not self._graph.is_module or all(entry.is_given for entry in self._graph.inputs):
             return []
         device = f"{first}.device" if first else self._own_device()
         call = self._call("check_weights", f"self, {device}")

@@ -21,7 +21,7 @@ from longhand.emit.module.offset_texts import (
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_code
 from longhand.emit.module.view_calls import argument
-from longhand.emit.text.expression import number
+from longhand.emit.text.expression import machine_epsilon_text, number
 from longhand.emit.text.kernel_head import shape_names
 from longhand.emit.text.python_code import (
     NO_CODE,
@@ -38,7 +38,7 @@ from longhand.emit.text.python_code import (
     whole_number,
 )
 from longhand.emit.text.sizes import SizeWriter
-from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path
+from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path, rows_at_positions
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.options import Device
 from longhand.schedule.named_plan import (
@@ -50,7 +50,7 @@ from longhand.schedule.named_plan import (
     is_plain_variable,
 )
 from longhand.schedule.names.words import singular
-from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, UnitPlan
+from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, UnitPlan, tensor_shape
 
 _CHANNELS_LAST = [0, 2, 3, 1]
 
@@ -360,12 +360,17 @@ class LaunchWriter:
         kernel = self.plan.kernels[step.kernel]
         names = [axis.name for axis in kernel.axes]
         passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
-        given = [
-            (self.variables[buffer], self.plan.buffers[buffer], pointer.dims)
-            for pointer, buffer in zip(passed, step.buffers, strict=True)
-            if pointer.dims
-        ]
-        texts = self.sizes.axes(dict(zip(names, step.sizes, strict=True)), given[::-1])
+        sizes: dict[str, Size] = dict(zip(names, step.sizes, strict=True))
+        given = []
+        for pointer, buffer in zip(passed, step.buffers, strict=True):
+            dims = pointer.dims
+            if dims is None and pointer.access is not Access.READ:  # written at rows that are data
+                shape = tensor_shape(kernel, pointer) or ()
+                sizes |= rows_at_positions(kernel, step, shape)
+                dims = tuple(map(str, shape))
+            if dims:
+                given.append((self.variables[buffer], self.plan.buffers[buffer], dims))
+        texts = self.sizes.axes(sizes, given[::-1])
         return [texts[name] for name in names]
 
     def _dimension(self, step: Launch, position: int, value: float | Size) -> Code | None:
@@ -387,4 +392,6 @@ class LaunchWriter:
         return None
 
     def _scalar(self, value: float | Size) -> Code:
+        if isinstance(value, float) and (text := machine_epsilon_text(value)) is not None:
+            return NameCode(text)
         return argument(value, self.sizes)

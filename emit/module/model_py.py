@@ -368,7 +368,7 @@ class ModelWriter:
     def _unpacked(self, asked: Set[str]) -> list[str]:
         """Lines that take leaves out of nested arguments: those that are read, asked for sizes, or written alone."""
         if self.has_launch:  # which is given the leaves
-            return []
+            return self.arguments.packed(self.variables, self.imports)
         read = frozenset(leaf for leaf, _ in self.arguments.leaves if self.words.nodes[leaf].users)
         return self.arguments.unpacked(self.variables, self.lists, read, asked)
 

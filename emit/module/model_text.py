@@ -21,6 +21,7 @@ from longhand.emit.module.paragraphs import LineKind, Paragraph, kind_of, return
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, parameters
 from longhand.emit.module.view_calls import argument
+from longhand.emit.text.expression import literal_text
 from longhand.emit.text.sizes import SizeWriter
 from longhand.schedule.named_plan import (
     FirstCall,
@@ -30,7 +31,9 @@ from longhand.schedule.named_plan import (
     Reached,
     does_the_same,
     layers_called,
+    parameters_in_order,
 )
+from longhand.schedule.names.words import identifier
 from longhand.schedule.plan import UnitPlan
 
 
@@ -146,12 +149,26 @@ class CallArguments:
 
     def leaf_names(self, variables: Mapping[str, str]) -> list[str]:
         """The parameters of launch(): the leaves of the call's arguments, by their words."""
-        return [variables[leaf] for leaf, _ in self.leaves]
+        words = [(variables[leaf], path) for leaf, path in self.leaves]
+        return [identifier(path) if isinstance(word, Reached) else word for word, path in words]
+
+    def packed(self, variables: Mapping[str, str], imports: set[str]) -> list[str]:
+        """Lines of launch() that put lists together again of which layers take an entry each, and what they import."""
+        types: set[tuple[str, str]] = set()
+        words = dict(zip((leaf for leaf, _ in self.leaves), self.leaf_names(variables), strict=True))
+        lines = []
+        for name, spec, leaves in parameters_in_order(self.graph):
+            if any(isinstance(leaf, str) and isinstance(variables[leaf], Reached) for leaf in leaves):
+                texts = [
+                    words[leaf] if isinstance(leaf, str) else literal_text(leaf.value) for leaf in leaves
+                ]
+                lines.append(f"{name} = {build(spec, iter(texts), types)}")
+        imports |= {f"from {module} import {name.partition('.')[0]}" for module, name in types}
+        return lines
 
     def mutated(self) -> tuple[int, ...]:
         """Which of the launch arguments the model writes to."""
-        written = {mutation.input_node for mutation in self.graph.mutations}
-        return tuple(place for place, (leaf, _) in enumerate(self.leaves) if leaf in written)
+        return tuple(place for place, (leaf, _) in enumerate(self.leaves) if leaf in self.graph.written)
 
     def signature(self, sizes: SizeWriter) -> Iterator[str]:
         """The parameters of forward(), with their defaults where all that follow have one."""

@@ -201,6 +201,15 @@ def _round_text(value: float) -> str | None:
     return text if abs(value) >= _ROUND and math.isfinite(value) and float(text) == value else None
 
 
+def machine_epsilon_text(value: float) -> str | None:
+    """``torch.finfo(torch.float32).eps``, which norms add where nobody says what; None for another number.
+
+    Those of narrower types are round numbers that people write, too.
+    """
+    kinds = (torch.float32, torch.float64)
+    return next((f"torch.finfo({kind}).eps" for kind in kinds if torch.finfo(kind).eps == value), None)
+
+
 def number_operand(text: str) -> Text:
     """The text of a number as a part of an expression."""
     if " / " in text or " * " in text or " ** " in text:

@@ -64,7 +64,7 @@ def op_equations(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> li
     for value in plan.body:
         if not isinstance(value, Store):
             continue
-        if value.adds:
+        if value.is_at_positions:
             return []
         node = words.nodes.get(words.origins.node_of(value.buffer))
         text = writer.text(node) if node is not None and value.mask is None else None

@@ -110,7 +110,7 @@ class _ReferenceWriter:
         self.stored = {
             value.value: names.pointers[value.buffer]
             for value in plan.body
-            if isinstance(value, Store) and not value.adds
+            if isinstance(value, Store) and not value.is_at_positions
         }
 
     @functools.cached_property
@@ -146,7 +146,7 @@ class _ReferenceWriter:
                     views.setdefault(word, dataclasses.replace(view, offset="0"))
             for key in self._memory(position):
                 views[self.names.pointers[key]] = None
-            if isinstance(value, Store) and value.adds:
+            if isinstance(value, Store) and value.is_at_positions:
                 views[self.names.pointers[value.buffer]] = None
             elif isinstance(value, Store) and value.mask is not None:
                 views.setdefault(
@@ -206,9 +206,9 @@ class _ReferenceWriter:
         results: list[StridedView | FlatMemory] = []
         texts = []
         for position, store in stores:
-            if store.adds:
+            if store.is_at_positions:
                 results.append(FlatMemory(self.names.pointers[store.buffer]))
-                texts.append(self._added(position, store))
+                texts.append(self._placed(position, store))
                 continue
             results.append(self.finder.written(position, store.buffer))
             text = self._value(store.value)
@@ -236,7 +236,7 @@ class _ReferenceWriter:
             source, parameters, self.views, tuple(results), TORCH in modules, FUNCTIONAL in modules
         )
 
-    def _added(self, position: int, store: Store) -> str:
+    def _placed(self, position: int, store: Store) -> str:
         """``totals.index_put((at,), rows.to(totals.dtype), accumulate=True)``, of the memory of the totals."""
         word = self.names.pointers[store.buffer]
         added = self._value(store.value)
@@ -245,12 +245,11 @@ class _ReferenceWriter:
             self.page.modules.add(TORCH)
         at = self.indices.at(self.plan.addresses[position])
         is_number = store.mask is None and prints_number(self.plan, store.value, {*self.groups, *self.joins})
-        value = (
-            f"{word}.new_tensor({added.text})"
-            if is_number
-            else f"{added.within(Precedence.ATOM)}.to({word}.dtype)"
-        )
-        return f"{word}.index_put(({at.text},), {value}, accumulate=True)"
+        value = f"{added.within(Precedence.ATOM)}.to({word}.dtype)"
+        if is_number:
+            value = f"{word}.new_tensor({added.text})"
+        accumulate = ", accumulate=True" if store.adds else ""
+        return f"{word}.index_put(({at.text},), {value}{accumulate})"
 
     def _turn_once(self) -> None:
         """Brings what is read several times into the kernel's space on a line of its own: ``q = q.transpose(1, 2)``."""

@@ -172,3 +172,13 @@ def derived_from(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, Code] | N
                     told = GroupedCode(InfixCode(told, "-", LiteralCode(str(offset))))
                 return path, InfixCode(told, "//", LiteralCode(str(scale))) if scale != 1 else told
     return None
+
+
+def rows_at_positions(kernel: KernelPlan, step: Launch, shape: Sequence[str | int]) -> dict[str, Size]:
+    """By the text of its position: how many rows there are, of the scalars in a shape, which say that."""
+    given = zip(kernel.scalars, step.scalars, strict=True)
+    return {
+        str(one.position): value
+        for one, value in given
+        if one.position in shape and not isinstance(value, float)
+    }

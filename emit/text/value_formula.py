@@ -101,7 +101,7 @@ class Formula:
     def written(self) -> list[str]:
         """All results; none where there is no formula for them."""
         made: dict[str, list[str]] = {}
-        sums: list[str] = []
+        placed: list[str] = []
         n_stores = Counter(value.buffer for value in self.plan.body if isinstance(value, Store))
         for value in self.plan.body:
             if not isinstance(value, Store):
@@ -112,12 +112,13 @@ class Formula:
             if text is None or len(text.text) > self.longest:
                 return []
             word = self.names.pointers[value.buffer]
-            if value.adds:
+            if value.is_at_positions:
                 place = self._place(value)
                 if place is None:
                     return []
-                sums.append(f"{word}{place} += {text.text}")
-                self._is_made(f"{word}{place}", text.text, "+=")
+                sign = "+=" if value.adds else "="
+                placed.append(f"{word}{place} {sign} {text.text}")
+                self._is_made(f"{word}{place}", text.text, sign)
                 continue
             made.setdefault(word, []).append(text.text)
             if n_stores[value.buffer] > len(made[word]):
@@ -125,7 +126,7 @@ class Formula:
             self._is_made(word, _side_by_side(made[word]))
             if n_stores[value.buffer] == 1:
                 self.stored[value.value] = word
-        return [*(f"{word} = {_side_by_side(pieces)}" for word, pieces in made.items()), *sums]
+        return [*(f"{word} = {_side_by_side(pieces)}" for word, pieces in made.items()), *placed]
 
     def _is_made(self, word: str, text: str, sign: str = "=") -> None:
         """Is told each result, in order."""

@@ -28,30 +28,36 @@ no such value and are left to ATen. ``index_put`` counts negative positions from
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 
-from longhand.capture.graph import Role
 from longhand.lower.body import Size, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.ir import Derivation
-from longhand.lower.lowerings.indexing import Lookup, all_in_range, given_node, is_inside
-from longhand.lower.lowerings.viewing import wrap
-from longhand.lower.nest import Coordinate, NestBuilder
+from longhand.lower.lowerings.indexing import given_node
+from longhand.lower.nest import NestBuilder
 from longhand.lower.ops import ReduceOp
 from longhand.lower.registry import lowers
 from longhand.lower.rules.adding import adding_problem
-from longhand.lower.sizes import product, same
+from longhand.lower.sizes import product
 from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering
 from longhand.lower.views import TensorView
+from longhand.lower.writes.placing import (
+    POSITIONS,
+    Placed,
+    look_up,
+    placed_along,
+    placed_by_indices,
+    placed_one_by_one,
+    places,
+    with_ones_after,
+)
 
 aten = torch.ops.aten
 
-_POSITIONS = frozenset({torch.int64, torch.int32})  # bytes are a mask
 # As many values as may meet at one element, were they spread evenly: beyond it sums one by one round more than what
 # ATen sorts first, and atomic additions to one place wait for each other. 18,000 at one were off by 1.7e-4 of the sum
 # on an H100.
@@ -59,29 +65,7 @@ _MOST_AT_ONE = 256
 # As many places as may have a sum over all values each, and as often as values may be looked at in all.
 _FEW = 32
 _MOST_LOOKS = 2**27
-
-
-@dataclasses.dataclass(frozen=True)
-class _Added:
-    """What is added, and where.
-
-    Attributes:
-        values: Each is one iteration's.
-        indices: By dimension of the result, the position there: broadcast to the shape of the values.
-        others: By each other dimension of the result, the dimension of the values that is the same.
-        wraps: Whether negative positions count from the end.
-        factor: Of the values.
-        skipped: The position whose values are left out.
-        nodes: By dimension, the node of the graph that holds the positions.
-    """
-
-    values: TensorView
-    indices: Mapping[int, TensorView]
-    others: Mapping[int, int]
-    wraps: bool = False
-    factor: float = 1
-    skipped: int | None = None
-    nodes: Mapping[int, object] = dataclasses.field(default_factory=dict)
+_MASK = "in_totals"  # whether a position is in range
 
 
 @lowers(aten.index_put.default)
@@ -92,49 +76,21 @@ def _index_put(
     values: TensorView,
     accumulate: bool = False,
 ) -> TensorView:
-    given = {dim: index for dim, index in enumerate(indices) if index is not None}
-    if not (ctx.is_cuda and accumulate) or not given:
+    if not (ctx.is_cuda and accumulate):
         raise UnsupportedLowering("Where it writes is data: ATen does it.")
-    rank = max(index.rank for index in given.values())
-    dims = sorted(given)
-    # The indices' dimensions stand where the first of them was, or in front if they are not neighbours.
-    at = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
-    rest = [dim for dim in range(x.rank) if dim not in given]
-    sizes = [x.size(dim) for dim in rest]
-    picked = _broadcast([index.shape for index in given.values()])
-    space = (*sizes[:at], *picked, *sizes[at:])
-    places = [place for place in range(len(space)) if not at <= place < at + rank]
-    aligned = {dim: _before(index, len(space) - at - rank) for dim, index in given.items()}
-    others = dict(zip(rest, places, strict=True))
-    nodes = given_node(ctx, 1)
-    held = dict(enumerate(nodes)) if isinstance(nodes, list | tuple) else {}
-    return _added_up(ctx, x, _Added(values.expand(space), aligned, others, wraps=True, nodes=held))
+    return _added_up(ctx, x, placed_by_indices(ctx, x, indices, values))
 
 
 @lowers(aten.index_add.default)
 def _index_add(
     ctx: Context, x: TensorView, dim: int, index: TensorView, source: TensorView, alpha: float = 1
 ) -> TensorView:
-    if x.rank == 0 or index.rank != 1 or source.rank != x.rank:
-        raise UnsupportedLowering("index_add of one element is left to ATen.")
-    dim = wrap(dim, x.rank)
-    others = {i: i for i in range(x.rank) if i != dim}
-    aligned = {dim: _before(index, x.rank - dim - 1)}
-    return _added_up(ctx, x, _Added(source, aligned, others, factor=alpha, nodes={dim: given_node(ctx, 2)}))
+    return _added_up(ctx, x, placed_along(ctx, x, dim, index, source).times(alpha))
 
 
 @lowers(aten.scatter_add.default)
 def _scatter_add(ctx: Context, x: TensorView, dim: int, index: TensorView, source: TensorView) -> TensorView:
-    if x.rank == 0 or index.rank != x.rank or source.rank != x.rank:
-        raise UnsupportedLowering("scatter_add of one element is left to ATen.")
-    dim = wrap(dim, x.rank)
-    looked_at: TensorView | None = source  # where the index says nothing, no element is
-    for i in range(x.rank):
-        looked_at = looked_at and looked_at.narrow(i, 0, index.size(i))
-    if looked_at is None:
-        raise UnsupportedLowering("The part of the source that the index is for has no loops.")
-    others = {i: i for i in range(x.rank) if i != dim}
-    return _added_up(ctx, x, _Added(looked_at, {dim: index}, others, nodes={dim: given_node(ctx, 2)}))
+    return _added_up(ctx, x, placed_one_by_one(ctx, x, dim, index, source))
 
 
 @lowers(aten.scatter_reduce.two)
@@ -163,29 +119,13 @@ def _embedding_dense_backward(
 ) -> TensorView:
     if scale_grad_by_freq:
         raise UnsupportedLowering("How often a position comes is counted by ATen.")
-    aligned = {0: _before(indices, 1)}
+    aligned = {0: with_ones_after(indices, 1)}
     skipped = padding_idx if padding_idx >= 0 else None
     nodes = {0: given_node(ctx, 1)}
-    return _added_up(ctx, None, _Added(d_out, aligned, {1: d_out.rank - 1}, skipped=skipped, nodes=nodes))
+    return _added_up(ctx, None, Placed(d_out, aligned, {1: d_out.rank - 1}, skipped=skipped, nodes=nodes))
 
 
-def _before(index: TensorView, n_dims: int) -> TensorView:
-    """The index with so many dimensions of size 1 behind its own."""
-    for _ in range(n_dims):
-        index = index.insert(index.rank)
-    return index
-
-
-def _broadcast(shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """The shape that several are broadcast to, which capture has seen to fit."""
-    broadcast: list[Size] = []
-    for place in range(1, max(map(len, shapes)) + 1):
-        sizes = [shape[-place] for shape in shapes if len(shape) >= place]
-        broadcast.insert(0, next((size for size in sizes if not same(size, 1)), 1))
-    return tuple(broadcast)
-
-
-def _added_up(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:
+def _added_up(ctx: Context, x: TensorView | None, added: Placed) -> TensorView:
     """The node's result: x, or zeros, and the values added at their positions."""
     shape, dtype = ctx.result_shape(), ctx.result().dtype
     _check(ctx, shape, added)
@@ -198,10 +138,10 @@ def _added_up(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:
     _begin(ctx, x, total)
     nest, (values, *views) = ctx.nest(added.values.shape, [added.values, *added.indices.values()])
     lookups = {
-        dim: _lookup(nest, view, dim, shape[dim], added)
+        dim: look_up(nest, view, dim, shape[dim], added, _MASK)
         for dim, view in zip(added.indices, views, strict=True)
     }
-    is_there, coordinates = _places(nest, lookups, added.others)
+    is_there, coordinates = places(nest, lookups, added.others)
     value = _value(nest, values, wide, added)
     if is_there is not None:
         value = nest.body.where(is_there, value, math.nan)
@@ -214,7 +154,7 @@ def _added_up(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:
     return total if wide == dtype else _narrowed(ctx, total)
 
 
-def _check(ctx: Context, shape: Sequence[Size], added: _Added) -> None:
+def _check(ctx: Context, shape: Sequence[Size], added: Placed) -> None:
     """Declines what is left to ATen."""
     if not ctx.is_cuda:
         raise UnsupportedLowering("Where it writes is data: ATen does it.")
@@ -223,13 +163,13 @@ def _check(ctx: Context, shape: Sequence[Size], added: _Added) -> None:
         raise UnsupportedLowering(
             "Totals that are no floats have no value that shows a position out of range."
         )
-    if any(index.dtype not in _POSITIONS for index in added.indices.values()):
+    if any(index.dtype not in POSITIONS for index in added.indices.values()):
         raise UnsupportedLowering("Only integer positions are loops of ours.")
     if 0 in shape or added.values.is_empty or added.values.rank == 0:
         raise UnsupportedLowering("Adding nothing is left to ATen.")
 
 
-def _meets_at_few(shape: Sequence[Size], added: _Added) -> bool:
+def _meets_at_few(shape: Sequence[Size], added: Placed) -> bool:
     """Whether so many values meet at one that they are not added one by one, and the places are few.
 
     Raises:
@@ -247,14 +187,7 @@ def _meets_at_few(shape: Sequence[Size], added: _Added) -> bool:
     return True
 
 
-def _lookup(nest: NestBuilder, index: TensorView, dim: int, size: Size, added: _Added) -> Lookup:
-    """A position along a dimension as an iteration finds it."""
-    words = {"size_word": "n_places", "mask_word": "in_totals"}
-    is_certain = is_inside(added.nodes.get(dim), size)
-    return Lookup(nest, nest.load(index), size, wraps=added.wraps, is_certain=is_certain, **words)
-
-
-def _value(nest: NestBuilder, values: TensorView, dtype: torch.dtype, added: _Added) -> Handle:
+def _value(nest: NestBuilder, values: TensorView, dtype: torch.dtype, added: Placed) -> Handle:
     """What an iteration adds."""
     value = nest.load(values).to(dtype)
     return value if added.factor == 1 else value * added.factor
@@ -272,23 +205,6 @@ def _begin(ctx: Context, x: TensorView | None, total: TensorView) -> None:
     ctx.finish(nest)
 
 
-def _places(
-    nest: NestBuilder, lookups: Mapping[int, Lookup], others: Mapping[int, int]
-) -> tuple[Handle | None, list[Coordinate]]:
-    """Whether a value's positions are all in range, and where it is added, by dimension: at 0 if they are not.
-
-    No condition where it always holds.
-    """
-    is_there = all_in_range(lookups.values())
-    coordinates: dict[int, Coordinate] = {dim: nest.coordinate(place) for dim, place in others.items()}
-    for dim, lookup in lookups.items():
-        at = lookup.position
-        if is_there is not None:
-            at = nest.body.where(is_there, at, 0).named(Role.PLACE)
-        coordinates[dim] = Coordinate(values=((at.position, 1),))
-    return is_there, [coordinates[dim] for dim in sorted(coordinates)]
-
-
 def _narrowed(ctx: Context, total: TensorView) -> TensorView:
     """The node's result, rounded from the totals."""
     target = ctx.make_result()
@@ -298,7 +214,7 @@ def _narrowed(ctx: Context, total: TensorView) -> TensorView:
     return target
 
 
-def _summed_by_place(ctx: Context, x: TensorView | None, added: _Added) -> TensorView:
+def _summed_by_place(ctx: Context, x: TensorView | None, added: Placed) -> TensorView:
     """As `_added_up`: each element of the result is a sum over the dimensions of the values that it has not."""
     target = ctx.make_result()
     rank, ((dim, index),) = target.rank, added.indices.items()
@@ -312,7 +228,7 @@ def _summed_by_place(ctx: Context, x: TensorView | None, added: _Added) -> Tenso
         turned.append(x.replaced([*x.dims, *((),) * len(over)]))
     space = (*target.shape, *(added.values.size(place) for place in over))
     nest, (values, positions, *starts) = ctx.nest(space, turned)
-    lookup = _lookup(nest, positions, dim, target.size(dim), added)
+    lookup = look_up(nest, positions, dim, target.size(dim), added, _MASK)
     is_here = lookup.position.equals(nest.position(dim))
     if added.skipped is not None:
         is_here = is_here & lookup.position.differs(added.skipped)

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import PADDED_FOR_SPEED, CapturedGraph, Provenance
-from longhand.lower.layouts import is_view
+from longhand.capture.graph import PADDED_FOR_SPEED, CapturedGraph, Provenance, is_view
 from longhand.lower.lowerings.new_nodes import add_call
 from longhand.options import Device, Options
 

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 import torch
 from torch import fx
 
-from longhand.capture.graph import Role
+from longhand.capture.graph import Role, is_view
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number, converted
 from longhand.lower.context import Context
 from longhand.lower.ir import BufferKind
-from longhand.lower.layouts import is_view
 from longhand.lower.lowerings.boundary_padding import rolled
 from longhand.lower.lowerings.viewing import slice_start, wrap, wrap_all
 from longhand.lower.nest import Coordinate, NestBuilder

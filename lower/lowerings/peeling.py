@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, Provenance
-from longhand.lower.layouts import CONVOLUTIONS, is_convolution, is_view
+from longhand.capture.graph import CapturedGraph, Provenance, is_view
+from longhand.lower.layouts import CONVOLUTIONS, is_convolution
 from longhand.lower.lowerings.new_nodes import add_call
 from longhand.lower.registry import LOWERINGS
 from longhand.options import Device, Options

@@ -1,5 +1,5 @@
-"""What a nest that adds up at positions that are data keeps to, so that each value is added once and no total is seen
-before it is whole."""
+"""What a nest that adds up or writes at positions that are data keeps to, so that each value is added once and no total
+is seen before it is whole, and that no element is written twice."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ def adding_problem(nest: Nest) -> str | None:
     An iteration adds once: an axis that the place does not vary over would be lanes that add what one has added, or
     are no lanes at all, and what a reduction leaves is there once for each row, in loops that walk it as they like.
     """
+    if (problem := _writing_problem(nest)) is not None:
+        return problem
     added = [(position, v) for position, v in enumerate(nest.body) if isinstance(v, Store) and v.adds]
     if not added:
         return None
@@ -27,4 +29,18 @@ def adding_problem(nest: Nest) -> str | None:
         others = (v for at, v in enumerate(nest.body) if at != position and isinstance(v, Load | Store))
         if any(other.buffer == store.buffer for other in others):
             return f"{store.buffer} is touched where it is added up"
+    return None
+
+
+def _writing_problem(nest: Nest) -> str | None:
+    """Why what a nest writes at positions that are data could be written twice, or read beside that, or None."""
+    everything = {axis.name for axis in nest.axes}
+    for position, store in enumerate(nest.body):
+        if not isinstance(store, Store) or store.adds or not store.is_at_positions:
+            continue
+        if {axis for axis, _ in store.index.axes} != everything:
+            return f"{store.buffer} could be written twice in one place"
+        others = (v for at, v in enumerate(nest.body) if at != position and isinstance(v, Load | Store))
+        if any(other.buffer == store.buffer for other in others):
+            return f"{store.buffer} is touched where it is written at positions that are data"
     return None

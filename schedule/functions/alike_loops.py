@@ -44,7 +44,9 @@ def with_words_of_first(
 def _is_plain(loop: Loop) -> bool:
     """Whether the layers are one function of all their steps, which keeps nothing for a backward pass."""
     is_cut = loop.n_head or loop.tail is not None or loop.first is not None
-    is_other = loop.own or loop.alternatives or loop.previous or loop.is_in_turn or loop.is_apart
+    is_other = (
+        loop.own or loop.alternatives or loop.previous or loop.listed or loop.is_in_turn or loop.is_apart
+    )
     return loop.record is None and not (is_cut or is_other)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallSite, made_in, plain_sites
 from longhand.schedule.functions.alike_steps import SharedCall, SiteSteps, own_steps
@@ -115,11 +115,7 @@ class FunctionSites:
         self._root = root
         self._reach = reach
         self._calls = calls
-        self._weights = {
-            entry.node: entry.target
-            for entry in graph.inputs
-            if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
-        }
+        self._weights = {entry.node: entry.target for entry in graph.inputs if not entry.is_given}
         self._placeholders = frozenset(entry.node for entry in graph.inputs)
         self._given_weights = graph.paths  # of a backward pass
         self._told_by_data = {size.node for size in graph.data_sizes}

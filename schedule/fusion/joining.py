@@ -11,6 +11,7 @@ from longhand.schedule.fusion.inline import inline
 from longhand.schedule.fusion.legality import fused_nest_problem, memory_problem, size_problem
 from longhand.schedule.fusion.loop_alignment import Aligned, align, align_leftovers, disjoint
 from longhand.schedule.fusion.store_to_load import forward_store
+from longhand.schedule.fusion.writes_at_positions import stores_walked_alike
 from longhand.schedule.simplification import simplify_nest
 from longhand.schedule.sizes import product, rank
 
@@ -63,6 +64,10 @@ def _align_loops(first: Nest, second: Nest) -> Aligned | str:
         step = align(state, _index(state.left, left), _index(state.right, right))
         if step is not None:
             state, tied = step, True
+    walked = stores_walked_alike(state.left, state.right)
+    step = align(state, *walked) if walked is not None else None
+    if step is not None:
+        state, tied = step, True
     if not tied:
         return "no tensor that they share is walked alike by both"
     return _align_leftovers(state)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from longhand.lower.ir import PRIMITIVES, Buffer, Cost, Load, Nest, Pointwise, Reduce, Size, Step, Store
 from longhand.schedule.bodies import domains_of, loads, reduced_axes, sizes_of, stores
 from longhand.schedule.fusion.legality import depends_on_reduction, reduces_columns
+from longhand.schedule.fusion.writes_at_positions import write_at_the_same_positions
 from longhand.schedule.sizes import product, rank
 
 Hint = Callable[[Size], int]  # the size at capture
@@ -73,7 +74,9 @@ def merge_problem(
         return "no bytes are saved"
     made = {store.buffer for _, store in stores(first)}
     is_handed = any(load.buffer in made for _, load in loads(second))
-    rides_along = saved > 0 and (_is_copy(first) or _is_copy(second))
+    rides_along = saved > 0 and (
+        _is_copy(first) or _is_copy(second) or write_at_the_same_positions(first, second)
+    )
     rides_along = rides_along or _does_the_same_first(first, second, merged)
     if not (is_handed or rides_along) and saved * SHARED_PART < apart:
         return "they share too little of what they read"

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, IndexExpression, Load, Pointwise, PointwiseOp, Scalar, Size, Store
-from longhand.schedule.kernels.address_terms import SizeOf
+from longhand.schedule.kernels.address_terms import Product, SizeOf
 from longhand.schedule.kernels.kernel_plan import KernelPlan, Pointer, Region
 from longhand.schedule.sizes import product, same
 
@@ -84,23 +84,42 @@ def _filled(plan: KernelPlan, pointer: str) -> dict[str, int]:
     return all_ends[0] if all_ends and all(one == all_ends[0] for one in all_ends) else {}
 
 
-def _table_shape(plan: KernelPlan, pointer: str) -> tuple[int, str] | None:
-    """The scalar and the axis that are sizes of a pointer that is read, or added to, a row at a time, at rows that are
-    data.
+def _table_shape(plan: KernelPlan, pointer: str) -> tuple[str | int, ...] | None:
+    """The sizes of a pointer that is read, written or added to at rows that are data: the scalar that is the number of
+    rows, between the axes that the rows are in and those that are a row's.
     """
-    shapes: set[tuple[int, str]] = set()
+    shapes: set[tuple[str | int, ...]] = set()
     for position, value in enumerate(plan.body):
         if not isinstance(value, Load | Store) or value.buffer != pointer:
             continue
         address = plan.addresses[position]
-        if len(address.axes) != 1 or len(address.values) != 1 or address.offset:
+        if len(address.values) != 1 or address.offset:
             return None
-        (axis, step), (row, product) = address.axes[0], address.values[0]
+        ((row, row_step),) = address.values
         limit = _limit(plan, _looked_up(plan, row))
-        if step != () or product != (SizeOf(axis),) or limit is None:
+        inner = _inside_row(plan, dict(address.axes), row_step)
+        if inner is None or limit is None:
             return None
-        shapes.add((limit, axis))
+        steps = dict(address.axes)
+        outer = [axis.name for axis in plan.axes if axis.name in steps and axis.name not in inner]
+        if len(outer) > 1 or (outer and not isinstance(value, Store)):
+            return None  # in which order their dimensions are the steps do not say
+        shapes.add((*outer, limit, *inner))
     return shapes.pop() if len(shapes) == 1 else None
+
+
+def _inside_row(plan: KernelPlan, steps: Mapping[str, Product], row_step: Product) -> tuple[str, ...] | None:
+    """The axes that a row consists of, outermost first; None if it has gaps, or no axes."""
+    inner: list[str] = []
+    expected: Product = ()
+    for axis in reversed(plan.axes):
+        if expected == row_step:
+            break
+        if steps.get(axis.name) != expected:
+            return None
+        inner.insert(0, axis.name)
+        expected = (SizeOf(axis.name), *expected)
+    return tuple(inner) if inner and expected == row_step else None
 
 
 def _looked_up(plan: KernelPlan, row: int) -> int:

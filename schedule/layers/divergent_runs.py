@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from longhand.capture.graph import CapturedGraph, GraphInput, InputKind
+from longhand.capture.graph import CapturedGraph, GraphInput
 from longhand.lower.ir import Extern
+from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.layers.peeled_first import buffer_pairs
 from longhand.schedule.plan import (
     Launch,
@@ -101,6 +102,7 @@ class RunMatcher:
         self._buffers = plan.buffers
         self._graph = plan.program.graph
         self._targets = {entry.node: entry.target for entry in held_inputs(self._graph)}
+        self._targets |= {name: one.path for name, one in listed_inputs(self._graph).items()}
         self._nodes = {target: node for node, target in self._targets.items()}
         self._made = _made(pattern)
         self._read = {name for step in pattern for name in buffers_read(step)}
@@ -215,7 +217,7 @@ def alternatives_of(runs: Sequence[Run]) -> tuple[Alternative, ...] | None:
 
 def held_inputs(graph: CapturedGraph) -> list[GraphInput]:
     """What the module holds of a graph's inputs."""
-    return [entry for entry in graph.inputs if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)]
+    return [entry for entry in graph.inputs if not entry.is_given]
 
 
 def hold_the_same(graph: CapturedGraph, path: str, other: str) -> bool:

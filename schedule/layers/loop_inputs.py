@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import View
 from longhand.schedule.layers.divergent_layers import without_first
+from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import identifier
 from longhand.schedule.plan import Repeat, UnitPlan, UnitStep, buffers_read
@@ -64,14 +65,14 @@ def own_weights(
     pattern: int,
     odd: Container[int],
 ) -> dict[str, str] | None:
-    """The weights below each run's path, by the pattern's buffers; None if the runs' weights do not correspond.
+    """What is each run's own below its path, by the pattern's buffers: weights, and entries of lists that it is given.
+
+    None if the runs' do not correspond.
 
     Odd runs read no weights that the pattern has not: see schedule/layers/divergent_runs.py.
     """
-    targets = {
-        entry.node: entry.target
-        for entry in graph.inputs
-        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
+    targets = {entry.node: entry.target for entry in graph.inputs if not entry.is_given} | {
+        name: one.path for name, one in listed_inputs(graph).items()
     }
     read = [{name: targets[name] for name in names if name in targets} for names in reads]
     below = [

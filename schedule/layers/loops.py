@@ -15,6 +15,7 @@ from longhand.schedule.layers.divergent_layers import UnevenRepeat, join_diverge
 from longhand.schedule.layers.divergent_runs import Alternative, hold_the_same
 from longhand.schedule.layers.following import following_of
 from longhand.schedule.layers.kind_names import with_kinds_told
+from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.layers.loop_inputs import (
     carried_places,
     class_of,
@@ -196,8 +197,9 @@ def _as_first_call(
     run = loop.run
     inputs = plan.program.graph.inputs
     twins = {entry.target: entry.node for entry in inputs}
+    twins |= {one.path: name for name, one in listed_inputs(plan.program.graph).items()}
     stands_for = {entry.node: entry.node for entry in inputs} | {
-        name: twins.get(f"{loop.owner}.{position}.{path}", "") for name, path in loop.own_weights.items()
+        name: twins.get(f"{loop.owner}.{position}.{path}", "") for name, path in loop.own_inputs.items()
     }
     is_alone = position < 0 or bool(loop.repeat.numbers)
     first = find_first_run(plain, run, stands_for, plan.buffers) if not is_alone else None
@@ -209,7 +211,7 @@ def _as_first_call(
     if any(one.start < first.n_head < one.stop for one in loop.alternatives):
         return None
     order = dict.fromkeys((*loop.inputs, *(b for step in run[: first.n_head] for b in buffers_made(step))))
-    twins_of = {name: twins.get(f"{path}.{below}", "") for name, below in loop.own_weights.items()}
+    twins_of = {name: twins.get(f"{path}.{below}", "") for name, below in loop.own_inputs.items()}
     only_saved = saved_before(loop.record, loop.saved, position, {**twins_of, **first.buffers}, order)
     if only_saved is None:
         return None
@@ -236,8 +238,8 @@ def _as_first_call(
 
 def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> bool:
     """Whether two loops over one list call the same function: their runs are equal up to what buffers are called."""
-    paths = {path: name for name, path in other.own_weights.items()}
-    stands_for = {name: paths.get(path, "") for name, path in loop.own_weights.items()}
+    paths = {path: name for name, path in other.own_inputs.items()}
+    stands_for = {name: paths.get(path, "") for name, path in loop.own_inputs.items()}
     matching = matching_buffers(other.run, loop.run, stands_for, buffers)
     if loop.alternatives or other.alternatives or loop.previous or other.previous:
         return False
@@ -254,7 +256,7 @@ def does_the_same(loop: Loop, other: Loop, buffers: Mapping[str, Buffer]) -> boo
         and [matching.get(name) for name in outputs[0]] == list(outputs[1])
         and loop.shared == other.shared
         and "" not in stands_for.values()
-        and len(loop.own_weights) == len(other.own_weights)
+        and len(loop.own_inputs) == len(other.own_inputs)
     )
 
 
@@ -368,6 +370,7 @@ def _as_loop(
     if lists is None:
         return None
     collected, gathered = lists
+    lists_given = listed_inputs(graph)
     return Loop(
         repeat,
         owners.pop(),
@@ -375,7 +378,7 @@ def _as_loop(
         class_of(graph, repeat.paths[0], words),
         carried,
         shared,
-        weights,
+        {name: below for name, below in weights.items() if name not in lists_given},
         collected,
         own=own,
         pattern=pattern,
@@ -385,4 +388,5 @@ def _as_loop(
         gathered=gathered,
         is_in_turn=is_in_turn,
         is_apart=is_apart,
+        listed={name: lists_given[name] for name in weights if name in lists_given},
     )

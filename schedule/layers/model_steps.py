@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.schedule.layers.divergent_runs import Alternative
+from longhand.schedule.layers.listed_inputs import ListedInput
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.plan import PlanStep, Repeat, UnitStep
 
@@ -71,6 +72,7 @@ class Loop:
         alternatives: What some runs do otherwise.
         record: In training: what each layer saves for its backward pass, if that is a record of its own.
         tail: What another kind of layers does, too, at its end.
+        listed: By buffer of the pattern: the entries of lists that the call is given one of for each layer.
     """
 
     repeat: Repeat
@@ -95,6 +97,12 @@ class Loop:
     first: int | None = None
     tail: LoopTail | None = None
     following: Following | None = None
+    listed: Mapping[str, ListedInput] = dataclasses.field(default_factory=dict)
+
+    @property
+    def own_inputs(self) -> dict[str, str]:
+        """By buffer of the pattern: what stands below the block's path, its weights and its entries of lists."""
+        return {**self.own_weights, **{name: one.below for name, one in self.listed.items()}}
 
     @property
     def run(self) -> tuple[PlanStep, ...]:

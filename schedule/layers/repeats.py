@@ -20,6 +20,7 @@ from longhand.schedule.layers.divergent_runs import hold_the_same
 from longhand.schedule.layers.following import are_of_next_ones, leaves_some_out
 from longhand.schedule.layers.kinds import Stretch, layers_in_turn
 from longhand.schedule.layers.layers_apart import fold_layers_apart
+from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.layers.outside import Outside, made_inside, positions_in_lists, references
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse, UnitStep
 
@@ -39,6 +40,7 @@ def fold_repeats(steps: Sequence[PlanStep], program: Program, kept: frozenset[st
     """
     graph = program.graph
     weights = {entry.node: graph.paths.get(entry.node, entry.target) for entry in graph.inputs}
+    weights |= {name: one.path for name, one in listed_inputs(graph).items()}
     read = dict.fromkeys(weights[name] for step in steps for name in references(step) if name in weights)
     outside = Outside(
         {node: path for node, path in weights.items() if "." in path},

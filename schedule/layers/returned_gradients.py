@@ -285,7 +285,7 @@ def parameter_order(graph: CapturedGraph) -> list[str]:
     root = _Module()
     kinds: dict[str, InputKind] = {}
     for entry in graph.inputs:
-        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE):
+        if not entry.is_given:
             kinds[entry.target] = entry.kind
             owner, _, name = entry.target.rpartition(".")
             module = root.at(owner)  # which has its place by what it holds first, of whichever kind

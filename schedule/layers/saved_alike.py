@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longhand.capture.graph import CapturedGraph, InputKind
+from longhand.capture.graph import CapturedGraph
 from longhand.schedule.layers.model_steps import Loop
 from longhand.schedule.plan import buffers_made
 
@@ -105,8 +105,4 @@ def _order_of_making(twin: Loop) -> dict[str, int]:
 
 def _paths(graph: CapturedGraph) -> dict[str, str]:
     """The paths of weights, by node."""
-    return {
-        entry.node: entry.target
-        for entry in graph.inputs
-        if entry.kind not in (InputKind.ARGUMENT, InputKind.SIZE)
-    }
+    return {entry.node: entry.target for entry in graph.inputs if not entry.is_given}

@@ -29,9 +29,9 @@ def with_shared_tails(
     if any(loop.repeat.numbers for loop in loops.values()):
         return dict(loops)
     (kind, first), (other_kind, other) = loops.items()
-    paths = {path: name for name, path in other.own_weights.items()}
+    paths = {path: name for name, path in other.own_inputs.items()}
     stands_for = {name: name for name in outside} | {
-        name: paths.get(path, "") for name, path in first.own_weights.items()
+        name: paths.get(path, "") for name, path in first.own_inputs.items()
     }
     shared = find_first_run(other.run, first.run, stands_for, memory)
     if shared is None:

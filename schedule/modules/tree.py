@@ -72,7 +72,7 @@ def _grow(
     nodes = {node.name: node for node in graph.graph.nodes}
     branches: dict[str, Branch] = {}
     for entry in graph.inputs:
-        if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
+        if entry.is_given:
             continue
         value = nodes[entry.node].meta["val"]
         path = entry.target

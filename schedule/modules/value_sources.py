@@ -22,10 +22,7 @@ def value_sources(graph: CapturedGraph, layers: Mapping[str, frozenset[int]]) ->
         graph: What was captured.
         layers: By the path of a list: the positions of those of its layers that share a class.
     """
-    held = (InputKind.ARGUMENT, InputKind.SIZE)
-    targets = [
-        entry.target for entry in graph.inputs if entry.kind not in held and not is_in_state_dict(entry)
-    ]
+    targets = [entry.target for entry in graph.inputs if not entry.is_given and not is_in_state_dict(entry)]
     contents = {target: _content(graph.constants[target], target) for target in targets}
     places = {target: _place(target, layers) for target in targets}
     kinds: dict[ByLayer, set[object]] = {}

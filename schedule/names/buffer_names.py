@@ -11,6 +11,7 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Derived
+from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.names.forward_names import NO_FORWARD, ForwardNames
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
 from longhand.schedule.names.module_names import alike, short_names
@@ -52,6 +53,7 @@ from longhand.schedule.once import listed_once, once
 _SHORT = 14
 _BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
 _COUNTED_LAYOUT = re.compile(r"_\d+(?=_(contiguous|channels_last)$)")  # ``x_22_contiguous``
+_TENSORS = frozenset({InputKind.ARGUMENT, InputKind.PART})  # of the caller
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 
 
@@ -86,20 +88,16 @@ class BufferNamer:
         self.origins = ValueOrigins(graph, buffers, renamed)
         self._modules_alike = alike(self.provenance(name).module for name in self.nodes)
         self.paths = graph.paths
-        self._inputs: dict[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
+        self.inputs: Mapping[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         returned = graph.outputs[: graph.n_results]
         self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
-        self._held = {entry.node for entry in graph.inputs if entry.kind is not InputKind.ARGUMENT}
+        self._listed = listed_inputs(graph)
+        self._held = {entry.node for entry in graph.inputs if entry.kind not in _TENSORS}
 
     @property
     def nodes(self) -> Mapping[str, fx.Node]:
         """The graph's nodes by name."""
         return self.origins.nodes
-
-    @property
-    def inputs(self) -> Mapping[str, GraphInput]:
-        """The placeholders by node name."""
-        return self._inputs
 
     def provenance(self, node: str) -> Provenance:
         """Where a node came from, its local as it was first called; an empty one if that is not known."""
@@ -111,15 +109,17 @@ class BufferNamer:
         yield from self._forward.words.get(buffer, ())
         if buffer in self.paths:
             of_path = path_names(self.paths[buffer])
-            yield from of_path if buffer in self._inputs else map(GradientWord, of_path)
-        entry = self._inputs.get(buffer)
+            yield from of_path if buffer in self.inputs else map(GradientWord, of_path)
+        entry = self.inputs.get(buffer)
         if entry is not None:
             yield from self._of_table(entry)
+            yield from (
+                [self._listed[buffer].word] if buffer in self._listed else []
+            )  # the same for all layers
             is_told = buffer in self._forward.words  # then the number that capture gave its name says nothing
             yield from (without_counter(word) if is_told else word for word in _of_input(entry))
             return
-        node = self.nodes.get(buffer)
-        if node is None:
+        if (node := self.nodes.get(buffer)) is None:
             made = self.origins.derived(buffer)
             yield from self._of_derived(made) if made is not None else ()
             yield _COUNTED_LAYOUT.sub("", without_counter(identifier(buffer)))
@@ -152,7 +152,7 @@ class BufferNamer:
         plain = [word for word in told if word not in fillers] or told[:1]
         yield from plain
         module = self.module_of(buffer)
-        if buffer not in self._inputs:
+        if buffer not in self.inputs:
             yield from short_names(module, plain, layer, self._modules_alike)
         yield from words_in_module(module, plain, layer)
         if is_of_all:
@@ -176,13 +176,13 @@ class BufferNamer:
     def fillers(self, buffer: str) -> frozenset[str]:
         """The words for a buffer that say only by which operation it is made, or that it is a copy."""
         of_forward = self._forward.fillers.get(buffer, frozenset())
-        entry, given = self._inputs.get(buffer), self._forward.words.get(buffer, ())
+        entry, given = self.inputs.get(buffer), self._forward.words.get(buffer, ())
         if entry is not None and given:  # the node's own name says less than any of the forward's words
             of_forward |= {without_counter(word) for word in _of_input(entry)} - {*given}
         made = self.origins.derived(buffer)
         if made is not None and made.how.is_layout:
             return self.fillers(made.of) | ({*self.candidates(buffer)} - {*self.candidates(made.of)})
-        node = self.nodes.get(buffer) if buffer not in self._inputs else None
+        node = self.nodes.get(buffer) if buffer not in self.inputs else None
         return of_forward | (frozenset(self._fillers(node) if node is not None else ()) - {*given})
 
     def _of_table(self, entry: GraphInput) -> Iterator[str]:
@@ -320,8 +320,8 @@ class BufferNamer:
                 if source in seen:
                     continue
                 seen.add(source)
-                entry = self._inputs.get(source.name)
-                if entry is not None and entry.kind is not InputKind.ARGUMENT:
+                entry = self.inputs.get(source.name)
+                if entry is not None and entry.kind not in _TENSORS:
                     continue
                 where = self.provenance(source.name)
                 own = self.provenance(node.name)
@@ -348,7 +348,7 @@ class BufferNamer:
 
     def _short_name(self, node: fx.Node) -> str | None:
         origin = self.origins.of(node)
-        entry = self._inputs.get(node.name)
+        entry = self.inputs.get(node.name)
         if entry is not None:
             word: str | None = next(_of_input(entry), None)
         else:
@@ -379,8 +379,8 @@ def _summand_word(origin: Provenance, of: str) -> str:
 
 
 def _of_input(entry: GraphInput) -> Iterator[str]:
-    if entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
-        yield identifier(entry.target)
+    if entry.is_given:
+        yield identifier(entry.target if entry.part is None else entry.part[0])
         return
     for word in path_names(entry.target):
         plain = without_counter(word.lstrip("_"))

@@ -123,7 +123,7 @@ def name_block(
         if value in fields and gradient in made
     }
     alike = AlikeInLayers.of(loop, words)
-    given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.shared)
+    given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.listed, *loop.shared)
     _name_weights_inside(loop, alike, names, scope, made.union(given))
     is_backward = bool(fields or loop.own)
     readers = {} if is_backward else users_of(given, words)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.lower.ir import Extern, View
+from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.layers.model_steps import (
     FirstCall,
     LayerCall,
@@ -77,9 +78,19 @@ def name_variables(
     _name_weights(words, names, scope, {*of_layers, *_made_in_loops(steps)})
     names |= of_layers
     entries = [entry for entry in plan.program.graph.inputs if entry.node not in names]
-    first = Counter(next(words.candidates(entry.node)) for entry in entries)
+    lists = {one.steps[0] for loop in loops for one in loop.listed.values()}
+    listed = {name: one for name, one in listed_inputs(graph).items() if one.steps[0] in lists}
+    own_words = [entry for entry in entries if entry.part is None and entry.node not in listed_inputs(graph)]
+    first = Counter(next(words.candidates(entry.node)) for entry in own_words)
     for entry in entries:
-        if first[next(words.candidates(entry.node))] > 1:  # nobody's: each says where it is made
+        if entry.part is not None:
+            whole, place = entry.part
+            names[entry.node] = Reached(names[whole], place)
+        elif entry.node in listed:
+            names[entry.node] = Reached(*listed[entry.node].steps)
+        elif entry.node in listed_inputs(graph):
+            names[entry.node] = scope.pick([identifier(entry.target), *words.variables(entry.node)])
+        elif first[next(words.candidates(entry.node))] > 1:  # nobody's: each says where it is made
             plain = list(words.variables(entry.node))
             names[entry.node] = scope.pick([*words_in_module(words.module_of(entry.node), plain), *plain])
         elif entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):

@@ -10,6 +10,7 @@ from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, parts_of
 from longhand.schedule.names.dimensions.dimension_propagation import shape_of
 from longhand.schedule.names.operation_names import aten_name
+from longhand.schedule.names.words import identifier
 
 _ALONG = ("length", "samples", "n_frames", "seq", "width")  # what channels lie before, and not tokens
 _LETTER, _HEAD_DIM = "d", "head_dim"
@@ -81,3 +82,9 @@ def _of_a_head(word: str | None) -> str | None:
     if isinstance(word, ProductWord):
         return ProductWord([_HEAD_DIM if part == _LETTER else part for part in word.of], word.sizes)
     return _HEAD_DIM if word == _LETTER else word
+
+
+def of_another_sequence(argument: str, word: str) -> str | None:
+    """``decoder_seq``: of ``decoder_input_ids``, where ``seq`` is as long as something else."""
+    first, _, rest = identifier(argument).partition("_")
+    return f"{first}_{word}" if word == "seq" and first and rest else None

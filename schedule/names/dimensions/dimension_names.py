@@ -17,8 +17,10 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.lower.ir import Buffer, Derivation, Extern, Layers, Size, View
 from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.dimensions.caches import words_of_caches
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, parts_of
 from longhand.schedule.names.dimensions.customary_names import (
+    of_another_sequence,
     words_apart_from_heads,
     words_of_sliced_tables,
     words_of_tables,
@@ -295,20 +297,22 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
         for size in graph.symbols
         if size.scale == 1 and size.offset == 0
     }
+    caches = words_of_caches(graph)
     owner: dict[str, Size] = {}
     by_node: dict[str, Words] = {}
     for entry in graph.inputs:
-        if entry.kind is not InputKind.ARGUMENT:
+        if entry.kind not in (InputKind.ARGUMENT, InputKind.PART):
             continue
         value = nodes[entry.node].meta.get("val")
         if not isinstance(value, torch.Tensor):
             continue
         is_float = value.dtype.is_floating_point
-        customary = _CUSTOMARY.get((value.ndim, is_float), ())
+        customary: Words = _CUSTOMARY.get((value.ndim, is_float), ())
         if (value.ndim, is_float) == (4, True) and not is_image(nodes[entry.node], entry.target):
             customary = ("batch", "heads", "seq", "dim")
         if (value.ndim, is_float) in ((2, True), (3, True)) and is_signal(nodes[entry.node]):
             customary = ("batch", "channels", "length") if value.ndim == 3 else ("batch", "samples")
+        customary = caches.get(entry.node, customary)
         own = written.get(entry.target, ())
         words: list[str | None] = []
         for dim, size in enumerate(value.shape):
@@ -316,7 +320,7 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
                 symbols.get((entry.node, dim)),
                 own[dim] if len(own) == value.ndim and own[dim].strip("_") else None,
                 customary[dim] if customary else None,
-                _of_another_sequence(entry.target, customary[dim]) if customary else None,
+                of_another_sequence(entry.target, customary[dim] or "") if customary else None,
             ]
             words.append(next((w for w in choices if w and w not in words and _agrees(owner, w, size)), None))
         for word, size in zip(words, value.shape, strict=True):
@@ -324,12 +328,6 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
                 owner[word] = size
         by_node[entry.node] = tuple(words)
     return by_node
-
-
-def _of_another_sequence(argument: str, word: str) -> str | None:
-    """``decoder_seq``: of ``decoder_input_ids``, where ``seq`` is as long as something else."""
-    first, _, rest = identifier(argument).partition("_")
-    return f"{first}_{word}" if word == "seq" and first and rest else None
 
 
 def _agrees(owner: Mapping[str, Size], word: str, size: Size) -> bool:

@@ -17,7 +17,7 @@ from longhand.schedule.names.words import RESERVED_IN_MODULE, identifier
 
 HEADS = "n_heads"  # where a shape says only how large a head is: ``(batch, seq, -1, head_dim)``
 FEWER_HEADS = "n_kv_heads"  # of keys and values that several heads of queries share
-_RESHAPES = frozenset({"view", "reshape", "expand"})
+_RESHAPES = frozenset({"view", "reshape", "expand", "unflatten"})
 
 
 def words_of_reshape(origin: Provenance, sizes: Sequence[Size]) -> tuple[str | None, ...]:
@@ -49,8 +49,10 @@ def _arguments(call: ast.Call, origin: Provenance, n_dims: int) -> list[ast.expr
         given = [shape_called(origin.file, origin.qualname, given[0].id) or given[0]]
     if len(given) == 1 and isinstance(given[0], ast.Tuple | ast.List):
         given = list(given[0].elts)
-    starred = [place for place, size in enumerate(given) if isinstance(size, ast.Starred)]
     unknown: ast.expr = ast.UnaryOp(ast.UAdd(), ast.Constant(1))  # which is no -1, the rest
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "unflatten":
+        given = _unflattened(call, n_dims, unknown)
+    starred = [place for place, size in enumerate(given) if isinstance(size, ast.Starred)]
     if len(starred) == 1:  # ``*input_shape``: as many as there are
         (place,) = starred
         given[place : place + 1] = [unknown] * (n_dims - len(given) + 1)
@@ -61,6 +63,22 @@ def _arguments(call: ast.Call, origin: Provenance, n_dims: int) -> list[ast.expr
     elif len(words) > 2 and _is_rest(given[-2]) and _is_of_one_head(given[-1]):
         given[-2] = ast.Name(HEADS)
     return given
+
+
+def _unflattened(call: ast.Call, n_dims: int, unknown: ast.expr) -> list[ast.expr]:
+    """The sizes after ``x.unflatten(-1, (3, n_heads, -1))``: those of the other dimensions stay what they are."""
+    match [*call.args, *(keyword.value for keyword in call.keywords)]:
+        case [dim, ast.Tuple(elts=sizes) | ast.List(elts=sizes)]:
+            n_others = n_dims - len(sizes)
+            try:
+                place = ast.literal_eval(dim)
+            except ValueError:
+                return []
+            if not isinstance(place, int) or n_others < 0:
+                return []
+            before = n_others + place + 1 if place < 0 else place
+            return [*[unknown] * before, *sizes, *[unknown] * (n_others - before)]
+    return []
 
 
 def _is_rest(size: ast.expr) -> bool:

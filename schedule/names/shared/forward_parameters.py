@@ -37,14 +37,21 @@ def words_of_forward(readers: Mapping[str, Iterable[str]], path: str, words: Buf
     if place is None:
         return {}
     parameters = _parameters(*place)
-    told = {
-        name: {word for origin in origins for word in _named_by(origin, path, place, parameters)}
+    named = {
+        name: [_named_by(origin, path, place, parameters) for origin in origins]
         for name, origins in inside.items()
     }
+    told = {name: set[str]().union(*some) for name, some in named.items()}
     parameter_of: dict[str, str] = {}
     while sure := [name for name, some in told.items() if len(some) == 1]:  # what is one is no other
         parameter_of[sure[0]] = word = told.pop(sure[0]).pop()
         told = {name: some - {word} for name, some in told.items()}
+    # Of the others, what all statements name that read it: ``keys``, which is written to, then attended to.
+    common = {name: told[name].intersection(*filter(None, named[name])) for name in told}
+    claimed = Counter(word for some in common.values() for word in some)
+    parameter_of |= {
+        name: word for name, some in common.items() if len(some) == 1 and claimed[word := min(some)] == 1
+    }
     if not parameter_of and len(readers) == 1 and parameters:
         parameter_of = dict.fromkeys(readers, parameters[0])
     return parameter_of

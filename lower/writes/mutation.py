@@ -7,6 +7,7 @@ key-value cache costs what is written into it.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from longhand.lower.lowerings.viewing import slice_start, wrap
 from longhand.lower.sizes import add
 from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering
 from longhand.lower.views import TensorView, overlaps
+from longhand.lower.writes.writing import write_at_positions
 
 aten = torch.ops.aten
 
@@ -105,6 +107,9 @@ def _call_twin(ctx: Context, base: TensorView, args: list[Any]) -> bool:
     node, into = ctx.node, base.as_ir()
     if into is None or any(view.buffer == base.buffer for view in _tensors(args[1:])):
         return False
+    with contextlib.suppress(UnsupportedLowering):
+        write_at_positions(ctx, base, args)
+        return True
     assert isinstance(node.target, torch._ops.OpOverload)
     rest = tuple(extern_argument(ctx, argument) for argument in node.args[1:])
     kwargs = {name: extern_argument(ctx, argument) for name, argument in node.kwargs.items()}
@@ -119,7 +124,7 @@ def _tensors(value: Any) -> list[TensorView]:
 
 
 def _may_be_overwritten(ctx: Context, base: TensorView) -> bool:
-    """Whether the tensor lies in an input that the call changes, and nothing reads the old content any more."""
+    """Whether the tensor lies in an input that the call changes, and nothing reads its old content any more."""
     buffer = ctx.buffers[base.buffer]
     if buffer.kind not in (BufferKind.INPUT, BufferKind.WEIGHT) or not buffer.layout_is_known:
         return False
@@ -135,17 +140,52 @@ def _may_be_overwritten(ctx: Context, base: TensorView) -> bool:
     holders = [
         node
         for node in ctx.graph.graph.nodes
-        if any(view.buffer == base.buffer for view in _tensors(ctx.values.get(node.name)))
+        if any(_may_meet(view, base) for view in _tensors(ctx.values.get(node.name)))
     ]
-    put_back = _puts_back(ctx.node)
+    put_back = _puts_back(ctx)
     return all(
         holder.name not in lasting
         and all(
-            user is ctx.node or user in put_back or user.name in ctx.values or _reads_size(user)
+            user is ctx.node
+            or user in put_back
+            or user.name in ctx.values
+            or _reads_size(user)
+            or _selects_beside(user, ctx.values.get(holder.name), base)
             for user in holder.users
         )
         for holder in holders
     )
+
+
+def _may_meet(view: TensorView, base: TensorView) -> bool:
+    """Whether a view may show an element of another: not if all of it lies before that, or behind."""
+    if view.buffer != base.buffer:
+        return False
+    one, other = _span(view), _span(base)
+    return one is None or other is None or (one[0] < other[1] and other[0] < one[1])
+
+
+def _selects_beside(user: fx.Node, held: Any, base: TensorView) -> bool:
+    """Whether a node that comes later takes a part of what is held that is none of the base."""
+    if user.target is not aten.select.int or user.kwargs or not isinstance(held, TensorView):
+        return False
+    dim, place = user.args[1:3]
+    if not isinstance(dim, int) or not isinstance(place, int):
+        return False
+    dim = wrap(dim, held.rank)
+    part = held.select(dim, add(place, held.size(dim)) if place < 0 else place)
+    return part is not None and not _may_meet(part, base)
+
+
+def _span(view: TensorView) -> tuple[int, int] | None:
+    """The first place in memory that a view shows, and the one after the last; None where that is not known."""
+    atoms = [atom for dim in view.dims for atom in dim]
+    numbers = [view.offset, *(number for atom in atoms for number in (atom.size, atom.step))]
+    if not all(isinstance(number, int) for number in numbers) or view.is_empty:
+        return None
+    reaches = [int(atom.step) * (int(atom.size) - 1) for atom in atoms]
+    first = int(view.offset) + sum(reach for reach in reaches if reach < 0)
+    return first, int(view.offset) + sum(reach for reach in reaches if reach > 0) + 1
 
 
 def _lasting(graph: CapturedGraph) -> set[Any]:
@@ -157,16 +197,16 @@ def _reads_size(user: fx.Node) -> bool:
     return isinstance(user.meta.get("val"), torch.SymInt | int)
 
 
-def _puts_back(node: fx.Node) -> set[fx.Node]:
+def _puts_back(ctx: Context) -> set[fx.Node]:
     """The later nodes that put what the node makes of a view back to where the view was taken from, again and again.
 
     ``cache[0, :, a:b] = k`` writes into a view of a view: the write is followed by two of these, which then have
     nothing to do.
     """
     later_nodes: set[fx.Node] = set()
-    view, new = node.args[0], node
+    view, new = ctx.node.args[0], ctx.node
     while isinstance(view, fx.Node) and view.args:
-        back = next((user for user in new.users if _is_back(user, view, new)), None)
+        back = next((user for user in new.users if _is_back(ctx, user, view, new)), None)
         if back is None:
             break
         later_nodes.add(back)
@@ -174,11 +214,21 @@ def _puts_back(node: fx.Node) -> set[fx.Node]:
     return later_nodes
 
 
-def _is_back(user: fx.Node, view: fx.Node, new: fx.Node) -> bool:
+def _is_back(ctx: Context, user: fx.Node, view: fx.Node, new: fx.Node) -> bool:
     is_scatter = user.target in _PARTS and _PARTS[user.target] is view.target
-    return (
-        is_scatter and user.args[:2] == (view.args[0], new) and _from_first(user, 2) == _from_first(view, 1)
-    )
+    if not is_scatter or user.args[1] is not new or _from_first(user, 2) != _from_first(view, 1):
+        return False
+    # What the view was taken of may have been written into since, beside the view: it lies where it lay.
+    into, taken = user.args[0], view.args[0]
+    if not isinstance(into, fx.Node) or not isinstance(taken, fx.Node):
+        return False
+    return into is taken or _lie_alike(ctx.values.get(into.name), ctx.values.get(taken.name))
+
+
+def _lie_alike(one: Any, other: Any) -> bool:
+    if not isinstance(one, TensorView) or not isinstance(other, TensorView):
+        return False
+    return (one.buffer, one.dims, one.offset) == (other.buffer, other.dims, other.offset)
 
 
 def _from_first(node: fx.Node, first: int) -> dict[str, Any]:
