@@ -112,8 +112,8 @@ def test_each_layer_of_a_loop_is_given_its_entry(form: str, tmp_path: Path) -> N
     torch.manual_seed(0)
     model, call = Decoder().eval(), given(form)
     text = generated(model, call, tmp_path / "unit")
-    assert "for layer in range(1, len(self.blocks)):" in text
-    assert f"self.blocks[layer](x, narrow, {ENTRIES[form]}, position, " in text
+    assert "for layer, block in enumerate(self.blocks):" in text
+    assert f"block(normed, residual, norms[layer + 1].weight, {ENTRIES[form]}, position, " in text
     assert (
         "position] = k.reshape(" in text
         and "position] = v.reshape(" in text
