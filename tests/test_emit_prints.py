@@ -90,6 +90,7 @@ NUMBERS = {
     "emit/triton/functions.py": {"_SHORT"},
     "emit/triton/kernel.py": {"_WIDTH"},
     "emit/unit/contract.py": {"_LEAST_LIKE"},
+    "emit/unit/loading.py": {"_SECONDS_OF_A_RACE"},
     "emit/unit/lock.py": {"_MOST_LINES"},
     "emit/unit/lock_file.py": {"LARGEST_TEXT", "LARGEST_TENSORS", "FORMAT", "_LONGEST"},
     "emit/unit/on_disk.py": {"MOST_WAIT_SECONDS", "_EXCHANGE", "_HERE"},
