@@ -65,6 +65,7 @@ from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
 from longhand.schedule.names.meanings.body_values import places_of, words_in_formula
 from longhand.schedule.names.meanings.halves import rotated_half
+from longhand.schedule.names.meanings.settings import numbers_of
 from longhand.schedule.names.naming import launches
 from longhand.schedule.names.number_names import least_of
 from longhand.schedule.names.operation_names import (
@@ -184,6 +185,7 @@ __all__ = [
     "module_signature",
     "named_views",
     "noun_of",
+    "numbers_of",
     "op_word",
     "own_or_class",
     "own_origins",

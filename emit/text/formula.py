@@ -28,6 +28,7 @@ from longhand.schedule.named_plan import (
     derivative_word,
     frame_of_backward,
     is_nearly_whole_backward,
+    numbers_of,
     op_word,
     own_or_class,
     provenance_of,
@@ -84,6 +85,7 @@ class _FormulaWriter:
         self.taken = {*names.pointers.values()}
         body = plan.body
         self.parts = {word for place, word in names.values.items() if isinstance(body[place], Load)}
+        self.numbers = numbers_of(body, names.constants)
         self.steps: list[Equation] = []  # gradients on the way, which several results are computed from
         self.known: dict[fx.Node, Text] = {}
         written = {value.buffer for value in plan.body if isinstance(value, Store)}
@@ -118,7 +120,7 @@ class _FormulaWriter:
         if operator is not None:
             if node.kwargs.get("alpha", 1) != 1 or node.kwargs.get("rounding_mode") is not None:
                 return None
-            given = [self._argument(argument) for argument in node.args]
+            given = [self._argument(argument, node.name) for argument in node.args]
             texts = [text for text in given if text is not None]
             return operator.apply(texts) if len(texts) == len(given) else None
         tensors = [argument for argument in node.args if isinstance(argument, fx.Node)]
@@ -213,11 +215,12 @@ class _FormulaWriter:
         texts = [text for piece in nodes if (text := self.text(piece)) is not None]
         return Text(f"cat({', '.join(text.text for text in texts)})") if len(texts) == len(pieces) else None
 
-    def _argument(self, argument: Any) -> Text | None:
+    def _argument(self, argument: Any, of: str) -> Text | None:
         if isinstance(argument, fx.Node):
             return self.text(argument)
         if isinstance(argument, int | float):
-            return number_operand(literal_text(argument))
+            named = self.numbers.get((of, float(argument)))
+            return Text(named) if named else number_operand(literal_text(argument))
         return None
 
 

@@ -83,6 +83,7 @@ class Block:
         self.asked: Counter[AddressText] = Counter()  # how often each address was printed
         self.asked_by: dict[Text, str] = {}  # base -> the pointer that used it first
         self._masks: dict[int, str] = {}  # load or store -> the variable that holds its mask
+        self._named_masks: dict[Text, str] = {}  # a mask -> the variable that holds it
         self._typed = typed_numbers(plan.body, scope.constants, ONE_WAY, OF_TENSORS)
         self._copied = plan.numerics.copied
         self._squares = guarded_squares(plan, words)
@@ -169,7 +170,8 @@ class Block:
         if value.mask is None:
             return bounds
         condition = self.expression(value.mask, top=False)
-        return compose("{} & {}", bounds, condition.operand(Precedence.BIT_AND)) if bounds else condition
+        mask = compose("{} & {}", bounds, condition.operand(Precedence.BIT_AND)) if bounds else condition
+        return word(self._named_masks[mask]) if mask in self._named_masks else mask
 
     def _varying(self, position: int) -> set[str]:
         """The axes along which an address varies."""
@@ -304,6 +306,7 @@ class Block:
         whose = self.names.values.get(position, self.names.pointers[value.buffer])
         verb = "reads" if isinstance(value, Load) else "writes"
         self._masks[position] = self.scope.name(("mask", position), f"{verb}_{whose}")
+        self._named_masks[mask] = self._masks[position]
         kind = StatementKind.LOAD if isinstance(value, Load) else StatementKind.COMPUTE
         return [Line(kind, compose("{} = {}", self._masks[position], mask), self._masks[position])]
 

@@ -37,8 +37,9 @@ from longhand.emit.triton.functions import (
 )
 from longhand.emit.triton.operators import DEVICE_FUNCTIONS, calls_libdevice
 from longhand.emit.triton.scope import FileScope, dtype_word, is_narrow
-from longhand.lower.ir import Constant, Pointwise, Reduce, Store
+from longhand.lower.ir import Constant, Pointwise, Reduce, ReduceOp, Store
 from longhand.schedule.named_plan import KernelNames, as_printed, least_of, pointer_word
+from longhand.schedule.names.words import listed
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
 _WIDTH = 110
@@ -327,26 +328,29 @@ def _does(plan: KernelPlan, names: KernelNames) -> str:
     added = {value.buffer for value in plan.body if isinstance(value, Store) and value.adds}
     both = [p for p in plan.pointers if p.access is Access.READ_WRITE and not p.scratch]
     updated = [words[p.name] for p in both if p.name not in added]
-    parts = [f"fill {_listed(filled)}"] if filled else []
-    parts += [f"update {_listed(updated)} in place"] if updated else []
-    parts += [f"add to {_listed([words[p.name] for p in both if p.name in added])}"] if added else []
+    parts = [f"fill {listed(filled)}"] if filled else []
+    parts += [f"update {listed(updated)} in place"] if updated else []
+    parts += [f"add to {listed([words[p.name] for p in both if p.name in added])}"] if added else []
     sentence = " and ".join(parts)
     return "\n    ".join(textwrap.wrap(f"{sentence[:1].upper()}{sentence[1:]}.", _WIDTH - len('    """"""')))
 
 
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
 def _precision(plan: KernelPlan) -> str:
+    """``; sums in float32``: what sums of floats are kept in, and all arithmetic where tensors are narrower."""
+    sums = [
+        dtype_word(value.dtype)
+        for value in plan.body
+        if isinstance(value, Reduce) and value.op is ReduceOp.SUM and value.dtype.is_floating_point
+    ]
     computes = any(
         isinstance(value, Pointwise | Reduce)
         and value.dtype.is_floating_point
         and position not in plan.numerics.copied
         for position, value in enumerate(plan.body)
     )
-    is_narrowed = computes and any(is_narrow(pointer.dtype) for pointer in plan.pointers)
-    return "; arithmetic in float32" if is_narrowed else ""
+    if computes and any(is_narrow(pointer.dtype) for pointer in plan.pointers):
+        return "; arithmetic and sums in float32" if sums else "; arithmetic in float32"
+    return f"; sums in {listed(dict.fromkeys(sums))}" if sums else ""
 
 
 def _launch_call(
@@ -366,7 +370,7 @@ def _launch_call(
         ]
         options = ("num_warps", "num_stages") if has_warps else ()
         arguments += [f"{option}={option.upper()}" for option in options if option.upper() in tunables]
-        listed = joined(compose("    {},\n", argument) for argument in arguments)
-        return compose("{}[{}](\n{})", kernel.name, grid, listed)
+        lines = joined(compose("    {},\n", argument) for argument in arguments)
+        return compose("{}[{}](\n{})", kernel.name, grid, lines)
 
     return call

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp
+from longhand.schedule.names.meanings.settings import SMALL, is_small, setting_word
 from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.words import is_macro
 from longhand.schedule.plan import KernelPlan
@@ -29,15 +30,21 @@ def constant_names(plan: KernelPlan, callers: Callers) -> dict[int, str]:
         if least_of(value) is not None:
             names[position] = LEAST
             continue
+        setting = next((word for user in users if (word := setting_word(value, user, callers))), "")
+        if setting:
+            names[position] = setting
+            continue
         if not value.dtype.is_floating_point:
             compared = _compared(users, callers)
             names |= {position: compared} if compared else {}
             continue
+        if is_small(value, users):
+            names[position] = SMALL
         for user in users:
             origin = words.provenance(user.origin)
             word = _named_numbers(origin.file, origin.statement).get(value.value)
-            if word is not None:
-                names.setdefault(position, word)
+            if word is not None and names.get(position) in (None, SMALL):
+                names[position] = word
     return names
 
 

@@ -20,6 +20,7 @@ _STATISTICS = {
     "native_group_norm": {1: "mean", 2: "rstd"},
     "_fused_rms_norm": {1: "rstd"},
 }
+_PICKS = ("index", "gather", "scatter", "embedding", "_unsafe_index")
 STATISTIC_WORDS = frozenset({"mean", "rstd"})
 _KEPT = (
     "_native_batch_norm_legit_functional"  # its statistics outlive the layer, whose name says whose they are
@@ -27,13 +28,16 @@ _KEPT = (
 
 
 def filled_word(node: fx.Node) -> str | None:
-    """``zeros`` or ``ones``, of a tensor made of one number; ``filled`` with another; ``quotient`` of what is rounded.
+    """``zeros`` or ``ones``, of a tensor made of one number; ``filled`` with another; ``quotients`` of what is rounded.
+
+    Whole numbers by which a tensor is read or written are ``indices``.
 
     None for any other tensor.
     """
     name = aten_name(node).removeprefix("new_").removesuffix("_like")
     if name == "floor_divide" or (name == "div" and node.kwargs.get("rounding_mode") is not None):
-        return "quotient"
+        users = [aten_name(user) for user in node.users if user.op == "call_function"]
+        return "indices" if users and all(user.startswith(_PICKS) for user in users) else "quotients"
     if name in ("zeros", "ones"):
         return name
     number = (

@@ -80,7 +80,7 @@ _OF_ZERO = {"le": "is_not_positive", "lt": "is_negative", "ge": "is_not_negative
 _RESULTS = {
     "add": "total",
     "bias": "biased",
-    "scale": "product",
+    "scale": "scaled",
     "mul": "product",
     "sub": "difference",
     "div": "ratio",

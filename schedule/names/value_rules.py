@@ -37,6 +37,7 @@ from longhand.schedule.names.meanings.kernel_values import (
     phrase_of_two,
     result_of_module,
     same_step_again,
+    sum_of_parts,
     times_rstd,
     whole_operation,
 )
@@ -335,6 +336,7 @@ RULES: tuple[NamingRule, ...] = (
     _opposite,
     clamped,
     same_step_again,
+    sum_of_parts,
     _function_of_a_word,
     one_more,
     whole_operation,

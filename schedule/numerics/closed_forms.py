@@ -17,6 +17,7 @@ from longhand.capture.graph import Role
 from longhand.lower.ir import (
     AxisSize,
     Constant,
+    Load,
     Nest,
     Pointwise,
     PointwiseOp,
@@ -44,7 +45,7 @@ def close_norm_derivatives(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 def in_closed_form(nest: Nest) -> Nest:
     """The nest with each sum that holds the derivative of a norm written as such."""
-    if not any(_is_root(value) for value in nest.body):
+    if not any(_may_scale(value) for value in nest.body):
         return nest
     terms = TermsOf(nest.body)
     forms = {}
@@ -64,8 +65,13 @@ def in_closed_form(nest: Nest) -> Nest:
     return simplify_nest(Nest(nest.axes, tuple(body)))
 
 
-def _is_root(value: Value) -> bool:
-    """Whether a value is a root, or one over it: what norms divide by."""
+def _may_scale(value: Value) -> bool:
+    """Whether a value may be what a norm divides by: a root, one over it, or what another kernel made of one.
+
+    The formula holds of any factor: nothing has to be known of it.
+    """
+    if isinstance(value, Load):
+        return value.dtype.is_floating_point
     return isinstance(value, Pointwise) and value.op in (Op.RSQRT, Op.SQRT)
 
 
@@ -134,7 +140,7 @@ def _projection(term: Monomial, terms: TermsOf, nest: Nest) -> _Projection | Non
         if not isinstance(x, int) or power != 1 or inside.get(x) != 1 or len(inside) == 1:
             continue
         for scale, of_scale in term.powers.items():
-            if not isinstance(scale, int) or abs(of_scale) < 2 or not _is_root(terms.body[scale]):
+            if not isinstance(scale, int) or abs(of_scale) < 2 or not _may_scale(terms.body[scale]):
                 continue
             if terms.varying[scale].isdisjoint(total.axes):
                 sign = 1 if of_scale > 0 else -1

@@ -103,7 +103,7 @@ def test_a_place_that_is_looked_up_has_a_line_ahead_of_the_row_that_it_points_to
     files = unit(Experts(), torch.randn(19, 16), torch.randn(19, 4), device="cpu")
     text = files["kernels/make_selected.cpp"]
     assert re.search(
-        r"quotient = trunc_divide<int64_t>\(perm\[row\], 2\);\n.*hidden_states_row = ", text
+        r"index = trunc_divide<int64_t>\(perm\[row\], 2\);\n.*hidden_states_row = ", text
     ), text
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from longhand.lower.ir import Load, Store, memory_order
-from longhand.schedule.names.dimensions.compound_names import parts_of
+from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, apart, parts_of
+from longhand.schedule.names.dimensions.customary_names import OF_IMAGES
 from longhand.schedule.names.dimensions.dimension_propagation import grouped
 from longhand.schedule.names.dimensions.walked_parts import grouped_around_splits, grouped_before_last
 from longhand.schedule.names.shared.callers import Caller, Callers
@@ -23,10 +24,20 @@ _INDEX_WORDS = {"seq": "token", "dim": "feature", "n": "item", "x": "column", "y
 _INDEX_OF = {
     ("batch",): "batch",
     ("seq",): "position",
+    ("batch", "seq"): "token",
     ("channels",): "channel",
     ("height",): "line",
     ("height", "width"): "pixel",
 }
+# Words of one meaning, whatever the numbers are: an index says of neither how many there are.
+_MEANINGS = {
+    **dict.fromkeys(("b", "batch_size", "bsz", "bs", "n_batch", "num_batch", "n_batches"), "batch"),
+    **dict.fromkeys(
+        ("seq_len", "seq_length", "sequence_length", "slen", "q_len", "tgt_len", "q_length"), "seq"
+    ),
+}
+_HEADS = ("h", "n_heads")  # what patterns call heads, beside what they call the size of one
+_HEAD_DIMS = frozenset({"d", "head_dim", "dim_head"})
 _IMAGE = ("batch", "channels", "height", "width")  # ``conv1_channels``: those of what a layer makes
 
 
@@ -105,8 +116,8 @@ def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
     by_axis: dict[str, tuple[str, ...]] = {}
     for pointer, name in reversed(list(zip(passed, launch.buffers, strict=True))):
         buffer = caller.buffers[name]
-        order, words = memory_order(buffer), caller.dims.of(name, len(buffer.shape))
-        shape, known_words = [buffer.shape[dim] for dim in order], tuple(words[dim] for dim in order)
+        order, words = memory_order(buffer), _with_heads(caller.dims.of(name, len(buffer.shape)))
+        shape, known_words = apart([(buffer.shape[dim], words[dim]) for dim in order], {})
         walked = [sizes[axis] for axis in pointer.dims or ()]
         parts = (
             grouped(shape, known_words, walked)
@@ -125,13 +136,31 @@ def _index_of(words: tuple[str, ...], is_of_window: bool = False) -> str | None:
 
     Results of windows have a line and a column, as the windows do.
     """
-    made = tuple(word.removeprefix("out_") for word in words)
+    made = tuple(_MEANINGS.get(plain := word.removeprefix("out_"), plain) for word in words)
     parts = tuple(next((part for part in _IMAGE if word.endswith(f"_{part}")), word) for word in made)
     if parts in _INDEX_OF:
         return _INDEX_OF[parts]
     if is_of_window and parts == ("width",):
         return "column"
+    if len(parts) == 2 and parts[0] == "batch" and (one := _one_of_counted(parts[1])):
+        return f"batch_{one}"  # one thing of one of them
     return _one_of_counted(words[0]) if len(words) == 1 else None
+
+
+def _with_heads(words: Words) -> Words:
+    """The words, ``n_heads`` for the ``h`` of ``b h n d``."""
+    letter, plain = _HEADS
+    parts = {part for word in words for part in parts_of(word)}
+    if not parts & _HEAD_DIMS or parts & {plain, *OF_IMAGES}:
+        return words
+    return tuple(_of_heads(word) if letter in parts_of(word) else word for word in words)
+
+
+def _of_heads(word: str | None) -> str | None:
+    letter, plain = _HEADS
+    if isinstance(word, ProductWord):
+        return ProductWord([plain if part == letter else part for part in word.of], word.sizes)
+    return plain
 
 
 def _one_of_counted(word: str) -> str | None:

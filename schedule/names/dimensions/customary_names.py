@@ -15,7 +15,7 @@ from longhand.schedule.names.words import identifier
 _ALONG = ("length", "samples", "n_frames", "seq", "width")  # what channels lie before, and not tokens
 _LETTER, _HEAD_DIM = "d", "head_dim"
 _HEADS = frozenset({"h", "heads", "n_heads", "num_heads"})
-_OF_IMAGES = frozenset({"w", "height", "width"})  # beside these ``h`` is a height
+OF_IMAGES = frozenset({"w", "height", "width"})  # beside these ``h`` is a height
 
 
 def words_of_tables(graph: CapturedGraph) -> dict[str, Words]:
@@ -74,7 +74,7 @@ def words_apart_from_heads(graph: fx.Graph, known: Mapping[str, Words]) -> dict[
     return {
         name: tuple(map(_of_a_head, words))
         for name, words in known.items()
-        if (parts := {part for word in words for part in parts_of(word)}) & _HEADS and not parts & _OF_IMAGES
+        if (parts := {part for word in words for part in parts_of(word)}) & _HEADS and not parts & OF_IMAGES
     }
 
 

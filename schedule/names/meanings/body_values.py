@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
+
 from longhand.capture.graph import Role
 from longhand.lower.ir import (
     AxisSize,
@@ -16,6 +18,7 @@ from longhand.lower.ir import (
     PointwiseOp,
     Reduce,
     ReduceOp,
+    Store,
     Value,
     arguments,
 )
@@ -23,12 +26,15 @@ from longhand.schedule.plan import KernelPlan
 from longhand.schedule.sizes import rank
 
 _MEANS = frozenset({Role.MEAN, Role.RUNNING_MEAN})
+_OF_NORMS = frozenset({Role.RSTD, Role.CENTERED, Role.NORMALIZED, Role.D_NORMALIZED, Role.SCALE})
 _OF_BACKWARD = frozenset({Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.THROUGH_LENGTH, Role.LESS_MEAN})
 
 
 def words_in_formula(position: int, plan: KernelPlan) -> Iterator[str]:
     """The words, best first; none where a value is only what its operation makes."""
     value = plan.body[position]
+    if isinstance(value, Pointwise) and _says_where(position, plan):
+        yield "index"
     if not isinstance(value, Pointwise) or not value.dtype.is_floating_point:
         return
     if value.op is PointwiseOp.SUB:
@@ -37,6 +43,8 @@ def words_in_formula(position: int, plan: KernelPlan) -> Iterator[str]:
         yield from ["weighted"] if any(_is_weight(side, plan) for side in value.args) else []
     if value.op is PointwiseOp.MUL and any(_is_rotated(plan.body[side], plan) for side in value.args):
         yield "rotated"
+    if value.op is PointwiseOp.MUL:
+        yield from _of_product(position, value, plan)
     if _is_of_softmax(position, plan):
         yield "masked_scores" if _is_masked(value, plan) else "scores"
 
@@ -50,6 +58,49 @@ def _of_difference(value: Pointwise, plan: KernelPlan) -> Iterator[str]:
         yield "centered"
     if _is_of_softmax_backward(value, plan):
         yield "d_scores"
+
+
+def _of_product(position: int, value: Pointwise, plan: KernelPlan) -> Iterator[str]:
+    """``weighted``, whose sum a softmax's derivative takes away; ``through_norm``; ``scaled`` by a vector."""
+    body = plan.body
+    if any(
+        isinstance(user, Pointwise)
+        and user.op is PointwiseOp.SUB
+        and user.args[0] == position
+        and _is_of_softmax_backward(user, plan)
+        for user in body
+    ):
+        yield "weighted"
+    for side, factor in (value.args, value.args[::-1]):
+        if getattr(body[factor], "name", None) is Role.RSTD and _is_of_norm_backward(body[side], plan):
+            yield "through_norm"
+    roles = {getattr(body[side], "name", None) for side in value.args}
+    if (
+        value.name is None
+        and roles.isdisjoint(_OF_NORMS)
+        and any(_is_of_column(side, plan) for side in value.args)
+    ):
+        yield "scaled"
+
+
+def _is_of_column(position: int, plan: KernelPlan) -> bool:
+    """Whether a value is loaded, and the same in every row, or in all of a kernel without rows."""
+    value = plan.body[position]
+    if not isinstance(value, Load) or value.mask is not None or value.index.values:
+        return False
+    along = {axis for axis, _ in plan.addresses[position].axes}
+    others = {axis.name for axis in plan.rows or plan.cols}
+    return bool(others) and along.isdisjoint(others)
+
+
+def _says_where(position: int, plan: KernelPlan) -> bool:
+    """Whether a whole number is all that says which row of a tensor is read or written."""
+    value = plan.body[position]
+    dtype = value.dtype  # type: ignore[union-attr]
+    accesses = (one for one in plan.body if isinstance(one, Load | Store))
+    return dtype in (torch.int32, torch.int64) and any(
+        [place for place, _ in one.index.values] == [position] for one in accesses
+    )
 
 
 def _is_mean(position: int, of: int, plan: KernelPlan) -> bool:

@@ -46,6 +46,7 @@ _OF_WHOLE = {
     "cat": "joined",
     "pad": "padded",
     "dropout": "dropped",
+    "hardsigmoid": "hardsigmoid",
 }
 _ACTIVATES = frozenset(op for op, word in _OF_WHOLE.items() if word == "activated")
 _JOINTS = {
@@ -266,6 +267,37 @@ def phrase_of_two(one: Nameless) -> Iterator[str]:
     joints = {*_JOINTS.values()}
     if all(word and len(word) <= _SHORT and not joints & {*word.split("_")} for word in sides):
         yield f"_{_JOINTS[value.op]}_".join(word for word in sides if word)
+
+
+_PART_OF = "_from_"  # ``d_x_from_q_proj``
+
+
+def sum_of_parts(one: Nameless) -> Iterator[str]:
+    """``d_x``, of all that a kernel reads of it: ``d_x_from_q_proj + d_x_from_k_proj``."""
+    value = one.value
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.ADD:
+        return
+    stems = {_stem_of_sum(side, one) for side in value.args}
+    users = (user for user in one.plan.body if isinstance(user, Pointwise) and one.position in user.args)
+    is_all = not any(
+        user.op is PointwiseOp.ADD and any(_stem_of_sum(side, one) in stems for side in user.args)
+        for user in users
+    )
+    if len(stems) == 1 and is_all:
+        yield from stems - {""}
+
+
+def _stem_of_sum(position: int, one: Nameless) -> str:
+    """What a value is a part of, or all parts of a sum are; empty where they are of several things, or of none."""
+    value = one.plan.body[position]
+    word = one.operand(position)
+    if word is not None:
+        stem, is_part, _ = word.partition(_PART_OF)
+        return stem if is_part else ""
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.ADD:
+        return ""
+    stems = {_stem_of_sum(side, one) for side in value.args}
+    return stems.pop() if len(stems) == 1 else ""
 
 
 def biased_word(one: Nameless) -> Iterator[str]:

@@ -1,0 +1,135 @@
+"""What the user calls a number that a statement takes from its module or its function: ``LOGIT_SCALE`` for
+``logits * self.logit_scale``, ``NUM_TOP_K`` for ``perm // num_top_k``."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+
+from torch import fx
+
+from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Value
+from longhand.schedule.names.shared.callers import Callers
+from longhand.schedule.names.words import is_macro, is_word
+
+_OPERATORS: dict[PointwiseOp, type[ast.operator]] = {
+    PointwiseOp.MUL: ast.Mult,
+    PointwiseOp.DIV: ast.Div,
+    PointwiseOp.ADD: ast.Add,
+    PointwiseOp.SUB: ast.Sub,
+    PointwiseOp.FLOOR_DIV: ast.FloorDiv,
+    PointwiseOp.TRUNC_DIV: ast.FloorDiv,
+}
+_BOUNDS = {PointwiseOp.MAXIMUM: "min", PointwiseOp.MINIMUM: "max"}
+_LONGEST = 32
+_NAMELESS = 1  # letters: ``N`` says nothing at the top of a file
+SMALL = "EPS"
+_LARGEST_EPS = 1e-3
+
+
+def setting_word(number: Constant, user: Pointwise, callers: Callers) -> str:
+    """The word for a number that an operation of a kernel takes, if all its calls have one statement for that.
+
+    Empty where the statement has no name for it, or where several things of it might be meant.
+    """
+    words = callers.first.words
+    node = words.nodes.get(user.origin)
+    if node is None or not any(_is_number(one, number.value) for one in (*node.args, *node.kwargs.values())):
+        return ""
+    statement = words.provenance(user.origin).statement
+    is_of_all = all(
+        any(caller.words.provenance(origin).statement == statement for origin in caller.launch.origins)
+        for caller in callers.every
+    )
+    if not statement or not is_of_all:
+        return ""
+    tensors = frozenset(words.provenance(one.name).local or one.name for one in node.all_input_nodes)
+    # What is computed is no attribute: of a name and an attribute the attribute is the number.
+    is_computed = all(one.op == "call_function" for one in node.all_input_nodes)
+    return _word_in(statement, user.op, float(number.value), tensors, is_computed)
+
+
+def is_small(number: Constant, users: list[Pointwise]) -> bool:
+    """Whether a number only keeps a sum, or what is divided by, away from zero."""
+    is_added = all(user.op in (PointwiseOp.ADD, PointwiseOp.MAXIMUM) for user in users)
+    return number.dtype.is_floating_point and bool(users) and is_added and 0 < number.value <= _LARGEST_EPS
+
+
+def numbers_of(body: tuple[Value, ...], words: dict[int, str]) -> dict[tuple[str, float], str]:
+    """By an operation's node and the number that it is given: the word for that.
+
+    Args:
+        body: A kernel's.
+        words: Of its constants, by position.
+    """
+    return {
+        (value.origin, float(number.value)): words[at]
+        for value in body
+        if isinstance(value, Pointwise)
+        for at in value.args
+        if at in words and isinstance(number := body[at], Constant)
+    }
+
+
+def _is_number(argument: object, value: float) -> bool:
+    is_plain = isinstance(argument, int | float) and not isinstance(argument, bool)
+    return is_plain and not isinstance(argument, fx.Node) and argument == value
+
+
+@functools.lru_cache(maxsize=4096)
+def _word_in(
+    statement: str, op: PointwiseOp, value: float, tensors: frozenset[str], is_computed: bool
+) -> str:
+    try:
+        tree = ast.parse(statement)
+    except SyntaxError:  # the head of a compound statement
+        return ""
+    if any(isinstance(one, ast.Constant) and _is_number(one.value, abs(value)) for one in ast.walk(tree)):
+        return ""
+    if op in _BOUNDS:
+        given = list(_bounds(tree, _BOUNDS[op]))
+    else:
+        given = [_number_of(sides, tensors, is_computed) for sides in _sides(tree, _OPERATORS.get(op))]
+    return _word(given[0]) if len(given) == 1 and given[0] is not None else ""
+
+
+def _sides(tree: ast.AST, kind: type[ast.operator] | None) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The sides of each operation of a kind."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and kind is not None and isinstance(node.op, kind):
+            yield node.left, node.right
+        if isinstance(node, ast.AugAssign) and kind is not None and isinstance(node.op, kind):
+            yield node.target, node.value
+
+
+def _number_of(
+    sides: tuple[ast.expr, ast.expr], tensors: frozenset[str], is_computed: bool
+) -> ast.expr | None:
+    """The side that is the number; None where nothing tells which it is."""
+    named = [one for one in sides if isinstance(one, ast.Attribute | ast.Name)]
+    plain = [one for one in named if not (isinstance(one, ast.Name) and one.id in tensors)]
+    attributes = [one for one in plain if isinstance(one, ast.Attribute)]
+    chosen = attributes if len(plain) > 1 and is_computed else plain
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _bounds(tree: ast.AST, keyword: str) -> Iterator[ast.expr]:
+    """What clamps of a statement are given as one of their bounds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from (one.value for one in node.keywords if one.arg == keyword)
+            function = node.func
+            if isinstance(function, ast.Attribute) and function.attr == f"clamp_{keyword}":
+                yield from node.args[-1:]
+
+
+def _word(node: ast.expr) -> str:
+    """``LOGIT_SCALE`` of ``self.logit_scale`` and of ``logit_scale``; empty where it is no word."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _word(node.operand)
+        return inner and f"MINUS_{inner}"
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    word = name.strip("_").upper()
+    is_short = _NAMELESS < len(word) <= _LONGEST
+    return word if is_short and is_word(word) and not is_macro(word) else ""
