@@ -91,7 +91,7 @@ from longhand.schedule.names.unit_names import (
     kernels_of,
     pointer_word,
 )
-from longhand.schedule.names.value_rules import counts_from_the_end
+from longhand.schedule.names.value_rules import counts_from_the_end, is_of_places
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
 from longhand.schedule.names.weight_names import keys_of_gradients
 from longhand.schedule.numerics.plain_loops import plan_domains
@@ -172,6 +172,7 @@ __all__ = [
     "in_plain_loops",
     "inherited",
     "is_nearly_whole_backward",
+    "is_of_places",
     "is_plain_variable",
     "is_same",
     "kernels_of",

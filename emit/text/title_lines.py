@@ -1,6 +1,6 @@
 """How the first lines of a kernel's file are laid out: what does not fit into one line has a line for each formula.
 
-One result is said first, then ``where`` and what it is made of. Several stand in the order in which they are computed.
+One result is said first, then ``where`` and what it is made of, in the order of computing, as several results are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from longhand.schedule.names.words import listed
 
 _MOST_NAMED = 4  # results in a first line; of more the first ones are
 LONGEST_LINE = 88  # of an equation that another one is put into: it still takes one line
-MOST_EQUATIONS = 9
+MOST_EQUATIONS = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ def laid_out(equations: list[Equation], how: str, room: int | None = None) -> st
     """
     results = [one for one in equations if one.is_result]
     if len(results) == 1:
-        steps = [str(one) for one in reversed(equations) if not one.is_result]
+        steps = [str(one) for one in equations if not one.is_result]
         how = how if room is None or len(f"{results[0]}{how}, where") <= room else ""
         return "\n".join([f"{results[0]}{how}, where", *steps])
     words = [one.word for one in results]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.emit.text.expression import (
     Operator,
     Precedence,
@@ -284,9 +285,16 @@ _NOUNS = frozenset(
 )
 
 
+_ON_THE_WAY = frozenset({Role.VARIANCE, Role.MEAN_SQUARE, Role.SUM_OF_SQUARES, "row_sum", "col_sum", "index"})
+
+
 def says_only_the_operation(word: str) -> bool:
-    """Whether a value's word is its operation's, with or without that of something beside it: ``weight_product``."""
-    return word in _NOUNS or word.rpartition("_")[2] in ("product", "total", "difference", "ratio", "chosen")
+    """Whether a value's word is its operation's, with or without that of something beside it: ``weight_product``.
+
+    So is what a statistic is made of: ``rstd = rsqrt(mean(x**2) + eps)``.
+    """
+    is_noun = word in _NOUNS or word in _ON_THE_WAY
+    return is_noun or word.rpartition("_")[2] in ("product", "total", "difference", "ratio", "chosen")
 
 
 def is_mean(value: Pointwise, body: Sequence[Value]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 
 from longhand.emit.text.expression import Precedence, Text, compose, joined, number_operand, render, word
+from longhand.emit.triton.mask_words import mask_words, reads_well
 from longhand.emit.triton.operators import (
     OF_TENSORS,
     ONE_WAY,
@@ -27,7 +28,6 @@ from longhand.lower.ir import (
     IndexExpression,
     Load,
     Pointwise,
-    PointwiseOp,
     Reduce,
     Scalar,
     Store,
@@ -35,12 +35,10 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.named_plan import KernelNames, pointer_word
+from longhand.schedule.named_plan import KernelNames, is_of_places, pointer_word
 from longhand.schedule.plan import Access, KernelPlan, is_narrow_position, scalar_at
 
 _WIDEST = 106  # of a statement in a function
-_CONJUNCTIONS = frozenset({PointwiseOp.LOGICAL_AND, PointwiseOp.BITWISE_AND})
-_NEGATIONS = frozenset({PointwiseOp.LOGICAL_NOT, PointwiseOp.BITWISE_NOT})
 
 
 def _writes_narrow(plan: KernelPlan) -> bool:
@@ -166,14 +164,14 @@ class Block:
         assert isinstance(value, Load | Store)
         if position in self._masks:
             return word(self._masks[position])
-        bounds = self.bounds(self._varying(position))
+        bounds = self.bounds(self.varying(position))
         if value.mask is None:
             return bounds
         condition = self.expression(value.mask, top=False)
         mask = compose("{} & {}", bounds, condition.operand(Precedence.BIT_AND)) if bounds else condition
         return word(self._named_masks[mask]) if mask in self._named_masks else mask
 
-    def _varying(self, position: int) -> set[str]:
+    def varying(self, position: int) -> set[str]:
         """The axes along which an address varies."""
         address = self.plan.addresses[position]
         return {axis for axis, _ in address.axes}.union(*(self.domains[at] for at, _ in address.values))
@@ -193,7 +191,7 @@ class Block:
         arguments = [self.pointer(position)]
         mask = self.mask(position)
         if mask is not None:
-            varying = self._varying(position)
+            varying = self.varying(position)
             if value.mask is not None and not self.space.shape(varying):
                 # Triton wants no block for the mask of one element.
                 shape = self.space.shape(self.domains[value.mask])
@@ -258,7 +256,10 @@ class Block:
 
     def lines(self, positions: Iterable[int]) -> list[Line]:
         """The statements that evaluate these positions: loads of whole blocks first (all loads where nothing is
-        reduced: no row waits in registers), then each load before its first use, stores last."""
+        reduced: no row waits in registers), then each load before its first use, stores last.
+
+        Where nothing is reduced, what places alone decide comes next, and the loads that it is the condition of.
+        """
         listed = [p for p in positions if p not in self.known]
         stores = [p for p in listed if isinstance(self.body[p], Store)]
         named = [p for p in listed if p in self.names.values]
@@ -271,6 +272,11 @@ class Block:
         ]
         lines = [self._line(p) for p in first]
         done = set(first)
+        placed = [] if reduces else [p for p in named if p not in done and is_of_places(p, self.body)]
+        for position in (*placed, *(p for p in named if p not in done and self._may_come_first(p, placed))):
+            done.add(position)
+            lines += self._mask_lines(position)
+            lines.append(self._line(position))
         for position in named:
             if is_plain_load(self.body, position) or position in done:
                 continue
@@ -292,6 +298,13 @@ class Block:
             lines += [*self._mask_lines(position), Line(StatementKind.STORE, self.store(position))]
         return lines
 
+    def _may_come_first(self, position: int, placed: Sequence[int]) -> bool:
+        """Whether a load is under a condition of places alone, so that it may come before what is computed."""
+        value = self.body[position]
+        if not placed or not isinstance(value, Load) or value.mask is None or value.index.values:
+            return False
+        return is_of_places(value.mask, self.body)
+
     def _mask_lines(self, position: int) -> list[Line]:
         """A line for the mask of a load or store that is more than a name."""
         value = self.body[position]
@@ -300,12 +313,10 @@ class Block:
         mask = self.mask(position)
         if mask is None or mask.text.isidentifier():
             return []
-        is_bounded = self.bounds(self._varying(position)) is not None
-        if _reads_well(self, value.mask, is_bounded) and self._fits(position):
+        is_bounded = self.bounds(self.varying(position)) is not None
+        if reads_well(self, value.mask, is_bounded) and self._fits(position):
             return []
-        whose = self.names.values.get(position, self.names.pointers[value.buffer])
-        verb = "reads" if isinstance(value, Load) else "writes"
-        self._masks[position] = self.scope.name(("mask", position), f"{verb}_{whose}")
+        self._masks[position] = self.scope.name(("mask", position), *mask_words(self, position, value))
         self._named_masks[mask] = self._masks[position]
         kind = StatementKind.LOAD if isinstance(value, Load) else StatementKind.COMPUTE
         return [Line(kind, compose("{} = {}", self._masks[position], mask), self._masks[position])]
@@ -354,30 +365,3 @@ def is_plain_load(body: Sequence[Value], position: int) -> bool:
     """Whether a value is read without a condition, from a place that no value decides."""
     value = body[position]
     return isinstance(value, Load) and value.mask is None and not value.index.values
-
-
-def _reads_well(block: Block, condition: int, is_bounded: bool) -> bool:
-    """Whether a mask is of no more than two names, so that it reads well where it is used: ``in_range & ~is_first``.
-
-    Args:
-        block: What prints it.
-        condition: What a load or store asks for.
-        is_bounded: Whether the mask that keeps lanes in range stands before it.
-    """
-    both = block.body[condition]
-    if is_bounded:
-        return _is_name(block, condition) or _is_name_negated(block, condition)
-    if isinstance(both, Pointwise) and both.op in _CONJUNCTIONS and not _is_name(block, condition):
-        one, other = both.args
-        return _is_name(block, one) and (_is_name(block, other) or _is_name_negated(block, other))
-    return _is_name(block, condition)
-
-
-def _is_name(block: Block, position: int) -> bool:
-    return block.expression(position, top=False).text.isidentifier()
-
-
-def _is_name_negated(block: Block, position: int) -> bool:
-    value = block.body[position]
-    is_negation = isinstance(value, Pointwise) and value.op in _NEGATIONS
-    return is_negation and not _is_name(block, position) and _is_name(block, arguments(value)[0])

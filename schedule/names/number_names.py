@@ -30,9 +30,9 @@ def constant_names(plan: KernelPlan, callers: Callers) -> dict[int, str]:
         if least_of(value) is not None:
             names[position] = LEAST
             continue
-        setting = next((word for user in users if (word := setting_word(value, user, callers))), "")
-        if setting:
-            names[position] = setting
+        settings = {setting_word(value, user, callers) for user in users}
+        if len(settings) == 1 and "" not in settings:  # one number may be several things by chance
+            names |= {position: settings.pop()}
             continue
         if not value.dtype.is_floating_point:
             compared = _compared(users, callers)
@@ -42,9 +42,9 @@ def constant_names(plan: KernelPlan, callers: Callers) -> dict[int, str]:
             names[position] = SMALL
         for user in users:
             origin = words.provenance(user.origin)
-            word = _named_numbers(origin.file, origin.statement).get(value.value)
-            if word is not None and names.get(position) in (None, SMALL):
-                names[position] = word
+            named = _named_numbers(origin.file, origin.statement).get(value.value)
+            if named is not None and names.get(position) in (None, SMALL):
+                names[position] = named
     return names
 
 

@@ -248,7 +248,8 @@ def loud_names(nodes: list[fx.Node]) -> list[str]:
     """What `nodes` do, in order: runs with a name of their own as that."""
     words = _derivatives_as_one(nodes)
     if _rotates(nodes):
-        is_backward = any(aten_name(n) == "cat" and provenance_of(n).differentiates for n in nodes)
+        joins = [n for n in nodes if aten_name(n) == "cat"] or [n for n in nodes if not op_word(n).silent]
+        is_backward = any(provenance_of(n).differentiates for n in joins)
         words = _rotation_as_one(words, GradientWord("rotary") if is_backward else "rotary")
     loud = [word.word for word in words if not word.silent] or [word.word for word in words] or ["copy"]
     if all(word.silent for word in words):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -35,13 +36,23 @@ from longhand.schedule.names.words import (
     ordinals,
     without_counter,
 )
-from longhand.schedule.plan import Access, KernelPlan
+from longhand.schedule.plan import Access, Address, KernelPlan
 
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
 _SIDES = frozenset({Role.LEFT, Role.RIGHT})
 _OF_DERIVATIVES = frozenset({Role.D_NORMALIZED, Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.THROUGH_LENGTH})
 _INITIALS = 2  # letters: ``x1`` says less of a half than that it is the first
+
+
+def _sign_of_offset(address: Address) -> int | None:
+    """1 where an address is that of an element further on by one argument, -1 before it, 0 its own; None otherwise."""
+    if address.values or address.reversed or len(address.offset) > 1:
+        return None
+    numbers = [factor for product in address.offset for factor in product if isinstance(factor, int)]
+    if any(abs(number) != 1 for number in numbers):
+        return None
+    return math.prod(numbers) if address.offset else 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +193,20 @@ class ValueNamer:
             return []
         longest = max(inner, key=lambda a: (depth[a], length[a], a))
         rest = [a for a in inner if a != longest and length[a] > _LONGEST // 2]
-        return [longest, *rest]
+        return [*dict.fromkeys(self._end_below(a, value, names, depth) for a in (longest, *rest))]
+
+    def _end_below(
+        self, position: int, user: Value, names: Mapping[int, str], depth: Mapping[int, int]
+    ) -> int:
+        """What an operation is given, in place of a step in the middle of it, whose value nobody has a word for."""
+        body, origin = self.plan.body, getattr(user, "origin", "")
+        at = position
+        while isinstance(body[at], Pointwise) and getattr(body[at], "origin", "") == origin:
+            inner = [a for a in arguments(body[at]) if a not in names and isinstance(body[a], Pointwise)]
+            if not inner:
+                return position
+            at = max(inner, key=lambda a: (depth[a], a))
+        return at
 
     def _name(self, position: int, names: Mapping[int, str], locals_of: Mapping[int, str]) -> str:
         return self.scope.pick(self._candidates(position, names, locals_of))
@@ -213,6 +237,9 @@ class ValueNamer:
             yield role
             if role == stored:
                 yield from one.once_more(role)
+        if self._ends_operation(position) and (gradient := self.words.gradient(value.origin)):
+            yield gradient
+        if role and role != local and not self._is_of_another(role, position):
             yield from (f"{word}_{role}" for word in self._places(value))
         yield from words_by_rule(one)
         if local:
@@ -224,6 +251,12 @@ class ValueNamer:
         if hint:
             yield f"{hint}_{word}"
         yield from ordinals(word)
+
+    def _ends_operation(self, position: int) -> bool:
+        """Whether no later value of the kernel comes of the same operation."""
+        origin = getattr(self.plan.body[position], "origin", "")
+        later = (v for v in self.plan.body[position + 1 :] if isinstance(v, Pointwise | Reduce))
+        return bool(origin) and not any(value.origin == origin for value in later)
 
     def _is_updated(self, word: str) -> bool:
         """Whether the kernel reads and writes a tensor: then a value for it is its new one."""
@@ -251,6 +284,8 @@ class ValueNamer:
         place = self._place_of_two(value)
         if place:
             yield f"{place}_{one_of(pointer) if is_one else pointer}"
+        if (side := self._side_of_place(value)) is not None:
+            yield side.format(one_of(pointer) if is_one else pointer)
         if is_one:
             yield one_of(pointer)
         yield pointer
@@ -281,7 +316,44 @@ class ValueNamer:
             and (other.mask is not None or other.index.values)
             for other in self.plan.body
         )
-        return "" if len(places) != 2 or is_masked else ("first", "second")[places.index(value.index)]
+        if len(places) != 2 or is_masked:
+            return ""
+        place = places.index(value.index)
+        return ("first", "second")[1 - place if self._is_second_first(value.buffer) else place]
+
+    def _is_second_first(self, buffer: str) -> bool:
+        """Whether what a kernel reads of a tensor first lies behind what it reads next."""
+        signs = [
+            _sign_of_offset(self.plan.addresses[position])
+            for position, other in enumerate(self.plan.body)
+            if isinstance(other, Load) and other.buffer == buffer
+        ]
+        return signs == [1, 0]
+
+    def _side_of_place(self, value: Load) -> str | None:
+        """``x_ahead`` and ``x_behind``, of what is read so far from its own place; ``first_x``, of a pair.
+
+        None of what a kernel reads at one place, or at several on one side.
+        """
+        loads = {
+            position: other
+            for position, other in enumerate(self.plan.body)
+            if isinstance(other, Load) and other.buffer == value.buffer
+        }
+        signs = [_sign_of_offset(self.plan.addresses[position]) for position in loads]
+        (own,) = (sign for other, sign in zip(loads.values(), signs, strict=True) if other is value)
+        if None in signs:
+            return None
+        if sorted(sign for sign in signs if sign) == [-1, 1]:
+            return {1: "{}_ahead", -1: "{}_behind"}.get(own or 0)
+        # The two of a pair, beside the one that stands where the result does.
+        col = self.plan.cols[-1].name if self.plan.cols else ""
+        fixed = [col not in dict(self.plan.addresses[position].axes) for position in loads]
+        of_pair = sorted(
+            sign for sign, is_fixed in zip(signs, fixed, strict=True) if is_fixed and sign is not None
+        )
+        (is_fixed,) = (one for other, one in zip(loads.values(), fixed, strict=True) if other is value)
+        return ("first_{}", "second_{}")[own or 0] if is_fixed and of_pair == [0, 1] else None
 
     def _is_one(self, value: Load) -> bool:
         """Whether a program loads one element, not a block of them."""

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from longhand.capture.graph import Role
 from longhand.lower.ir import (
     PRIMITIVES,
     AxisSize,
@@ -42,6 +41,7 @@ from longhand.schedule.names.meanings.kernel_values import (
     whole_operation,
 )
 from longhand.schedule.names.meanings.nameless import Nameless, NamingRule
+from longhand.schedule.names.meanings.pieces import in_a_piece, in_another_piece, rest_of_pieces
 from longhand.schedule.names.operation_names import noun_of
 from longhand.schedule.plan import KernelPlan
 
@@ -68,7 +68,7 @@ def choice_names(value: Pointwise, body: Sequence[Value], operands: Mapping[int,
         kept = other if chosen in constants else chosen
         if number == 0 or number < _HIDES:
             yield f"masked_{operands[kept]}" if kept in operands else "masked"
-    elif _is_negated(body[chosen]) != _is_negated(body[other]) and _is_of_places(condition, body):
+    elif _is_negated(body[chosen]) != _is_negated(body[other]) and is_of_places(condition, body):
         yield "rotated"
 
 
@@ -90,12 +90,14 @@ def _is_negated(value: Value) -> bool:
     return isinstance(value, Pointwise) and value.op is PointwiseOp.NEG
 
 
-def _is_of_places(position: int, body: Sequence[Value]) -> bool:
+def is_of_places(position: int, body: Sequence[Value]) -> bool:
     """Whether a value follows from where an element is, and from no tensor."""
     value = body[position]
     if isinstance(value, Pointwise):
-        return all(_is_of_places(argument, body) for argument in arguments(value))
-    return isinstance(value, Constant | Scalar | AxisSize | IndexExpression)
+        return all(is_of_places(argument, body) for argument in arguments(value))
+    if isinstance(value, IndexExpression):
+        return not value.index.values
+    return isinstance(value, Constant | Scalar | AxisSize)
 
 
 _SHORT = 12  # an operand's word that takes the operation's in front of it
@@ -169,41 +171,6 @@ def _squared(one: Nameless) -> Iterator[str]:
     value, named = one.value, one.named
     if isinstance(value, Pointwise) and value.op is PointwiseOp.MUL and value.args[0] == value.args[1]:
         yield f"{named[0]}_squared" if named else "square"
-
-
-def _in_a_piece(one: Nameless) -> Iterator[str]:
-    if _is_boundary(one.value, one.plan.body):
-        yield "in_first"
-        yield from (f"in_first_{number}" for number in _NUMBERS)
-
-
-_NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
-
-
-def _rest_of_pieces(one: Nameless) -> Iterator[str]:
-    """``rest``, of what is chosen from the pieces behind the first ones."""
-    value, body = one.value, one.plan.body
-    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.WHERE:
-        return
-    users = [user for user in body if one.position in arguments(user)]
-    is_rest = bool(users) and all(
-        isinstance(user, Pointwise)
-        and user.op is PointwiseOp.WHERE
-        and user.origin == value.origin
-        and user.args[2] == one.position
-        for user in users
-    )
-    if is_rest and _is_boundary(body[value.args[0]], body):
-        yield "rest"
-        yield from (f"rest_after_{number}" for number in ("one", *_NUMBERS))
-
-
-def _is_boundary(value: Value, body: Sequence[Value]) -> bool:
-    """``col < boundary``, where a piece ends."""
-    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.LT:
-        return False
-    limits = [body[argument] for argument in value.args]
-    return any(isinstance(limit, Scalar) and limit.name is Role.BOUNDARY for limit in limits)
 
 
 def _opposite(one: Nameless) -> Iterator[str]:
@@ -331,8 +298,9 @@ RULES: tuple[NamingRule, ...] = (
     _position,
     _inverse_deviation,
     in_formula,
-    _rest_of_pieces,
+    rest_of_pieces,
     _choice,
+    in_another_piece,
     _opposite,
     clamped,
     same_step_again,
@@ -343,7 +311,7 @@ RULES: tuple[NamingRule, ...] = (
     _scaled,
     _shifted,
     _squared,
-    _in_a_piece,
+    in_a_piece,
     _order_of_places,
     _within_bounds,
     _negated,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from torch import fx
 
@@ -56,7 +56,7 @@ def is_small(number: Constant, users: list[Pointwise]) -> bool:
     return number.dtype.is_floating_point and bool(users) and is_added and 0 < number.value <= _LARGEST_EPS
 
 
-def numbers_of(body: tuple[Value, ...], words: dict[int, str]) -> dict[tuple[str, float], str]:
+def numbers_of(body: tuple[Value, ...], words: Mapping[int, str]) -> dict[tuple[str, float], str]:
     """By an operation's node and the number that it is given: the word for that.
 
     Args:
@@ -87,10 +87,8 @@ def _word_in(
         return ""
     if any(isinstance(one, ast.Constant) and _is_number(one.value, abs(value)) for one in ast.walk(tree)):
         return ""
-    if op in _BOUNDS:
-        given = list(_bounds(tree, _BOUNDS[op]))
-    else:
-        given = [_number_of(sides, tensors, is_computed) for sides in _sides(tree, _OPERATORS.get(op))]
+    given: list[ast.expr | None] = [*_bounds(tree, _BOUNDS[op])] if op in _BOUNDS else []
+    given += [_number_of(sides, tensors, is_computed) for sides in _sides(tree, _OPERATORS.get(op))]
     return _word(given[0]) if len(given) == 1 and given[0] is not None else ""
 
 

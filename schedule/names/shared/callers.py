@@ -164,6 +164,15 @@ class SharedNames:
         own = next(self._first.candidates(origin))
         return own if len(self._callers.told_apart) == 1 or firsts == {own} else None
 
+    def gradient(self, origin: str) -> str | None:
+        """``d_gated``, of a value that is a whole gradient, if the calls of the kernel are alike."""
+        source = self._first.provenance(origin)
+        if not source.gradient_of or source.part is not GradientPart.WHOLE:
+            return None
+        word = next(self._first.candidates(origin), None)
+        is_one = len(self._callers.told_apart) == 1 and isinstance(word, GradientWord)
+        return word if is_one else None
+
     def adds_bias(self, origin: str) -> bool:
         """Whether a value adds a vector that the module holds."""
         return self._first.adds_bias(origin)

@@ -36,10 +36,10 @@ _DTYPES = {
 }
 
 
-def plainness(plan: KernelPlan) -> tuple[bool, int, int]:
+def plainness(plan: KernelPlan) -> tuple[bool, int, int, bool]:
     """Of kernels of the same math the one that makes and reads least has the plain name, and others say what more."""
     n_read = sum(pointer.access is Access.READ for pointer in plan.pointers)
-    return _reads_parts(plan), _n_stores(plan), n_read
+    return _reads_parts(plan), _n_stores(plan), n_read, _moves_axes(plan)
 
 
 def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Callers) -> Iterator[str]:
@@ -68,7 +68,7 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
         yield f"of_{'_'.join(sorted(dtypes))}"
     if _repeats(plan) and not _repeats(other):
         yield "repeated"
-    if _transposes(plan) and not _transposes(other):
+    if _transposes(plan) > _transposes(other) or _moves_axes(plan) > _moves_axes(other):
         yield "transposed"
 
 
@@ -145,6 +145,18 @@ def _transposes(plan: KernelPlan) -> bool:
     return bool(written and any(along)) and all(
         axes and axes.isdisjoint(read) for axes in written for read in along
     )
+
+
+def _moves_axes(plan: KernelPlan) -> bool:
+    """Whether the axes of what a kernel writes stand in another order in what it reads most of: heads, then tokens."""
+    dims = [(p.access, p.dims) for p in plan.pointers if p.dims and not p.scratch]
+    written = [dims_ for access, dims_ in dims if access is not Access.READ]
+    read = max((dims_ for access, dims_ in dims if access is Access.READ), key=len, default=())
+    for one in written:
+        both = [axis for axis in read if axis in one]
+        if len(both) > 1 and both != [axis for axis in one if axis in read]:
+            return True
+    return False
 
 
 def _n_stores(plan: KernelPlan) -> int:
