@@ -285,7 +285,9 @@ _NOUNS = frozenset(
 )
 
 
-_ON_THE_WAY = frozenset({Role.VARIANCE, Role.MEAN_SQUARE, Role.SUM_OF_SQUARES, "row_sum", "col_sum", "index"})
+_ON_THE_WAY = frozenset(
+    {Role.VARIANCE, Role.MEAN_SQUARE, Role.SUM_OF_SQUARES, "row_sum", "col_sum", "row_index"}
+)
 
 
 def says_only_the_operation(word: str) -> bool:

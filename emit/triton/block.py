@@ -273,7 +273,10 @@ class Block:
         lines = [self._line(p) for p in first]
         done = set(first)
         placed = [] if reduces else [p for p in named if p not in done and is_of_places(p, self.body)]
-        for position in (*placed, *(p for p in named if p not in done and self._may_come_first(p, placed))):
+        for position in (
+            *placed,
+            *(p for p in named if placed and p not in done and may_come_first(p, self.body)),
+        ):
             done.add(position)
             lines += self._mask_lines(position)
             lines.append(self._line(position))
@@ -297,13 +300,6 @@ class Block:
         for position in stores:
             lines += [*self._mask_lines(position), Line(StatementKind.STORE, self.store(position))]
         return lines
-
-    def _may_come_first(self, position: int, placed: Sequence[int]) -> bool:
-        """Whether a load is under a condition of places alone, so that it may come before what is computed."""
-        value = self.body[position]
-        if not placed or not isinstance(value, Load) or value.mask is None or value.index.values:
-            return False
-        return is_of_places(value.mask, self.body)
 
     def _mask_lines(self, position: int) -> list[Line]:
         """A line for the mask of a load or store that is more than a name."""
@@ -365,3 +361,11 @@ def is_plain_load(body: Sequence[Value], position: int) -> bool:
     """Whether a value is read without a condition, from a place that no value decides."""
     value = body[position]
     return isinstance(value, Load) and value.mask is None and not value.index.values
+
+
+def may_come_first(position: int, body: Sequence[Value]) -> bool:
+    """Whether a value is read under a condition of places alone, so that it may come before what is computed."""
+    value = body[position]
+    if not isinstance(value, Load) or value.mask is None or value.index.values:
+        return False
+    return is_of_places(value.mask, body)

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
-from longhand.lower.ir import Load, Pointwise, PointwiseOp, Store, arguments
-
-if TYPE_CHECKING:
-    from longhand.emit.triton.block import Block
+from longhand.emit.text.expression import Text
+from longhand.lower.ir import Load, Pointwise, PointwiseOp, Store, Value, arguments
+from longhand.schedule.named_plan import KernelNames
 
 _CONJUNCTIONS = frozenset({PointwiseOp.LOGICAL_AND, PointwiseOp.BITWISE_AND})
 _NEGATIONS = frozenset({PointwiseOp.LOGICAL_NOT, PointwiseOp.BITWISE_NOT})
 
 
-def mask_words(block: Block, position: int, value: Load | Store) -> list[str]:
+class PrintedBody(Protocol):
+    """What prints the values of a body in one function."""
+
+    body: tuple[Value, ...]
+    names: KernelNames
+
+    def expression(self, position: int, top: bool = True) -> Text:
+        """A value as text."""
+
+    def bounds(self, domain: Iterable[str]) -> Text | None:
+        """The mask that keeps a value of a domain in range."""
+
+    def varying(self, position: int) -> set[str]:
+        """The axes along which an address varies."""
+
+
+def mask_words(block: PrintedBody, position: int, value: Load | Store) -> list[str]:
     """``first_half_in_range``, of several that are read under one condition; ``reads_x`` where it is one."""
     whose = block.names.values.get(position, block.names.pointers[value.buffer])
     verb = "reads" if isinstance(value, Load) else "writes"
@@ -25,7 +41,7 @@ def mask_words(block: Block, position: int, value: Load | Store) -> list[str]:
     return [f"{condition.removeprefix('in_')}_{bounds.text}", f"{verb}_{whose}"]
 
 
-def reads_well(block: Block, condition: int, is_bounded: bool) -> bool:
+def reads_well(block: PrintedBody, condition: int, is_bounded: bool) -> bool:
     """Whether a mask is of no more than two names, so that it reads well where it is used: ``in_range & ~is_first``.
 
     Args:
@@ -42,11 +58,11 @@ def reads_well(block: Block, condition: int, is_bounded: bool) -> bool:
     return _is_name(block, condition)
 
 
-def _is_name(block: Block, position: int) -> bool:
+def _is_name(block: PrintedBody, position: int) -> bool:
     return block.expression(position, top=False).text.isidentifier()
 
 
-def _is_name_negated(block: Block, position: int) -> bool:
+def _is_name_negated(block: PrintedBody, position: int) -> bool:
     value = block.body[position]
     is_negation = isinstance(value, Pointwise) and value.op in _NEGATIONS
     return is_negation and not _is_name(block, position) and _is_name(block, arguments(value)[0])

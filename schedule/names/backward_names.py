@@ -32,6 +32,7 @@ from longhand.schedule.names.dimensions.compound_names import Words, product_wor
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.forward_names import ForwardNames
 from longhand.schedule.names.layer_names import name_block
+from longhand.schedule.names.meanings.graph_values import sum_of_summands
 from longhand.schedule.names.naming import callers_in, externs, name_kernels, name_unit
 from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.unit_names import KernelNames, Ledger, NamedPlan
@@ -168,6 +169,10 @@ def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardName
             known.add(node.name, value, words.gradient(origin))
             if value in saved and origin.part is GradientPart.WHOLE:
                 differentiated[node.name] = saved[value]
+        elif (value := sum_of_summands(node, words.value_of_gradient)) is not None and not any(
+            sum_of_summands(user, words.value_of_gradient) for user in node.users
+        ):
+            known.add(node.name, value, map(GradientWord, words.candidates(value)))
     return ForwardNames(known.words, known.fillers, known.modules, differentiated)
 
 

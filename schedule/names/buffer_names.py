@@ -246,7 +246,7 @@ class BufferNamer:
             yield from copied_names(self.origins, node)
         if local and (turn := self.origins.turn(node)):
             yield from itertools.islice(ordinals(local), turn - 1, turn)
-        if phrase := phrase_of_sum(node, self._short_name):
+        if not origin.differentiates and (phrase := phrase_of_sum(node, self._short_name)):
             yield phrase
         if local:
             yield from _of_pattern(self.origins, node, local)

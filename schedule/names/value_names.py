@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -26,6 +25,7 @@ from longhand.lower.ir import (
 )
 from longhand.schedule.names.meanings.kernel_values import without_half_clamps
 from longhand.schedule.names.meanings.nameless import Nameless, one_of
+from longhand.schedule.names.meanings.places import ends_operation, patterns_of_place
 from longhand.schedule.names.operation_names import noun_of
 from longhand.schedule.names.shared.callers import SharedNames
 from longhand.schedule.names.value_rules import words_by_rule
@@ -36,23 +36,13 @@ from longhand.schedule.names.words import (
     ordinals,
     without_counter,
 )
-from longhand.schedule.plan import Access, Address, KernelPlan
+from longhand.schedule.plan import Access, KernelPlan
 
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
 _SIDES = frozenset({Role.LEFT, Role.RIGHT})
 _OF_DERIVATIVES = frozenset({Role.D_NORMALIZED, Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.THROUGH_LENGTH})
 _INITIALS = 2  # letters: ``x1`` says less of a half than that it is the first
-
-
-def _sign_of_offset(address: Address) -> int | None:
-    """1 where an address is that of an element further on by one argument, -1 before it, 0 its own; None otherwise."""
-    if address.values or address.reversed or len(address.offset) > 1:
-        return None
-    numbers = [factor for product in address.offset for factor in product if isinstance(factor, int)]
-    if any(abs(number) != 1 for number in numbers):
-        return None
-    return math.prod(numbers) if address.offset else 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,7 +227,7 @@ class ValueNamer:
             yield role
             if role == stored:
                 yield from one.once_more(role)
-        if self._ends_operation(position) and (gradient := self.words.gradient(value.origin)):
+        if ends_operation(position, self.plan.body) and (gradient := self.words.gradient(value.origin)):
             yield gradient
         if role and role != local and not self._is_of_another(role, position):
             yield from (f"{word}_{role}" for word in self._places(value))
@@ -251,12 +241,6 @@ class ValueNamer:
         if hint:
             yield f"{hint}_{word}"
         yield from ordinals(word)
-
-    def _ends_operation(self, position: int) -> bool:
-        """Whether no later value of the kernel comes of the same operation."""
-        origin = getattr(self.plan.body[position], "origin", "")
-        later = (v for v in self.plan.body[position + 1 :] if isinstance(v, Pointwise | Reduce))
-        return bool(origin) and not any(value.origin == origin for value in later)
 
     def _is_updated(self, word: str) -> bool:
         """Whether the kernel reads and writes a tensor: then a value for it is its new one."""
@@ -281,11 +265,8 @@ class ValueNamer:
         if part:
             yield part if self.loads_have_lines else one_of(part)
         is_one = not self.loads_have_lines or self._is_one(value)
-        place = self._place_of_two(value)
-        if place:
-            yield f"{place}_{one_of(pointer) if is_one else pointer}"
-        if (side := self._side_of_place(value)) is not None:
-            yield side.format(one_of(pointer) if is_one else pointer)
+        for pattern in patterns_of_place(value, self.plan):
+            yield pattern.format(one_of(pointer) if is_one else pointer)
         if is_one:
             yield one_of(pointer)
         yield pointer
@@ -302,58 +283,6 @@ class ValueNamer:
         """Whether the kernel reads the same tensor at another place, too."""
         loads = (other for other in self.plan.body if isinstance(other, Load))
         return any(other.buffer == value.buffer and other.index != value.index for other in loads)
-
-    def _place_of_two(self, value: Load) -> str:
-        """``first`` or ``second``, of what is read at exactly two places of one tensor, neither under a mask."""
-        places = [
-            other.index
-            for other in self.plan.body
-            if isinstance(other, Load) and other.buffer == value.buffer
-        ]
-        is_masked = any(
-            isinstance(other, Load)
-            and other.buffer == value.buffer
-            and (other.mask is not None or other.index.values)
-            for other in self.plan.body
-        )
-        if len(places) != 2 or is_masked:
-            return ""
-        place = places.index(value.index)
-        return ("first", "second")[1 - place if self._is_second_first(value.buffer) else place]
-
-    def _is_second_first(self, buffer: str) -> bool:
-        """Whether what a kernel reads of a tensor first lies behind what it reads next."""
-        signs = [
-            _sign_of_offset(self.plan.addresses[position])
-            for position, other in enumerate(self.plan.body)
-            if isinstance(other, Load) and other.buffer == buffer
-        ]
-        return signs == [1, 0]
-
-    def _side_of_place(self, value: Load) -> str | None:
-        """``x_ahead`` and ``x_behind``, of what is read so far from its own place; ``first_x``, of a pair.
-
-        None of what a kernel reads at one place, or at several on one side.
-        """
-        loads = {
-            position: other
-            for position, other in enumerate(self.plan.body)
-            if isinstance(other, Load) and other.buffer == value.buffer
-        }
-        signs = [_sign_of_offset(self.plan.addresses[position]) for position in loads]
-        (own,) = (sign for other, sign in zip(loads.values(), signs, strict=True) if other is value)
-        if None in signs:
-            return None
-        if sorted(sign for sign in signs if sign) == [-1, 1]:
-            return {1: "{}_ahead", -1: "{}_behind"}.get(own or 0)
-        # The two of a pair, beside the one that stands where the result does.
-        col = self.plan.cols[-1].name if self.plan.cols else ""
-        fixed = [col not in dict(self.plan.addresses[position].axes) for position in loads]
-        of_pair = sorted(
-            sign for sign, is_fixed in zip(signs, fixed, strict=True) if is_fixed and sign is not None
-        )
-        (is_fixed,) = (one for other, one in zip(loads.values(), fixed, strict=True) if other is value)
-        return ("first_{}", "second_{}")[own or 0] if is_fixed and of_pair == [0, 1] else None
 
     def _is_one(self, value: Load) -> bool:
         """Whether a program loads one element, not a block of them."""

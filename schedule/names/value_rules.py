@@ -261,6 +261,9 @@ def _sum_of_the_users(one: Nameless) -> Iterator[str]:
         return
     if one.words.adds_bias(value.origin):
         yield "biased"
+    if one.words.provenance(value.origin).differentiates:  # gradients that are added up are no stream
+        yield "partial_sum"
+        return
     sides = [body[argument] for argument in value.args]
     if any(isinstance(side, Load) and side.index.values for side in sides):
         yield "embedded"

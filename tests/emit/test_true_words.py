@@ -56,7 +56,7 @@ def test_a_variable_is_what_was_written_into_it_and_not_the_memory_before(expert
 def test_places_that_a_sort_made_are_not_checked(experts: dict[str, str]) -> None:
     text = kernels_of(experts)
     assert not re.search(r"wrapped|in_table|nan|table_size", text), text
-    assert "perm // 2" in text and "floor_quotient" not in text, text
+    assert "perm // TOP_K" in text and "floor_quotient" not in text, text
     assert (
         "tl.static_range(n_window_columns)" in text
     ), text  # the sum of a token's experts stays in registers
@@ -103,7 +103,7 @@ def test_a_place_that_is_looked_up_has_a_line_ahead_of_the_row_that_it_points_to
     files = unit(Experts(), torch.randn(19, 16), torch.randn(19, 4), device="cpu")
     text = files["kernels/make_selected.cpp"]
     assert re.search(
-        r"index = trunc_divide<int64_t>\(perm\[row\], 2\);\n.*hidden_states_row = ", text
+        r"row_index = trunc_divide<int64_t>\(perm\[row\], TOP_K\);\n.*hidden_states_row = ", text
     ), text
 
 

@@ -34,7 +34,7 @@ def words_in_formula(position: int, plan: KernelPlan) -> Iterator[str]:
     """The words, best first; none where a value is only what its operation makes."""
     value = plan.body[position]
     if isinstance(value, Pointwise) and _says_where(position, plan):
-        yield "index"
+        yield "row_index"
     if not isinstance(value, Pointwise) or not value.dtype.is_floating_point:
         return
     if value.op is PointwiseOp.SUB:

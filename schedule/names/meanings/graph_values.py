@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import fx
 
+from longhand.capture.graph import GradientPart, Provenance
 from longhand.schedule.names.meanings.lengths import words_by_length
 from longhand.schedule.names.operation_names import aten_name, is_norm, op_word, provenance_of
 
@@ -50,6 +51,21 @@ def phrase_of_sum(node: fx.Node, short_name: Callable[[fx.Node], str | None]) ->
     if not all(words) or words[0] == words[1]:
         return None
     return f"{words[0]}_plus_{words[1]}"
+
+
+def sum_of_summands(node: fx.Node, value_of: Callable[[Provenance], str | None]) -> str | None:
+    """The value that all terms of a sum are parts of the gradient of; None of any other node."""
+    if node.op != "call_function" or aten_name(node) not in ("add", "add_"):
+        return None
+    values: set[str | None] = set()
+    for argument in node.args[:2]:
+        source = _source(argument) if isinstance(argument, fx.Node) else None
+        if source is None:
+            return None
+        origin = provenance_of(source)
+        is_part = origin.part is GradientPart.SUMMAND and bool(origin.gradient_of)
+        values.add(value_of(origin) if is_part else sum_of_summands(source, value_of))
+    return values.pop() if len(values) == 1 else None
 
 
 def _is_of_two_made(node: fx.Node) -> bool:

@@ -19,7 +19,7 @@ from longhand.schedule.names.words import (
     undifferentiated,
     without_counter,
 )
-from longhand.schedule.plan import Access, KernelPlan, Pointer
+from longhand.schedule.plan import Access, KernelPlan, Pointer, Product
 
 _MOST_TOLD = 2  # things that a name says a kernel has beside another one
 _DTYPES = {
@@ -122,7 +122,7 @@ def _reads_parts(plan: KernelPlan) -> bool:
     return any(n_loads[pointer] > 1 for pointer in offsets if pointer is not None)
 
 
-def _walked(plan: KernelPlan, kind: type[Load] | type[Store]) -> list[dict[str, object]]:
+def _walked(plan: KernelPlan, kind: type[Load] | type[Store]) -> list[dict[str, Product]]:
     """For each access of a kernel: by axis how far it steps along that."""
     return [
         dict(plan.addresses[at].axes)
@@ -149,14 +149,15 @@ def _transposes(plan: KernelPlan) -> bool:
 
 def _moves_axes(plan: KernelPlan) -> bool:
     """Whether the axes of what a kernel writes stand in another order in what it reads most of: heads, then tokens."""
-    dims = [(p.access, p.dims) for p in plan.pointers if p.dims and not p.scratch]
-    written = [dims_ for access, dims_ in dims if access is not Access.READ]
-    read = max((dims_ for access, dims_ in dims if access is Access.READ), key=len, default=())
-    for one in written:
-        both = [axis for axis in read if axis in one]
-        if len(both) > 1 and both != [axis for axis in one if axis in read]:
-            return True
-    return False
+    read, written = (
+        [sorted(steps, key=lambda axis: -len(steps[axis])) for steps in _walked(plan, kind)]
+        for kind in (Load, Store)
+    )
+    most = max(read, key=len, default=[])
+    orders = [
+        ([axis for axis in most if axis in one], [axis for axis in one if axis in most]) for one in written
+    ]
+    return any(len(both) > 1 and both != order for both, order in orders)
 
 
 def _n_stores(plan: KernelPlan) -> int:
