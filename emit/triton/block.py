@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import torch
 
@@ -283,7 +283,7 @@ class Block:
         for position in named:
             if is_plain_load(self.body, position) or position in done:
                 continue
-            for load in self._loads_below(position, named):
+            for load in loads_below(position, named, self.body, self.known):
                 if load not in done:
                     done.add(load)
                     lines.append(self._line(load))
@@ -291,7 +291,7 @@ class Block:
             lines += self._mask_lines(position)
             lines.append(self._line(position))
         for position in stores:
-            for load in self._loads_below(position, named):
+            for load in loads_below(position, named, self.body, self.known):
                 if load not in done:
                     done.add(load)
                     lines.append(self._line(load))
@@ -339,23 +339,6 @@ class Block:
         target = self.names.values[position]
         return Line(kind, compose("{} = {}", target, text), target)
 
-    def _loads_below(self, position: int, named: list[int]) -> list[int]:
-        """Named plain loads that the statement of `position` reads directly."""
-        loads: list[int] = []
-
-        def visit(at: int) -> None:
-            for arg in arguments(self.body[at]):
-                if arg in self.known:
-                    continue
-                if arg in named:
-                    if is_plain_load(self.body, arg) and arg not in loads:
-                        loads.append(arg)
-                    continue
-                visit(arg)
-
-        visit(position)
-        return sorted(loads)
-
 
 def is_plain_load(body: Sequence[Value], position: int) -> bool:
     """Whether a value is read without a condition, from a place that no value decides."""
@@ -369,3 +352,23 @@ def may_come_first(position: int, body: Sequence[Value]) -> bool:
     if not isinstance(value, Load) or value.mask is None or value.index.values:
         return False
     return is_of_places(value.mask, body)
+
+
+def loads_below(
+    position: int, named: Sequence[int], body: Sequence[Value], known: Container[int]
+) -> list[int]:
+    """Named plain loads that the statement of `position` reads directly; what is known already reads none."""
+    loads: list[int] = []
+
+    def visit(at: int) -> None:
+        for arg in arguments(body[at]):
+            if arg in known:
+                continue
+            if arg in named:
+                if is_plain_load(body, arg) and arg not in loads:
+                    loads.append(arg)
+                continue
+            visit(arg)
+
+    visit(position)
+    return sorted(loads)
