@@ -189,14 +189,19 @@ class ValueNamer:
         self, position: int, user: Value, names: Mapping[int, str], depth: Mapping[int, int]
     ) -> int:
         """What an operation is given, in place of a step in the middle of it, whose value nobody has a word for."""
-        body, origin = self.plan.body, getattr(user, "origin", "")
+        body, operation = self.plan.body, self._operation(user)
         at = position
-        while isinstance(body[at], Pointwise) and getattr(body[at], "origin", "") == origin:
+        while isinstance(body[at], Pointwise) and self._operation(body[at]) == operation:
             inner = [a for a in arguments(body[at]) if a not in names and isinstance(body[a], Pointwise)]
             if not inner:
                 return position
             at = max(inner, key=lambda a: (depth[a], a))
         return at
+
+    def _operation(self, value: Value) -> str:
+        """What a value is a step of: the operation that is differentiated, or the one that is done."""
+        origin = getattr(value, "origin", "")
+        return self.words.provenance(origin).differentiates or origin
 
     def _name(self, position: int, names: Mapping[int, str], locals_of: Mapping[int, str]) -> str:
         return self.scope.pick(self._candidates(position, names, locals_of))

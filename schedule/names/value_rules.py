@@ -262,13 +262,25 @@ def _sum_of_the_users(one: Nameless) -> Iterator[str]:
     if one.words.adds_bias(value.origin):
         yield "biased"
     if one.words.provenance(value.origin).differentiates:  # gradients that are added up are no stream
-        yield "partial_sum"
+        n_terms = _n_terms(one.position, one.plan.body)
+        yield from [f"sum_of_{_COUNTS[n_terms - 2]}"] if n_terms - 2 < len(_COUNTS) else []
         return
     sides = [body[argument] for argument in value.args]
     if any(isinstance(side, Load) and side.index.values for side in sides):
         yield "embedded"
     elif all(isinstance(side, Load) for side in sides) and any(isinstance(v, Reduce) for v in body):
         yield "residual"
+
+
+_COUNTS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def _n_terms(position: int, body: Sequence[Value]) -> int:
+    """How many things a sum adds up, those of sums inside of it counted one by one."""
+    value = body[position]
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.ADD:
+        return 1
+    return sum(_n_terms(side, body) for side in value.args)
 
 
 def _choice(one: Nameless) -> Iterator[str]:

@@ -72,7 +72,7 @@ def _of_product(position: int, value: Pointwise, plan: KernelPlan) -> Iterator[s
     ):
         yield "weighted"
     for side, factor in (value.args, value.args[::-1]):
-        if getattr(body[factor], "name", None) is Role.RSTD and _is_of_norm_backward(body[side], plan):
+        if _is_inverse_root(body[factor]) and _is_through_norm(body[side], plan):
             yield "through_norm"
     roles = {getattr(body[side], "name", None) for side in value.args}
     if (
@@ -81,6 +81,19 @@ def _of_product(position: int, value: Pointwise, plan: KernelPlan) -> Iterator[s
         and any(_is_of_column(side, plan) for side in value.args)
     ):
         yield "scaled"
+
+
+def _is_inverse_root(value: Value) -> bool:
+    is_root = isinstance(value, Pointwise) and value.op is PointwiseOp.RSQRT
+    return is_root or getattr(value, "name", None) is Role.RSTD
+
+
+def _is_through_norm(value: Value, plan: KernelPlan) -> bool:
+    """``g - through_mean - x_hat * through_rstd``: a gradient without what a norm takes from it."""
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.SUB:
+        return False
+    sides = [plan.body[side] for side in value.args]
+    return any(_is_of_norm_backward(side, plan) or _is_through_norm(side, plan) for side in sides)
 
 
 def _is_of_column(position: int, plan: KernelPlan) -> bool:
