@@ -336,7 +336,7 @@ def _does(plan: KernelPlan, names: KernelNames) -> str:
 
 
 def _precision(plan: KernelPlan) -> str:
-    """``; sums in float32``: what sums of floats are kept in, and all arithmetic where tensors are narrower."""
+    """``; sums in float32``: what sums of floats are kept in; where tensors are narrower, all arithmetic."""
     sums = [
         dtype_word(value.dtype)
         for value in plan.body
@@ -349,7 +349,7 @@ def _precision(plan: KernelPlan) -> str:
         for position, value in enumerate(plan.body)
     )
     if computes and any(is_narrow(pointer.dtype) for pointer in plan.pointers):
-        return "; arithmetic and sums in float32" if sums else "; arithmetic in float32"
+        return "; arithmetic in float32"
     return f"; sums in {listed(dict.fromkeys(sums))}" if sums else ""
 
 
