@@ -11,12 +11,13 @@ of rstd may be as large or small as they like.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from longhand.capture.graph import Role
 from longhand.lower.ir import (
     AxisSize,
     Constant,
+    Load,
     Nest,
     Pointwise,
     PointwiseOp,
@@ -44,12 +45,13 @@ def close_norm_derivatives(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 def in_closed_form(nest: Nest) -> Nest:
     """The nest with each sum that holds the derivative of a norm written as such."""
-    if not any(_is_root(value) for value in nest.body):
+    scales = _scales(nest.body)
+    if not scales:
         return nest
     terms = TermsOf(nest.body)
     forms = {}
     for position in _totals(nest.body):
-        form = _form(position, terms, nest)
+        form = _form(position, terms, nest, scales)
         if form is not None:
             forms[position] = form
     if not forms:
@@ -64,9 +66,21 @@ def in_closed_form(nest: Nest) -> Nest:
     return simplify_nest(Nest(nest.axes, tuple(body)))
 
 
-def _is_root(value: Value) -> bool:
-    """Whether a value is a root, or one over it: what norms divide by."""
-    return isinstance(value, Pointwise) and value.op in (Op.RSQRT, Op.SQRT)
+_OF_RULES = frozenset({Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.NORMALIZED, Role.D_NORMALIZED})
+
+
+def _scales(body: Sequence[Value]) -> frozenset[int]:
+    """What norms may divide by: roots, those over one, and what another kernel made of them.
+
+    The formula holds of any factor. Where a derivative is longhand's own, it is that formula, and shares its sums.
+    """
+    is_ruled = any(getattr(value, "name", None) in _OF_RULES for value in body)
+    return frozenset(
+        position
+        for position, value in enumerate(body)
+        if (isinstance(value, Pointwise) and value.op in (Op.RSQRT, Op.SQRT))
+        or (isinstance(value, Load) and value.dtype.is_floating_point and not is_ruled)
+    )
 
 
 def _totals(body: Sequence[Value]) -> list[int]:
@@ -109,12 +123,12 @@ class _Mean:
 _Part = Monomial | _Mean | _Projection
 
 
-def _form(position: int, terms: TermsOf, nest: Nest) -> list[_Part] | None:
+def _form(position: int, terms: TermsOf, nest: Nest, scales: Container[int]) -> list[_Part] | None:
     """The parts of a sum, if the derivative of a norm is among them."""
     parts: list[_Part] = []
     projections: list[_Projection] = []
     for term in terms[position]:
-        projection = _projection(term, terms, nest)
+        projection = _projection(term, terms, nest, scales)
         if projection is not None:
             projections.append(projection)
             parts.append(projection)
@@ -124,7 +138,7 @@ def _form(position: int, terms: TermsOf, nest: Nest) -> list[_Part] | None:
     return parts if len(projections) == 1 else None
 
 
-def _projection(term: Monomial, terms: TermsOf, nest: Nest) -> _Projection | None:
+def _projection(term: Monomial, terms: TermsOf, nest: Nest, scales: Container[int]) -> _Projection | None:
     sums = [(factor, power) for factor, power in term.powers.items() if isinstance(factor, Summed)]
     if len(sums) != 1 or sums[0][1] != 1:
         return None
@@ -134,7 +148,7 @@ def _projection(term: Monomial, terms: TermsOf, nest: Nest) -> _Projection | Non
         if not isinstance(x, int) or power != 1 or inside.get(x) != 1 or len(inside) == 1:
             continue
         for scale, of_scale in term.powers.items():
-            if not isinstance(scale, int) or abs(of_scale) < 2 or not _is_root(terms.body[scale]):
+            if not isinstance(scale, int) or abs(of_scale) < 2 or scale not in scales:
                 continue
             if terms.varying[scale].isdisjoint(total.axes):
                 sign = 1 if of_scale > 0 else -1
