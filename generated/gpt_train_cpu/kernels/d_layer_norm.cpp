@@ -52,13 +52,13 @@ extern "C" void d_layer_norm(
 #pragma omp simd reduction(+ : row_sum, x_i_sum)
       for (long col = 0; col < n_cols; ++col) {
         const float unscaled_d_ln_f_i = unscaled_d_ln_f_row[col];
-        const float product = unscaled_d_ln_f_i * d_loss_0;
+        const float d_ln_f = unscaled_d_ln_f_i * d_loss_0;
         const float ln_f_d_normalized = unscaled_d_ln_f_i * weight[col];
 
         d_x_row[col] = ln_f_d_normalized;
         row_sum += ln_f_d_normalized;
         x_i_sum += x_row[col];
-        d_bias_sum[col] += product;
+        d_bias_sum[col] += d_ln_f;
       }
       const float through_mean = row_sum / n_cols;
       const float mean = x_i_sum / n_cols;
@@ -77,15 +77,15 @@ extern "C" void d_layer_norm(
 
 #pragma omp simd
       for (long col = 0; col < n_cols; ++col) {
-        const float product = unscaled_d_ln_f_row[col] * d_loss_0;
-        const float d_normalized = product * weight[col];
+        const float d_ln_f = unscaled_d_ln_f_row[col] * d_loss_0;
+        const float d_normalized = d_ln_f * weight[col];
         const float less_means = d_normalized - d_loss_0 * through_mean;
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
-        const float through_rstd_product = d_loss_0 * normalized * through_rstd;
+        const float product = d_loss_0 * normalized * through_rstd;
 
-        d_weight_sum[col] += product * normalized;
-        d_x_row[col] = (less_means - through_rstd_product) * rstd;
+        d_weight_sum[col] += d_ln_f * normalized;
+        d_x_row[col] = (less_means - product) * rstd;
       }
     }
   }

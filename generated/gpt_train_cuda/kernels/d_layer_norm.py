@@ -58,8 +58,8 @@ def d_layer_norm_partial_kernel(
         unscaled_d_ln_f = tl.load(unscaled_d_ln_f_ptr + at, mask=in_range, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
-        product = unscaled_d_ln_f * d_loss
-        d_normalized = product * weight
+        d_ln_f = unscaled_d_ln_f * d_loss
+        d_normalized = d_ln_f * weight
         ln_f_d_normalized = unscaled_d_ln_f * weight
         row_sum = tl.sum(ln_f_d_normalized, axis=1, keep_dims=True)
         through_mean = row_sum / n_cols
@@ -73,8 +73,8 @@ def d_layer_norm_partial_kernel(
         normalized = centered * rstd
         sum_of_products = tl.sum(tl.where(in_cols, ln_f_d_normalized * centered, 0.0), axis=1, keep_dims=True)
         through_rstd = sum_of_products / n_cols * rstd
-        d_weight_acc += tl.where(in_rows, product * normalized, 0.0)
-        d_bias_acc += tl.where(in_rows, product, 0.0)
+        d_weight_acc += tl.where(in_rows, d_ln_f * normalized, 0.0)
+        d_bias_acc += tl.where(in_rows, d_ln_f, 0.0)
 
         tl.store(d_x_ptr + at, (less_means - d_loss * normalized * through_rstd) * rstd, mask=in_range)
 
@@ -149,11 +149,11 @@ def d_layer_norm(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_ro
 
 def reference(unscaled_d_ln_f, d_loss, weight, x, eps):
     """What d_layer_norm() must fill d_x, d_weight and d_bias with."""
-    product = unscaled_d_ln_f * d_loss
+    d_ln_f = unscaled_d_ln_f * d_loss
     ln_f_d_normalized = unscaled_d_ln_f * weight
     centered = x - x.mean(-1, keepdim=True)
     rstd = torch.rsqrt((centered * centered).mean(-1, keepdim=True) + eps)
     normalized = centered * rstd
-    other_product = d_loss * normalized * (torch.mean(ln_f_d_normalized * centered, -1, keepdim=True) * rstd)
-    less_means = product * weight - d_loss * torch.mean(ln_f_d_normalized, -1, keepdim=True) - other_product
-    return less_means * rstd, (product * normalized).sum(-2, keepdim=True), product.sum(-2, keepdim=True)
+    product = d_loss * normalized * (torch.mean(ln_f_d_normalized * centered, -1, keepdim=True) * rstd)
+    d_x = (d_ln_f * weight - d_loss * torch.mean(ln_f_d_normalized, -1, keepdim=True) - product) * rstd
+    return d_x, (d_ln_f * normalized).sum(-2, keepdim=True), d_ln_f.sum(-2, keepdim=True)

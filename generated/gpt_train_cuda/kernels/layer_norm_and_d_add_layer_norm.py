@@ -74,12 +74,12 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
         through_mean = d_normalized_sum / n_cols
         sum_of_products = tl.sum(tl.where(in_cols, d_normalized * centered, 0.0), axis=1, keep_dims=True)
         through_rstd = sum_of_products / n_cols * rstd
-        product = (d_normalized - through_mean - normalized * through_rstd) * rstd
+        through_norm = (d_normalized - through_mean - normalized * through_rstd) * rstd
         d_weight_acc += tl.where(in_rows, d_normed * normalized, 0.0)
         d_bias_acc += tl.where(in_rows, d_normed, 0.0)
 
         tl.store(normed_ptr + at, normalized * weight + bias, mask=in_range)
-        tl.store(d_x_ptr + at, d_out + product, mask=in_range)
+        tl.store(d_x_ptr + at, d_out + through_norm, mask=in_range)
 
     d_weight = tl.sum(d_weight_acc, axis=0, keep_dims=True)
     d_bias = tl.sum(d_bias_acc, axis=0, keep_dims=True)

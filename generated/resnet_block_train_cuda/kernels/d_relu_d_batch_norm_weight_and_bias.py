@@ -57,10 +57,10 @@ def d_relu_d_batch_norm_weight_and_bias_partial_kernel(
         out = tl.load(out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
         d_out = tl.load(d_out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
         conv1 = tl.load(conv1_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-        masked_d_out = tl.where(out <= 0.0, 0.0, d_out)
+        d_bn1 = tl.where(out <= 0.0, 0.0, d_out)
         normalized = (conv1 - bn1_mean) * bn1_rstd
-        d_weight_acc += tl.where(in_rows, masked_d_out * normalized, 0.0)
-        d_bias_acc += masked_d_out
+        d_weight_acc += tl.where(in_rows, d_bn1 * normalized, 0.0)
+        d_bias_acc += d_bn1
 
     d_weight = tl.sum(d_weight_acc, axis=0, keep_dims=True)
     d_bias = tl.sum(d_bias_acc, axis=0, keep_dims=True)
@@ -142,7 +142,7 @@ def d_relu_d_batch_norm_weight_and_bias(
 
 def reference(out, d_out, conv1, bn1_mean, bn1_rstd, n_rows):
     """What d_relu_d_batch_norm_weight_and_bias() must fill its results with."""
-    masked_d_out = torch.where(out <= 0.0, 0.0, d_out)
-    d_weight = (masked_d_out * ((conv1 - bn1_mean) * bn1_rstd)).sum(-2, keepdim=True)
-    d_bias = masked_d_out.sum(-2, keepdim=True)
+    d_bn1 = torch.where(out <= 0.0, 0.0, d_out)
+    d_weight = (d_bn1 * ((conv1 - bn1_mean) * bn1_rstd)).sum(-2, keepdim=True)
+    d_bias = d_bn1.sum(-2, keepdim=True)
     return d_weight / n_rows, d_bias / n_rows, d_weight, d_bias

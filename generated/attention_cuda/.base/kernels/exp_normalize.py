@@ -26,7 +26,7 @@ def exp_normalize_kernel(
     ROWS: tl.constexpr,
     COLS: tl.constexpr,  # n_cols, rounded up to a power of two
 ):
-    """Each program keeps ROWS whole rows in registers."""
+    """Each program keeps ROWS whole rows in registers; sums in float32."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     col = tl.arange(0, COLS)[None, :]
     in_range = (row < n_rows) & (col < n_cols)

@@ -80,11 +80,11 @@ extern "C" void layer_norm_and_d_add_layer_norm(
       for (long col = 0; col < n_cols; ++col) {
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
-        const float product = (normed_row[col] - through_mean - normalized * through_rstd) * rstd;
+        const float through_norm = (normed_row[col] - through_mean - normalized * through_rstd) * rstd;
 
         d_weight_sum[col] += d_normed_row[col] * normalized;
         normed_row[col] = normalized * weight[col] + bias[col];
-        d_x_row[col] = d_out_row[col] + product;
+        d_x_row[col] = d_out_row[col] + through_norm;
       }
     }
   }

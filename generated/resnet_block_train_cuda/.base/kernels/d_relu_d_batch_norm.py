@@ -1,7 +1,7 @@
 """d_relu_d_batch_norm: d_conv1 = (less_mean - normalized * through_rstd) * scale, where
-    scale = bn1_rstd * weight
-    normalized = (conv1 - bn1_mean) * bn1_rstd
     less_mean = where(out <= 0.0, 0.0, d_out) - through_mean
+    normalized = (conv1 - bn1_mean) * bn1_rstd
+    scale = bn1_rstd * weight
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
