@@ -98,10 +98,13 @@ def name_variables(
         elif not plan.program.graph.is_module:
             names[entry.node] = scope.pick([identifier(entry.target.replace(".", "_")).upper()])
     held = {buffer for _, _, buffers in records_apart(steps) for buffer in buffers}
+    handed_on = {
+        buffer for loop in loops for buffer in loop.repeat.outputs[-1]
+    }  # they have words of their own here
     kept = held | {
         result.buffer
         for place, result in enumerate(plan.results)
-        if isinstance(result, View) and place not in in_records
+        if isinstance(result, View) and (place not in in_records or result.buffer in handed_on)
     }
     StepNamer(words, names, scope, kept | saved).name(steps)
     return names
