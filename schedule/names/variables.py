@@ -98,9 +98,8 @@ def name_variables(
         elif not plan.program.graph.is_module:
             names[entry.node] = scope.pick([identifier(entry.target.replace(".", "_")).upper()])
     held = {buffer for _, _, buffers in records_apart(steps) for buffer in buffers}
-    handed_on = {
-        buffer for loop in loops for buffer in loop.repeat.outputs[-1]
-    }  # they have words of their own here
+    # What has a word of its own here, too.
+    handed_on = {buffer for loop in loops for buffer in _read_apart(loop)}
     kept = held | {
         result.buffer
         for place, result in enumerate(plan.results)
@@ -108,6 +107,15 @@ def name_variables(
     }
     StepNamer(words, names, scope, kept | saved).name(steps)
     return names
+
+
+def _read_apart(loop: Loop) -> set[str]:
+    """What the last layer hands on of what the backward function reads by itself out of a record."""
+    record = loop.record
+    if record is None:
+        return set()
+    read = {record.buffers[position][field] for position, _ in record.others for field in record.made}
+    return read.intersection(loop.repeat.outputs[-1])
 
 
 def list_of(word: str) -> str:
