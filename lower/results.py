@@ -92,7 +92,7 @@ def _is_gradient_of_filter(node: fx.Node) -> bool:
     return (
         isinstance(source, fx.Node)
         and source.target is torch.ops.aten.convolution_backward.default
-        and node.args[1] == 1
+        and node.args[1:] == (1,)
     )
 
 
