@@ -95,6 +95,7 @@ from longhand.schedule.names.view_names import NamedView, named_views, view_key
 from longhand.schedule.names.weight_names import keys_of_gradients
 from longhand.schedule.numerics.plain_loops import plan_domains
 from longhand.schedule.unread import unread_buffers
+from longhand.schedule.verification.held_words import prove_words_hold
 
 __all__ = [
     "BACKWARD_FORM",
@@ -194,6 +195,7 @@ __all__ = [
     "plain_steps",
     "plan_domains",
     "pointer_word",
+    "prove_words_hold",
     "provenance_of",
     "purpose_of",
     "records_apart",
