@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -36,8 +37,17 @@ class Context(ProgramBuilder):
         if self.buffers[view.buffer].layout_is_known:
             return view
         if view not in self._plain:
-            self._plain[view] = self._as_expected(view)
+            is_said = view.calls is not None or view.as_ir() is not None
+            self._plain[view] = self._as_expected(view) if is_said else self._of_whole(view)
         return self._plain[view]
+
+    def _of_whole(self, view: TensorView) -> TensorView:
+        """A part that no words tell of what a library makes: the same part of a copy that lies as it was at capture."""
+        buffer = self.buffers[view.buffer]
+        made = self.readable(whole(buffer))
+        if not has_strides(made, buffer.stride):
+            raise UnsupportedLowering("A part of what a library makes is not told by words.")
+        return dataclasses.replace(view, buffer=made.buffer)
 
     def _as_expected(self, view: TensorView) -> TensorView:
         """A view of what a library makes, laid out as it was at capture: if it is so again, nothing is copied."""

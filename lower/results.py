@@ -78,11 +78,22 @@ def result_of(
 
 
 def _fresh(ctx: Context, value: TensorView) -> TensorView:
-    """The value with memory of its own, laid out as in eager."""
+    """The value with memory of its own, laid out as in eager; the gradient of a filter as the filter is."""
+    if _is_gradient_of_filter(ctx.node) and not _is_taken(ctx, value):
+        return value
     laid_out = ctx.as_in_eager(value, ctx.result())
     if laid_out is value and _is_taken(ctx, value):
         return ctx.copy(value, stride=eager_strides(ctx.result()))
     return laid_out
+
+
+def _is_gradient_of_filter(node: fx.Node) -> bool:
+    source = node.args[0] if node.target is operator.getitem else None
+    return (
+        isinstance(source, fx.Node)
+        and source.target is torch.ops.aten.convolution_backward.default
+        and node.args[1:] == (1,)
+    )
 
 
 def _kept(ctx: Context, value: TensorView) -> TensorView:

@@ -78,7 +78,7 @@ from longhand.schedule.names.operation_names import (
 )
 from longhand.schedule.names.parameter_names import children, parameters_in_order
 from longhand.schedule.names.people_names import own_or_class
-from longhand.schedule.names.reached import Reached, entry_of, first_word, is_plain_variable, list_holding
+from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
 from longhand.schedule.names.schedule_names import in_plain_loops, words_of
 from longhand.schedule.names.unit_names import (
     KernelNames,
@@ -96,6 +96,7 @@ from longhand.schedule.names.view_names import NamedView, named_views, view_key
 from longhand.schedule.names.weight_names import keys_of_gradients
 from longhand.schedule.numerics.plain_loops import plan_domains
 from longhand.schedule.unread import unread_buffers
+from longhand.schedule.verification.held_words import prove_words_hold
 
 __all__ = [
     "BACKWARD_FORM",
@@ -164,7 +165,6 @@ __all__ = [
     "fills_padding",
     "find_call_loops",
     "find_rounds",
-    "first_word",
     "frame_of_backward",
     "grouped",
     "grouped_before_last",
@@ -198,6 +198,7 @@ __all__ = [
     "plain_steps",
     "plan_domains",
     "pointer_word",
+    "prove_words_hold",
     "provenance_of",
     "purpose_of",
     "records_apart",

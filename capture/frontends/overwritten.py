@@ -73,6 +73,23 @@ def _writes(node: fx.Node) -> bool:
     return not is_count
 
 
+def _in_place(node: fx.Node) -> torch._ops.OpOverload | None:
+    """The op that writes its result over its argument, where that is what is traced as a value and a copy of it.
+
+    A tracer takes ``hardswish_(x)`` apart into ``x.copy_(hardswish(x))``. Eager keeps the old `x` for the derivative of
+    the first, and raises for the second.
+    """
+    users = [*node.users]
+    if len(users) != 1 or users[0].target is not _COPY or not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    written, value = users[0].args[:2]
+    if value is not node or not node.args or node.args[0] is not written:
+        return None
+    packet = getattr(torch.ops.aten, f"{node.target._schema.name.partition('::')[2]}_", None)
+    overload = getattr(packet, node.target._overloadname, None)
+    return overload if isinstance(overload, torch._ops.OpOverload) else None
+
+
 class _Recorded(fx.Interpreter):
     """Runs traced calls with autograd's records, at the sizes of the example."""
 
@@ -102,6 +119,9 @@ class _Recorded(fx.Interpreter):
         if node.target is _COPY and self._is_itself(node):
             return self.env[node.all_input_nodes[0]]
         with torch.no_grad() if note_of(node).stops_gradients else contextlib.nullcontext():
+            if (in_place := _in_place(node)) is not None:
+                args, kwargs = self.fetch_args_kwargs_from_env(node)
+                return in_place(*args, **kwargs)
             return super().run_node(node)
 
     def _is_itself(self, copy: fx.Node) -> bool:

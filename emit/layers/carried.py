@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longhand.schedule.named_plan import first_word
+from longhand.emit.module.later_steps import root
 
 
 def begin_carried(pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -20,7 +20,7 @@ def begin_carried(pairs: Sequence[tuple[str, str]]) -> list[str]:
     moved = [(name, variable) for name, variable in pairs if name != variable]
     overwritten: set[str] = set()
     for name, variable in moved:
-        if first_word(variable) in overwritten:
+        if root(variable) in overwritten:
             names, variables = zip(*moved, strict=True)
             return [f"{', '.join(names)} = {', '.join(variables)}"]
         overwritten.add(name)

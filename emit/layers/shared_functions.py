@@ -119,7 +119,9 @@ class FunctionPrinter:
             names(variables[name] for name in of_site.results),
             inside,
             variables,
-            device_inside([one for one in given if one not in of_site.aliases], inside, variables),
+            device_inside(
+                [*(one for one in given if one not in of_site.aliases), *of_site.weights], inside, variables
+            ),
             sizes=sizes_inside(given, inside, variables, candidate.reads_shapes, numbers),
             whose=ModulePlace(self._root, site.path, candidate.module) if candidate.module else outer.whose,
         )

@@ -57,6 +57,7 @@ from longhand.schedule.named_plan import (
     Reached,
     has_modules_alike,
     is_plain_variable,
+    prove_words_hold,
     records_apart,
     symbol_names,
 )
@@ -226,6 +227,8 @@ class ModelWriter:
 
     def _finish(self, paragraphs: list[Paragraph], sizes: SizeWriter) -> None:
         """Appends the return statement, or makes the last statement it."""
+        places = self.training.named if self.training is not None else range(len(self.plan.results))
+        prove_words_hold(self.plan, self.variables, self.names.steps, places)
         if self.training is not None:
             results, given = self.plan.results, self.variables
             named = {

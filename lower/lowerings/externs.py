@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
@@ -32,6 +32,8 @@ from longhand.lower.sizes import as_number, as_size, contiguous_strides, multipl
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
+
+StridesOf = Callable[[Sequence[Size]], tuple[Size, ...]]
 
 # Products whose result is contiguous whatever the layout of the arguments.
 _CONTIGUOUS = frozenset(
@@ -172,13 +174,17 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
     for position, item in enumerate(value if several else [value]):
         place = position if several else None
         is_wanted = isinstance(item, torch.Tensor) and (place is None or _is_read(node, place))
-        is_image, is_known = bool(images), known
-        if target is aten.convolution_backward.default:  # by a function of runtime.py
-            is_image = is_image and not position
+        strides_of = channels_last_strides if images else None
+        is_known = known
+        if (
+            target is aten.convolution_backward.default
+        ):  # by a function of runtime.py, whatever the library makes
             is_known = not of_data and _lies_as_given(ctx, images, args, position)
+            if position or not images:
+                strides_of = contiguous_strides if is_known else None
         elif not of_data and _is_contiguous_anyway(target, item):
             is_known = True
-        made.append(_make_output(ctx, place, is_known, is_image) if is_wanted else None)
+        made.append(_make_output(ctx, place, is_known, strides_of) if is_wanted else None)
     outputs = tuple("" if view is None else view.buffer for view in made if target._schema.returns)
     twin = _COPYING_TWIN.get(target, target)
     mutates = _mutated(target, args, kwargs)
@@ -283,11 +289,12 @@ def _depends_on_layout(target: Any) -> bool:
     return target in _COPYING_TWIN or (target.namespace != "aten" and not target._schema.is_mutable)
 
 
-def _make_output(ctx: Context, position: int | None, known: bool, is_image: bool) -> TensorView:
+def _make_output(ctx: Context, position: int | None, known: bool, strides_of: StridesOf | None) -> TensorView:
+    """The buffer of a result; images lie as `strides_of` their shape, all else as at capture."""
     value, shape = ctx.result(position), ctx.result_shape(position)
     stride: Sequence[Size] = [as_size(step) for step in value.stride()]
-    if is_image and len(shape) == 4:
-        stride = channels_last_strides(shape)
+    if strides_of is not None and (len(shape) == 4 or strides_of is contiguous_strides):
+        stride = strides_of(shape)
     name = ctx.result_name(position)
     unread = ctx.unread_result(name, position)
     return ctx.make_buffer(name, value.dtype, shape, stride, layout_is_known=known, derived=unread)

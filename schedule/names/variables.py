@@ -98,13 +98,24 @@ def name_variables(
         elif not plan.program.graph.is_module:
             names[entry.node] = scope.pick([identifier(entry.target.replace(".", "_")).upper()])
     held = {buffer for _, _, buffers in records_apart(steps) for buffer in buffers}
+    # What has a word of its own here, too.
+    handed_on = {buffer for loop in loops for buffer in _read_apart(loop)}
     kept = held | {
         result.buffer
         for place, result in enumerate(plan.results)
-        if isinstance(result, View) and place not in in_records
+        if isinstance(result, View) and (place not in in_records or result.buffer in handed_on)
     }
     StepNamer(words, names, scope, kept | saved).name(steps)
     return names
+
+
+def _read_apart(loop: Loop) -> set[str]:
+    """What the last layer hands on of what the backward function reads by itself out of a record."""
+    record = loop.record
+    if record is None:
+        return set()
+    read = {record.buffers[position][field] for position, _ in record.others for field in record.made}
+    return read.intersection(loop.repeat.outputs[-1])
 
 
 def list_of(word: str) -> str:
@@ -327,7 +338,9 @@ class StepNamer:
                 variable = self.names.get(begin, "")
                 of_next = self._words_of_carried(loop, place)
                 if of_next and variable not in of_next:
-                    self.names[buffer] = self.scope.pick(of_next)
+                    word = self.names[buffer] = self.scope.pick(of_next)
+                    if last_use.get(begin) == number and self._is_made_here(begin, number, word):
+                        self.names[begin] = word  # under two words its memory would outlive the first layer
                     continue
                 # Two results of the loop cannot keep the word of one input.
                 if variable.isidentifier() and last_use.get(begin) == number and self.scope.is_free(variable):
@@ -344,6 +357,17 @@ class StepNamer:
                 buffer = record.buffers[position][field]
                 if buffer not in self.names:
                     self.names[buffer] = Reached(record.word, place, f".{record.fields[field]}")
+
+    def _is_made_here(self, buffer: str, number: int, word: str) -> bool:
+        """Whether a step before this one makes it, and no other has had the word since."""
+        before = (
+            made
+            for step in self.steps[:number]
+            for plain in plain_steps(step)
+            for made in buffers_made(plain)
+        )
+        others = (name for other, name in self.names.items() if other != buffer)
+        return buffer in before and list(others).count(word) == 1
 
     def _words_of_carried(self, loop: Loop, place: int) -> tuple[str, ...]:
         """What the next layer calls what layers hand on that end in its norm: a sum is its ``residual``.

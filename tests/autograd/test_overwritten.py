@@ -107,3 +107,21 @@ def test_a_count_is_written_once() -> None:
         Counting(), (torch.rand(3, requires_grad=True),), target=Target(Device.CPU), train=True
     )
     assert len(graph.mutations) == 1
+
+
+IN_PLACE = ("hardswish", "silu", "elu", "leaky_relu", "hardtanh", "selu", "celu", "relu")
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_an_activation_that_writes_over_its_argument_is_no_write_over_a_needed_value(name: str) -> None:
+    """Autograd keeps what it needs of an argument that an op itself writes over."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", enabled=False):  # a tracer takes the ops of such calls apart
+            x = x * 2
+        return getattr(F, name)(F.layer_norm(x, (3,)), inplace=True).square().sum()
+
+    expected = _step(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EagerWarning)
+        torch.testing.assert_close(_step(longhand.compile(function)), expected, rtol=1e-4, atol=1e-4)

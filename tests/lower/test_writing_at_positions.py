@@ -229,3 +229,17 @@ def test_the_rule_refuses_what_could_be_written_twice() -> None:
     broken = dataclasses.replace(store, index=index)
     body = tuple(broken if value is store else value for value in nest.body)
     assert "twice" in (adding_problem(Nest(nest.axes, body)) or "")
+
+
+def of_a_library(cache: torch.Tensor, at: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    cache[at[:1]] = cache.cumsum(1)[-1:]
+    return new * 2
+
+
+@pytest.mark.parametrize("options", [ON_CPU, ON_CUDA])
+def test_a_part_of_what_a_library_lays_out_is_read_from_a_copy_of_all(options: Options) -> None:
+    cache, at, new = given(torch.float16, positions=(1,))
+    program = lowered(of_a_library, cache, at, new, options=options)
+    mine, theirs = cache.clone(), cache.clone()
+    torch.testing.assert_close(ran(program, mine, at, new), of_a_library(theirs, at, new))
+    torch.testing.assert_close(mine, theirs)

@@ -103,7 +103,7 @@ class GPT(nn.Module):
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
         x = empty((batch, seq, dim), torch.float32)
-        ln_1 = empty((batch, seq, dim), torch.float32)
+        normed = empty((batch, seq, dim), torch.float32)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.token_embedding.weight,
@@ -111,7 +111,7 @@ class GPT(nn.Module):
             self.blocks[0].ln_1.weight,
             self.blocks[0].ln_1.bias,
             x,
-            ln_1,
+            normed,
             n_batches=batch,
             n_positions=seq,
             n_cols=dim,
@@ -119,7 +119,6 @@ class GPT(nn.Module):
             eps=1e-5,
         )
 
-        normed = ln_1
         lns = [*(layer.ln_1 for layer in self.blocks), self.ln_f]
         for block, next_ln in zip(self.blocks, lns[1:], strict=True):
             normed, x = block(normed, x, next_ln.weight, next_ln.bias)

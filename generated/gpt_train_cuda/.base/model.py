@@ -133,7 +133,7 @@ class LanguageModel(nn.Module):
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
         # Block.forward    x = x + self.attn(self.ln_1(x))
         x = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
-        ln_1 = torch.empty_like(x)
+        normed = torch.empty_like(x)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.gpt.token_embedding.weight,
@@ -141,7 +141,7 @@ class LanguageModel(nn.Module):
             self.gpt.blocks[0].ln_1.weight,
             self.gpt.blocks[0].ln_1.bias,
             x,
-            ln_1,
+            normed,
             n_batches=batch,
             n_positions=seq,
             n_cols=dim,
@@ -149,7 +149,6 @@ class LanguageModel(nn.Module):
             eps=1e-5,
         )
 
-        normed = ln_1
         saved_blocks = []
         lns = [*(layer.ln_1 for layer in self.gpt.blocks), self.gpt.ln_f]
         for block, next_ln in zip(self.gpt.blocks, lns[1:], strict=True):

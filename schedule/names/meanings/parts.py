@@ -142,5 +142,7 @@ def _begins_at(views: list[fx.Node], offset: Size) -> bool:
         assert callable(view.target)
         if aten_name(view) not in _COPIES:
             seen = view.target(seen, *view.args[1:], **view.kwargs)
+    if not isinstance(seen, torch.Tensor):  # all the parts of a split, none of them
+        return False
     is_view = seen.untyped_storage()._cdata == tensor.untyped_storage()._cdata
-    return is_view and bool(seen.storage_offset() == offset)
+    return is_view and seen.storage_offset() == offset
