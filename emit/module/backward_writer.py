@@ -36,6 +36,7 @@ from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
     SAVED,
     GradientsOfLayers,
+    Home,
     LayerCall,
     Loop,
     NamedPlan,
@@ -79,6 +80,7 @@ class BackwardWriter(ModelWriter):
         self._training = training
         self._forward = forward
         super().__init__(backward)
+        self.home = Home(forward.tree.root)
         self.records = False  # what records both passes is the module's, in model.py
         self._apart = {buffer for layers in backward.names.layers.values() for buffer in layers.own}
         self._read = self._read_outside()
@@ -232,7 +234,17 @@ class BackwardWriter(ModelWriter):
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
         numbers = name_numbers(loop, self.plan, self.names, {*variables.values(), *body.variables.values()})
         method = write_method(
-            name, "", inputs, run, results, body, variables, device, sizes=sizes, numbers=numbers
+            name,
+            "",
+            inputs,
+            run,
+            results,
+            body,
+            variables,
+            device,
+            sizes=sizes,
+            numbers=numbers,
+            home=Home(self.home.root, loop.owner, is_list=True),
         )
         fields = {variables[node] for node in (*made, *weights)}
         rest = (word for word in method.parameters if word not in fields)

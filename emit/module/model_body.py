@@ -42,6 +42,7 @@ from longhand.emit.text.python_code import (
     NameCode,
     PythonStatement,
     SeveralCode,
+    begun_with,
     names,
     whole_number,
 )
@@ -53,15 +54,20 @@ from longhand.schedule.named_plan import (
     CallsOfFunction,
     Choice,
     FirstCall,
+    Home,
     LayerCall,
     Loop,
     ModelStep,
     NamedView,
     Number,
     Quote,
+    Reached,
     SharedCall,
     UnitNames,
     Words,
+    heading_of,
+    is_evident,
+    loops_of,
     named_views,
     own_origins,
     plain_steps,
@@ -76,13 +82,10 @@ from longhand.schedule.plan import (
     Reuse,
     UnitPlan,
     buffers_made,
+    touched,
 )
 
 _DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
-
-
-# Of a line and what stands behind it: longer, and the line would be broken to make room for the remark.
-_WIDEST_REMARK = 96
 
 
 class BodyWriter:
@@ -100,6 +103,7 @@ class BodyWriter:
         is_of_layers: Whether this is the function of many layers, so that no path of a module is that of all.
         numbers: Words for scalars of launches, by place, that the function is given.
         whose: The module at hand, from which others are reached.
+        home: The module whose function this is; None: no part of it heads what it does.
     """
 
     def __init__(
@@ -115,10 +119,13 @@ class BodyWriter:
         is_of_layers: bool = False,
         numbers: Mapping[tuple[Launch, int], str] | None = None,
         whose: ModulePlace | None = None,
+        home: Home | None = None,
     ) -> None:
         self.whose = whose
+        self.home = home
         self.position = position
-        self.names_modules = not is_of_layers
+        self.is_of_layers = is_of_layers
+        self._trunks: frozenset[str] = frozenset()
         self.plan = plan
         self.names = names
         self.words = words
@@ -150,6 +157,7 @@ class BodyWriter:
         """
         paragraphs: list[Paragraph] = []
         waiting: list[str] = []
+        self._trunks = frozenset(loop.owner for loop in loops_of(steps))
         done = 0
         for place, step in enumerate(steps):
             call = self.calls.get(id(step))
@@ -167,10 +175,11 @@ class BodyWriter:
                 if is_next and isinstance(step, Loop | LayerCall):
                     paragraphs[-1].lines += lines
                 else:
-                    append(paragraphs, (), lines)
+                    append(paragraphs, Paragraph((), lines))
                 waiting = []
             elif isinstance(step, Choice):
-                append(paragraphs, self._quotes_of_choice(step), waiting + self._choice(step))
+                lines = waiting + self._choice(step)
+                append(paragraphs, Paragraph(self._quotes_of_choice(step), lines))
                 waiting = []
             elif isinstance(step, Allocate) and step.buffer in self.made_lists:
                 one = self.made_lists[step.buffer]
@@ -182,7 +191,7 @@ class BodyWriter:
                 line, fill = self.allocations.begin(step, steps[place + 1 :])
                 waiting.append(line)
                 if fill is not None:  # both are one statement
-                    append(paragraphs, self._quotes(fill), waiting, self._module(fill))
+                    append(paragraphs, self._paragraph(fill, waiting))
                     done, waiting = place + 2, []
             elif isinstance(step, Reuse):
                 waiting += self._reuse(step)
@@ -193,11 +202,10 @@ class BodyWriter:
                 self.needs.kernels |= isinstance(step, Launch)
                 lines = [self.launches.write(step)] if isinstance(step, Launch) else self._extern(step)
                 quoted = quoted_step(steps[place:], self.calls, self.plan.buffers)
-                quotes, module = (self._quotes(quoted), self._module(quoted)) if quoted else ((), "")
-                append(paragraphs, quotes, why + waiting + lines, module)
+                append(paragraphs, self._paragraph(quoted, why + waiting + lines))
                 waiting = []
         if waiting:
-            append(paragraphs, (), waiting)
+            append(paragraphs, Paragraph((), waiting))
         if self.whose is not None and self.calls:
             paragraphs = as_loops(
                 paragraphs,
@@ -206,7 +214,7 @@ class BodyWriter:
                 [*self.variables.values()],
                 self._number,
             )
-        return joined_quotes(said_once(paragraphs, self.names_modules))
+        return joined_quotes(said_once(paragraphs))
 
     def _call(
         self,
@@ -238,8 +246,15 @@ class BodyWriter:
     def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
         return fewest(Quote(where.qualname, where.statement) for where in self._stated(step))
 
-    def _module(self, step: Launch | Extern) -> str:
-        return next((where.module for where in self._stated(step)), "")
+    def _paragraph(self, step: Launch | Extern | None, lines: list[str]) -> Paragraph:
+        """Lines that do what a step does, below the part of the module and the user's statements that it is for."""
+        if step is None:
+            return Paragraph((), lines)
+        quotes, paths = self._quotes(step), [where.module for where in self._stated(step)]
+        heading = heading_of(paths, self.home, self._trunks) if self.home is not None else ""
+        variables = ((name, self.variables[name]) for name in touched(step) if name in self.variables)
+        weights = {name for name, one in variables if isinstance(one, Reached) and not one.is_field}
+        return Paragraph(quotes, lines, heading, is_evident(step, len(quotes), weights))
 
     def _stated(self, step: Launch | Extern) -> list[Provenance]:
         """Where its operations came from: those of which the user's statement is known."""
@@ -280,22 +295,14 @@ class BodyWriter:
             value = MethodCode(value, "view", tuple(self.sizes.dims(buffer)) or (NO_CODE,))
         if new == old and is_alike:
             return []
-        why = (
-            f"in place: nothing reads {old} afterwards"
-            if step.in_place
-            else f"takes over the memory of {old}"
-        )
-        why = why if new != old else "the same memory"
-        line = PythonLine.binding([new], value)
-        if len(line) + len(why) <= _WIDEST_REMARK:
-            return [PythonLine.of(PythonStatement((new,), value, remark=why))]
-        return [PythonLine(f"# {why}", LineKind.COMMENT), line]
+        why = "in place" if step.in_place else "the same memory"
+        return [PythonLine.of(PythonStatement((new,), value, remark=why))]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
         buffers = [b for b in step.buffers if b not in self._made_in_calls]
-        words = dropped_alone(map(self.variables.get, buffers), is_of_layers=not self.names_modules)
+        words = dropped_alone(map(self.variables.get, buffers), is_of_layers=self.is_of_layers)
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
         words += [variable for b in buffers for variable in self.seen_as.get(b, [])]
@@ -326,7 +333,7 @@ class BodyWriter:
         return [line for text in new for line in remark_lines(text, WIDEST)]
 
     def _extern(self, step: Extern) -> list[str]:
-        lines = self._view_lines(step)
+        lines: list[str] = [*self._view_lines(step)]
         call = self.library.write(step)
         self.needs.functional |= call.needs_functional
         self.needs.runtime |= {call.runtime} if call.runtime else set()
@@ -346,10 +353,10 @@ class BodyWriter:
         self.holds[variable] = buffer
         return variable
 
-    def _view_lines(self, step: Extern) -> list[str]:
+    def _view_lines(self, step: Extern) -> list[PythonLine]:
         """``q, k, v = qkv.split(256, dim=-1)``: the views that the user named, before the call that reads them."""
         self.library.views = {}
-        lines: list[str] = []
+        lines: list[PythonLine] = []
         for line in named_views(step, self.words):
             targets = [self.variables[view_key(step, key)] for key in line.keys]
             if self._still_hold(targets, line.keys):  # an earlier call has named these views
@@ -369,6 +376,12 @@ class BodyWriter:
                 self.viewed[self._bind(view_key(step, key))] = key, view_key(step, key)
             self.library.views |= dict(zip(line.keys, targets, strict=True))
             self.seen_as.setdefault(view.buffer, []).extend(targets)
+            before = lines[-1].said if lines and not targets[1:] else None
+            if before is not None and before.targets == (*targets,) and before.value is not None:
+                joined = begun_with(value, targets[0], before.value)
+                if joined is not None and len(f"{targets[0]} = {joined}") <= WIDEST:
+                    value = joined
+                    lines.pop()
             lines.append(PythonLine.binding(targets, value))
         return lines
 

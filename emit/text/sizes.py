@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import sympy
 
@@ -82,6 +82,7 @@ class SizeWriter:
     Attributes:
         symbols: As given.
         used: The words that were.
+        constant: The constant of the file that a word for a number is; empty where the function binds it itself.
         reads_shapes: Whether all numbers are read from tensors that tell them: the function is one for several sizes.
     """
 
@@ -96,6 +97,7 @@ class SizeWriter:
         untold: Mapping[str, str] | None = None,
     ) -> None:
         self.reads_shapes = self._is_reading = False
+        self.constant: Callable[[str, int], str] = lambda word, size: ""
         self._untold = dict(untold or {})
         self._taken = taken  # None: only what a shape binds has a word
         self._stated: dict[str, int] = {}  # words that no shape binds
@@ -201,7 +203,7 @@ class SizeWriter:
             and self._may_state(word)
             and self._stated.setdefault(word, size) == size
         ):
-            return named_size(word)
+            return named_size(self.constant(word, size) or word)
         if isinstance(size, ToldSize):
             for _, one, base in size.terms:
                 if self._may_state(one, is_told=True):
