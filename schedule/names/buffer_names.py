@@ -14,6 +14,7 @@ from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.names.forward_names import NO_FORWARD, ForwardNames
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
+from longhand.schedule.names.meanings.values_of_modules import names_of_modules, of_value
 from longhand.schedule.names.module_names import alike, short_names
 from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
 from longhand.schedule.names.result_names import (
@@ -86,7 +87,9 @@ class BufferNamer:
         self.weights = weights or {}
         self._forward = forward
         self.origins = ValueOrigins(graph, buffers, renamed)
-        self._modules_alike = alike(self.provenance(name).module for name in self.nodes)
+        modules = [self.provenance(name).module for name in self.nodes]
+        self._modules_alike, self._modules = alike(modules), names_of_modules(modules)
+        self._locals = {self.origins.local(node) or "" for node in self.nodes.values()}
         self.paths = graph.paths
         self.inputs: Mapping[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         returned = graph.outputs[: graph.n_results]
@@ -128,7 +131,13 @@ class BufferNamer:
 
     @listed_once
     def variables(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
-        """Names for a buffer in a whole function: there ``weight`` alone does not say whose.
+        """Names for a buffer in a whole function, as `words_in_function` has them; none is a module's."""
+        for word in self.words_in_function(buffer, layer, is_of_all):
+            yield from [word] if buffer in self._held else of_value(word, self._modules, self._locals)
+
+    @listed_once
+    def words_in_function(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
+        """Words for a buffer in a whole function: there ``weight`` alone does not say whose.
 
         Args:
             buffer: What is named.
