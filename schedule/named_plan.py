@@ -46,7 +46,7 @@ from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages,
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
 from longhand.schedule.library_fallback import filled_with
-from longhand.schedule.modules.headings import Home, heading_of, is_evident
+from longhand.schedule.modules.headings import Home, heading_of, is_evident, is_lone_sum
 from longhand.schedule.modules.held import (
     Branch,
     ByLayer,
@@ -176,6 +176,7 @@ __all__ = [
     "in_plain_loops",
     "inherited",
     "is_evident",
+    "is_lone_sum",
     "is_nearly_whole_backward",
     "is_plain_variable",
     "is_same",

@@ -281,7 +281,8 @@ class BackwardWriter(ModelWriter):
 
         says = (*targets, gradients if loop.collected else "", "=", block.name, owner, *given)
         turn = TurnCall(call.position, says, names_layer=bool(loop.collected or owner))
-        return CallText(turn, write, (f"{gradients} = {{}}",) if loop.collected else ())
+        is_first = bool(loop.collected) and not (loop.is_apart and call.number)
+        return CallText(turn, write, (f"{gradients} = {{}}",) if is_first else ())
 
     def _gradients_of_layer(self, loop: Loop, variables: Mapping[str, str], sizes: SizeWriter) -> list[Code]:
         """What a layer's function returns last: its gradients by the paths of its weights inside it."""

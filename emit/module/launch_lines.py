@@ -139,10 +139,8 @@ class AllocationWriter:
         return CallCode("empty", (shape, NameCode(str(dtype))))
 
     def _dims(self, step: Allocate) -> list[Code]:
-        """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
+        """The sizes of a new tensor's dimensions; where no word tells them as tensors do."""
         buffer = self.plan.buffers[step.buffer]
-        if not self.sizes.reads_shapes:
-            return self.sizes.dims(buffer)
         siblings = [one for one in self._at_hand(step.beside) if len(one.shape) == len(buffer.shape)]
         told = []
         for place, size in enumerate(buffer.shape):

@@ -67,6 +67,7 @@ from longhand.schedule.named_plan import (
     Words,
     heading_of,
     is_evident,
+    is_lone_sum,
     loops_of,
     named_views,
     own_origins,
@@ -178,8 +179,9 @@ class BodyWriter:
                     append(paragraphs, Paragraph((), lines))
                 waiting = []
             elif isinstance(step, Choice):
-                lines = waiting + self._choice(step)
-                append(paragraphs, Paragraph(self._quotes_of_choice(step), lines))
+                calls = [one for one in step.steps if isinstance(one, Launch | Extern)]
+                quotes = fewest([quote for one in calls for quote in self._quotes(one)])
+                append(paragraphs, Paragraph(quotes, waiting + self._choice(step)))
                 waiting = []
             elif isinstance(step, Allocate) and step.buffer in self.made_lists:
                 one = self.made_lists[step.buffer]
@@ -261,10 +263,6 @@ class BodyWriter:
         origins = own_origins(step.origins, self.words.nodes) if isinstance(step, Launch) else (step.origin,)
         return [where for where in map(self.words.provenance, origins) if where.statement]
 
-    def _quotes_of_choice(self, choice: Choice) -> tuple[Quote, ...]:
-        calls = [step for step in choice.steps if isinstance(step, Launch | Extern)]
-        return fewest([quote for step in calls for quote in self._quotes(step)])
-
     def _choice(self, choice: Choice) -> list[str]:
         """``if self.layer == 3:`` and what that layer does, ``else:`` and what the others do."""
         lines: list[str] = []
@@ -295,8 +293,8 @@ class BodyWriter:
             value = MethodCode(value, "view", tuple(self.sizes.dims(buffer)) or (NO_CODE,))
         if new == old and is_alike:
             return []
-        why = "in place" if step.in_place else "the same memory"
-        return [PythonLine.of(PythonStatement((new,), value, remark=why))]
+        remark = "in place" if step.in_place else "the same memory"
+        return [PythonLine.of(PythonStatement((new,), value, remark=remark))]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
@@ -327,6 +325,8 @@ class BodyWriter:
     def _remarks(self, step: Launch | Extern) -> list[str]:
         """Why longhand added an operation that the user did not write, or changed one, as comments."""
         origins = own_origins(step.origins, self.words.nodes) if isinstance(step, Launch) else (step.origin,)
+        if isinstance(step, Launch) and is_lone_sum(origins, self.words.nodes):
+            return []
         why = dict.fromkeys(self.words.provenance(origin).remark for origin in origins if origin)
         new = [text for text in why if text and text not in self.told]
         self.told.update(new)

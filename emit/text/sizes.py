@@ -174,12 +174,12 @@ class SizeWriter:
         return frozenset(binding | {path for word, (path, _) in self._derived.items() if word in self.used})
 
     def dims(self, buffer: Buffer, told: Sequence[Code | None] = ()) -> list[Code]:
-        """The sizes of a buffer's dimensions; `told` are expressions for some of them, which come before new words."""
+        """The sizes of a buffer's dimensions; `told` are expressions for some of them, which come before numbers."""
         words = self._words.of(buffer.name, len(buffer.shape))
         codes = []
         for place, (size, word) in enumerate(zip(buffer.shape, words, strict=True)):
             instead = told[place] if told else None
-            self._is_reading = instead is not None
+            self._is_reading = self.reads_shapes and instead is not None
             text = self.written(size, word)
             codes.append(instead if instead is not None and text.is_number else self.use(text))
         self._is_reading = False

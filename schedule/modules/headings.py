@@ -8,10 +8,13 @@ that it is ``self.q_proj(x)``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+
+from torch import fx
 
 from longhand.lower.ir import Extern
 from longhand.schedule.modules.held import Branch
+from longhand.schedule.names.operation_names import SILENT, aten_name
 from longhand.schedule.plan import Launch
 
 # Calls that everybody reads without the statement that they came from, by the op's name without its overload.
@@ -38,6 +41,12 @@ def is_evident(step: Launch | Extern, n_statements: int, weights: Collection[str
         packet = getattr(step.target, "overloadpacket", step.target)
         return getattr(packet, "__name__", "") in _EVIDENT
     return n_statements == 1 and any(name in weights for name in step.buffers)
+
+
+def is_lone_sum(origins: Sequence[str], nodes: Mapping[str, fx.Node]) -> bool:
+    """Whether a kernel adds two things and does nothing else: there is nothing to remark on."""
+    ops = [aten_name(nodes[name]) for name in origins if name in nodes]
+    return [name for name in ops if name not in SILENT] == ["add"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -116,9 +116,8 @@ class BufferNamer:
         entry = self.inputs.get(buffer)
         if entry is not None:
             yield from self._of_table(entry)
-            yield from (
-                [self._listed[buffer].word] if buffer in self._listed else []
-            )  # the same for all layers
+            if buffer in self._listed:
+                yield self._listed[buffer].word  # the same for all layers
             is_told = buffer in self._forward.words  # then the number that capture gave its name says nothing
             yield from (without_counter(word) if is_told else word for word in _of_input(entry))
             return
@@ -141,8 +140,8 @@ class BufferNamer:
 
         Args:
             buffer: What is named.
-            layer: The path of the layer that the function is for, with a dot behind it; what it says is left out.
-            is_of_all: Whether it is one of those of all layers, named outside of them.
+            layer: The path of the layer whose function it is, with a dot behind it; what it says is left out.
+            is_of_all: Whether it is one of all layers', named outside of them.
         """
         owner, _, position = layer.removesuffix(".").rpartition(".")
         words = self._variables(buffer, layer, is_of_all)
