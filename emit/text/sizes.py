@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import sympy
 
+from longhand.emit.text.bound_sizes import BoundSizes
 from longhand.emit.text.python_code import (
     Code,
     InfixCode,
@@ -30,6 +30,7 @@ from longhand.emit.text.told_sizes import (
     is_bare,
     is_path,
     known_product,
+    leading_axes,
     read_from,
 )
 from longhand.lower.ir import Buffer, Size, memory_order
@@ -43,28 +44,6 @@ from longhand.schedule.named_plan import (
     grouped,
     grouped_before_last,
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class BoundSizes:
-    """The words that a function binds: to what shapes tell, what others stand for, and what padded ones do."""
-
-    told: tuple[PythonStatement, ...]
-    stated: Mapping[str, int | str]
-    padding: tuple[PythonStatement, ...] = ()
-
-    def lines(self) -> tuple[str, ...]:
-        """``dim, vocab_size = 64, 99``, and the other lines around it."""
-        lines, words = [str(line) for line in self.told], list(self.stated)
-        while words:
-            some = (words[:n] for n in range(len(words), 0, -1))
-            few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
-            lines.append(self._line(few))
-            words = words[len(few) :]
-        return (*lines, *map(str, self.padding))
-
-    def _line(self, words: Sequence[str]) -> str:
-        return f"{', '.join(words)} = {', '.join(str(self.stated[word]) for word in words)}"
 
 
 class SizeWriter:
@@ -254,6 +233,9 @@ class SizeWriter:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
                 groups = grouped_before_last(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
+                for axis, size, word in leading_axes(axes, sizes, shape, words):
+                    if axis not in telling and not (text := self.written(size, word)).is_number:
+                        telling[axis] = self.use(text)
                 continue
             places = [dim for dim in order if str(buffer.shape[dim]) != "1"]
             is_plain = len(shape) == len(order)

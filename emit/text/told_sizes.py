@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from longhand.capture.graph import Role
 from longhand.emit.text.python_code import (
@@ -35,12 +35,15 @@ def known_product(
     parts: list[Size | None] = [known.get(one) for one in word.of]
     if None in parts and word.sizes and math.prod(word.sizes) == size:
         told = zip(word.of, word.sizes, strict=True)
-        parts = [part if written(part, one).code == NameCode(one) else None for one, part in told]
+        parts = [None if written(part, one).is_number else part for one, part in told]
     numbers = [part for part in parts if isinstance(part, int)]
     is_known = len(numbers) == len(parts) and math.prod(numbers) == size
     if not is_known:
         return SizeText(whole_number(size), is_number=True)
-    return SizeText(ProductCode(tuple(map(NameCode, word.of))), frozenset(word.of))
+    texts = [written(part, one) for one, part in zip(word.of, numbers, strict=True)]
+    return SizeText(
+        ProductCode(tuple(one.code for one in texts)), frozenset().union(*(one.words for one in texts))
+    )
 
 
 def is_bare(size: Code) -> bool:
@@ -182,3 +185,21 @@ def rows_at_positions(kernel: KernelPlan, step: Launch, shape: Sequence[str | in
         for one, value in given
         if one.position in shape and not isinstance(value, float)
     }
+
+
+def leading_axes(
+    axes: Sequence[str], sizes: Mapping[str, Size], shape: Sequence[Size], words: Words
+) -> Iterator[tuple[str, Size, str]]:
+    """(axis, size, word) of a tensor's first dimensions, as far as each is one axis.
+
+    Args:
+        axes: Those that make up its dimensions, in order.
+        sizes: Theirs.
+        shape: The dimensions.
+        words: Theirs.
+    """
+    for axis, size, word in zip(axes, shape, words, strict=False):
+        if str(sizes[axis]) != str(size):
+            return
+        if word is not None:
+            yield axis, size, word
