@@ -25,6 +25,10 @@ _EVIDENT_OPS = """
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention
     _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward
     _scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_cudnn_attention_backward
+    sort topk argsort cumsum histc
+    max_pool1d max_pool2d max_pool3d max_pool2d_with_indices avg_pool1d avg_pool2d avg_pool3d
+    adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_bilinear2d upsample_bicubic2d
 """
 _EVIDENT = frozenset(_EVIDENT_OPS.split())
 

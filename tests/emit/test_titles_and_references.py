@@ -194,7 +194,7 @@ def test_numbers_have_the_users_names(emit: Any, device: str) -> None:
     assert "SMALL" not in texts[0]
 
 
-def test_three_numbers_or_more_go_by_name_and_fewer_by_position() -> None:
+def test_all_numbers_of_a_launch_go_by_name() -> None:
     generated = Path(__file__).resolve().parents[2] / "generated"
     text = re.sub(r"\s+", " ", (generated / "gpt_train_cuda/backward.py").read_text())
     call = re.search(r"kernels\.\w+\( (d_q, d_k, d_v, .*?)\)", text)
@@ -203,8 +203,8 @@ def test_three_numbers_or_more_go_by_name_and_fewer_by_position() -> None:
         "n_cols=qkv_dim, d_q_stride=dim, d_k_stride=dim, d_v_stride=dim, boundary=dim, second_boundary=2 * dim, "
     )
     model = (generated / "gpt_cpu/model.py").read_text()
-    assert "kernels.gelu(widen, hidden, hidden.numel())" in model
-    assert "n_rows=batch * seq, n_cols=dim, eps=1e-5" in re.sub(r"\s+", " ", model)
+    assert "kernels.gelu(widen, hidden, n_elements=hidden.numel())" in model
+    assert "n_rows=batch * seq, n_cols=dim, eps=EPS" in re.sub(r"\s+", " ", model)
 
 
 class ByHand(nn.Module):
