@@ -14,6 +14,8 @@ from longhand.emit.text.expression import literal_text
 from longhand.emit.text.python_code import Code, NameCode, PythonStatement, words_in
 from longhand.schedule.named_plan import Quote, constant_name, sizes_of_file
 
+_OF_FILES = ("UNREAD", "COMES_FROM")  # constants, whatever the model
+
 
 @dataclasses.dataclass
 class FileSettings:
@@ -32,11 +34,19 @@ class FileSettings:
     quoted: set[Quote] = dataclasses.field(default_factory=set)
     _used: set[str] = dataclasses.field(default_factory=set)
 
-    def learn(self, functions: Iterable[SharedFunction], classes: Iterable[LayerClass]) -> None:
-        """Takes the sizes that functions state in one way."""
+    @classmethod
+    def of(
+        cls,
+        numbers: Mapping[str, float],
+        taken: Set[str],
+        functions: Iterable[SharedFunction],
+        classes: Sequence[LayerClass],
+    ) -> FileSettings:
+        """Those of a file: first the sizes that its functions and layers state in one way."""
+        taken = {*taken, *_OF_FILES, *(block.name for block in classes)}
         methods = [method for block in classes for method in block.methods]
         bound = [*(one.bound for one in functions), *(method.bound for method in methods)]
-        self.sizes |= sizes_of_file((one.stated for one in bound), self.taken)
+        return cls(numbers, taken, sizes_of_file((one.stated for one in bound), taken))
 
     def constant(self, word: str, size: int) -> str:
         """The constant that the file's outermost function has for a size; empty where the word is another's."""

@@ -209,13 +209,8 @@ class BodyWriter:
         if waiting:
             append(paragraphs, Paragraph((), waiting))
         if self.whose is not None and self.calls:
-            paragraphs = as_loops(
-                paragraphs,
-                self.whose.reach,
-                self.whose.n_listed,
-                [*self.variables.values()],
-                self._number,
-            )
+            reach, n_listed, taken = self.whose.reach, self.whose.n_listed, [*self.variables.values()]
+            paragraphs = as_loops(paragraphs, reach, n_listed, taken, self._number)
         return joined_quotes(said_once(paragraphs))
 
     def _call(
@@ -252,10 +247,11 @@ class BodyWriter:
         """Lines that do what a step does, below the part of the module and the user's statements that it is for."""
         if step is None:
             return Paragraph((), lines)
-        quotes, paths = self._quotes(step), [where.module for where in self._stated(step)]
+        quotes, paths = self._quotes(step), [one.module for one in self._stated(step)]
         heading = heading_of(paths, self.home, self._trunks) if self.home is not None else ""
-        variables = ((name, self.variables[name]) for name in touched(step) if name in self.variables)
-        weights = {name for name, one in variables if isinstance(one, Reached) and not one.is_field}
+        held = ((name, self.variables.get(name)) for name in touched(step))
+        weights = {name for name, one in held if isinstance(one, Reached) and not one.is_field}
+        weights.update(self.words.weights)  # in a backward pass also what holds the gradient of one
         return Paragraph(quotes, lines, heading, is_evident(step, len(quotes), weights))
 
     def _stated(self, step: Launch | Extern) -> list[Provenance]:

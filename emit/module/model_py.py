@@ -25,7 +25,6 @@ from longhand.emit.module.model_text import (
     CallWriter,
     ModelFile,
     ModelText,
-    WrittenLayers,
     as_object,
     built,
     classes_of,
@@ -64,7 +63,6 @@ from longhand.schedule.named_plan import (
 )
 from longhand.schedule.names.words import identifier, own_name
 
-_CONSTANTS = ("UNREAD", "COMES_FROM", "SIZES")  # of a file, whatever its model
 _OTHERWISE = (
     "launch_kernels",
     "recording",
@@ -165,7 +163,10 @@ class ModelWriter:
         functions = self.share(body) if self.has_modules_alike else ()
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
-        settings = self._settings(layers, functions)
+        taken = {self.name, *self.variables.values()}
+        settings = FileSettings.of(
+            self.names.numbers, taken, functions, [block for _, block in layers.blocks]
+        )
         sizes.constant = settings.constant
         paragraphs = body.write(self.steps, layers.lines)
         paragraphs += records_outside_loops(self.steps, self.variables)
@@ -187,15 +188,6 @@ class ModelWriter:
         self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
-
-    def _settings(self, layers: WrittenLayers, functions: Sequence[SharedFunction]) -> FileSettings:
-        """The constants of the file, so far as functions and layers have them."""
-        classes = {block.name: block for _, block in layers.blocks}
-        settings = FileSettings(
-            self.names.numbers, {self.name, *classes, *self.variables.values(), *_CONSTANTS}
-        )
-        settings.learn(functions, classes.values())
-        return settings
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: TakenNames) -> tuple[LayerClass, list[str]]:
         """The class of a repeated block, and the lines of the loop."""

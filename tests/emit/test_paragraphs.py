@@ -55,7 +55,8 @@ def test_a_part_of_the_module_is_named_where_its_block_begins() -> None:
 
 def test_a_block_goes_on_behind_what_the_module_itself_does() -> None:
     paragraphs = [
-        Paragraph((Quote("Layer.forward", text),), [text], part) for text, part in [("a", "mlp"), ("b", ""), ("c", "mlp")]
+        Paragraph((Quote("Layer.forward", text),), [text], part)
+        for text, part in [("a", "mlp"), ("b", ""), ("c", "mlp")]
     ]
     assert [one.heading for one in said_once(paragraphs)] == ["mlp", "", ""]
 
