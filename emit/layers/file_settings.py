@@ -9,9 +9,9 @@ from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.paragraphs import Paragraph, PythonLine, WrittenParagraph, not_quoted_before
-from longhand.emit.text.bound_sizes import BoundSizes
 from longhand.emit.text.expression import literal_text
 from longhand.emit.text.python_code import Code, NameCode, PythonStatement, words_in
+from longhand.emit.text.told_sizes import BoundSizes
 from longhand.schedule.named_plan import Quote, constant_name, sizes_of_file
 
 _OF_FILES = ("UNREAD", "COMES_FROM")  # constants, whatever the model

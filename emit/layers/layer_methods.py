@@ -15,9 +15,9 @@ from longhand.emit.module.paragraphs import (
     returned_value,
     statements_of,
 )
-from longhand.emit.text.bound_sizes import BoundSizes
 from longhand.emit.text.python_code import Code, NameCode, PythonStatement, SeveralCode, words_in
 from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.told_sizes import BoundSizes
 from longhand.schedule.named_plan import SAVED, Home, ModelStep, plain_steps
 from longhand.schedule.plan import Release, buffers_made
 

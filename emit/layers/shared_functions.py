@@ -18,10 +18,10 @@ from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.module.paragraphs import LineKind, WrittenParagraph, kind_of
-from longhand.emit.text.bound_sizes import BoundSizes
 from longhand.emit.text.python_code import names
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import with_words_of_others
+from longhand.emit.text.told_sizes import BoundSizes
 from longhand.schedule.named_plan import (
     FORWARD_FORM,
     FunctionBody,

@@ -360,7 +360,7 @@ class BodyWriter:
                 continue
             view, buffer = line.view, self.plan.buffers[line.view.buffer]
             source = self.library.views.get(line.source) or self.variables[view.buffer]
-            words = self._words_of_heads(line) if line.heads else ()
+            words = _words_of_heads(line, self.sizes) if line.heads else ()
             value = write_view(view, source, self.sizes, buffer, line.n_before, words)
             if line.split is not None:
                 part, (parts, dim) = line.keys[0], line.split
@@ -389,8 +389,9 @@ class BodyWriter:
             for variable, node, (held, bound) in zip(variables, nodes, seen, strict=True)
         )
 
-    def _words_of_heads(self, line: NamedView) -> Words:
-        """The words of a view of all heads at once: those of one part's, and none for which part it is."""
-        assert line.unbind is not None
-        words = self.sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
-        return (*words[: line.unbind], None, *words[line.unbind :])
+
+def _words_of_heads(line: NamedView, sizes: SizeWriter) -> Words:
+    """The words of a view of all heads at once: those of one part's, and none for which part it is."""
+    assert line.unbind is not None
+    words = sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
+    return (*words[: line.unbind], None, *words[line.unbind :])

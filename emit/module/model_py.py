@@ -11,6 +11,7 @@ from longhand.emit.layers.file_settings import FileSettings
 from longhand.emit.layers.layers_in_turn import write_layer_call
 from longhand.emit.layers.model_loops import LayerClass, records_outside_loops, write_block, write_loop
 from longhand.emit.layers.shared_functions import SharedFunction, share_modules
+from longhand.emit.module.body_parts import Needs
 from longhand.emit.module.call_checks import (
     CallChecks,
     as_size,
@@ -173,10 +174,7 @@ class ModelWriter:
         self._finish(paragraphs, sizes)
         drop_unread(paragraphs, (sizes.symbols[str(one.symbol)] for one in self.graph.data_sizes), sizes.used)
         text = self._text(paragraphs, sizes, layers.blocks, functions, settings)
-        if body.needs.functional:
-            self.imports.add("import torch.nn.functional as F")
-        if body.needs.kernels:
-            self.imports.add("from . import kernels")
+        self.imports |= _imports_of(body.needs)
         self.runtime |= {"empty"} if body.needs.empty else set()
         if self.training is not None:
             self.imports |= {f"from .backward import {name}" for name in self.training.classes}
@@ -185,7 +183,6 @@ class ModelWriter:
                 passes = (self.training.forward, self.training.differentiate)
                 self.imports |= {f"from .backward import {name}" for name in passes}
         self.runtime |= body.needs.runtime
-        self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
 
@@ -316,11 +313,7 @@ class ModelWriter:
             base, base_arguments, members = made.base, made.base_arguments, made.members
             constants = ["constants = load_constants()"] if self.tree.stored else []
             self.runtime |= made.runtime_names | {"load_constants"} if constants else made.runtime_names
-            if self.training is not None:
-                members = [*members, "self.requires_grad_()"]
-                members += [f"{self.variables[node]}.requires_grad_(False)" for node in self.training.frozen]
-            if self.graph.mode is False:
-                members = [*members, "self.eval()"]
+            members = [*members, *_modes(self)]
             if made.uses_nn or any(block.uses_nn for _, block in blocks):
                 self.imports.add("from torch import nn")
         else:
@@ -386,6 +379,21 @@ class ModelWriter:
     def has_launch(self) -> bool:
         """Whether forward() hands on what it is given: to a recording, or to the autograd.Function."""
         return self.records or self.training is not None
+
+
+def _modes(writer: ModelWriter) -> list[str]:
+    """The lines of ``__init__`` that say what is trained, and that the model is not."""
+    frozen = () if writer.training is None else writer.training.frozen
+    lines = [] if writer.training is None else ["self.requires_grad_()"]
+    lines += [f"{writer.variables[node]}.requires_grad_(False)" for node in frozen]
+    return [*lines, "self.eval()"] if writer.graph.mode is False else lines
+
+
+def _imports_of(needs: Needs) -> set[str]:
+    """The lines that import what statements name."""
+    imports = {f"import {name}  # noqa: F401, its operators" for name in needs.registering}
+    imports |= {"import torch.nn.functional as F"} if needs.functional else set()
+    return imports | ({"from . import kernels"} if needs.kernels else set())
 
 
 def body_writer(writer: ModelWriter, sizes: SizeWriter, device: str) -> BodyWriter:

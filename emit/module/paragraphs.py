@@ -15,8 +15,7 @@ from typing import Self
 import torch
 
 from longhand.emit.text.python_code import CallCode, Code, PythonStatement
-from longhand.emit.text.quotations import quote_lines
-from longhand.emit.text.quoting import python_comment
+from longhand.emit.text.quoting import python_comment, quote_lines
 from longhand.lower.ir import Buffer, Extern
 from longhand.schedule.named_plan import CallOfMany, ModelStep, Quote
 from longhand.schedule.plan import Allocate, Launch, Release, Reuse

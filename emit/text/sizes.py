@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import sympy
 
-from longhand.emit.text.bound_sizes import BoundSizes
 from longhand.emit.text.python_code import (
     Code,
     InfixCode,
@@ -25,6 +24,7 @@ from longhand.emit.text.python_code import (
     whole_number,
 )
 from longhand.emit.text.told_sizes import (
+    BoundSizes,
     Shaped,
     derived_from,
     is_bare,
@@ -324,9 +324,6 @@ def with_words_of_others(sizes: SizeWriter, twins: Mapping[str, str]) -> SizeWri
     made = copy.copy(sizes)
     made._words = sizes._words.seen_as(twins)
     return made
-
-
-_WIDEST = 90  # of a line that says what words stand for
 
 
 def bind_sizes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -15,6 +16,7 @@ from longhand.emit.text.python_code import (
     MethodCode,
     NameCode,
     ProductCode,
+    PythonStatement,
     SizeText,
     SliceCode,
     dimension,
@@ -25,6 +27,7 @@ from longhand.schedule.named_plan import ProductWord, Words
 from longhand.schedule.plan import KernelPlan, Launch
 
 Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
+_WIDEST = 90  # of a line that says what words stand for
 _LARGEST_BARE = 9  # of a number that needs no word
 
 
@@ -203,3 +206,25 @@ def leading_axes(
             return
         if word is not None:
             yield axis, size, word
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundSizes:
+    """The words that a function binds: to what shapes tell, what others stand for, and what padded ones do."""
+
+    told: tuple[PythonStatement, ...]
+    stated: Mapping[str, int | str]
+    padding: tuple[PythonStatement, ...] = ()
+
+    def lines(self) -> tuple[str, ...]:
+        """``dim, vocab_size = 64, 99``, and the other lines around it."""
+        lines, words = [str(line) for line in self.told], list(self.stated)
+        while words:
+            some = (words[:n] for n in range(len(words), 0, -1))
+            few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
+            lines.append(self._line(few))
+            words = words[len(few) :]
+        return (*lines, *map(str, self.padding))
+
+    def _line(self, words: Sequence[str]) -> str:
+        return f"{', '.join(words)} = {', '.join(str(self.stated[word]) for word in words)}"

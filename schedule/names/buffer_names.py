@@ -130,7 +130,7 @@ class BufferNamer:
 
     @listed_once
     def variables(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
-        """Names for a buffer in a whole function, as `words_in_function` has them; none is a module's."""
+        """Names for a buffer in a function, as `words_in_function` has them; none is a module's."""
         for word in self.words_in_function(buffer, layer, is_of_all):
             yield from [word] if buffer in self._held else of_value(word, self._modules, self._locals)
 
@@ -138,10 +138,7 @@ class BufferNamer:
     def words_in_function(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
         """Words for a buffer in a whole function: there ``weight`` alone does not say whose.
 
-        Args:
-            buffer: What is named.
-            layer: The path of the layer whose function it is, with a dot behind it; what it says is left out.
-            is_of_all: Whether it is one of all layers', named outside of them.
+        What the path `layer` says is left out, and `is_of_all` one of all layers' is named outside of them.
         """
         owner, _, position = layer.removesuffix(".").rpartition(".")
         words = self._variables(buffer, layer, is_of_all)
