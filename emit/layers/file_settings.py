@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
@@ -43,10 +43,11 @@ class FileSettings:
         classes: Sequence[LayerClass],
     ) -> FileSettings:
         """Those of a file: first the sizes that its functions and layers state in one way."""
+        methods: list[SharedFunction | Method] = [*functions]
+        methods += [method for block in classes for method in block.methods]
         taken = {*taken, *_OF_FILES, *(block.name for block in classes)}
-        methods = [method for block in classes for method in block.methods]
-        bound = [*(one.bound for one in functions), *(method.bound for method in methods)]
-        return cls(numbers, taken, sizes_of_file((one.stated for one in bound), taken))
+        taken.update(name for one in methods for name in _names_bound(one))
+        return cls(numbers, taken, sizes_of_file((one.bound.stated for one in methods), taken))
 
     def constant(self, word: str, size: int) -> str:
         """The constant that the file's outermost function has for a size; empty where the word is another's."""
@@ -99,6 +100,15 @@ class FileSettings:
             self._used.update(word for each in said if each and each.value for word in words_in(each.value))
             found.append(dataclasses.replace(one, lines=tuple(lines)))
         return tuple(found)
+
+
+def _names_bound(function: SharedFunction | Method) -> Iterator[str]:
+    """What a function binds itself: a constant of that name would be hidden there."""
+    yield from function.parameters
+    lines = (line for one in function.paragraphs for line in one.lines)
+    said = [line.said for line in lines if isinstance(line, PythonLine) and line.said is not None]
+    for one in (*function.bound.told, *said):
+        yield from one.targets
 
 
 def _renamed_line(line: str, words: Mapping[str, str]) -> str:

@@ -64,14 +64,8 @@ from longhand.schedule.named_plan import (
 )
 from longhand.schedule.names.words import identifier, own_name
 
-_OTHERWISE = (
-    "launch_kernels",
-    "recording",
-    "run_kernels",
-    "recorded_kernels",
-    "all_kernels",
-    "kernels_recorded",
-)
+_OTHERWISE_TEXT = "launch_kernels recording run_kernels recorded_kernels all_kernels kernels_recorded"
+_OTHERWISE = tuple(_OTHERWISE_TEXT.split())
 
 
 def write_model(named: NamedPlan) -> ModelFile:

@@ -32,7 +32,10 @@ def numbers_of_kernels(plan: UnitPlan, names: UnitNames) -> dict[str, float]:
             for scalar, value in zip(plan.kernels[step.kernel].scalars, step.scalars, strict=True):
                 if isinstance(value, float):
                     found.setdefault(words[scalar.position], set()).add(value)
-    taken = {*names.buffers.values()}
+    taken = {
+        *names.buffers.values(),
+        *(word for one in names.layers.values() for word in one.variables.values()),
+    }
     return {
         word: next(iter(values))
         for word, values in found.items()

@@ -131,15 +131,13 @@ class BufferNamer:
     @listed_once
     def variables(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
         """Names for a buffer in a function, as `words_in_function` has them; none is a module's."""
+        modules = () if buffer in self._held else self._modules
         for word in self.words_in_function(buffer, layer, is_of_all):
-            yield from [word] if buffer in self._held else of_value(word, self._modules, self._locals)
+            yield from of_value(word, modules, self._locals)
 
     @listed_once
     def words_in_function(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
-        """Words for a buffer in a whole function: there ``weight`` alone does not say whose.
-
-        What the path `layer` says is left out, and `is_of_all` one of all layers' is named outside of them.
-        """
+        """Words in a whole function, where ``weight`` does not say whose; what the path `layer` says is left out."""
         owner, _, position = layer.removesuffix(".").rpartition(".")
         words = self._variables(buffer, layer, is_of_all)
         if not position.isdigit():

@@ -77,6 +77,6 @@ def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPla
     layers = with_words_of_first(layers, named.names.steps, named.words)
     plan = named.plan
     modules = find_modules(plan.program.graph, plan.buffers, named.names.steps, named.words)
-    numbers = numbers_of_kernels(plan, named.names)
-    names = dataclasses.replace(named.names, layers=layers, numbers=numbers)
+    names = dataclasses.replace(named.names, layers=layers)
+    names = dataclasses.replace(names, numbers=numbers_of_kernels(plan, names))
     return dataclasses.replace(named, names=names, modules=modules)

@@ -106,6 +106,19 @@ def test_a_word_of_several_sizes_is_no_constant() -> None:
     assert sizes_of_file(stated, {"EPS"}) == {"head_dim": 12}
 
 
+class ByLetters(nn.Module):
+    """A local of the user's is called as a constant would be."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        EPS = torch.tanh(x) * x.sum(-1, keepdim=True)  # noqa: N806
+        return torch.nn.functional.layer_norm(EPS @ x.mT, (7,)) @ EPS
+
+
+def test_a_users_name_is_no_constant(emit: Callable[..., Any]) -> None:
+    text = str(emit(ByLetters().eval(), (torch.randn(2, 7, 12),), device="cuda")["model.py"])
+    assert "eps=1e-5" in text and "eps=EPS" not in text
+
+
 def test_names_inside_an_expression_are_exchanged() -> None:
     size = ProductCode((NameCode("batch"), NameCode("dim")))
     call = CallCode("kernels.norm", (NameCode("x"), KeywordCode("dim", size)))

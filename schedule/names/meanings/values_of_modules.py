@@ -7,7 +7,7 @@ the user has a local of that name, it is theirs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Container, Iterable, Iterator
 
 from longhand.schedule.names.words import GradientWord, identifier, reworded, snake_case
 
@@ -24,7 +24,7 @@ def names_of_modules(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(word for part in parts for word in (identifier(part), snake_case(identifier(part))))
 
 
-def of_value(word: str, modules: Set[str], own: Set[str]) -> Iterator[str]:
+def of_value(word: str, modules: Container[str], own: Container[str]) -> Iterator[str]:
     """The words for what a module makes, where a word is the module's; else the word.
 
     Args:
