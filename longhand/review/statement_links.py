@@ -1,9 +1,9 @@
 """Which statements of the user's a line of a unit came from: read from the text, so that it holds in edited files.
 
 In model.py and backward.py a comment quotes statements above the paragraph that does them. Where a paragraph does
-several, or none is quoted, its calls are told apart by the kernel that they launch, or by the variable that they bind. In a kernel the
-picture of the lock says from which statements the line came that makes a value; where a kernel does one statement
-alone, all of it did. What says nothing is linked to nothing.
+several, or none is quoted, its calls are told apart by the kernel that they launch, or by the variable that they bind.
+In a kernel the picture of the lock says from which statements the line came that makes a value; where a kernel does one
+statement alone, all of it did. What says nothing is linked to nothing.
 """
 
 from __future__ import annotations

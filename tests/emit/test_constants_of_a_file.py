@@ -110,7 +110,7 @@ class ByLetters(nn.Module):
     """A local of the user's is called as a constant would be."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        EPS = torch.tanh(x) * x.sum(-1, keepdim=True)  # noqa: N806
+        EPS = torch.tanh(x) * x.sum(-1, keepdim=True)
         return torch.nn.functional.layer_norm(EPS @ x.mT, (7,)) @ EPS
 
 
