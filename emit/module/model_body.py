@@ -24,12 +24,14 @@ from longhand.emit.module.paragraphs import (
     Paragraph,
     PythonLine,
     append,
+    drop_unread,
     fewest,
     indented,
     joined_quotes,
     quoted_step,
     remark_lines,
     said_once,
+    words_read,
 )
 from longhand.emit.module.told_arguments import numbers_given
 from longhand.emit.module.trees import MadeList, TensorList
@@ -126,7 +128,7 @@ class BodyWriter:
         self.home = home
         self.position = position
         self.is_of_layers = is_of_layers
-        self._trunks: frozenset[str] = frozenset()
+        self._trunks, self._devices = frozenset[str](), set[str]()
         self.plan = plan
         self.names = names
         self.words = words
@@ -211,6 +213,7 @@ class BodyWriter:
         if self.whose is not None and self.calls:
             reach, n_listed, taken = self.whose.reach, self.whose.n_listed, [*self.variables.values()]
             paragraphs = as_loops(paragraphs, reach, n_listed, taken, self._number)
+        drop_unread(paragraphs, self._devices, words_read(paragraphs))
         return joined_quotes(said_once(paragraphs))
 
     def _call(
@@ -315,6 +318,7 @@ class BodyWriter:
         """The line that keeps the device when the tensor that tells it is dropped."""
         taken = {*self.variables.values(), *self.sizes.values}
         word = next(word for word in _DEVICE if word not in taken)
+        self._devices.add(word)
         before, self.allocations.device = self.allocations.device, word
         return [PythonLine.binding([word], NameCode(before))]
 
@@ -329,8 +333,7 @@ class BodyWriter:
         return [line for text in new for line in remark_lines(text, WIDEST)]
 
     def _extern(self, step: Extern) -> list[str]:
-        lines: list[str] = [*self._view_lines(step)]
-        call = self.library.write(step)
+        lines, call = list[str](self._view_lines(step)), self.library.write(step)
         self.needs.functional |= call.needs_functional
         self.needs.runtime |= {call.runtime} if call.runtime else set()
         self.needs.registering |= {call.module} if call.module else set()

@@ -14,7 +14,7 @@ from typing import Self
 
 import torch
 
-from longhand.emit.text.python_code import CallCode, Code, PythonStatement
+from longhand.emit.text.python_code import CallCode, Code, PythonStatement, words_in
 from longhand.emit.text.quoting import python_comment, quote_lines
 from longhand.lower.ir import Buffer, Extern
 from longhand.schedule.named_plan import CallOfMany, ModelStep, Quote
@@ -271,6 +271,13 @@ def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:
         else:
             joined.append(paragraph)
     return joined
+
+
+def words_read(paragraphs: Iterable[Paragraph]) -> frozenset[str]:
+    """The names that statements read."""
+    lines = (line for one in paragraphs for line in one.lines if isinstance(line, PythonLine))
+    said = (line.said.value for line in lines if line.said is not None)
+    return frozenset(word for value in said if value is not None for word in words_in(value))
 
 
 def drop_unread(paragraphs: Iterable[Paragraph], words: Iterable[str], used: Collection[str]) -> None:

@@ -188,7 +188,10 @@ class OtherNormAtEnd(nn.Module):
 def test_a_sum_that_a_layer_leaves_to_the_next_is_said(emit: Any) -> None:
     torch.manual_seed(0)
     text = str(emit(OtherNormAtEnd().eval(), (torch.randn(2, 7, 16),), device="cuda")["model.py"])
-    assert "The layer's input is x + down_out: the layer before leaves that sum to the first kernel here." in text
+    assert (
+        "The layer's input is x + down_out: the layer before leaves that sum to the first kernel here."
+        in text
+    )
 
 
 BETA, SMALL = 0.875, 1e-3
@@ -224,7 +227,7 @@ def test_all_numbers_of_a_launch_go_by_name() -> None:
         "n_cols=qkv_dim, d_q_stride=dim, d_k_stride=dim, d_v_stride=dim, boundary=dim, second_boundary=2 * dim, "
     )
     model = (generated / "gpt_cpu/model.py").read_text()
-    assert "kernels.gelu(widen, hidden, n_elements=hidden.numel())" in model
+    assert "kernels.gelu(widen_out, hidden, n_elements=hidden.numel())" in model
     assert "n_rows=batch * seq, n_cols=dim, eps=EPS" in re.sub(r"\s+", " ", model)
 
 

@@ -66,7 +66,6 @@ class Block(nn.Module):
         # mlp
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
         widen_out = blas.linear(normed, self.mlp.widen.weight, self.mlp.widen.bias)
-        device = normed.device
         del attn_out, normed
         hidden = torch.empty_like(widen_out)
         kernels.gelu(widen_out, hidden, n_elements=hidden.numel())
