@@ -46,6 +46,7 @@ from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages,
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
 from longhand.schedule.library_fallback import filled_with
+from longhand.schedule.modules.headings import Home, heading_of, is_evident, is_lone_sum
 from longhand.schedule.modules.held import (
     Branch,
     ByLayer,
@@ -55,6 +56,7 @@ from longhand.schedule.modules.held import (
     ValueOf,
     WeightFunction,
 )
+from longhand.schedule.modules.settings import constant_name, sizes_of_file
 from longhand.schedule.modules.sizes_alike import held_sizes, module_signature
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward, own_origins
@@ -122,6 +124,7 @@ __all__ = [
     "GradientsOfLayers",
     "HeldModules",
     "HeldTensor",
+    "Home",
     "KernelNames",
     "KernelPurpose",
     "LayerCall",
@@ -157,6 +160,7 @@ __all__ = [
     "aten_name",
     "children",
     "class_of_stages",
+    "constant_name",
     "counts_from_the_end",
     "derivative_word",
     "does_the_same",
@@ -169,9 +173,12 @@ __all__ = [
     "grouped",
     "grouped_before_last",
     "has_modules_alike",
+    "heading_of",
     "held_sizes",
     "in_plain_loops",
     "inherited",
+    "is_evident",
+    "is_lone_sum",
     "is_nearly_whole_backward",
     "is_of_places",
     "is_plain_variable",
@@ -205,6 +212,7 @@ __all__ = [
     "remark_on",
     "reshaped",
     "rotated_half",
+    "sizes_of_file",
     "stages_alike",
     "steps_of",
     "symbol_names",

@@ -26,11 +26,7 @@ PARSERS = frozenset({"ast.parse", "compile", "tokenize.tokenize", "tokenize.gene
 
 # (file, how often, why): the only places that look for signs of code in a text.
 READS = {
-    "emit/text/quoting.py": (12, "words of the user's, which are escaped"),
-    "emit/module/paragraphs.py": (
-        3,
-        "the user's own statement: whether it returns, and where it may be broken",
-    ),
+    "emit/text/quoting.py": (15, "words of the user's, which are escaped, and broken where they are long"),
     "emit/module/call_checks.py": (1, "the user's own text: which quotes it has"),
     "emit/module/model_py.py": (1, "the lines of a title"),
     "emit/text/kernel_head.py": (
@@ -56,17 +52,14 @@ NUMBERS = {
     "emit/cpp/format.py": {"LINE_LENGTH", "_MOST_SECONDS"},
     "emit/cpp/syntax.py": {"_MOST_SECONDS"},
     "emit/cpp/types.py": {"_INT32_MAX", "_INT64_MIN"},
-    "emit/layers/layer_methods.py": {"_WIDEST"},
     "emit/layers/stage_classes.py": {"_MOST_LISTED"},
     "emit/layers/deferred_residuals.py": {"_WIDEST_REMARK"},
     "emit/module/offset_texts.py": {"_MOST_BLOCKS", "_MOST_STEPS"},
     "emit/module/backward_py.py": {"_MANY_NONE"},
     "emit/module/call_checks.py": {"_MOST_SHAPES"},
     "emit/module/constants.py": {"_SMALL", "_SMALLEST_BASE"},
-    "emit/module/launch_lines.py": {"_MANY", "_CHANNELS_LAST"},
+    "emit/module/launch_lines.py": {"_CHANNELS_LAST"},
     "emit/module/later_steps.py": {"_SOON"},
-    "emit/module/model_body.py": {"_WIDEST_REMARK"},
-    "emit/module/model_py.py": {"_WIDEST"},
     "emit/module/paragraphs.py": {"WIDEST", "_MOST_QUOTES"},
     "emit/module/view_calls.py": {"_FULL_SLICE_END"},
     "emit/text/equations.py": {"_SHORT"},
@@ -82,9 +75,8 @@ NUMBERS = {
     },
     "emit/text/kernel_head.py": {"_LARGEST_BARE", "_LARGE_PRIME", "_MOST_WORDS", "FACE_WIDTH"},
     "emit/text/reference.py": {"_LONGEST", "_WIDEST_PURPOSE"},
-    "emit/text/sizes.py": {"_WIDEST"},
     "emit/text/title_lines.py": {"_MOST_NAMED", "LONGEST_LINE", "MOST_EQUATIONS"},
-    "emit/text/told_sizes.py": {"_LARGEST_BARE"},
+    "emit/text/told_sizes.py": {"_LARGEST_BARE", "_WIDEST"},
     "emit/text/value_formula.py": {"LONGEST_FORMULA"},
     "emit/triton/block.py": {"_WIDEST"},
     "emit/triton/functions.py": {"_SHORT"},

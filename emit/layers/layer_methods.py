@@ -11,16 +11,15 @@ from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.paragraphs import (
     Paragraph,
     PythonLine,
-    quote_lines,
+    WrittenParagraph,
     returned_value,
     statements_of,
 )
 from longhand.emit.text.python_code import Code, NameCode, PythonStatement, SeveralCode, words_in
-from longhand.emit.text.sizes import BoundSizes, SizeWriter
-from longhand.schedule.named_plan import SAVED, ModelStep, plain_steps
+from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.told_sizes import BoundSizes
+from longhand.schedule.named_plan import SAVED, Home, ModelStep, plain_steps
 from longhand.schedule.plan import Release, buffers_made
-
-_WIDEST = 98
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Method:
         remark: What its docstring says, or empty.
         parameters: Its parameters.
         bound: The words for sizes.
-        paragraphs: (quotes, lines).
+        paragraphs: What it does, in order.
         statements: Those lines, before they were printed.
         needed: Symbols of sizes that none of its tensors tells: their words are its last parameters.
     """
@@ -56,7 +55,7 @@ class Method:
     remark: str
     parameters: tuple[str, ...]
     bound: BoundSizes
-    paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    paragraphs: tuple[WrittenParagraph, ...]
     statements: tuple[PythonStatement, ...]
     needed: tuple[str, ...] = ()
 
@@ -99,6 +98,7 @@ def write_method(
     numbers: LayerNumbers = NO_NUMBERS,
     last: PythonLine | None = None,
     whose: ModulePlace | None = None,
+    home: Home | None = None,
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -117,6 +117,7 @@ def write_method(
         numbers: What it is given of the numbers that layers differ in.
         last: A line after the steps, or none.
         whose: The module at hand.
+        home: The module whose function it is.
     """
     parameters = [variables[buffer] for buffer in inputs]
     sizes = sizes or sizes_inside(inputs, outer, variables)
@@ -131,6 +132,7 @@ def write_method(
         is_of_layers=True,
         numbers=numbers.at,
         whose=whose,
+        home=home,
     )
     body.calls = outer.calls
     body.returned = {word for code in results for word in words_in(code)}
@@ -142,7 +144,7 @@ def write_method(
         results = [*results, NameCode(SAVED)]
     _return(paragraphs, results)
     outer.needs.merge(body.needs)
-    printed = tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs)
+    printed = WrittenParagraph.of(paragraphs)
     needed = sizes.needed
     parameters += [*map(sizes.word_of, needed), *numbers.words]
     statements = tuple(statement for p in paragraphs for statement in statements_of(p.lines))

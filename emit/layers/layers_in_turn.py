@@ -154,6 +154,8 @@ def _is_like(loop: Loop, block: LayerClass, other: Loop, first: LayerClass) -> b
 
 def _without_quotes(method: Method, first: LayerClass) -> Method:
     """The function without quotes of what an earlier one quotes."""
-    said = {quotes for one in first.methods for quotes, _ in one.paragraphs}
-    paragraphs = tuple((() if quotes in said else quotes, lines) for quotes, lines in method.paragraphs)
+    said = {one.quotes for block in first.methods for one in block.paragraphs}
+    paragraphs = tuple(
+        dataclasses.replace(one, quotes=()) if one.quotes in said else one for one in method.paragraphs
+    )
     return dataclasses.replace(method, paragraphs=paragraphs)

@@ -27,7 +27,7 @@ from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import construct_block
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import ModuleTree, expression, member, module_expression
-from longhand.emit.module.paragraphs import PythonLine
+from longhand.emit.module.paragraphs import Paragraph, PythonLine
 from longhand.emit.text.python_code import CallCode, Code, KeywordCode, NameCode, names
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import with_words_of_others
@@ -35,18 +35,21 @@ from longhand.schedule.named_plan import (
     SAVED,
     Branch,
     FirstCall,
+    Home,
     ListedInput,
     Loop,
+    ModelStep,
     Reached,
     SavedLayers,
     list_holding,
+    records_apart,
     steps_of,
 )
 from longhand.schedule.names.words import own_name
 from longhand.schedule.plan import buffers_made
 
 _FOLLOWING = "Ends with the next layer's {}; the last one with {}."
-_APART = "What the layers do alike. Where one ends and the next begins is a kernel of both, beside the calls."
+_APART = "What the layers do alike: a kernel beside the calls does where one ends and the next begins."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,6 +178,7 @@ def _write_parts(
             numbers=numbers if len(parts) == 1 else NO_NUMBERS,
             last=last,
             whose=whose,
+            home=Home(whose.root, loop.owner, is_list=True),
         )
         methods.insert(0, method)
     return methods
@@ -344,3 +348,12 @@ def _layers_text(positions: Sequence[int], n_layers: int, owner: str) -> str:
         span = f"{positions[-1]}, " if positions[-1] else ""
         return f"reversed(range({span}{f'len({owner})' if begin + 1 == n_layers else begin + 1}))"
     return f"({', '.join(map(str, positions))})"
+
+
+def records_outside_loops(steps: Sequence[ModelStep], variables: Mapping[str, str]) -> list[Paragraph]:
+    """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
+    paragraphs: list[Paragraph] = []
+    for record, place, buffers in records_apart(steps):
+        made = write_record(record, [variables[buffer] for buffer in buffers])
+        paragraphs.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
+    return paragraphs

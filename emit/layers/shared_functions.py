@@ -17,10 +17,11 @@ from longhand.emit.layers.layer_methods import Method, device_inside, sizes_insi
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member
-from longhand.emit.module.paragraphs import LineKind, kind_of
+from longhand.emit.module.paragraphs import LineKind, WrittenParagraph, kind_of
 from longhand.emit.text.python_code import names
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import with_words_of_others
+from longhand.emit.text.told_sizes import BoundSizes
 from longhand.schedule.named_plan import (
     FORWARD_FORM,
     FunctionBody,
@@ -43,15 +44,20 @@ class SharedFunction:
         name: The function.
         remark: What its docstring says.
         parameters: Its parameters.
-        sizes: Lines that bind sizes to words.
-        paragraphs: (quotes, lines).
+        bound: The words for sizes.
+        paragraphs: What it does, in order.
     """
 
     name: str
     remark: str
     parameters: tuple[str, ...]
-    sizes: tuple[str, ...]
-    paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    bound: BoundSizes
+    paragraphs: tuple[WrittenParagraph, ...]
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Lines that bind sizes to words."""
+        return self.bound.lines()
 
 
 class FunctionPrinter:
@@ -85,7 +91,7 @@ class FunctionPrinter:
         module = (one.candidate.module,) if one.candidate.module else ()
         parameters = (*module, *one.parameters, *(word for word, _ in one.numbers[0]))
         remark = python_docstring(remark_on(one.alike, is_backward=not one.candidate.module))
-        return SharedFunction(one.name, remark, parameters, bound.lines(), method.paragraphs)
+        return SharedFunction(one.name, remark, parameters, bound, method.paragraphs)
 
     def _method(self, candidate: FunctionCandidate, place: int) -> Method:
         """The function as it is printed for one of the modules."""
@@ -124,20 +130,21 @@ class FunctionPrinter:
             ),
             sizes=sizes_inside(given, inside, variables, candidate.reads_shapes, numbers),
             whose=ModulePlace(self._root, site.path, candidate.module) if candidate.module else outer.whose,
+            home=outer.home and dataclasses.replace(outer.home, path=site.path, is_list=False),
         )
 
 
 def _with_remarks_of_all(methods: Sequence[Method]) -> Method:
     """The first of them, without remarks that are not true of the others."""
-    told = [{line for _, lines in method.paragraphs for line in lines} for method in methods]
+    told = [{line for one in method.paragraphs for line in one.lines} for method in methods]
     paragraphs = []
-    for quotes, lines in methods[0].paragraphs:
+    for paragraph in methods[0].paragraphs:
         kept: list[str] = []
-        for kind, run in itertools.groupby(lines, kind_of):
+        for kind, run in itertools.groupby(paragraph.lines, kind_of):
             some = list(run)
             if kind is not LineKind.COMMENT or all(one.issuperset(some) for one in told):
                 kept += some
-        paragraphs.append((quotes, tuple(kept)))
+        paragraphs.append(dataclasses.replace(paragraph, lines=tuple(kept)))
     return dataclasses.replace(methods[0], paragraphs=tuple(paragraphs))
 
 

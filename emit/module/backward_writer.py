@@ -37,6 +37,7 @@ from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
     SAVED,
     GradientsOfLayers,
+    Home,
     LayerCall,
     Loop,
     NamedPlan,
@@ -80,6 +81,7 @@ class BackwardWriter(ModelWriter):
         self._training = training
         self._forward = forward
         super().__init__(backward)
+        self.home = Home(forward.tree.root)
         self.records = False  # what records both passes is the module's, in model.py
         self._apart = {buffer for layers in backward.names.layers.values() for buffer in layers.own}
         self._read = self._read_outside()
@@ -233,7 +235,17 @@ class BackwardWriter(ModelWriter):
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
         numbers = name_numbers(loop, self.plan, self.names, {*variables.values(), *body.variables.values()})
         method = write_method(
-            name, "", inputs, run, results, body, variables, device, sizes=sizes, numbers=numbers
+            name,
+            "",
+            inputs,
+            run,
+            results,
+            body,
+            variables,
+            device,
+            sizes=sizes,
+            numbers=numbers,
+            home=Home(self.home.root, loop.owner, is_list=True),
         )
         fields = {variables[node] for node in (*made, *weights)}
         rest = (word for word in method.parameters if word not in fields)
@@ -270,7 +282,8 @@ class BackwardWriter(ModelWriter):
 
         says = (*targets, gradients if loop.collected else "", "=", block.name, owner, *given)
         turn = TurnCall(call.position, says, names_layer=bool(loop.collected or owner))
-        return CallText(turn, write, (f"{gradients} = {{}}",) if loop.collected else ())
+        is_first = bool(loop.collected) and not (loop.is_apart and call.number)
+        return CallText(turn, write, (f"{gradients} = {{}}",) if is_first else ())
 
     def _gradients_of_layer(self, loop: Loop, variables: Mapping[str, str], sizes: SizeWriter) -> list[Code]:
         """What a layer's function returns last: its gradients by the paths of its weights inside it."""

@@ -215,14 +215,14 @@ _MOST_SHAPES = 4  # of a list, in its description
 
 
 def title(plan: UnitPlan, is_training: bool) -> str:
-    """``GPT as kernels: examples.gpt.GPT for cpu, float32, inference.``"""
+    """``GPT as kernels for cpu, float32, inference.``"""
     graph, target = plan.program.graph, plan.options.target
     where = target.name + (f" ({target.arch})" if target.arch else "")
     inputs = {entry.node for entry in graph.inputs}
     values = [node.meta.get("val") for node in graph.graph.nodes if node.name in inputs]
     dtypes = [value.dtype for value in values if isinstance(value, torch.Tensor)]
     floats = dict.fromkeys(str(dtype).removeprefix("torch.") for dtype in dtypes if dtype.is_floating_point)
-    head = f"{graph.name} as kernels: {graph.source} for {', '.join([where, *floats])}"
+    head = f"{graph.name} as kernels for {', '.join([where, *floats])}"
     updated = updated_arguments(plan)
     if updated and not is_training:
         return f"{head}.\n\nUpdates {listed(updated)} in place."

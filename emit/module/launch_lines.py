@@ -46,6 +46,7 @@ from longhand.schedule.named_plan import (
     KernelNames,
     ModelStep,
     UnitNames,
+    constant_name,
     filled_with,
     is_plain_variable,
 )
@@ -138,10 +139,8 @@ class AllocationWriter:
         return CallCode("empty", (shape, NameCode(str(dtype))))
 
     def _dims(self, step: Allocate) -> list[Code]:
-        """The sizes of a new tensor's dimensions; where a function is one for several sizes as tensors tell them."""
+        """The sizes of a new tensor's dimensions; where no word tells them as tensors do."""
         buffer = self.plan.buffers[step.buffer]
-        if not self.sizes.reads_shapes:
-            return self.sizes.dims(buffer)
         siblings = [one for one in self._at_hand(step.beside) if len(one.shape) == len(buffer.shape)]
         told = []
         for place, size in enumerate(buffer.shape):
@@ -219,9 +218,6 @@ def dimensions_of(tensor: str) -> Code:
     return MethodCode(NameCode(tensor), "shape")
 
 
-_MANY = 3  # numbers in a row
-
-
 def number_names_of(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
     """What a kernel's host function calls the numbers that follow its tensors, in order; lists tell their sizes."""
     sizes = [names.axes[axis.name].size for axis in plan.axes] if not plan.schedule.is_over_lists else []
@@ -278,7 +274,7 @@ class LaunchWriter:
             or (self._pieces and self._pieces.told(kernel, step, scalar.position, value))
             or end_of_pieces(kernel, scalar.position, value, self.words, self.sizes)
             or self._dimension(step, scalar.position, value)
-            or self._scalar(value)
+            or self._scalar(value, self.names.kernels[step.kernel].scalars[scalar.position])
             for place, (scalar, value) in enumerate(zip(kernel.scalars, step.scalars, strict=True))
         ]
         if any(isinstance(value, int) and value < 0 for value in step.ints):
@@ -287,18 +283,15 @@ class LaunchWriter:
             self._pieces.keep(kernel, step, by_axis)
         tensors = [self.variables[name] for name in step.buffers]
         given = [*map(NameCode, tensors), *self._numbers(step, [*sizes, *ints, *scalars])]
-        is_in_place = len(set(tensors)) < len(tensors) and self._is_in_place(step)
-        return self._call(step, given, "in place" if is_in_place else "")
+        return self._call(step, given)
 
-    def _call(self, step: Launch, given: Sequence[Code], remark: str = "") -> PythonLine:
+    def _call(self, step: Launch, given: Sequence[Code]) -> PythonLine:
         call = CallCode(f"kernels.{self.names.kernels[step.kernel].kernel}", tuple(given))
-        return PythonLine.of(PythonStatement((), call, remark=remark), LineKind.LAUNCH)
+        return PythonLine.of(PythonStatement((), call), LineKind.LAUNCH)
 
     def _numbers(self, step: Launch, texts: Sequence[Code]) -> list[Code]:
-        """Sizes, strides and scalars, by keyword where there are many."""
+        """Sizes, strides and scalars, each by its keyword."""
         words = number_names_of(self.plan.kernels[step.kernel], self.names.kernels[step.kernel])
-        if len(texts) < _MANY:
-            return list(texts)
         return [KeywordCode(word, text) for word, text in zip(words, texts, strict=True)]
 
     def _ints(self, step: Launch, texts: Mapping[str, Code]) -> list[Code]:
@@ -335,25 +328,12 @@ class LaunchWriter:
                 else NameCode(self.variables[tensors[0]])
             )
         scalars = [
-            self.numbers.get((step, place)) or self._scalar(value) for place, value in enumerate(step.scalars)
+            self.numbers.get((step, place))
+            or self._scalar(value, self.names.kernels[step.kernel].scalars[scalar.position])
+            for place, (scalar, value) in enumerate(zip(kernel.scalars, step.scalars, strict=True))
         ]
         given += self._numbers(step, scalars)
         return self._call(step, given)
-
-    def _is_in_place(self, step: Launch) -> bool:
-        """Whether two buffers of the launch share a variable because one takes over the other's memory."""
-        kernel = self.plan.kernels[step.kernel]
-        passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
-        written = [
-            buffer
-            for pointer, buffer in zip(passed, step.buffers, strict=True)
-            if pointer.access is not Access.READ
-        ]
-        return any(
-            self.variables[one] == self.variables[other] and one != other
-            for one in written
-            for other in step.buffers
-        )
 
     def _axis_sizes(self, step: Launch) -> list[Code]:
         """The sizes of the kernel's axes, from what the launch writes, else from what it reads."""
@@ -391,7 +371,9 @@ class LaunchWriter:
                 return text
         return None
 
-    def _scalar(self, value: float | Size) -> Code:
+    def _scalar(self, value: float | Size, word: str) -> Code:
         if isinstance(value, float) and (text := machine_epsilon_text(value)) is not None:
             return NameCode(text)
+        if isinstance(value, float) and self.names.numbers.get(word) == value:
+            return NameCode(constant_name(word))
         return argument(value, self.sizes)

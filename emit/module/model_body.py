@@ -24,12 +24,14 @@ from longhand.emit.module.paragraphs import (
     Paragraph,
     PythonLine,
     append,
+    drop_unread,
     fewest,
     indented,
     joined_quotes,
     quoted_step,
     remark_lines,
     said_once,
+    words_read,
 )
 from longhand.emit.module.told_arguments import numbers_given
 from longhand.emit.module.trees import MadeList, TensorList
@@ -42,6 +44,7 @@ from longhand.emit.text.python_code import (
     NameCode,
     PythonStatement,
     SeveralCode,
+    begun_with,
     names,
     whole_number,
 )
@@ -53,15 +56,21 @@ from longhand.schedule.named_plan import (
     CallsOfFunction,
     Choice,
     FirstCall,
+    Home,
     LayerCall,
     Loop,
     ModelStep,
     NamedView,
     Number,
     Quote,
+    Reached,
     SharedCall,
     UnitNames,
     Words,
+    heading_of,
+    is_evident,
+    is_lone_sum,
+    loops_of,
     named_views,
     own_origins,
     plain_steps,
@@ -76,13 +85,10 @@ from longhand.schedule.plan import (
     Reuse,
     UnitPlan,
     buffers_made,
+    touched,
 )
 
 _DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
-
-
-# Of a line and what stands behind it: longer, and the line would be broken to make room for the remark.
-_WIDEST_REMARK = 96
 
 
 class BodyWriter:
@@ -100,6 +106,7 @@ class BodyWriter:
         is_of_layers: Whether this is the function of many layers, so that no path of a module is that of all.
         numbers: Words for scalars of launches, by place, that the function is given.
         whose: The module at hand, from which others are reached.
+        home: The module whose function this is; None: no part of it heads what it does.
     """
 
     def __init__(
@@ -115,10 +122,13 @@ class BodyWriter:
         is_of_layers: bool = False,
         numbers: Mapping[tuple[Launch, int], str] | None = None,
         whose: ModulePlace | None = None,
+        home: Home | None = None,
     ) -> None:
         self.whose = whose
+        self.home = home
         self.position = position
-        self.names_modules = not is_of_layers
+        self.is_of_layers = is_of_layers
+        self._trunks, self._devices = frozenset[str](), set[str]()
         self.plan = plan
         self.names = names
         self.words = words
@@ -150,6 +160,7 @@ class BodyWriter:
         """
         paragraphs: list[Paragraph] = []
         waiting: list[str] = []
+        self._trunks = frozenset(loop.owner for loop in loops_of(steps))
         done = 0
         for place, step in enumerate(steps):
             call = self.calls.get(id(step))
@@ -167,10 +178,12 @@ class BodyWriter:
                 if is_next and isinstance(step, Loop | LayerCall):
                     paragraphs[-1].lines += lines
                 else:
-                    append(paragraphs, (), lines)
+                    append(paragraphs, Paragraph((), lines))
                 waiting = []
             elif isinstance(step, Choice):
-                append(paragraphs, self._quotes_of_choice(step), waiting + self._choice(step))
+                calls = [one for one in step.steps if isinstance(one, Launch | Extern)]
+                quotes = fewest([quote for one in calls for quote in self._quotes(one)])
+                append(paragraphs, Paragraph(quotes, waiting + self._choice(step)))
                 waiting = []
             elif isinstance(step, Allocate) and step.buffer in self.made_lists:
                 one = self.made_lists[step.buffer]
@@ -182,7 +195,7 @@ class BodyWriter:
                 line, fill = self.allocations.begin(step, steps[place + 1 :])
                 waiting.append(line)
                 if fill is not None:  # both are one statement
-                    append(paragraphs, self._quotes(fill), waiting, self._module(fill))
+                    append(paragraphs, self._paragraph(fill, waiting))
                     done, waiting = place + 2, []
             elif isinstance(step, Reuse):
                 waiting += self._reuse(step)
@@ -193,20 +206,15 @@ class BodyWriter:
                 self.needs.kernels |= isinstance(step, Launch)
                 lines = [self.launches.write(step)] if isinstance(step, Launch) else self._extern(step)
                 quoted = quoted_step(steps[place:], self.calls, self.plan.buffers)
-                quotes, module = (self._quotes(quoted), self._module(quoted)) if quoted else ((), "")
-                append(paragraphs, quotes, why + waiting + lines, module)
+                append(paragraphs, self._paragraph(quoted, why + waiting + lines))
                 waiting = []
         if waiting:
-            append(paragraphs, (), waiting)
+            append(paragraphs, Paragraph((), waiting))
         if self.whose is not None and self.calls:
-            paragraphs = as_loops(
-                paragraphs,
-                self.whose.reach,
-                self.whose.n_listed,
-                [*self.variables.values()],
-                self._number,
-            )
-        return joined_quotes(said_once(paragraphs, self.names_modules))
+            reach, n_listed, taken = self.whose.reach, self.whose.n_listed, [*self.variables.values()]
+            paragraphs = as_loops(paragraphs, reach, n_listed, taken, self._number)
+        drop_unread(paragraphs, self._devices, words_read(paragraphs))
+        return joined_quotes(said_once(paragraphs))
 
     def _call(
         self,
@@ -238,17 +246,21 @@ class BodyWriter:
     def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
         return fewest(Quote(where.qualname, where.statement) for where in self._stated(step))
 
-    def _module(self, step: Launch | Extern) -> str:
-        return next((where.module for where in self._stated(step)), "")
+    def _paragraph(self, step: Launch | Extern | None, lines: list[str]) -> Paragraph:
+        """Lines that do what a step does, below the part of the module and the user's statements that it is for."""
+        if step is None:
+            return Paragraph((), lines)
+        quotes, paths = self._quotes(step), [one.module for one in self._stated(step)]
+        heading = heading_of(paths, self.home, self._trunks) if self.home is not None else ""
+        held = ((name, self.variables.get(name)) for name in touched(step))
+        weights = {name for name, one in held if isinstance(one, Reached) and not one.is_field}
+        weights.update(self.words.weights)  # in a backward pass also what holds the gradient of one
+        return Paragraph(quotes, lines, heading, is_evident(step, len(quotes), weights))
 
     def _stated(self, step: Launch | Extern) -> list[Provenance]:
         """Where its operations came from: those of which the user's statement is known."""
         origins = own_origins(step.origins, self.words.nodes) if isinstance(step, Launch) else (step.origin,)
         return [where for where in map(self.words.provenance, origins) if where.statement]
-
-    def _quotes_of_choice(self, choice: Choice) -> tuple[Quote, ...]:
-        calls = [step for step in choice.steps if isinstance(step, Launch | Extern)]
-        return fewest([quote for step in calls for quote in self._quotes(step)])
 
     def _choice(self, choice: Choice) -> list[str]:
         """``if self.layer == 3:`` and what that layer does, ``else:`` and what the others do."""
@@ -280,22 +292,14 @@ class BodyWriter:
             value = MethodCode(value, "view", tuple(self.sizes.dims(buffer)) or (NO_CODE,))
         if new == old and is_alike:
             return []
-        why = (
-            f"in place: nothing reads {old} afterwards"
-            if step.in_place
-            else f"takes over the memory of {old}"
-        )
-        why = why if new != old else "the same memory"
-        line = PythonLine.binding([new], value)
-        if len(line) + len(why) <= _WIDEST_REMARK:
-            return [PythonLine.of(PythonStatement((new,), value, remark=why))]
-        return [PythonLine(f"# {why}", LineKind.COMMENT), line]
+        remark = "in place" if step.in_place else "the same memory"
+        return [PythonLine.of(PythonStatement((new,), value, remark=remark))]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
         buffers = [b for b in step.buffers if b not in self._made_in_calls]
-        words = dropped_alone(map(self.variables.get, buffers), is_of_layers=not self.names_modules)
+        words = dropped_alone(map(self.variables.get, buffers), is_of_layers=self.is_of_layers)
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
         words += [variable for b in buffers for variable in self.seen_as.get(b, [])]
@@ -314,20 +318,22 @@ class BodyWriter:
         """The line that keeps the device when the tensor that tells it is dropped."""
         taken = {*self.variables.values(), *self.sizes.values}
         word = next(word for word in _DEVICE if word not in taken)
+        self._devices.add(word)
         before, self.allocations.device = self.allocations.device, word
         return [PythonLine.binding([word], NameCode(before))]
 
     def _remarks(self, step: Launch | Extern) -> list[str]:
         """Why longhand added an operation that the user did not write, or changed one, as comments."""
         origins = own_origins(step.origins, self.words.nodes) if isinstance(step, Launch) else (step.origin,)
+        if isinstance(step, Launch) and is_lone_sum(origins, self.words.nodes):
+            return []
         why = dict.fromkeys(self.words.provenance(origin).remark for origin in origins if origin)
         new = [text for text in why if text and text not in self.told]
         self.told.update(new)
         return [line for text in new for line in remark_lines(text, WIDEST)]
 
     def _extern(self, step: Extern) -> list[str]:
-        lines = self._view_lines(step)
-        call = self.library.write(step)
+        lines, call = list[str](self._view_lines(step)), self.library.write(step)
         self.needs.functional |= call.needs_functional
         self.needs.runtime |= {call.runtime} if call.runtime else set()
         self.needs.registering |= {call.module} if call.module else set()
@@ -346,10 +352,10 @@ class BodyWriter:
         self.holds[variable] = buffer
         return variable
 
-    def _view_lines(self, step: Extern) -> list[str]:
+    def _view_lines(self, step: Extern) -> list[PythonLine]:
         """``q, k, v = qkv.split(256, dim=-1)``: the views that the user named, before the call that reads them."""
         self.library.views = {}
-        lines: list[str] = []
+        lines: list[PythonLine] = []
         for line in named_views(step, self.words):
             targets = [self.variables[view_key(step, key)] for key in line.keys]
             if self._still_hold(targets, line.keys):  # an earlier call has named these views
@@ -357,7 +363,7 @@ class BodyWriter:
                 continue
             view, buffer = line.view, self.plan.buffers[line.view.buffer]
             source = self.library.views.get(line.source) or self.variables[view.buffer]
-            words = self._words_of_heads(line) if line.heads else ()
+            words = _words_of_heads(line, self.sizes) if line.heads else ()
             value = write_view(view, source, self.sizes, buffer, line.n_before, words)
             if line.split is not None:
                 part, (parts, dim) = line.keys[0], line.split
@@ -369,6 +375,12 @@ class BodyWriter:
                 self.viewed[self._bind(view_key(step, key))] = key, view_key(step, key)
             self.library.views |= dict(zip(line.keys, targets, strict=True))
             self.seen_as.setdefault(view.buffer, []).extend(targets)
+            before = lines[-1].said if lines and not targets[1:] else None
+            if before is not None and before.targets == (*targets,) and before.value is not None:
+                joined = begun_with(value, targets[0], before.value)
+                if joined is not None and len(f"{targets[0]} = {joined}") <= WIDEST:
+                    value = joined
+                    lines.pop()
             lines.append(PythonLine.binding(targets, value))
         return lines
 
@@ -380,8 +392,9 @@ class BodyWriter:
             for variable, node, (held, bound) in zip(variables, nodes, seen, strict=True)
         )
 
-    def _words_of_heads(self, line: NamedView) -> Words:
-        """The words of a view of all heads at once: those of one part's, and none for which part it is."""
-        assert line.unbind is not None
-        words = self.sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
-        return (*words[: line.unbind], None, *words[line.unbind :])
+
+def _words_of_heads(line: NamedView, sizes: SizeWriter) -> Words:
+    """The words of a view of all heads at once: those of one part's, and none for which part it is."""
+    assert line.unbind is not None
+    words = sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
+    return (*words[: line.unbind], None, *words[line.unbind :])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.class_names import TakenNames
+from longhand.emit.layers.file_settings import FileSettings
 from longhand.emit.layers.layers_in_turn import write_layer_call
-from longhand.emit.layers.model_loops import LayerClass, write_block, write_loop, write_record
+from longhand.emit.layers.model_loops import LayerClass, records_outside_loops, write_block, write_loop
 from longhand.emit.layers.shared_functions import SharedFunction, share_modules
+from longhand.emit.module.body_parts import Needs
 from longhand.emit.module.call_checks import (
     CallChecks,
     as_size,
@@ -34,7 +36,7 @@ from longhand.emit.module.model_text import (
 from longhand.emit.module.model_weights import constants_of_function, construct, write_weight_functions
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import ModuleTree, member
-from longhand.emit.module.paragraphs import Paragraph, drop_unread, quote_lines
+from longhand.emit.module.paragraphs import Paragraph, drop_unread
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trained_results import launch_results, trained_lines
 from longhand.emit.module.trees import (
@@ -51,6 +53,7 @@ from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.options import Device
 from longhand.schedule.named_plan import (
+    Home,
     Loop,
     ModelStep,
     NamedPlan,
@@ -58,20 +61,12 @@ from longhand.schedule.named_plan import (
     has_modules_alike,
     is_plain_variable,
     prove_words_hold,
-    records_apart,
     symbol_names,
 )
 from longhand.schedule.names.words import identifier, own_name
 
-_WIDEST = 98
-_OTHERWISE = (
-    "launch_kernels",
-    "recording",
-    "run_kernels",
-    "recorded_kernels",
-    "all_kernels",
-    "kernels_recorded",
-)
+_OTHERWISE_TEXT = "launch_kernels recording run_kernels recorded_kernels all_kernels kernels_recorded"
+_OTHERWISE = tuple(_OTHERWISE_TEXT.split())
 
 
 def write_model(named: NamedPlan) -> ModelFile:
@@ -100,6 +95,7 @@ class ModelWriter:
         self.dims = named.dims
         self.steps: tuple[ModelStep, ...] = names.steps
         self.tree = ModuleTree.of(named.modules, self.graph)
+        self.home = Home(self.tree.root)
         self.share: Callable[[BodyWriter], tuple[SharedFunction, ...]]
         self.share = lambda body: share_modules(self.steps, body, self.tree, self.name)
         self.has_modules_alike = self.graph.is_module and has_modules_alike(self.steps, words)
@@ -163,15 +159,17 @@ class ModelWriter:
         functions = self.share(body) if self.has_modules_alike else ()
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
+        taken = {self.name, *self.variables.values()}
+        settings = FileSettings.of(
+            self.names.numbers, taken, functions, [block for _, block in layers.blocks]
+        )
+        sizes.constant = settings.constant
         paragraphs = body.write(self.steps, layers.lines)
-        paragraphs += _records_outside_loops(self.steps, self.variables)
+        paragraphs += records_outside_loops(self.steps, self.variables)
         self._finish(paragraphs, sizes)
         drop_unread(paragraphs, (sizes.symbols[str(one.symbol)] for one in self.graph.data_sizes), sizes.used)
-        text = self._text(paragraphs, sizes, layers.blocks, functions)
-        if body.needs.functional:
-            self.imports.add("import torch.nn.functional as F")
-        if body.needs.kernels:
-            self.imports.add("from . import kernels")
+        text = self._text(paragraphs, sizes, layers.blocks, functions, settings)
+        self.imports |= _imports_of(body.needs)
         self.runtime |= {"empty"} if body.needs.empty else set()
         if self.training is not None:
             self.imports |= {f"from .backward import {name}" for name in self.training.classes}
@@ -180,7 +178,6 @@ class ModelWriter:
                 passes = (self.training.forward, self.training.differentiate)
                 self.imports |= {f"from .backward import {name}" for name in passes}
         self.runtime |= body.needs.runtime
-        self.imports |= {f"import {name}  # noqa: F401, its operators" for name in body.needs.registering}
         self.imports |= {f"from .runtime import {name}" for name in self.runtime}
         return text
 
@@ -302,6 +299,7 @@ class ModelWriter:
         sizes: SizeWriter,
         blocks: Sequence[tuple[Loop, LayerClass]],
         functions: tuple[SharedFunction, ...],
+        settings: FileSettings,
     ) -> ModelText:
         checks = self._checks()
         bound = sizes.bound().lines()
@@ -312,11 +310,7 @@ class ModelWriter:
             base, base_arguments, members = made.base, made.base_arguments, made.members
             constants = ["constants = load_constants()"] if self.tree.stored else []
             self.runtime |= made.runtime_names | {"load_constants"} if constants else made.runtime_names
-            if self.training is not None:
-                members = [*members, "self.requires_grad_()"]
-                members += [f"{self.variables[node]}.requires_grad_(False)" for node in self.training.frozen]
-            if self.graph.mode is False:
-                members = [*members, "self.eval()"]
+            members = [*members, *_modes(self)]
             if made.uses_nn or any(block.uses_nn for _, block in blocks):
                 self.imports.add("from torch import nn")
         else:
@@ -333,6 +327,9 @@ class ModelWriter:
             recorded_by = recorder(launch, self.graph.is_module, self.arguments.mutated(), self.training)
         if recorded_by and self.graph.is_module:
             members = [*members, f"self.{self.recording} = {recorded_by}"]
+        functions = tuple(map(settings.function, functions))  # in the order of the file
+        classes = tuple(map(settings.layer_class, {block.name: block for _, block in blocks}.values()))
+        written = settings.body(paragraphs)
         return ModelText(
             title="\n".join(map(python_docstring, title(self.plan, self.plan.options.train).split("\n"))),
             signature=tuple(
@@ -353,12 +350,12 @@ class ModelWriter:
             parameters=tuple(self.arguments.signature(self._plain())),
             checks=tuple(checks),
             sizes=(*unpacked, *bound),
-            paragraphs=tuple((tuple(quote_lines(p.quotes, _WIDEST)), tuple(p.lines)) for p in paragraphs),
+            paragraphs=written,
             launch_arguments=tuple(self.arguments.leaf_names(self.variables)) if self.has_launch else None,
             launch_given=self.arguments.given(),
             mutates=self.arguments.mutated(),
-            blocks=tuple({block.name: block for _, block in blocks}.values()),
-            constants=tuple(constants),
+            blocks=classes,
+            constants=(*constants, *settings.lines(sizes.used)),
             training=self._trained(),
             remark=remark_on_gradients(self.plan.results, self.words, self.training is not None),
             launch=self.launch,
@@ -381,18 +378,24 @@ class ModelWriter:
         return self.records or self.training is not None
 
 
+def _modes(writer: ModelWriter) -> list[str]:
+    """The lines of ``__init__`` that say what is trained, and that the model is not."""
+    frozen = () if writer.training is None else writer.training.frozen
+    lines = [] if writer.training is None else ["self.requires_grad_()"]
+    lines += [f"{writer.variables[node]}.requires_grad_(False)" for node in frozen]
+    return [*lines, "self.eval()"] if writer.graph.mode is False else lines
+
+
+def _imports_of(needs: Needs) -> set[str]:
+    """The lines that import what statements name."""
+    imports = {f"import {name}  # noqa: F401, its operators" for name in needs.registering}
+    imports |= {"import torch.nn.functional as F"} if needs.functional else set()
+    return imports | ({"from . import kernels"} if needs.kernels else set())
+
+
 def body_writer(writer: ModelWriter, sizes: SizeWriter, device: str) -> BodyWriter:
     """What writes the statements of a file's outermost function, which binds the words of sizes."""
     lists: list[TensorList | MadeList] = [*writer.lists, *writer.made_lists]
     body = BodyWriter(writer.plan, writer.names, writer.words, writer.variables, sizes, device, lists)
-    body.whose = ModulePlace(writer.tree.root)
+    body.whose, body.home = ModulePlace(writer.tree.root), writer.home
     return body
-
-
-def _records_outside_loops(steps: Sequence[ModelStep], variables: Mapping[str, str]) -> list[Paragraph]:
-    """What layers outside of the loops save: ``saved_blocks.insert(0, BlockSaved(...))``."""
-    paragraphs: list[Paragraph] = []
-    for record, place, buffers in records_apart(steps):
-        made = write_record(record, [variables[buffer] for buffer in buffers])
-        paragraphs.append(Paragraph((), [f"{record.word}.insert({place}, {made})"]))
-    return paragraphs

@@ -17,7 +17,13 @@ from longhand.emit.layers.stage_classes import loop_path, share_classes
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, WeightFunctionText, construct_block
 from longhand.emit.module.module_tree import ModuleTree
-from longhand.emit.module.paragraphs import LineKind, Paragraph, kind_of, returned_value
+from longhand.emit.module.paragraphs import (
+    LineKind,
+    Paragraph,
+    WrittenParagraph,
+    kind_of,
+    returned_value,
+)
 from longhand.emit.module.trained_call import TrainedCall
 from longhand.emit.module.trees import MadeList, Parameter, TensorList, build, parameters
 from longhand.emit.module.view_calls import argument
@@ -75,7 +81,7 @@ class ModelText:
         parameters: Of forward, with defaults.
         checks: Lines that check what came.
         sizes: Lines that bind sizes to words.
-        paragraphs: (quotes, lines) of the body.
+        paragraphs: Of the body.
         launch_arguments: With CUDA graphs or in training: the parameters of launch().
         launch_given: What forward() gives it.
         mutates: The numbers of those that it writes to.
@@ -102,7 +108,7 @@ class ModelText:
     parameters: tuple[str, ...]
     checks: tuple[str, ...]
     sizes: tuple[str, ...]
-    paragraphs: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    paragraphs: tuple[WrittenParagraph, ...]
     launch_arguments: tuple[str, ...] | None
     launch_given: tuple[str, ...]
     mutates: tuple[int, ...]

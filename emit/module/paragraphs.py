@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import re
 import textwrap
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 import torch
 
-from longhand.emit.text.python_code import CallCode, Code, PythonStatement
-from longhand.emit.text.quoting import python_comment
+from longhand.emit.text.python_code import CallCode, Code, PythonStatement, words_in
+from longhand.emit.text.quoting import python_comment, quote_lines
 from longhand.lower.ir import Buffer, Extern
 from longhand.schedule.named_plan import CallOfMany, ModelStep, Quote
 from longhand.schedule.plan import Allocate, Launch, Release, Reuse
@@ -133,7 +132,6 @@ def functional(name: str, arguments: Iterable[Code]) -> CallOfLibrary:
 
 
 WIDEST = 98
-_FURTHER_IN = " " * 8
 _MOST_QUOTES = 3
 _APART = (LineKind.LAUNCH, LineKind.COMMENT)  # what is read by itself
 
@@ -145,29 +143,69 @@ class Paragraph:
     Attributes:
         quotes: What the user wrote.
         lines: What runs.
-        module: The path of the module that wrote it, if that is known.
+        heading: The part of the module that it belongs to, ``self_attn``; empty if it is none.
+        is_evident: Whether its lines say what they do without the user's words.
         call: What it does, if that is a call that may be one of several in a loop.
     """
 
     quotes: tuple[Quote, ...]
     lines: list[str]
-    module: str = ""
+    heading: str = ""
+    is_evident: bool = False
     call: CallOfMany | None = None
 
     @property
     def is_bare(self) -> bool:
         """Whether it is one line under no statement."""
-        return len(self.lines) == 1 and not self.quotes
+        return len(self.lines) == 1 and not self.quotes and not self.heading
 
 
-def append(
-    paragraphs: list[Paragraph], quotes: tuple[Quote, ...], lines: Iterable[str], module: str = ""
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class WrittenParagraph:
+    """A paragraph as the templates print it.
+
+    Attributes:
+        heading: The part of the module that begins with it, or empty.
+        quotes: What the user wrote.
+        lines: What runs.
+    """
+
+    heading: str
+    quotes: tuple[Quote, ...]
+    lines: tuple[str, ...]
+
+    @classmethod
+    def of(cls, paragraphs: Iterable[Paragraph]) -> tuple[WrittenParagraph, ...]:
+        """Those of a function."""
+        return tuple(cls(one.heading, one.quotes, tuple(one.lines)) for one in paragraphs)
+
+    @property
+    def comment(self) -> tuple[str, ...]:
+        """The lines above it, without the sign of a comment."""
+        heading = [python_comment(self.heading)] if self.heading else []
+        return (*heading, *quote_lines(self.quotes, WIDEST))
+
+
+def not_quoted_before(
+    paragraphs: Iterable[WrittenParagraph], quoted: set[Quote]
+) -> tuple[WrittenParagraph, ...]:
+    """The paragraphs without what was quoted before in their file; `quoted` learns what they quote."""
+    found = []
+    for one in paragraphs:
+        new = tuple(quote for quote in one.quotes if quote not in quoted)
+        quoted.update(new)
+        found.append(dataclasses.replace(one, quotes=new))
+    return tuple(found)
+
+
+def append(paragraphs: list[Paragraph], more: Paragraph) -> None:
     """Lines under a statement: of the last paragraph, where that has the same one."""
-    if paragraphs and quotes and paragraphs[-1].quotes == quotes:
-        paragraphs[-1].lines += lines
+    last = paragraphs[-1] if paragraphs else None
+    if last is not None and more.quotes and last.quotes == more.quotes and last.heading == more.heading:
+        last.lines += more.lines
+        last.is_evident &= more.is_evident
     else:
-        paragraphs.append(Paragraph(quotes, list(lines), module))
+        paragraphs.append(more)
 
 
 def fewest(quotes: Iterable[Quote]) -> tuple[Quote, ...]:
@@ -176,53 +214,41 @@ def fewest(quotes: Iterable[Quote]) -> tuple[Quote, ...]:
     return once if len(once) <= _MOST_QUOTES else (*once[: _MOST_QUOTES - 1], once[-1])
 
 
-def said_once(paragraphs: Iterable[Paragraph], names_modules: bool) -> list[Paragraph]:
-    """Each statement of the user's is quoted where it begins, and no more.
+def said_once(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
+    """Each statement of the user's is quoted where it begins, if at all, and a part of the module where its block does.
 
-    A library call that goes on with, or repeats, what was quoted is more of the paragraph above; what another module
-    does again is headed by that, if that is one of several.
+    A library call that goes on with, or repeats, what stands above it is more of the paragraph there.
 
     Args:
         paragraphs: Of one function, in order.
-        names_modules: Whether a module's path is that of one alone: no loop runs the function for others.
     """
     said: list[Paragraph] = []
-    first: dict[Quote, str] = {}  # the module that a statement was quoted for
-    headed: set[str] = set()
-    above: tuple[Quote, ...] = ()  # what the last paragraph would quote
+    first: set[Quote] = set()
+    above = Paragraph((), [])  # the last paragraph, with all that it would quote
+    at = ""  # the part of the module
     for paragraph in paragraphs:
         quotes = paragraph.quotes
-        new = tuple(quote for quote in quotes if quote not in first)
-        heading = _part(paragraph.module, first[quotes[0]]) if quotes and not new and names_modules else ""
-        if heading and heading not in headed:
-            headed.add(heading)
-            remark = PythonLine(f"# {python_comment(heading)}", LineKind.COMMENT)
-            said.append(Paragraph((), [remark, *paragraph.lines]))
-        elif quotes and not new and _goes_on(said[-1], above, paragraph):
+        new = () if paragraph.is_evident else tuple(quote for quote in quotes if quote not in first)
+        heading = paragraph.heading if paragraph.heading != at else ""
+        at = paragraph.heading or at
+        if said and quotes and not new and not heading and _goes_on(said[-1], above, paragraph):
             said[-1].lines += paragraph.lines
         else:
-            said.append(Paragraph(new, list(paragraph.lines)))
-        first.update(dict.fromkeys(new, paragraph.module))
-        above = quotes
+            said.append(Paragraph(new, list(paragraph.lines), heading))
+        first.update(new)
+        above = paragraph
     return said
 
 
-def _goes_on(last: Paragraph, above: tuple[Quote, ...], paragraph: Paragraph) -> bool:
-    """Whether a paragraph with nothing new to quote is more of the last one, which came from the words `above`."""
-    is_alike = bool(set(above) & set(paragraph.quotes)) or (bool(above) and not last.quotes)
+def _goes_on(last: Paragraph, above: Paragraph, paragraph: Paragraph) -> bool:
+    """Whether a paragraph with nothing to quote is more of the last one, for which `above` was to be said."""
+    if last.quotes:
+        is_alike = bool(set(above.quotes) & set(paragraph.quotes))
+    else:
+        is_alike = bool(above.quotes) and above.heading == paragraph.heading
     # The call of a kernel, with its tail of sizes, stands for itself.
     lines = (*last.lines, *paragraph.lines)
     return is_alike and all(kind_of(line) is not LineKind.LAUNCH for line in lines)
-
-
-def _part(path: str, other: str) -> str:
-    """``encoder.block[1]``: the part of the model that a path is in and another is not; empty if that is all of it."""
-    parts = path.split(".")
-    shared = [one == its for one, its in zip(parts, other.split("."), strict=False)]
-    n_shared = shared.index(False) if False in shared else len(parts)
-    if n_shared + 1 >= len(parts) or not parts[n_shared].isdigit():
-        return ""
-    return re.sub(r"\.(\d+)", r"[\1]", ".".join(parts[: n_shared + 1]))
 
 
 def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:
@@ -234,6 +260,7 @@ def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:
             last is not None
             and last.quotes
             and paragraph.quotes
+            and not paragraph.heading
             and len(paragraph.lines) == 1
             and all(kind_of(line) not in _APART for line in [*last.lines, *paragraph.lines])
             and len({quote.qualname for quote in (*last.quotes, *paragraph.quotes)}) == 1
@@ -246,59 +273,11 @@ def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:
     return joined
 
 
-def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
-    """``Attention.forward    q = self.W_q(x); k = self.W_k(x)``: as many statements on a line as fit."""
-    lines: list[str] = []
-    said, is_over = "", False
-    for quote in quotes:
-        head = f"{python_comment(quote.qualname)}    "
-        text = python_comment(quote.shown)
-        is_same = bool(lines) and head == said and not is_over
-        if is_same and len(lines[-1]) + 2 + len(text) <= width:
-            lines[-1] += f"; {text}"
-        else:
-            lines.append(f"{head}{text}")
-            is_over = text.startswith("return ")  # the user's own statement
-        said = head
-    return _wrapped(lines, width)
-
-
-def _wrapped(lines: list[str], width: int) -> list[str]:
-    """Long statements go on in a second line, further in."""
-    return [piece for line in lines for piece in _pieces(line, width)]
-
-
-def _pieces(line: str, width: int) -> Iterator[str]:
-    """A line in parts, broken between the outermost brackets where that is possible: before ``.transpose(1, 2)``."""
-    indent = ""
-    while len(indent) + len(line) > width:
-        place = _break(line, width - len(indent))
-        if place is None:
-            break
-        yield f"{indent}{line[:place].rstrip()}"
-        line, indent = line[place:].lstrip(), _FURTHER_IN
-    yield f"{indent}{line}"
-
-
-def _break(line: str, width: int) -> int | None:
-    """Where a line is broken: the last of the least nested places in its second half."""
-    depth, best = 0, None
-    head, gap, _ = line.partition("    ")
-    start = len(f"{head}{gap}") if gap else 0  # behind the function's name
-    for place, letter in enumerate(line[: width + 1]):
-        if letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-        is_call = letter == "." and line[place - 1 : place] in (")", "]")
-        if place > start and (letter == " " or is_call):
-            cost = (place < width // 2, max(depth, 0))
-            if best is None or cost <= best[0]:
-                best = cost, place
-    if best is not None:
-        return best[1]
-    later = line.find(" ", width)
-    return later if later >= 0 else None
+def words_read(paragraphs: Iterable[Paragraph]) -> frozenset[str]:
+    """The names that statements read."""
+    lines = (line for one in paragraphs for line in one.lines if isinstance(line, PythonLine))
+    said = (line.said.value for line in lines if line.said is not None)
+    return frozenset(word for value in said if value is not None for word in words_in(value))
 
 
 def drop_unread(paragraphs: Iterable[Paragraph], words: Iterable[str], used: Collection[str]) -> None:

@@ -250,6 +250,16 @@ def words_in(code: Code) -> Iterator[str]:
             waiting += part
 
 
+def begun_with(code: Code, word: str, value: Code) -> Code | None:
+    """A chain of views that begins with a word, begun with a value instead; None where it does not begin with it."""
+    if isinstance(code, NameCode):
+        return value if code.name == word and value.is_atom else None
+    if not isinstance(code, MethodCode | ItemCode):
+        return None
+    begun = begun_with(code.of, word, value)
+    return None if begun is None else dataclasses.replace(code, of=begun)
+
+
 def names(words: Iterable[str]) -> tuple[NameCode, ...]:
     """What has names."""
     return tuple(map(NameCode, words))

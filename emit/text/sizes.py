@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import sympy
 
@@ -25,11 +24,13 @@ from longhand.emit.text.python_code import (
     whole_number,
 )
 from longhand.emit.text.told_sizes import (
+    BoundSizes,
     Shaped,
     derived_from,
     is_bare,
     is_path,
     known_product,
+    leading_axes,
     read_from,
 )
 from longhand.lower.ir import Buffer, Size, memory_order
@@ -43,28 +44,6 @@ from longhand.schedule.named_plan import (
     grouped,
     grouped_before_last,
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class BoundSizes:
-    """The words that a function binds: to what shapes tell, what others stand for, and what padded ones do."""
-
-    told: tuple[PythonStatement, ...]
-    stated: Mapping[str, int | str]
-    padding: tuple[PythonStatement, ...] = ()
-
-    def lines(self) -> tuple[str, ...]:
-        """``dim, vocab_size = 64, 99``, and the other lines around it."""
-        lines, words = [str(line) for line in self.told], list(self.stated)
-        while words:
-            some = (words[:n] for n in range(len(words), 0, -1))
-            few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
-            lines.append(self._line(few))
-            words = words[len(few) :]
-        return (*lines, *map(str, self.padding))
-
-    def _line(self, words: Sequence[str]) -> str:
-        return f"{', '.join(words)} = {', '.join(str(self.stated[word]) for word in words)}"
 
 
 class SizeWriter:
@@ -82,6 +61,7 @@ class SizeWriter:
     Attributes:
         symbols: As given.
         used: The words that were.
+        constant: The constant of the file that a word for a number is; empty where the function binds it itself.
         reads_shapes: Whether all numbers are read from tensors that tell them: the function is one for several sizes.
     """
 
@@ -96,6 +76,7 @@ class SizeWriter:
         untold: Mapping[str, str] | None = None,
     ) -> None:
         self.reads_shapes = self._is_reading = False
+        self.constant: Callable[[str, int], str] = lambda word, size: ""
         self._untold = dict(untold or {})
         self._taken = taken  # None: only what a shape binds has a word
         self._stated: dict[str, int] = {}  # words that no shape binds
@@ -172,12 +153,12 @@ class SizeWriter:
         return frozenset(binding | {path for word, (path, _) in self._derived.items() if word in self.used})
 
     def dims(self, buffer: Buffer, told: Sequence[Code | None] = ()) -> list[Code]:
-        """The sizes of a buffer's dimensions; `told` are expressions for some of them, which come before new words."""
+        """The sizes of a buffer's dimensions; `told` are expressions for some of them, which come before numbers."""
         words = self._words.of(buffer.name, len(buffer.shape))
         codes = []
         for place, (size, word) in enumerate(zip(buffer.shape, words, strict=True)):
             instead = told[place] if told else None
-            self._is_reading = instead is not None
+            self._is_reading = self.reads_shapes and instead is not None
             text = self.written(size, word)
             codes.append(instead if instead is not None and text.is_number else self.use(text))
         self._is_reading = False
@@ -201,7 +182,7 @@ class SizeWriter:
             and self._may_state(word)
             and self._stated.setdefault(word, size) == size
         ):
-            return named_size(word)
+            return named_size(self.constant(word, size) or word)
         if isinstance(size, ToldSize):
             for _, one, base in size.terms:
                 if self._may_state(one, is_told=True):
@@ -252,6 +233,9 @@ class SizeWriter:
                 literal = self._of_padded(axes, sizes, shape, words) | literal
                 groups = grouped_before_last(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
+                for axis, size, word in leading_axes(axes, sizes, shape, words):
+                    if axis not in telling and not (text := self.written(size, word)).is_number:
+                        telling[axis] = self.use(text)
                 continue
             places = [dim for dim in order if str(buffer.shape[dim]) != "1"]
             is_plain = len(shape) == len(order)
@@ -340,9 +324,6 @@ def with_words_of_others(sizes: SizeWriter, twins: Mapping[str, str]) -> SizeWri
     made = copy.copy(sizes)
     made._words = sizes._words.seen_as(twins)
     return made
-
-
-_WIDEST = 90  # of a line that says what words stand for
 
 
 def bind_sizes(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from longhand.capture.graph import Role
 from longhand.emit.text.python_code import (
@@ -15,6 +16,7 @@ from longhand.emit.text.python_code import (
     MethodCode,
     NameCode,
     ProductCode,
+    PythonStatement,
     SizeText,
     SliceCode,
     dimension,
@@ -25,6 +27,7 @@ from longhand.schedule.named_plan import ProductWord, Words
 from longhand.schedule.plan import KernelPlan, Launch
 
 Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
+_WIDEST = 90  # of a line that says what words stand for
 _LARGEST_BARE = 9  # of a number that needs no word
 
 
@@ -35,12 +38,15 @@ def known_product(
     parts: list[Size | None] = [known.get(one) for one in word.of]
     if None in parts and word.sizes and math.prod(word.sizes) == size:
         told = zip(word.of, word.sizes, strict=True)
-        parts = [part if written(part, one).code == NameCode(one) else None for one, part in told]
+        parts = [None if written(part, one).is_number else part for one, part in told]
     numbers = [part for part in parts if isinstance(part, int)]
     is_known = len(numbers) == len(parts) and math.prod(numbers) == size
     if not is_known:
         return SizeText(whole_number(size), is_number=True)
-    return SizeText(ProductCode(tuple(map(NameCode, word.of))), frozenset(word.of))
+    texts = [written(part, one) for one, part in zip(word.of, numbers, strict=True)]
+    return SizeText(
+        ProductCode(tuple(one.code for one in texts)), frozenset().union(*(one.words for one in texts))
+    )
 
 
 def is_bare(size: Code) -> bool:
@@ -182,3 +188,43 @@ def rows_at_positions(kernel: KernelPlan, step: Launch, shape: Sequence[str | in
         for one, value in given
         if one.position in shape and not isinstance(value, float)
     }
+
+
+def leading_axes(
+    axes: Sequence[str], sizes: Mapping[str, Size], shape: Sequence[Size], words: Words
+) -> Iterator[tuple[str, Size, str]]:
+    """(axis, size, word) of a tensor's first dimensions, as far as each is one axis.
+
+    Args:
+        axes: Those that make up its dimensions, in order.
+        sizes: Theirs.
+        shape: The dimensions.
+        words: Theirs.
+    """
+    for axis, size, word in zip(axes, shape, words, strict=False):
+        if str(sizes[axis]) != str(size):
+            return
+        if word is not None:
+            yield axis, size, word
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundSizes:
+    """The words that a function binds: to what shapes tell, what others stand for, and what padded ones do."""
+
+    told: tuple[PythonStatement, ...]
+    stated: Mapping[str, int | str]
+    padding: tuple[PythonStatement, ...] = ()
+
+    def lines(self) -> tuple[str, ...]:
+        """``dim, vocab_size = 64, 99``, and the other lines around it."""
+        lines, words = [str(line) for line in self.told], list(self.stated)
+        while words:
+            some = (words[:n] for n in range(len(words), 0, -1))
+            few = next(one for one in some if len(one) == 1 or len(self._line(one)) <= _WIDEST)
+            lines.append(self._line(few))
+            words = words[len(few) :]
+        return (*lines, *map(str, self.padding))
+
+    def _line(self, words: Sequence[str]) -> str:
+        return f"{', '.join(words)} = {', '.join(str(self.stated[word]) for word in words)}"

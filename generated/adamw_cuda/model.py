@@ -1,4 +1,4 @@
-"""adamw as kernels: examples.adamw.adamw for cuda (sm_90), float32.
+"""adamw as kernels for cuda (sm_90), float32.
 
 Updates params, exp_avgs, exp_avg_sqs and step in place.
 
@@ -38,6 +38,7 @@ SHAPES = [
     ]
     * 12,
 ]
+EPS = 1e-8
 
 
 def adamw(params, grads, exp_avgs, exp_avg_sqs, step, lr):
@@ -60,4 +61,4 @@ def adamw(params, grads, exp_avgs, exp_avg_sqs, step, lr):
 
     # adamw    param.mul_(decay); exp_avg.lerp_(grad, 1 - BETA1)
     # adamw    param.sub_(step_size * exp_avg / denominator)
-    kernels.adamw(grads, decay, step_size, root_correction, exp_avgs, exp_avg_sqs, params, 1e-8)
+    kernels.adamw(grads, decay, step_size, root_correction, exp_avgs, exp_avg_sqs, params, eps=EPS)

@@ -1,4 +1,4 @@
-"""Attention as kernels: examples.attention.Attention for cpu, float32, inference.
+"""Attention as kernels for cpu, float32, inference.
 
     x   float32 (batch=4, seq=512, dim=256)
     ->  float32 (batch, seq, 256)
@@ -28,16 +28,12 @@ class Attention(nn.Module):
         check_weights(self, x.device)
         batch, seq, _ = x.shape
 
-        # Attention.forward    q = self.W_q(x); k = self.W_k(x); v = self.W_v(x)
         q = F.linear(x, self.W_q.weight)
         k = F.linear(x, self.W_k.weight)
         v = F.linear(x, self.W_v.weight)
-
-        # Attention.forward    out = q @ k.transpose(-2, -1)
         out = torch.matmul(q, k.transpose(-2, -1))
 
         # Attention.forward    out = torch.exp(out) / torch.sum(torch.exp(out), dim=-1, keepdim=True)
-        kernels.exp_normalize(out, out, batch * seq, seq)  # in place
+        kernels.exp_normalize(out, out, n_rows=batch * seq, n_cols=seq)
 
-        # Attention.forward    return out @ v
         return torch.matmul(out, v)

@@ -1,4 +1,4 @@
-"""GPT as kernels: examples.gpt.GPT for cpu, float32, inference.
+"""GPT as kernels for cpu, float32, inference.
 
     tokens  int64 (batch=2, seq=128)
     ->      float32 (batch, seq, 2048)
@@ -12,6 +12,11 @@ from torch import nn
 
 from . import kernels
 from .runtime import Weights, check_tensor, check_weights, empty
+
+N_HEADS = 4
+DIM = 256
+VOCAB_SIZE = 2048
+EPS = 1e-5
 
 
 class Block(nn.Module):
@@ -31,56 +36,51 @@ class Block(nn.Module):
     def forward(self, normed, x, next_ln_weight, next_ln_bias):
         """Ends with the next layer's ln_1; the last one with ln_f."""
         batch, seq, dim = normed.shape
-        n_heads = 4
 
-        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = F.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
-
-        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+        # attn
+        qkv_out = F.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
+        q, k, v = qkv_out.view(batch, seq, 3, N_HEADS, -1).transpose(1, 3).unbind(2)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-        # CausalSelfAttention.forward    return self.proj(mixed)
         mixed = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        attn = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
+        attn_out = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         residual = empty(x.shape, torch.float32)
-        ln_2 = attn  # in place: nothing reads attn afterwards
+        normed = attn_out  # in place
         kernels.add_and_layer_norm(
             x,
-            attn,
+            attn_out,
             self.ln_2.weight,
             self.ln_2.bias,
             residual,
-            ln_2,
+            normed,
             n_rows=batch * seq,
             n_cols=dim,
-            eps=1e-5,
+            eps=EPS,
         )
 
+        # mlp
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
-        hidden = widen  # in place: nothing reads widen afterwards
-        kernels.gelu(widen, hidden, hidden.numel())
+        widen_out = F.linear(normed, self.mlp.widen.weight, self.mlp.widen.bias)
+        hidden = widen_out  # in place
+        kernels.gelu(widen_out, hidden, n_elements=hidden.numel())
 
-        # Mlp.forward    return self.narrow(hidden)
-        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        mlp_out = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
 
         x = empty(residual.shape, torch.float32)
-        next_normed = mlp  # in place: nothing reads mlp afterwards
+        normed = mlp_out  # in place
         kernels.add_and_layer_norm(
             residual,
-            mlp,
+            mlp_out,
             next_ln_weight,
             next_ln_bias,
             x,
-            next_normed,
+            normed,
             n_rows=batch * seq,
             n_cols=dim,
-            eps=1e-5,
+            eps=EPS,
         )
-        return next_normed, x
+        return normed, x
 
 
 class GPT(nn.Module):
@@ -98,12 +98,10 @@ class GPT(nn.Module):
         check_tensor("tokens", tokens, dtype=torch.int64, shape=(2, 128), device="cpu")
         check_weights(self, tokens.device)
         batch, seq = tokens.shape
-        dim, vocab_size = 256, 2048
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-        # Block.forward    x = x + self.attn(self.ln_1(x))
-        x = empty((batch, seq, dim), torch.float32)
-        normed = empty((batch, seq, dim), torch.float32)
+        x = empty((batch, seq, DIM), torch.float32)
+        normed = empty((batch, seq, DIM), torch.float32)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.token_embedding.weight,
@@ -114,14 +112,13 @@ class GPT(nn.Module):
             normed,
             n_batches=batch,
             n_positions=seq,
-            n_cols=dim,
-            table_size=vocab_size,
-            eps=1e-5,
+            n_cols=DIM,
+            table_size=VOCAB_SIZE,
+            eps=EPS,
         )
 
         lns = [*(layer.ln_1 for layer in self.blocks), self.ln_f]
         for block, next_ln in zip(self.blocks, lns[1:], strict=True):
             normed, x = block(normed, x, next_ln.weight, next_ln.bias)
 
-        # GPT.forward    return self.head(self.ln_f(x))
         return F.linear(normed, self.token_embedding.weight)

@@ -1,4 +1,4 @@
-"""LanguageModel as kernels: examples.gpt_train.LanguageModel for cpu, float32, training.
+"""LanguageModel as kernels for cpu, float32, training.
 
     tokens   int64 (batch=4, seq=64)
     targets  int64 (batch, seq)
@@ -14,6 +14,11 @@ from torch import nn
 from . import kernels
 from .backward import BlockSaved, LanguageModelFunction, LanguageModelSaved
 from .runtime import Weights, check_tensor, check_weights, empty, parameters_of, tie
+
+N_HEADS = 4
+DIM = 128
+VOCAB_SIZE = 512
+EPS = 1e-5
 
 
 class Block(nn.Module):
@@ -33,60 +38,57 @@ class Block(nn.Module):
     def forward(self, normed, x, next_ln_weight, next_ln_bias):
         """Ends with the next layer's ln_1; the last one with gpt.ln_f."""
         batch, seq, dim = normed.shape
-        n_heads = 4
 
-        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = F.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
-
-        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+        # attn
+        qkv_out = F.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
+        q, k, v = qkv_out.view(batch, seq, 3, N_HEADS, -1).transpose(1, 3).unbind(2)
         mixed, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(
             q, k, v, dropout_p=0.0, is_causal=True
         )
-
-        # CausalSelfAttention.forward    return self.proj(mixed)
         mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
+        attn_out = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         residual = empty(x.shape, torch.float32)
-        ln_2 = attn  # in place: nothing reads attn afterwards
+        normed = attn_out  # in place
         kernels.add_and_layer_norm(
             x,
-            attn,
+            attn_out,
             self.ln_2.weight,
             self.ln_2.bias,
             residual,
-            ln_2,
+            normed,
             n_rows=batch * seq,
             n_cols=dim,
-            eps=1e-5,
+            eps=EPS,
         )
 
+        # mlp
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = F.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
-        hidden = empty(widen.shape, torch.float32)
-        kernels.gelu(widen, hidden, hidden.numel())
+        widen_out = F.linear(normed, self.mlp.widen.weight, self.mlp.widen.bias)
+        hidden = empty(widen_out.shape, torch.float32)
+        kernels.gelu(widen_out, hidden, n_elements=hidden.numel())
 
-        # Mlp.forward    return self.narrow(hidden)
-        mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        mlp_out = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
 
         next_x = empty(residual.shape, torch.float32)
-        next_normed = mlp  # in place: nothing reads mlp afterwards
+        normed = mlp_out  # in place
         kernels.add_and_layer_norm(
             residual,
-            mlp,
+            mlp_out,
             next_ln_weight,
             next_ln_bias,
             next_x,
-            next_normed,
+            normed,
             n_rows=batch * seq,
             n_cols=dim,
-            eps=1e-5,
+            eps=EPS,
         )
 
-        saved = BlockSaved(x=x, qkv=qkv, mixed=mixed, logsumexp=logsumexp, residual=residual, widen=widen)
-        return next_normed, next_x, saved
+        saved = BlockSaved(
+            x=x, qkv_out=qkv_out, mixed=mixed, logsumexp=logsumexp, residual=residual, widen_out=widen_out
+        )
+        return normed, next_x, saved
 
 
 class LanguageModel(nn.Module):
@@ -117,12 +119,10 @@ class LanguageModel(nn.Module):
         unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept.
         """
         batch, seq = tokens.shape
-        dim, vocab_size = 128, 512
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-        # Block.forward    x = x + self.attn(self.ln_1(x))
-        x = empty((batch, seq, dim), torch.float32)
-        normed = empty((batch, seq, dim), torch.float32)
+        x = empty((batch, seq, DIM), torch.float32)
+        normed = empty((batch, seq, DIM), torch.float32)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.gpt.token_embedding.weight,
@@ -133,9 +133,9 @@ class LanguageModel(nn.Module):
             normed,
             n_batches=batch,
             n_positions=seq,
-            n_cols=dim,
-            table_size=vocab_size,
-            eps=1e-5,
+            n_cols=DIM,
+            table_size=VOCAB_SIZE,
+            eps=EPS,
         )
 
         saved_blocks = []
@@ -144,22 +144,21 @@ class LanguageModel(nn.Module):
             normed, x, saved = block(normed, x, next_ln.weight, next_ln.bias)
             saved_blocks.append(saved)
 
-        # GPT.forward    return self.head(self.ln_f(x))
         logits = F.linear(normed, self.gpt.token_embedding.weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         n_counted = empty((), torch.int64)
-        kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
+        kernels.cross_entropy_n_counted(targets, n_counted, n_elements=batch * seq)
         losses = empty((batch * seq,), torch.float32)
-        unscaled_d_logits = empty((batch * seq, vocab_size), torch.float32)
+        unscaled_d_logits = empty((batch * seq, VOCAB_SIZE), torch.float32)
         kernels.cross_entropy_and_d_cross_entropy(
-            logits, targets, n_counted, losses, unscaled_d_logits, batch * seq, vocab_size
+            logits, targets, n_counted, losses, unscaled_d_logits, n_rows=batch * seq, n_cols=VOCAB_SIZE
         )
         loss = empty((), torch.float32)
-        kernels.cross_entropy(losses, targets, loss, batch * seq)
+        kernels.cross_entropy(losses, targets, loss, n_elements=batch * seq)
 
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, self.gpt.token_embedding.weight)
-        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, normed.reshape(-1, dim))
+        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, normed.reshape(-1, DIM))
 
         saved = LanguageModelSaved(
             tokens=tokens,

@@ -1,4 +1,4 @@
-"""ResNetBlock as kernels: examples.resnet_block.ResNetBlock for cpu, float32, inference.
+"""ResNetBlock as kernels for cpu, float32, inference.
 
     x   float32 (batch=4, channels=32, height=56, width=56)
     ->  float32 (batch, 64, 28, 28)
@@ -12,6 +12,12 @@ from torch import nn
 
 from . import kernels
 from .runtime import Weights, buffer, check_mode, check_tensor, check_weights
+
+CONV1_CHANNELS = 64
+CONV1_HEIGHT = 28
+CONV1_WIDTH = 28
+CONV2_CHANNELS = 64
+EPS = 1e-5
 
 
 def batch_norm2d_weights():
@@ -42,45 +48,45 @@ class ResNetBlock(nn.Module):
         check_tensor("x", x, dtype=torch.float32, shape=(4, 32, 56, 56), device="cpu")
         check_weights(self, x.device)
         batch = x.shape[0]
-        conv1_channels, conv1_height, conv1_width, conv2_channels = 64, 28, 28, 64
 
-        # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
-        conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
-        out = conv1  # in place: nothing reads conv1 afterwards
+        conv1_out = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
+        out = conv1_out  # in place
         kernels.batch_norm_relu(
-            conv1,
+            conv1_out,
             self.bn1.running_mean,
             self.bn1.running_var,
             self.bn1.weight,
             self.bn1.bias,
             out,
             n_batches=batch,
-            n_channels=conv1_channels,
-            n_pixels=conv1_height * conv1_width,
-            eps=1e-5,
+            n_channels=CONV1_CHANNELS,
+            n_pixels=CONV1_HEIGHT * CONV1_WIDTH,
+            eps=EPS,
         )
 
-        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
-        conv2 = F.conv2d(out, self.conv2.weight, padding=1)
-        shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
+        conv2_out = F.conv2d(out, self.conv2.weight, padding=1)
 
+        # shortcut
+        shortcut_out = F.conv2d(x, self.shortcut[0].weight, stride=2)
+
+        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
-        activated = shortcut  # in place: nothing reads shortcut afterwards
+        activated = shortcut_out  # in place
         kernels.batch_norms_add_relu(
-            conv2,
+            conv2_out,
             self.bn2.running_mean,
             self.bn2.running_var,
             self.bn2.weight,
             self.bn2.bias,
-            shortcut,
+            shortcut_out,
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
             self.shortcut[1].weight,
             self.shortcut[1].bias,
             activated,
             n_batches=batch,
-            n_channels=conv2_channels,
-            n_pixels=conv1_height * conv1_width,
-            eps=1e-5,
+            n_channels=CONV2_CHANNELS,
+            n_pixels=CONV1_HEIGHT * CONV1_WIDTH,
+            eps=EPS,
         )
         return activated

@@ -1,4 +1,4 @@
-"""ResNetBlock as kernels: examples.resnet_block.ResNetBlock for cpu, float32, training.
+"""ResNetBlock as kernels for cpu, float32, training.
 
     x   float32 (batch=4, channels=16, height=28, width=28)
     ->  float32 (batch, 32, 14, 14)
@@ -60,9 +60,9 @@ class ResNetBlock(nn.Module):
         torch._foreach_add_(buffers_named(self, "num_batches_tracked"), 1)
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
-        conv1 = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
-        bn1, bn1_mean, bn1_rstd = torch.native_batch_norm(
-            conv1,
+        conv1_out = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
+        normed, bn1_mean, bn1_rstd = torch.native_batch_norm(
+            conv1_out,
             self.bn1.weight,
             self.bn1.bias,
             self.bn1.running_mean,
@@ -71,13 +71,13 @@ class ResNetBlock(nn.Module):
             momentum=0.1,
             eps=1e-5,
         )
-        out = empty(bn1.shape, torch.float32)
-        kernels.relu(bn1, out, out.numel())
+        out = empty(normed.shape, torch.float32)
+        kernels.relu(normed, out, n_elements=out.numel())
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
-        conv2 = F.conv2d(out, self.conv2.weight, padding=1)
-        bn2, bn2_mean, bn2_rstd = torch.native_batch_norm(
-            conv2,
+        conv2_out = F.conv2d(out, self.conv2.weight, padding=1)
+        normed, bn2_mean, bn2_rstd = torch.native_batch_norm(
+            conv2_out,
             self.bn2.weight,
             self.bn2.bias,
             self.bn2.running_mean,
@@ -87,10 +87,11 @@ class ResNetBlock(nn.Module):
             eps=1e-5,
         )
 
+        # shortcut
         # ResNetBlock.forward    out = out + self.shortcut(x)
-        shortcut = F.conv2d(x, self.shortcut[0].weight, stride=2)
+        shortcut_out = F.conv2d(x, self.shortcut[0].weight, stride=2)
         shortcut_1, shortcut_mean, shortcut_rstd = torch.native_batch_norm(
-            shortcut,
+            shortcut_out,
             self.shortcut[1].weight,
             self.shortcut[1].bias,
             self.shortcut[1].running_mean,
@@ -101,20 +102,20 @@ class ResNetBlock(nn.Module):
         )
 
         # ResNetBlock.forward    return F.relu(out)
-        activated = empty(bn2.shape, torch.float32)
-        kernels.add_relu(bn2, shortcut_1, activated, activated.numel())
+        activated = empty(normed.shape, torch.float32)
+        kernels.add_relu(normed, shortcut_1, activated, n_elements=activated.numel())
 
         saved = ResNetBlockSaved(
             x=x,
             activated=activated,
-            conv1=conv1,
+            conv1_out=conv1_out,
             bn1_mean=bn1_mean,
             bn1_rstd=bn1_rstd,
             out=out,
-            conv2=conv2,
+            conv2_out=conv2_out,
             bn2_mean=bn2_mean,
             bn2_rstd=bn2_rstd,
-            shortcut=shortcut,
+            shortcut_out=shortcut_out,
             shortcut_mean=shortcut_mean,
             shortcut_rstd=shortcut_rstd,
         )

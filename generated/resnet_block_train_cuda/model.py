@@ -1,4 +1,4 @@
-"""ResNetBlock as kernels: examples.resnet_block.ResNetBlock for cuda (sm_90), bfloat16, training.
+"""ResNetBlock as kernels for cuda (sm_90), bfloat16, training.
 
     x   bfloat16 (batch=64, channels=128, height=56, width=56)
     ->  bfloat16 (batch, 256, 28, 28)
@@ -21,6 +21,14 @@ from .runtime import (
     conv2d,
     parameters_of,
 )
+
+CONV1_CHANNELS = 256
+CONV1_HEIGHT = 28
+CONV1_WIDTH = 28
+CONV2_CHANNELS = 256
+SHORTCUT_CHANNELS = 256
+EPS = 1e-5
+MOMENTUM = 0.1
 
 
 def batch_norm2d_weights():
@@ -59,8 +67,6 @@ class ResNetBlock(nn.Module):
     def launch(self, x):
         """What the model runs, in order: returns the results, then what backward.py reads."""
         batch, channels, height, width = x.shape
-        conv1_channels, conv1_height, conv1_width, conv2_channels = 256, 28, 28, 256
-        shortcut_channels = 256
 
         torch._foreach_add_(buffers_named(self, "num_batches_tracked"), 1)
 
@@ -77,18 +83,18 @@ class ResNetBlock(nn.Module):
         kernels.to_channels_last(
             x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
         )
-        conv1 = conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1)
-        bn1_piece_means = torch.empty(conv1_channels, batch, 2, dtype=torch.float32, device=x.device)
+        conv1_out = conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1)
+        bn1_piece_means = torch.empty(CONV1_CHANNELS, batch, 2, dtype=torch.float32, device=x.device)
         bn1_piece_squares = torch.empty_like(bn1_piece_means)
         kernels.piece_statistics(
-            conv1,
+            conv1_out,
             bn1_piece_means,
             bn1_piece_squares,
             n_rows=392,
             n_lanes=batch * 2,
-            n_channels=conv1_channels,
+            n_channels=CONV1_CHANNELS,
         )
-        bn1_mean = bn1_piece_means.new_empty(conv1_channels)
+        bn1_mean = bn1_piece_means.new_empty(CONV1_CHANNELS)
         bn1_rstd = torch.empty_like(bn1_mean)
         kernels.batch_statistics(
             bn1_piece_means,
@@ -97,37 +103,37 @@ class ResNetBlock(nn.Module):
             bn1_rstd,
             self.bn1.running_mean,
             self.bn1.running_var,
-            n_rows=conv1_channels,
+            n_rows=CONV1_CHANNELS,
             n_cols=batch * 2,
             piece_size=392,
-            eps=1e-5,
-            momentum=0.1,
+            eps=EPS,
+            momentum=MOMENTUM,
         )
-        out = torch.empty_like(conv1)
+        out = torch.empty_like(conv1_out)
         kernels.batch_norm_relu(
-            conv1,
+            conv1_out,
             bn1_mean,
             bn1_rstd,
             self.bn1.weight,
             self.bn1.bias,
             out,
-            batch * conv1_height * conv1_width,
-            conv1_channels,
+            n_rows=batch * CONV1_HEIGHT * CONV1_WIDTH,
+            n_cols=CONV1_CHANNELS,
         )
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
-        conv2 = conv2d(out, self.conv2.weight, padding=1)
-        bn2_piece_means = torch.empty(conv2_channels, batch, 2, dtype=torch.float32, device=x.device)
+        conv2_out = conv2d(out, self.conv2.weight, padding=1)
+        bn2_piece_means = torch.empty(CONV2_CHANNELS, batch, 2, dtype=torch.float32, device=x.device)
         bn2_piece_squares = torch.empty_like(bn2_piece_means)
         kernels.piece_statistics(
-            conv2,
+            conv2_out,
             bn2_piece_means,
             bn2_piece_squares,
             n_rows=392,
             n_lanes=batch * 2,
-            n_channels=conv2_channels,
+            n_channels=CONV2_CHANNELS,
         )
-        bn2_mean = bn2_piece_means.new_empty(conv2_channels)
+        bn2_mean = bn2_piece_means.new_empty(CONV2_CHANNELS)
         bn2_rstd = torch.empty_like(bn2_mean)
         kernels.batch_statistics(
             bn2_piece_means,
@@ -136,27 +142,28 @@ class ResNetBlock(nn.Module):
             bn2_rstd,
             self.bn2.running_mean,
             self.bn2.running_var,
-            n_rows=conv2_channels,
+            n_rows=CONV2_CHANNELS,
             n_cols=batch * 2,
             piece_size=392,
-            eps=1e-5,
-            momentum=0.1,
+            eps=EPS,
+            momentum=MOMENTUM,
         )
 
+        # shortcut
         # ResNetBlock.forward    out = out + self.shortcut(x)
-        shortcut = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
+        shortcut_out = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
         del x_channels_last
-        shortcut_piece_means = torch.empty(shortcut_channels, batch, 2, dtype=torch.float32, device=x.device)
+        shortcut_piece_means = torch.empty(SHORTCUT_CHANNELS, batch, 2, dtype=torch.float32, device=x.device)
         shortcut_piece_squares = torch.empty_like(shortcut_piece_means)
         kernels.piece_statistics(
-            shortcut,
+            shortcut_out,
             shortcut_piece_means,
             shortcut_piece_squares,
             n_rows=392,
             n_lanes=batch * 2,
-            n_channels=shortcut_channels,
+            n_channels=SHORTCUT_CHANNELS,
         )
-        shortcut_mean = shortcut_piece_means.new_empty(shortcut_channels)
+        shortcut_mean = shortcut_piece_means.new_empty(SHORTCUT_CHANNELS)
         shortcut_rstd = torch.empty_like(shortcut_mean)
         kernels.batch_statistics(
             shortcut_piece_means,
@@ -165,43 +172,43 @@ class ResNetBlock(nn.Module):
             shortcut_rstd,
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
-            n_rows=shortcut_channels,
+            n_rows=SHORTCUT_CHANNELS,
             n_cols=batch * 2,
             piece_size=392,
-            eps=1e-5,
-            momentum=0.1,
+            eps=EPS,
+            momentum=MOMENTUM,
         )
 
         # ResNetBlock.forward    return F.relu(out)
-        activated = conv2.new_empty(batch, conv2_channels, conv1_height, conv1_width)
+        activated = conv2_out.new_empty(batch, CONV2_CHANNELS, CONV1_HEIGHT, CONV1_WIDTH)
         kernels.transpose_batch_norms_add_relu(
-            conv2,
+            conv2_out,
             bn2_mean,
             bn2_rstd,
             self.bn2.weight,
             self.bn2.bias,
-            shortcut,
+            shortcut_out,
             shortcut_mean,
             shortcut_rstd,
             self.shortcut[1].weight,
             self.shortcut[1].bias,
             activated,
             n_batches=batch,
-            n_pixels=conv1_height * conv1_width,
-            n_channels=conv2_channels,
+            n_pixels=CONV1_HEIGHT * CONV1_WIDTH,
+            n_channels=CONV2_CHANNELS,
         )
 
         saved = ResNetBlockSaved(
             x=x,
             activated=activated,
-            conv1=conv1,
+            conv1_out=conv1_out,
             bn1_mean=bn1_mean,
             bn1_rstd=bn1_rstd,
             out=out,
-            conv2=conv2,
+            conv2_out=conv2_out,
             bn2_mean=bn2_mean,
             bn2_rstd=bn2_rstd,
-            shortcut=shortcut,
+            shortcut_out=shortcut_out,
             shortcut_mean=shortcut_mean,
             shortcut_rstd=shortcut_rstd,
         )

@@ -1,9 +1,9 @@
 """Which statements of the user's a line of a unit came from: read from the text, so that it holds in edited files.
 
 In model.py and backward.py a comment quotes statements above the paragraph that does them. Where a paragraph does
-several, its calls are told apart by the kernel that they launch, or by the variable that they bind. In a kernel the
-picture of the lock says from which statements the line came that makes a value; where a kernel does one statement
-alone, all of it did. What says nothing is linked to nothing.
+several, or none is quoted, its calls are told apart by the kernel that they launch, or by the variable that they bind.
+In a kernel the picture of the lock says from which statements the line came that makes a value; where a kernel does one
+statement alone, all of it did. What says nothing is linked to nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LAUNCH = re.compile(r"\bkernels\.(\w+)\(")
 _TARGETS = re.compile(r"\s*([\w, ]+?)(?::[^=]+)? = ")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(?:\[[^=]*?\])? (?:[-+*/|&]?=) ")
 _STORED = re.compile(r"\btl\.(?:store|atomic_\w+)\(\s*([A-Za-z_]\w*)")
-_CALL = re.compile(r"= (?:F\.|torch\.|kernels\.)")
+_CALL = re.compile(r"(?:= |\breturn |^\s*)(?:F\.|torch\.|blas\.|kernels\.)")
 _NUMBER = re.compile(r" \(\d+\)$")
 # How a word of a kernel is spelled in a line: C++ has rows and wide sums, Triton pointers.
 _SPELLED = ("{}", "{}_row", "wide_{}", "{}_ptr", "{}_i", "{}_block", "{}_rows")
@@ -178,8 +178,9 @@ def _does(text: str, here: Quotes, works: Sequence[DrawnWork]) -> Quotes:
             else not work.kernel and any(_NUMBER.sub("", name) in names for name in work.writes)
         )
     ]
-    if not here:  # nothing is quoted above: what was, is more of a paragraph that stands elsewhere
-        return is_it[0].quotes if is_it and _CALL.search(text) else ()
+    if not here:  # nothing is quoted above: the call says it itself, or what it goes on with stands elsewhere
+        are = {work.quotes for work in is_it} if _CALL.search(text) else set()
+        return are.pop() if len(are) == 1 else ()
     whole = [work for work in is_it if set(work.quotes) >= set(here)]
     some = [work for work in is_it if set(work.quotes) & set(here)]
     best = min(whole or some, key=lambda work: len(work.quotes), default=None)

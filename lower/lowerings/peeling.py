@@ -26,7 +26,7 @@ from longhand.options import Device, Options
 aten = torch.ops.aten
 
 _BIAS, _MASK = 2, 10
-_REMARK = "A kernel below adds the bias: in the call of the library it would be a launch of its own."
+_REMARK = "The convolution's bias, too: in the call of the library that would be a launch of its own."
 
 
 def peel_biases(graph: CapturedGraph, options: Options) -> CapturedGraph:
@@ -68,11 +68,11 @@ def _peeled(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> f
         "call_function", node.target, (*args[:_BIAS], None, *args[_BIAS + 1 :]), kwargs, name=name
     )
     told: Provenance = Provenance.of(node)
-    without.meta = {**node.meta, "provenance": dataclasses.replace(told, local=None, remark=_REMARK)}
+    without.meta = {**node.meta, "provenance": dataclasses.replace(told, local=None)}
     shape = [-1] + [1] * (node.meta["val"].dim() - 2)
     each = add_call(graph, f"{node.name}_bias", aten.view.default, (bias, shape), node)
     biased = add_call(graph, node.name, aten.add.Tensor, (without, each), node)
-    biased.meta["provenance"] = dataclasses.replace(told, local=told.local or "biased")
+    biased.meta["provenance"] = dataclasses.replace(told, local=told.local or "biased", remark=_REMARK)
     return biased
 
 

@@ -157,9 +157,10 @@ class FunctionSharing:
         words = (one for one in words_for_module(alike) if one not in functions)
         free = (one for one in words if all(self._sites.is_free(one, site) for site in alike.sites))
         word = next(free) if self._form.takes_module else NO_MODULE
-        one = self._largest(alike, word)
+        one = self._as_before(alike) or self._largest(alike, word)
         if one is None:
             return ()
+        word = one.candidate.module or NO_MODULE
         sites, steps = one.candidate.sites, one.candidate.alike.sites
         name = self._named(one, word, used)
         used |= {name, word} - {NO_MODULE}
@@ -180,6 +181,18 @@ class FunctionSharing:
             )
             self._calls[id(self._bodies[site.body].steps[site.start])] = call
         return sites
+
+    def _as_before(self, alike: CallsAlike) -> OneFunction | None:
+        """Modules of a class that do what an earlier function does: with that one's word for the module."""
+        for known in self.functions if self._form.takes_module else ():
+            word = known.candidate.module
+            if known.alike.class_name != alike.class_name:
+                continue
+            if all(self._sites.is_free(word, site) for site in alike.sites):
+                one = self._largest(alike, word)
+                if one is not None and self._is_same(known, one):
+                    return one
+        return None
 
     def _named(self, one: OneFunction, word: str, used: set[str]) -> str:
         """The name of the function, which is a new one if no earlier one does the same."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from longhand.capture.graph import CapturedGraph
@@ -160,3 +160,29 @@ def in_lists(
             return None
         collected = tuple(sorted(collected, key=lambda place: order.index(repeat.outputs[0][place])))
     return collected, gathered
+
+
+def gradients_apart(
+    plan: UnitPlan, repeat: Repeat, steps: Sequence[UnitStep], weights: Mapping[str, str]
+) -> tuple[int, ...]:
+    """Of layers that have other steps between them: the outputs that are gradients of each layer's own weights.
+
+    Args:
+        plan: Of a backward pass.
+        repeat: All layers, one run each.
+        steps: Of the plan.
+        weights: By buffer: the path of the weight that it holds the gradient of.
+    """
+    order = [view.buffer if isinstance(view, View) else "" for view in plan.results]
+    read: set[str] = set()
+    for step in steps:
+        read.update(*(step.inputs if isinstance(step, Repeat) else [buffers_read(step)]))
+    places = []
+    for place in range(len(repeat.outputs[0])):
+        made = [run[place] for run in repeat.outputs]
+        heads = [f"{path}." for path in repeat.paths]
+        own = {weights.get(name, "").removeprefix(head) for name, head in zip(made, heads, strict=True)}
+        are_own = all(weights.get(name, "").startswith(head) for name, head in zip(made, heads, strict=True))
+        if are_own and len(own) == 1 and not read.intersection(made) and set(made) <= set(order):
+            places.append(place)
+    return tuple(sorted(places, key=lambda place: order.index(repeat.outputs[0][place])))

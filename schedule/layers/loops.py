@@ -20,6 +20,7 @@ from longhand.schedule.layers.loop_inputs import (
     carried_places,
     class_of,
     distinct_inputs,
+    gradients_apart,
     gradients_last,
     in_lists,
     joined,
@@ -123,6 +124,8 @@ def _layers_apart(
         places = [place for place, step in repeats.items() if step.family == family]
         repeat = gradients_last(plan, joined([repeats[place] for place in places]))
         loop = _as_loop(plan, repeat, (), words, is_apart=True)
+        if loop is not None and loop.own:
+            loop = dataclasses.replace(loop, collected=gradients_apart(plan, repeat, steps, words.weights))
         record = record_of(records, loop) if loop is not None else None
         if loop is not None and record is not None:
             loop = _with_record(plan, loop, record, _between(steps, places))

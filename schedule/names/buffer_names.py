@@ -14,6 +14,7 @@ from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.names.forward_names import NO_FORWARD, ForwardNames
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
+from longhand.schedule.names.meanings.values_of_modules import names_of_modules, of_value
 from longhand.schedule.names.module_names import alike, short_names
 from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
 from longhand.schedule.names.result_names import (
@@ -86,7 +87,9 @@ class BufferNamer:
         self.weights = weights or {}
         self._forward = forward
         self.origins = ValueOrigins(graph, buffers, renamed)
-        self._modules_alike = alike(self.provenance(name).module for name in self.nodes)
+        modules = [self.provenance(name).module for name in self.nodes]
+        self._modules_alike, self._modules = alike(modules), names_of_modules(modules)
+        self._locals = {self.origins.local(node) or "" for node in self.nodes.values()}
         self.paths = graph.paths
         self.inputs: Mapping[str, GraphInput] = {entry.node: entry for entry in graph.inputs}
         returned = graph.outputs[: graph.n_results]
@@ -113,9 +116,8 @@ class BufferNamer:
         entry = self.inputs.get(buffer)
         if entry is not None:
             yield from self._of_table(entry)
-            yield from (
-                [self._listed[buffer].word] if buffer in self._listed else []
-            )  # the same for all layers
+            if buffer in self._listed:
+                yield self._listed[buffer].word  # the same for all layers
             is_told = buffer in self._forward.words  # then the number that capture gave its name says nothing
             yield from (without_counter(word) if is_told else word for word in _of_input(entry))
             return
@@ -128,13 +130,14 @@ class BufferNamer:
 
     @listed_once
     def variables(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
-        """Names for a buffer in a whole function: there ``weight`` alone does not say whose.
+        """Names for a buffer in a function, as `words_in_function` has them; none is a module's."""
+        modules = () if buffer in self._held else self._modules
+        for word in self.words_in_function(buffer, layer, is_of_all):
+            yield from of_value(word, modules, self._locals)
 
-        Args:
-            buffer: What is named.
-            layer: The path of the layer that the function is for, with a dot behind it; what it says is left out.
-            is_of_all: Whether it is one of those of all layers, named outside of them.
-        """
+    @listed_once
+    def words_in_function(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
+        """Words in a whole function, where ``weight`` does not say whose; what the path `layer` says is left out."""
         owner, _, position = layer.removesuffix(".").rpartition(".")
         words = self._variables(buffer, layer, is_of_all)
         if not position.isdigit():

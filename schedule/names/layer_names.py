@@ -151,7 +151,38 @@ def name_block(
         if isinstance(step, Choice):
             apart |= {one.buffer for one in step.steps if isinstance(one, Allocate)}
     StepNamer(words, names, scope, (*loop.outputs, *loop.saved), apart, alike).name(steps)
-    return names | _for_the_next_layer(loop, names, scope)
+    names |= _for_the_next_layer(loop, names, scope)
+    targets = [around.get(buffer, "") for buffer in loop.repeat.outputs[-1]]
+    return names | as_called(loop.outputs, targets, names, scope)
+
+
+def as_called(
+    outputs: Sequence[str], targets: Sequence[str], names: Mapping[str, str], scope: Scope
+) -> dict[str, str]:
+    """Other words for what a function returns, where one of its words is the caller's for another of the results.
+
+    They are the caller's words, if nothing in the function has these.
+
+    Args:
+        outputs: The buffers that it returns.
+        targets: What the caller calls them.
+        names: What the function does.
+        scope: The function's names.
+    """
+    own = [names[buffer] for buffer in outputs]
+    pairs = list(zip(own, targets, strict=True))
+    crossed = {word for word, target in pairs if word in targets and word != target}
+    if not crossed:
+        return {}
+    others = {word for buffer, word in names.items() if buffer not in outputs}
+    usable = [
+        one.isidentifier() and one not in others and (one in own or scope.is_free(one)) for one in targets
+    ]
+    if all(usable) and len({*targets}) == len(targets) and len({*outputs}) == len(outputs):
+        return dict(zip(outputs, targets, strict=True))
+    instead = {word: f"layer_{word}" for word in crossed}
+    free = {word for word, new in instead.items() if new not in others and scope.is_free(new)}
+    return {buffer: instead[names[buffer]] for buffer in outputs if names[buffer] in free}
 
 
 def _for_the_next_layer(loop: Loop, names: Mapping[str, str], scope: Scope) -> dict[str, str]:

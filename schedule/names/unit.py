@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from longhand.schedule.functions.alike_loops import with_words_of_first
 from longhand.schedule.layers.returned_gradients import find_returned_gradients
 from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.modules.settings import numbers_of_kernels
 from longhand.schedule.modules.tree import find_modules
 from longhand.schedule.names.backward_names import (
     find_saved_layers,
@@ -76,4 +77,6 @@ def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPla
     layers = with_words_of_first(layers, named.names.steps, named.words)
     plan = named.plan
     modules = find_modules(plan.program.graph, plan.buffers, named.names.steps, named.words)
-    return dataclasses.replace(named, names=dataclasses.replace(named.names, layers=layers), modules=modules)
+    names = dataclasses.replace(named.names, layers=layers)
+    names = dataclasses.replace(names, numbers=numbers_of_kernels(plan, names))
+    return dataclasses.replace(named, names=names, modules=modules)

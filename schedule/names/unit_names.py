@@ -160,6 +160,7 @@ class UnitNames:
         sizes: Python expressions for symbolic sizes and words for numbers: ``batch``.
         steps: The steps of model.py that `buffers` are the variables of, repeats arranged as loops.
         layers: By the key of each loop among the steps.
+        numbers: By the word of kernels' arguments: the number that all of them are given, a constant of the file.
     """
 
     kernels: Mapping[str, KernelNames]
@@ -167,6 +168,7 @@ class UnitNames:
     sizes: Mapping[str, str]
     steps: tuple[ModelStep, ...]
     layers: Mapping[LoopKey, LayerNames] = dataclasses.field(default_factory=dict)
+    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def of_layers(self, loop: Loop) -> LayerNames:
         """The words of a loop's layers."""

@@ -144,7 +144,6 @@ def test_a_name_that_a_loop_begins_with_is_read_before_it_is_taken(tmp_path: Pat
     torch.manual_seed(0)
     model, tokens = Both().eval(), torch.randint(11, (2, 7))
     longhand.generate(model, (tokens,), out=tmp_path / "unit")
-    assert "hidden_states, pre_norm = norm, hidden_states" in (tmp_path / "unit" / "model.py").read_text()
     for mine, theirs in zip(unit_of(model, tmp_path / "unit")(tokens), model(tokens), strict=True):
         torch.testing.assert_close(mine, theirs)
 

@@ -29,6 +29,7 @@ from longhand.emit.text.python_code import (
     PythonStatement,
     SeveralCode,
     SliceCode,
+    begun_with,
     formula,
     product,
     whole_number,
@@ -174,3 +175,11 @@ def test_what_words_stand_for_is_no_difference(compared: list[tuple[Method, Meth
     assert one.work == dataclasses.replace(one, name="other", remark="other", bound=wider).work
     assert one.work != dataclasses.replace(one, statements=one.statements[:-1]).work
     assert one.work != dataclasses.replace(one, parameters=(*one.parameters, "more")).work
+
+
+def test_a_chain_of_views_begins_with_what_its_word_stood_for() -> None:
+    turned = MethodCode(X, "transpose", (whole_number(1), whole_number(2)))
+    chain = MethodCode(NameCode("view"), "reshape", (SEQ, whole_number(-1)))
+    assert str(begun_with(chain, "view", turned)) == "x.transpose(1, 2).reshape(seq, -1)"
+    assert begun_with(chain, "other", turned) is None
+    assert begun_with(NameCode("view"), "view", InfixCode(X, "+", X)) is None  # it would need parentheses

@@ -126,8 +126,8 @@ def test_a_few_tensors_are_a_record_too() -> None:
 
 def test_a_call_of_a_shared_function_is_given_what_it_reads_from_where_that_is() -> None:
     text = ast.unparse(functions_of(backward_of(Branches()))["branches_backward"])
-    given = "model.third.narrow.weight, model.third.widen.weight, saved.third_widen"
-    assert f"branch_backward(d_third, {given})" in text
+    given = "model.third.narrow.weight, model.third.widen.weight, saved.third_widen_out"
+    assert f"branch_backward(d_third_out, {given})" in text
 
 
 @pytest.mark.parametrize("module", [Gates, Branches])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longhand.emit.text.python_code import NameCode, SizeText, whole_number
-from longhand.emit.text.told_sizes import read_from
+from longhand.emit.text.told_sizes import leading_axes, read_from
 
 
 def texts(*sizes: int | str, n_dims: int, every: bool = False) -> list[str]:
@@ -29,3 +29,10 @@ def test_a_function_of_several_sizes_reads_small_numbers_too() -> None:
 
 def test_pixels_are_counted_by_the_tensor() -> None:
     assert texts(8, 8, n_dims=4) == ["conv.shape[2:].numel()"]
+
+
+def test_a_tensors_first_dimensions_tell_the_axes_that_they_are() -> None:
+    sizes = {"n_batches": 2, "n_heads": 4, "n_positions": 19, "n_pairs": 3, "n_cols": 2}
+    told = leading_axes([*sizes], sizes, [2, 4, 19, 6], ("batch", None, "seq", "rotary_dim"))
+    assert list(told) == [("n_batches", 2, "batch"), ("n_positions", 19, "seq")]
+    assert not list(leading_axes(["n_rows", "n_cols"], {"n_rows": 6, "n_cols": 4}, [24], ("dim",)))

@@ -49,5 +49,5 @@ def test_a_block_is_printed_once_even_where_the_first_one_begins_differently() -
 
 def test_views_have_the_users_names() -> None:
     lines = [line.strip() for line in GPT.splitlines()]
-    heads = lines.index("q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)")
+    heads = lines.index("q, k, v = qkv_out.view(batch, seq, 3, N_HEADS, -1).transpose(1, 3).unbind(2)")
     assert lines[heads + 1] == "mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)"

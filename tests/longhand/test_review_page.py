@@ -115,7 +115,7 @@ def test_the_calls_of_one_paragraph_are_told_apart():
     found = linked("attention_cpu", "model.py")
     assert found["q = F.linear(x, self.W_q.weight)"] == {"q = self.W_q(x)"}
     assert found["v = F.linear(x, self.W_v.weight)"] == {"v = self.W_v(x)"}
-    assert found["kernels.exp_normalize(out, out, batch * seq, seq)  # in place"] == {
+    assert found["kernels.exp_normalize(out, out, n_rows=batch * seq, n_cols=seq)"] == {
         "out = torch.exp(out) / torch.sum(torch.exp(out), dim=-1, keepdim=True)"
     }
     assert found["batch, seq, _ = x.shape"] == set()

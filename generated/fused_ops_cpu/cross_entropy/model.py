@@ -1,4 +1,4 @@
-"""cross_entropy as kernels: examples.fused_ops.cross_entropy for cpu, float32, inference.
+"""cross_entropy as kernels for cpu, float32, inference.
 
     logits  float32 (n_rows=2048, n_cols=8192)
     labels  int64 (n_rows,)
@@ -21,5 +21,5 @@ def cross_entropy(logits, labels):
 
     # cross_entropy    return F.cross_entropy(logits.float(), labels, reduction="none")
     losses = empty((n_rows,), torch.float32)
-    kernels.cross_entropy(logits, labels, losses, n_rows, n_cols)
+    kernels.cross_entropy(logits, labels, losses, n_rows=n_rows, n_cols=n_cols)
     return losses

@@ -1,4 +1,4 @@
-"""gelu_residual as kernels: examples.fused_ops.gelu_residual for cpu, float32, inference.
+"""gelu_residual as kernels for cpu, float32, inference.
 
     x         float32 (n_rows=4096, n_cols=2048)
     bias      float32 (n_cols,)
@@ -23,5 +23,5 @@ def gelu_residual(x, bias, residual):
 
     # gelu_residual    return F.gelu(x + bias, approximate="tanh") + residual
     out = empty(x.shape, torch.float32)
-    kernels.gelu_residual(x, bias, residual, out, n_rows, n_cols)
+    kernels.gelu_residual(x, bias, residual, out, n_rows=n_rows, n_cols=n_cols)
     return out

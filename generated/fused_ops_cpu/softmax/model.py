@@ -1,4 +1,4 @@
-"""softmax as kernels: examples.fused_ops.softmax for cpu, float32, inference.
+"""softmax as kernels for cpu, float32, inference.
 
     x   float32 (n_rows=4096, n_cols=1024)
     w   float32 (n_cols,)
@@ -21,5 +21,5 @@ def softmax(x, w):
 
     # softmax    scores = x * 0.125 + w; return torch.softmax(scores, dim=-1)
     weights = empty(x.shape, torch.float32)
-    kernels.softmax(x, w, weights, n_rows, n_cols)
+    kernels.softmax(x, w, weights, n_rows=n_rows, n_cols=n_cols)
     return weights

@@ -1,4 +1,4 @@
-"""transpose_add as kernels: examples.fused_ops.transpose_add for cpu, float32, inference.
+"""transpose_add as kernels for cpu, float32, inference.
 
     x   float32 (n_rows=2048, n_cols=2048)
     y   float32 (n_rows, n_cols)
@@ -21,5 +21,5 @@ def transpose_add(x, y):
 
     # transpose_add    return x.t().contiguous() + y
     out = empty((n_cols, n_rows), torch.float32)
-    kernels.transpose_add(x, y, out, n_cols, n_rows)
+    kernels.transpose_add(x, y, out, n_rows=n_cols, n_cols=n_rows)
     return out

@@ -1,4 +1,4 @@
-"""column_sum as kernels: examples.fused_ops.column_sum for cuda (sm_90), bfloat16, inference.
+"""column_sum as kernels for cuda (sm_90), bfloat16, inference.
 
     x   bfloat16 (n_rows=65536, n_cols=2048)
     ->  bfloat16 (n_cols,)
@@ -19,5 +19,5 @@ def column_sum(x):
 
     # column_sum    return (x * 2).sum(0)
     sums = x.new_empty(n_cols)
-    kernels.column_sum(x, sums, n_rows, n_cols)
+    kernels.column_sum(x, sums, n_rows=n_rows, n_cols=n_cols)
     return sums

@@ -1,4 +1,4 @@
-"""cross_entropy as kernels: examples.fused_ops.cross_entropy for cuda (sm_90), bfloat16, inference.
+"""cross_entropy as kernels for cuda (sm_90), bfloat16, inference.
 
     logits  bfloat16 (n_rows=8192, n_cols=32768)
     labels  int64 (n_rows,)
@@ -21,5 +21,5 @@ def cross_entropy(logits, labels):
 
     # cross_entropy    return F.cross_entropy(logits.float(), labels, reduction="none")
     losses = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
-    kernels.cross_entropy(logits, labels, losses, n_rows, n_cols)
+    kernels.cross_entropy(logits, labels, losses, n_rows=n_rows, n_cols=n_cols)
     return losses

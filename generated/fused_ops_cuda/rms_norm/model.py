@@ -1,4 +1,4 @@
-"""rms_norm as kernels: examples.fused_ops.rms_norm for cuda (sm_90), bfloat16, inference.
+"""rms_norm as kernels for cuda (sm_90), bfloat16, inference.
 
     x       bfloat16 (n_rows=16384, n_cols=4096)
     weight  bfloat16 (n_cols,)
@@ -12,6 +12,8 @@ import torch
 from . import kernels
 from .runtime import check_tensor
 
+EPS = 1e-6
+
 
 def rms_norm(x, weight):
     """Computes what examples.fused_ops.rms_norm does."""
@@ -21,5 +23,5 @@ def rms_norm(x, weight):
 
     # rms_norm    return F.rms_norm(x, (x.shape[-1],), weight, eps=1e-6)
     normalized = torch.empty_like(x)
-    kernels.rms_norm(x, weight, normalized, n_rows=n_rows, n_cols=n_cols, eps=1e-6)
+    kernels.rms_norm(x, weight, normalized, n_rows=n_rows, n_cols=n_cols, eps=EPS)
     return normalized

@@ -19,6 +19,8 @@ from .runtime import (
     own_types,
 )
 
+EPS = 1e-5
+
 # How the names of the weights end that no gradient is computed from: autograd need not keep them.
 UNREAD = (
     ".token_embedding.weight",
@@ -36,13 +38,13 @@ class BlockSaved:
     """What one of gpt.blocks keeps for its backward pass."""
 
     x: torch.Tensor  # bfloat16 (batch, seq, dim)
-    qkv: torch.Tensor  # bfloat16 (batch, seq, qkv_dim)
+    qkv_out: torch.Tensor  # bfloat16 (batch, seq, qkv_dim)
     mixed: torch.Tensor  # bfloat16 (batch, n_heads, seq, head_dim)
     logsumexp: torch.Tensor  # float32 (batch, n_heads, seq, 1)
     philox_seed: torch.Tensor  # int64 ()
     philox_offset: torch.Tensor  # int64 ()
     residual: torch.Tensor  # bfloat16 (batch, seq, dim)
-    widen: torch.Tensor  # bfloat16 (batch, seq, widen_dim)
+    widen_out: torch.Tensor  # bfloat16 (batch, seq, widen_dim)
 
 
 @dataclass
@@ -78,33 +80,31 @@ class LanguageModelFunction(torch.autograd.Function):
 
 
 def block_backward(layer, saved, d_output):
-    """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights, by name."""
-    batch, seq, widen_dim = saved.widen.shape
+    """What one of gpt.blocks hands on, backwards, and the gradients of its weights."""
+    batch, seq, widen_dim = saved.widen_out.shape
     dim = saved.residual.shape[2]
     _, n_heads, _, head_dim = saved.mixed.shape
-    qkv_dim = saved.qkv.shape[2]
+    qkv_dim = saved.qkv_out.shape[2]
 
-    # Mlp.forward    return self.narrow(hidden)
+    # mlp
     d_narrow_bias = d_output.new_empty(dim)
-    kernels.column_sum(d_output, d_narrow_bias, batch * seq, dim)
+    kernels.column_sum(d_output, d_narrow_bias, n_rows=batch * seq, n_cols=dim)
     d_hidden = blas.mm(d_output, layer.mlp.narrow.weight)
 
-    # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = torch.empty_like(d_hidden)
-    d_widen = torch.empty_like(d_hidden)
-    d_widen_bias = saved.widen.new_empty(widen_dim)
+    d_widen_out = torch.empty_like(d_hidden)
+    d_widen_bias = saved.widen_out.new_empty(widen_dim)
     kernels.gelu_and_d_gelu_column_sum(
-        saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
+        saved.widen_out, d_hidden, hidden, d_widen_out, d_widen_bias, n_rows=batch * seq, n_cols=widen_dim
     )
     del d_hidden
 
     d_narrow_weight = blas.mm(d_output.T, hidden)
     del hidden
-    d_ln_2 = blas.mm(d_widen, layer.mlp.widen.weight)
+    d_normed = blas.mm(d_widen_out, layer.mlp.widen.weight)
 
-    # Block.forward    return x + self.mlp(self.ln_2(x))
-    ln_2 = torch.empty_like(d_output)
-    d_residual = d_output  # in place: nothing reads d_output afterwards
+    normed = torch.empty_like(d_output)
+    d_residual = d_output  # in place
     d_ln_2_weight = saved.residual.new_empty(dim)
     d_ln_2_bias = torch.empty_like(d_ln_2_weight)
     kernels.layer_norm_and_d_add_layer_norm(
@@ -112,46 +112,44 @@ def block_backward(layer, saved, d_output):
         layer.ln_2.weight,
         layer.ln_2.bias,
         d_output,
-        d_ln_2,
-        ln_2,
+        d_normed,
+        normed,
         d_residual,
         d_ln_2_weight,
         d_ln_2_bias,
         n_rows=batch * seq,
         n_cols=dim,
-        eps=1e-5,
+        eps=EPS,
     )
-    del d_ln_2
+    del d_normed
 
-    d_widen_weight = blas.mm(d_widen.T, ln_2)
-    del d_widen, ln_2
+    d_widen_weight = blas.mm(d_widen_out.T, normed)
+    del d_widen_out, normed
 
-    # CausalSelfAttention.forward    return self.proj(mixed)
+    # attn
     d_proj_bias = d_residual.new_empty(dim)
-    kernels.column_sum(d_residual, d_proj_bias, batch * seq, dim)
+    kernels.column_sum(d_residual, d_proj_bias, n_rows=batch * seq, n_cols=dim)
     d_mixed = blas.mm(d_residual, layer.attn.proj.weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
     d_proj_weight = blas.mm(d_residual.T, mixed_view.reshape(-1, dim))
 
-    # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
-    q, k, v = saved.qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+    q, k, v = saved.qkv_out.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
     d_q, d_k, d_v = cudnn_attention_backward(
         d_mixed, q, k, v, saved.mixed, saved.logsumexp, saved.philox_seed, saved.philox_offset, is_causal=True
     )
     del d_mixed
 
-    # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
     d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_k = d_k.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
-    d_qkv = d_q.new_empty(batch * seq, qkv_dim)
+    d_qkv_out = d_q.new_empty(batch * seq, qkv_dim)
     d_qkv_bias = d_q.new_empty(qkv_dim)
     kernels.d_qkv_and_bias(
         d_q,
         d_k,
         d_v,
-        d_qkv,
+        d_qkv_out,
         d_qkv_bias,
         n_rows=batch * seq,
         n_cols=qkv_dim,
@@ -161,11 +159,10 @@ def block_backward(layer, saved, d_output):
         boundary=dim,
         second_boundary=2 * dim,
     )
-    d_ln_1 = blas.mm(d_qkv, layer.attn.qkv.weight)
+    d_normed = blas.mm(d_qkv_out, layer.attn.qkv.weight)
 
-    # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = torch.empty_like(d_residual)
-    d_x = d_residual  # in place: nothing reads d_residual afterwards
+    normed = torch.empty_like(d_residual)
+    d_x = d_residual  # in place
     d_ln_1_weight = saved.x.new_empty(dim)
     d_ln_1_bias = torch.empty_like(d_ln_1_weight)
     kernels.layer_norm_and_d_add_layer_norm(
@@ -173,17 +170,17 @@ def block_backward(layer, saved, d_output):
         layer.ln_1.weight,
         layer.ln_1.bias,
         d_residual,
-        d_ln_1,
-        ln_1,
+        d_normed,
+        normed,
         d_x,
         d_ln_1_weight,
         d_ln_1_bias,
         n_rows=batch * seq,
         n_cols=dim,
-        eps=1e-5,
+        eps=EPS,
     )
 
-    d_qkv_weight = blas.mm(d_qkv.T, ln_1)
+    d_qkv_weight = blas.mm(d_qkv_out.T, normed)
     return d_x, {
         "ln_1.weight": d_ln_1_weight,
         "ln_1.bias": d_ln_1_bias,
@@ -206,7 +203,6 @@ def language_model_backward(model, saved, d_loss):
     dim = saved.x.shape[2]
     vocab_size = saved.unscaled_d_token_embedding.shape[0]
 
-    # GPT.forward    return self.head(self.ln_f(x))
     d_x = torch.empty_like(saved.unscaled_d_ln_f)
     d_ln_f_weight = saved.unscaled_d_ln_f.new_empty(dim)
     d_ln_f_bias = torch.empty_like(d_ln_f_weight)
@@ -220,7 +216,7 @@ def language_model_backward(model, saved, d_loss):
         d_ln_f_bias,
         n_rows=batch * seq,
         n_cols=dim,
-        eps=1e-5,
+        eps=EPS,
     )
     del saved.x, saved.unscaled_d_ln_f
 
@@ -230,7 +226,7 @@ def language_model_backward(model, saved, d_loss):
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_position_embedding_weight = d_x.new_empty(seq, dim)
-    kernels.column_sum_weight(d_x, d_position_embedding_weight, batch, seq * dim)
+    kernels.column_sum_weight(d_x, d_position_embedding_weight, n_rows=batch, n_cols=seq * dim)
     d_token_embedding_from_lookup_totals = torch.zeros(
         vocab_size, dim, dtype=torch.float32, device=saved.tokens.device
     )
@@ -244,13 +240,14 @@ def language_model_backward(model, saved, d_loss):
     )
     del d_x
 
+    # GPT.forward    return self.head(self.ln_f(x))
     d_token_embedding_weight = torch.empty_like(saved.unscaled_d_token_embedding)
     kernels.d_token_embedding_weight(
         saved.unscaled_d_token_embedding,
         d_loss,
         d_token_embedding_from_lookup_totals,
         d_token_embedding_weight,
-        vocab_size * dim,
+        n_elements=vocab_size * dim,
     )
     return {
         "gpt.token_embedding.weight": d_token_embedding_weight,

@@ -1,4 +1,4 @@
-"""LanguageModel as kernels: examples.gpt_train.LanguageModel for cuda (sm_90), bfloat16, training.
+"""LanguageModel as kernels for cuda (sm_90), bfloat16, training.
 
     tokens   int64 (batch=8, seq=1024)
     targets  int64 (batch, seq)
@@ -13,6 +13,12 @@ from torch import nn
 from . import kernels
 from .backward import BlockSaved, LanguageModelFunction, LanguageModelSaved
 from .runtime import Weights, blas, check_tensor, check_weights, cudnn_attention, parameters_of, tie
+
+N_HEADS = 12
+DIM = 768
+VOCAB_SIZE = 50257
+PADDED_VOCAB_SIZE = 50264
+EPS = 1e-5
 
 
 class Block(nn.Module):
@@ -34,69 +40,64 @@ class Block(nn.Module):
     def forward(self, normed, x, next_ln_weight, next_ln_bias):
         """Ends with the next layer's ln_1; the last one with gpt.ln_f."""
         batch, seq, dim = normed.shape
-        n_heads = 12
 
-        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = blas.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
-
-        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+        # attn
+        qkv_out = blas.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
+        q, k, v = qkv_out.view(batch, seq, 3, N_HEADS, -1).transpose(1, 3).unbind(2)
         mixed, logsumexp, _, _, _, _, philox_seed, philox_offset, _ = cudnn_attention(q, k, v, is_causal=True)
-
-        # CausalSelfAttention.forward    return self.proj(mixed)
         mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        attn = blas.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
+        attn_out = blas.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         residual = torch.empty_like(x)
-        ln_2 = attn  # in place: nothing reads attn afterwards
+        normed = attn_out  # in place
         kernels.add_and_layer_norm(
             x,
-            attn,
+            attn_out,
             self.ln_2.weight,
             self.ln_2.bias,
             residual,
-            ln_2,
+            normed,
             n_rows=batch * seq,
             n_cols=dim,
-            eps=1e-5,
+            eps=EPS,
         )
 
+        # mlp
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = blas.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
-        del attn, ln_2
-        hidden = torch.empty_like(widen)
-        kernels.gelu(widen, hidden, hidden.numel())
+        widen_out = blas.linear(normed, self.mlp.widen.weight, self.mlp.widen.bias)
+        del attn_out, normed
+        hidden = torch.empty_like(widen_out)
+        kernels.gelu(widen_out, hidden, n_elements=hidden.numel())
 
-        # Mlp.forward    return self.narrow(hidden)
-        mlp = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        mlp_out = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
         del hidden
 
         next_x = torch.empty_like(residual)
-        next_normed = mlp  # in place: nothing reads mlp afterwards
+        normed = mlp_out  # in place
         kernels.add_and_layer_norm(
             residual,
-            mlp,
+            mlp_out,
             next_ln_weight,
             next_ln_bias,
             next_x,
-            next_normed,
+            normed,
             n_rows=batch * seq,
             n_cols=dim,
-            eps=1e-5,
+            eps=EPS,
         )
 
         saved = BlockSaved(
             x=x,
-            qkv=qkv,
+            qkv_out=qkv_out,
             mixed=mixed,
             logsumexp=logsumexp,
             philox_seed=philox_seed,
             philox_offset=philox_offset,
             residual=residual,
-            widen=widen,
+            widen_out=widen_out,
         )
-        return next_normed, next_x, saved
+        return normed, next_x, saved
 
 
 class LanguageModel(nn.Module):
@@ -127,12 +128,9 @@ class LanguageModel(nn.Module):
         unscaled_d_ is a gradient but for the factor that backward() is given: begun here, less is kept.
         """
         batch, seq = tokens.shape
-        dim, vocab_size = 768, 50257
-        padded_vocab_size = 50264  # vocab_size and the padding
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-        # Block.forward    x = x + self.attn(self.ln_1(x))
-        x = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
+        x = torch.empty(batch, seq, DIM, dtype=torch.bfloat16, device=tokens.device)
         normed = torch.empty_like(x)
         kernels.embedding_add_and_layer_norm(
             tokens,
@@ -144,9 +142,9 @@ class LanguageModel(nn.Module):
             normed,
             n_batches=batch,
             n_positions=seq,
-            n_cols=dim,
-            table_size=vocab_size,
-            eps=1e-5,
+            n_cols=DIM,
+            table_size=VOCAB_SIZE,
+            eps=EPS,
         )
 
         saved_blocks = []
@@ -155,24 +153,23 @@ class LanguageModel(nn.Module):
             normed, x, saved = block(normed, x, next_ln.weight, next_ln.bias)
             saved_blocks.append(saved)
 
-        # GPT.forward    return self.head(self.ln_f(x))
         # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
         # 16 bytes.
-        padded_weight = torch.empty(padded_vocab_size, dim, dtype=torch.bfloat16, device=tokens.device)
+        padded_weight = torch.empty(PADDED_VOCAB_SIZE, DIM, dtype=torch.bfloat16, device=tokens.device)
         kernels.pad_head(
             self.gpt.token_embedding.weight,
             padded_weight,
-            n_rows=padded_vocab_size,
-            n_cols=dim,
-            n_filled=vocab_size,
+            n_rows=PADDED_VOCAB_SIZE,
+            n_cols=DIM,
+            n_filled=VOCAB_SIZE,
         )
         logits = blas.linear(normed, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         n_counted = torch.empty((), dtype=torch.int64, device=tokens.device)
-        kernels.cross_entropy_n_counted(targets, n_counted, batch * seq)
+        kernels.cross_entropy_n_counted(targets, n_counted, n_elements=batch * seq)
         losses = torch.empty(batch * seq, dtype=torch.float32, device=tokens.device)
-        unscaled_d_logits = logits.new_empty(batch * seq, padded_vocab_size)
+        unscaled_d_logits = logits.new_empty(batch * seq, PADDED_VOCAB_SIZE)
         kernels.cross_entropy_and_d_cross_entropy(
             logits,
             targets,
@@ -180,29 +177,29 @@ class LanguageModel(nn.Module):
             losses,
             unscaled_d_logits,
             n_rows=batch * seq,
-            n_cols=vocab_size,
-            logits_stride=padded_vocab_size,
-            unscaled_d_logits_stride=padded_vocab_size,
+            n_cols=VOCAB_SIZE,
+            logits_stride=PADDED_VOCAB_SIZE,
+            unscaled_d_logits_stride=PADDED_VOCAB_SIZE,
         )
         del logits
         loss = torch.empty((), dtype=torch.bfloat16, device=tokens.device)
-        kernels.cross_entropy(losses, targets, loss, batch * seq)
+        kernels.cross_entropy(losses, targets, loss, n_elements=batch * seq)
         kernels.fill_padding(
             unscaled_d_logits,
             n_rows=batch * seq,
-            n_cols=padded_vocab_size - vocab_size,
-            unscaled_d_logits_stride=padded_vocab_size,
-            unscaled_d_logits_offset=vocab_size,
+            n_cols=PADDED_VOCAB_SIZE - VOCAB_SIZE,
+            unscaled_d_logits_stride=PADDED_VOCAB_SIZE,
+            unscaled_d_logits_offset=VOCAB_SIZE,
         )
 
         unscaled_d_ln_f = blas.mm(unscaled_d_logits, padded_weight)
-        unscaled_d_token_embedding = blas.mm(unscaled_d_logits.T, normed.reshape(-1, dim))
+        unscaled_d_token_embedding = blas.mm(unscaled_d_logits.T, normed.reshape(-1, DIM))
 
         saved = LanguageModelSaved(
             tokens=tokens,
             x=x,
             unscaled_d_ln_f=unscaled_d_ln_f,
-            unscaled_d_token_embedding=unscaled_d_token_embedding[:vocab_size],
+            unscaled_d_token_embedding=unscaled_d_token_embedding[:VOCAB_SIZE],
             blocks=saved_blocks,
         )
         return loss, saved

@@ -28,14 +28,14 @@ class ResNetBlockSaved:
 
     x: torch.Tensor  # float32 (batch, channels, height, width)
     activated: torch.Tensor  # float32 (batch, conv2_channels, conv1_height, conv1_width)
-    conv1: torch.Tensor  # float32 (batch, conv1_channels, conv1_height, conv1_width)
+    conv1_out: torch.Tensor  # float32 (batch, conv1_channels, conv1_height, conv1_width)
     bn1_mean: torch.Tensor  # float32 (conv1_channels,)
     bn1_rstd: torch.Tensor  # float32 (conv1_channels,)
     out: torch.Tensor  # float32 (batch, conv1_channels, conv1_height, conv1_width)
-    conv2: torch.Tensor  # float32 (batch, conv2_channels, conv1_height, conv1_width)
+    conv2_out: torch.Tensor  # float32 (batch, conv2_channels, conv1_height, conv1_width)
     bn2_mean: torch.Tensor  # float32 (conv2_channels,)
     bn2_rstd: torch.Tensor  # float32 (conv2_channels,)
-    shortcut: torch.Tensor  # float32 (batch, shortcut_channels, shortcut_height, shortcut_width)
+    shortcut_out: torch.Tensor  # float32 (batch, shortcut_channels, shortcut_height, shortcut_width)
     shortcut_mean: torch.Tensor  # float32 (shortcut_channels,)
     shortcut_rstd: torch.Tensor  # float32 (shortcut_channels,)
 
@@ -65,77 +65,78 @@ def resnet_block_backward(model, saved, d_activated):
     """The gradients of ResNetBlock's arguments, then of its parameters by name; empties `saved`."""
     batch = saved.x.shape[0]
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
-    conv1_channels = saved.conv1.shape[1]
-    _, _, shortcut_height, shortcut_width = saved.shortcut.shape
+    conv1_channels = saved.conv1_out.shape[1]
+    _, _, shortcut_height, shortcut_width = saved.shortcut_out.shape
 
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x)
     d_shortcut_1_weight = empty((conv2_channels,), torch.float32)
-    d_shortcut = empty(saved.shortcut.shape, torch.float32)
+    d_shortcut_out = empty(saved.shortcut_out.shape, torch.float32)
     d_shortcut_1_bias = empty((conv2_channels,), torch.float32)
     kernels.d_relu_d_batch_norm(
         saved.activated,
         d_activated,
-        saved.shortcut,
+        saved.shortcut_out,
         saved.shortcut_mean,
         saved.shortcut_rstd,
         model.shortcut[1].weight,
         d_shortcut_1_weight,
-        d_shortcut,
+        d_shortcut_out,
         d_shortcut_1_bias,
         n_channels=conv2_channels,
         n_batches=batch,
         n_pixels=shortcut_height * shortcut_width,
     )
 
+    # shortcut
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
-        d_shortcut, saved.x, model.shortcut[0].weight, stride=2
+        d_shortcut_out, saved.x, model.shortcut[0].weight, stride=2
     )
 
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_bn2_weight = empty(saved.bn2_mean.shape, torch.float32)
-    d_conv2 = empty(saved.activated.shape, torch.float32)
+    d_conv2_out = empty(saved.activated.shape, torch.float32)
     d_bn2_bias = empty(saved.bn2_mean.shape, torch.float32)
     kernels.d_relu_d_batch_norm(
         saved.activated,
         d_activated,
-        saved.conv2,
+        saved.conv2_out,
         saved.bn2_mean,
         saved.bn2_rstd,
         model.bn2.weight,
         d_bn2_weight,
-        d_conv2,
+        d_conv2_out,
         d_bn2_bias,
         n_channels=conv2_channels,
         n_batches=batch,
         n_pixels=conv1_height * conv1_width,
     )
 
-    d_out, d_conv2_weight, _ = convolution_backward(d_conv2, saved.out, model.conv2.weight, padding=1)
+    d_out, d_conv2_weight, _ = convolution_backward(d_conv2_out, saved.out, model.conv2.weight, padding=1)
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     d_bn1_weight = empty(saved.bn1_mean.shape, torch.float32)
-    d_conv1 = empty(saved.out.shape, torch.float32)
+    d_conv1_out = empty(saved.out.shape, torch.float32)
     d_bn1_bias = empty(saved.bn1_mean.shape, torch.float32)
     kernels.d_relu_d_batch_norm(
         saved.out,
         d_out,
-        saved.conv1,
+        saved.conv1_out,
         saved.bn1_mean,
         saved.bn1_rstd,
         model.bn1.weight,
         d_bn1_weight,
-        d_conv1,
+        d_conv1_out,
         d_bn1_bias,
         n_channels=conv1_channels,
         n_batches=batch,
         n_pixels=conv1_height * conv1_width,
     )
     d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
-        d_conv1, saved.x, model.conv1.weight, stride=2, padding=1
+        d_conv1_out, saved.x, model.conv1.weight, stride=2, padding=1
     )
     d_x = empty(d_x_from_shortcut.shape, torch.float32)
-    kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, d_x.numel())
+    kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, n_elements=d_x.numel())
     return d_x, {
         "conv1.weight": d_conv1_weight,
         "bn1.weight": d_bn1_weight,

@@ -129,10 +129,10 @@ class DimNamer:
             old = self._words.get(node.name, ())
             carried = learned(old, carried) if len(old) == len(carried) else carried
             if layers is not None and self._are_met and _makes_features(node) and carried:
-                carried = (*carried[:-1], carried[-1] or f"{next(layers.variables(node.name))}_dim")
+                carried = (*carried[:-1], carried[-1] or f"{next(layers.words_in_function(node.name))}_dim")
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
-                made = tuple(f"{next(layers.variables(node.name))}_{side}" for side in sides)
+                made = tuple(f"{next(layers.words_in_function(node.name))}_{side}" for side in sides)
                 channels = carried[1] if is_depthwise(node, node.all_input_nodes[0]) else None
                 carried = filled((carried[0], channels, *_unchanged(node, carried)[2:]), made)
             if aten_name(node) in _CLASS_LOSSES:

@@ -1,4 +1,4 @@
-"""bias_gelu as kernels: examples.fused_ops.bias_gelu for cpu, float32, inference.
+"""bias_gelu as kernels for cpu, float32, inference.
 
     x     float32 (n_rows=4096, n_cols=2048)
     bias  float32 (n_cols,)
@@ -21,5 +21,5 @@ def bias_gelu(x, bias):
 
     # bias_gelu    return F.gelu(x + bias)
     activated = empty(x.shape, torch.float32)
-    kernels.bias_gelu(x, bias, activated, n_rows, n_cols)
+    kernels.bias_gelu(x, bias, activated, n_rows=n_rows, n_cols=n_cols)
     return activated

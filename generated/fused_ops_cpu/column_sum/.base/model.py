@@ -1,4 +1,4 @@
-"""column_sum as kernels: examples.fused_ops.column_sum for cpu, float32, inference.
+"""column_sum as kernels for cpu, float32, inference.
 
     x   float32 (n_rows=16384, n_cols=512)
     ->  float32 (n_cols,)
@@ -19,5 +19,5 @@ def column_sum(x):
 
     # column_sum    return (x * 2).sum(0)
     sums = empty((n_cols,), torch.float32)
-    kernels.column_sum(x, sums, n_rows, n_cols)
+    kernels.column_sum(x, sums, n_rows=n_rows, n_cols=n_cols)
     return sums

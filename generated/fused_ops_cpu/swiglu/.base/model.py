@@ -1,4 +1,4 @@
-"""swiglu as kernels: examples.fused_ops.swiglu for cpu, float32, inference.
+"""swiglu as kernels for cpu, float32, inference.
 
     a   float32 (n_rows=4096, n_cols=2048)
     b   float32 (n_rows, n_cols)
@@ -21,5 +21,5 @@ def swiglu(a, b):
 
     # swiglu    return F.silu(a) * b
     gated = empty(a.shape, torch.float32)
-    kernels.swiglu(a, b, gated, n_rows * n_cols)
+    kernels.swiglu(a, b, gated, n_elements=n_rows * n_cols)
     return gated

@@ -1,4 +1,4 @@
-"""bias_gelu as kernels: examples.fused_ops.bias_gelu for cuda (sm_90), bfloat16, inference.
+"""bias_gelu as kernels for cuda (sm_90), bfloat16, inference.
 
     x     bfloat16 (n_rows=16384, n_cols=8192)
     bias  bfloat16 (n_cols,)
@@ -21,5 +21,5 @@ def bias_gelu(x, bias):
 
     # bias_gelu    return F.gelu(x + bias)
     activated = torch.empty_like(x)
-    kernels.bias_gelu(x, bias, activated, n_rows, n_cols)
+    kernels.bias_gelu(x, bias, activated, n_rows=n_rows, n_cols=n_cols)
     return activated

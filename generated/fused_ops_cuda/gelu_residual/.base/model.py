@@ -1,4 +1,4 @@
-"""gelu_residual as kernels: examples.fused_ops.gelu_residual for cuda (sm_90), bfloat16, inference.
+"""gelu_residual as kernels for cuda (sm_90), bfloat16, inference.
 
     x         bfloat16 (n_rows=16384, n_cols=8192)
     bias      bfloat16 (n_cols,)
@@ -23,5 +23,5 @@ def gelu_residual(x, bias, residual):
 
     # gelu_residual    return F.gelu(x + bias, approximate="tanh") + residual
     out = torch.empty_like(x)
-    kernels.gelu_residual(x, bias, residual, out, n_rows, n_cols)
+    kernels.gelu_residual(x, bias, residual, out, n_rows=n_rows, n_cols=n_cols)
     return out

@@ -1,4 +1,4 @@
-"""layer_norm as kernels: examples.fused_ops.layer_norm for cuda (sm_90), bfloat16, inference.
+"""layer_norm as kernels for cuda (sm_90), bfloat16, inference.
 
     x       bfloat16 (n_rows=16384, n_cols=4096)
     r       bfloat16 (n_rows, n_cols)
@@ -14,6 +14,8 @@ import torch
 from . import kernels
 from .runtime import check_tensor
 
+EPS = 1e-5
+
 
 def layer_norm(x, r, weight, bias):
     """Computes what examples.fused_ops.layer_norm does."""
@@ -25,5 +27,5 @@ def layer_norm(x, r, weight, bias):
 
     # layer_norm    h = x + r; return F.layer_norm(h, (h.shape[-1],), weight, bias)
     normalized = torch.empty_like(x)
-    kernels.add_layer_norm(x, r, weight, bias, normalized, n_rows=n_rows, n_cols=n_cols, eps=1e-5)
+    kernels.add_layer_norm(x, r, weight, bias, normalized, n_rows=n_rows, n_cols=n_cols, eps=EPS)
     return normalized

@@ -1,4 +1,4 @@
-"""softmax as kernels: examples.fused_ops.softmax for cuda (sm_90), bfloat16, inference.
+"""softmax as kernels for cuda (sm_90), bfloat16, inference.
 
     x   bfloat16 (n_rows=16384, n_cols=4096)
     w   bfloat16 (n_cols,)
@@ -21,5 +21,5 @@ def softmax(x, w):
 
     # softmax    scores = x * 0.125 + w; return torch.softmax(scores, dim=-1)
     weights = torch.empty_like(x)
-    kernels.softmax(x, w, weights, n_rows, n_cols)
+    kernels.softmax(x, w, weights, n_rows=n_rows, n_cols=n_cols)
     return weights

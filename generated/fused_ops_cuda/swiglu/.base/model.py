@@ -1,4 +1,4 @@
-"""swiglu as kernels: examples.fused_ops.swiglu for cuda (sm_90), bfloat16, inference.
+"""swiglu as kernels for cuda (sm_90), bfloat16, inference.
 
     a   bfloat16 (n_rows=16384, n_cols=8192)
     b   bfloat16 (n_rows, n_cols)
@@ -21,5 +21,5 @@ def swiglu(a, b):
 
     # swiglu    return F.silu(a) * b
     gated = torch.empty_like(a)
-    kernels.swiglu(a, b, gated, n_rows * n_cols)
+    kernels.swiglu(a, b, gated, n_elements=n_rows * n_cols)
     return gated

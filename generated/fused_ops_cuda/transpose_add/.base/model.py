@@ -1,4 +1,4 @@
-"""transpose_add as kernels: examples.fused_ops.transpose_add for cuda (sm_90), bfloat16, inference.
+"""transpose_add as kernels for cuda (sm_90), bfloat16, inference.
 
     x   bfloat16 (n_rows=8192, n_cols=8192)
     y   bfloat16 (n_rows, n_cols)
@@ -21,5 +21,5 @@ def transpose_add(x, y):
 
     # transpose_add    return x.t().contiguous() + y
     out = x.new_empty(n_cols, n_rows)
-    kernels.transpose_add(x, y, out, n_cols, n_rows)
+    kernels.transpose_add(x, y, out, n_rows=n_cols, n_cols=n_rows)
     return out

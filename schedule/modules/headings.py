@@ -1,0 +1,114 @@
+"""What stands above a paragraph: the part of the module that it belongs to, and the user's statement where that helps.
+
+``# self_attn`` heads what a layer's attention does, and what has one such heading is read as one block. A statement is
+quoted above a kernel that does several, or whose work no name tells: ``blas.linear(x, self.q_proj.weight)`` says itself
+that it is ``self.q_proj(x)``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+from torch import fx
+
+from longhand.lower.ir import Extern
+from longhand.schedule.modules.held import Branch
+from longhand.schedule.names.operation_names import SILENT, aten_name
+from longhand.schedule.plan import Launch
+
+# Calls that everybody reads without the statement that they came from, by the op's name without its overload.
+_EVIDENT_OPS = """
+    mm bmm addmm baddbmm addmv mv dot linear matmul _grouped_mm
+    convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution_backward
+    scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
+    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention
+    _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward
+    _scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_cudnn_attention_backward
+    sort topk argsort cumsum histc
+    max_pool1d max_pool2d max_pool3d max_pool2d_with_indices avg_pool1d avg_pool2d avg_pool3d
+    adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_bilinear2d upsample_bicubic2d
+"""
+_EVIDENT = frozenset(_EVIDENT_OPS.split())
+
+
+def is_evident(step: Launch | Extern, n_statements: int, weights: Collection[str]) -> bool:
+    """Whether a call says what it does without the user's words: a product, or a kernel of one statement on a weight.
+
+    Args:
+        step: The call.
+        n_statements: How many of the user's it does.
+        weights: The buffers that are reached by their place in the module.
+    """
+    if isinstance(step, Extern):
+        packet = getattr(step.target, "overloadpacket", step.target)
+        return getattr(packet, "__name__", "") in _EVIDENT
+    return n_statements == 1 and any(name in weights for name in step.buffers)
+
+
+def is_lone_sum(origins: Sequence[str], nodes: Mapping[str, fx.Node]) -> bool:
+    """Whether a kernel adds two things and does nothing else: there is nothing to remark on."""
+    ops = [aten_name(nodes[name]) for name in origins if name in nodes]
+    return [name for name in ops if name not in SILENT] == ["add"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Home:
+    """The module whose function this is.
+
+    Attributes:
+        root: Of all modules.
+        path: Its own; of layers that of their list.
+        is_list: Whether it is that.
+    """
+
+    root: Branch
+    path: str = ""
+    is_list: bool = False
+
+    def below(self, path: str) -> list[str]:
+        """The way to a module from this one; of a module that is elsewhere, none."""
+        parts, own = _parts(path), _parts(self.path)
+        return parts[len(own) + self.is_list :] if parts[: len(own)] == own else []
+
+    def here(self, path: str) -> list[str]:
+        """The way from the root to this one: of layers to the one that a path is in."""
+        own = _parts(self.path)
+        return [*own, *_parts(path)[len(own) : len(own) + self.is_list]]
+
+
+def heading_of(paths: Sequence[str], home: Home, trunks: Collection[str] = ()) -> str:
+    """The part of a function's module that does something: ``self_attn``; empty where that is the module itself.
+
+    Args:
+        paths: Of the modules whose statements these are.
+        home: The function's module.
+        trunks: Paths of lists of layers that the function walks: a module that holds one heads nothing.
+    """
+    if not paths:
+        return ""
+    first, *others = [home.below(path) for path in paths]
+    parts = [part for n, part in enumerate(first) if all(one[: n + 1] == first[: n + 1] for one in others)]
+    here = home.here(paths[0])
+    while parts and not _holds_modules(home.root, [*here, *parts]):
+        parts = parts[:-1]
+    inside = [*here, *parts]
+    if any(_parts(trunk)[: len(inside)] == inside for trunk in trunks):
+        return ""
+    return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts).lstrip(".")
+
+
+def _parts(path: str) -> list[str]:
+    return path.split(".") if path else []
+
+
+def _holds_modules(root: Branch, parts: Sequence[str]) -> bool:
+    """Whether there is a module that others are in."""
+    branch = root
+    for part in parts:
+        inner = branch.branches.get(part)
+        if inner is None:
+            return False
+        branch = inner
+    return bool(branch.branches)

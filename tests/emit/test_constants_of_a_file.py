@@ -1,0 +1,134 @@
+"""Numbers that no tensor tells stand once, at the top of model.py and backward.py; a module's name is no value's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from longhand.emit.layers.file_settings import with_words
+from longhand.emit.text.python_code import CallCode, KeywordCode, NameCode, ProductCode
+from longhand.schedule.modules.settings import sizes_of_file
+from longhand.schedule.names.layer_names import as_called
+from longhand.schedule.names.meanings.values_of_modules import names_of_modules, of_value
+from longhand.schedule.names.words import GradientWord, Scope
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(48, 144)
+        self.proj = nn.Linear(48, 48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, seq, dim = x.shape
+        head_dim = 12
+        q, k, v = self.qkv(x).view(batch, seq, 3, -1, head_dim).unbind(2)
+        scores = (torch.tanh(q).transpose(1, 2) @ k.permute(0, 2, 3, 1)).softmax(-1)
+        out = (scores @ v.transpose(1, 2)).transpose(1, 2).reshape(batch, seq, dim)
+        return self.proj(out)
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(48, eps=1e-3)
+        self.attn = Attention()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.attn(self.norm(x))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(3))
+        self.last = nn.LayerNorm(48, eps=1e-3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(x)
+
+
+def bodies(text: str) -> list[ast.FunctionDef]:
+    named = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
+    return [node for node in named if node.name != "__init__"]
+
+
+def test_numbers_stand_at_the_top(emit: Callable[..., Any]) -> None:
+    text = str(emit(Model().eval(), (torch.randn(2, 5, 48),), device="cuda")["model.py"])
+    assert text.count("EPS = 0.001") == 1 and "eps=EPS" in text and "eps=0.001" not in text
+    top = text[: text.index("class ")]
+    assert "HEAD_DIM = 12" in top
+    launches = [node for body in bodies(text) for node in ast.walk(body) if isinstance(node, ast.Call)]
+    launches = [node for node in launches if ast.unparse(node.func).startswith("kernels.")]
+    given = [one for call in launches for one in (*call.args, *(word.value for word in call.keywords))]
+    numbers = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+    assert launches and max(numbers, default=0) < 10
+    assert not any(isinstance(one, ast.Constant) for call in launches for one in call.args)  # all by keyword
+
+
+def test_layers_have_headings_and_plain_calls_no_quotes(emit: Callable[..., Any]) -> None:
+    text = str(emit(Model().eval(), (torch.randn(2, 5, 48),), device="cuda")["model.py"])
+    assert text.count("        # attn\n") == 1
+    assert "self.qkv(x)" not in text and "self.proj(out)" not in text  # a call of the weight says that
+
+
+def test_no_value_is_called_as_a_module(emit: Callable[..., Any]) -> None:
+    text = str(emit(Model().eval(), (torch.randn(2, 5, 48),), device="cuda")["model.py"])
+    assigned = {
+        name.id
+        for body in bodies(text)
+        for node in ast.walk(body)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    }
+    assert assigned and not assigned & {"norm", "attn", "proj", "qkv", "last"}
+
+
+def test_the_words_of_modules_give_way_to_those_of_values() -> None:
+    modules = names_of_modules(["layers.0.attn.o_proj", "layers.0.post_norm", "layers.0.mlp"])
+    assert list(of_value("o_proj", modules, set())) == ["o_proj_out"]
+    assert list(of_value("post_norm", modules, set())) == ["normed", "post_norm_out"]
+    assert list(of_value("mlp", modules, {"mlp"})) == ["mlp"]  # the user's own
+    assert list(of_value("hidden", modules, set())) == ["hidden"]
+    assert list(of_value(GradientWord("mlp"), modules, set())) == ["d_mlp_out"]
+
+
+def test_a_word_of_several_sizes_is_no_constant() -> None:
+    stated = [{"head_dim": 12, "n": 65}, {"n": 226, "dim": "self.dim"}, {"head_dim": 12, "eps": 3}]
+    assert sizes_of_file(stated, {"EPS"}) == {"head_dim": 12}
+
+
+class ByLetters(nn.Module):
+    """A local of the user's is called as a constant would be."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        EPS = torch.tanh(x) * x.sum(-1, keepdim=True)
+        return torch.nn.functional.layer_norm(EPS @ x.mT, (7,)) @ EPS
+
+
+def test_a_users_name_is_no_constant(emit: Callable[..., Any]) -> None:
+    text = str(emit(ByLetters().eval(), (torch.randn(2, 7, 12),), device="cuda")["model.py"])
+    assert "eps=1e-5" in text and "eps=EPS" not in text
+
+
+def test_names_inside_an_expression_are_exchanged() -> None:
+    size = ProductCode((NameCode("batch"), NameCode("dim")))
+    call = CallCode("kernels.norm", (NameCode("x"), KeywordCode("dim", size)))
+    assert str(with_words(call, {"dim": "DIM"})) == "kernels.norm(x, dim=batch * DIM)"
+
+
+def test_a_function_returns_what_its_caller_calls_it() -> None:
+    names = {"a": "residual", "b": "hidden", "x": "total"}
+    scope = Scope({"residual", "hidden", "total"})
+    assert as_called(["a", "b"], ["hidden", "fc_out"], names, scope) == {"a": "hidden", "b": "fc_out"}
+    # The caller's word is another value's inside: only what would be misread gives way.
+    assert as_called(["a", "b"], ["hidden", "total"], names, scope) == {"b": "layer_hidden"}
+    assert as_called(["a", "b"], ["x", "hidden"], names, scope) == {}
