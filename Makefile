@@ -42,10 +42,12 @@ sweep: $(STAMP)
 	# Every kernel of every architecture of the installed packages, compiled for a GPU that need not be there.
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.architectures --compile-only -j 2
 
-# The frame hook and every C++ kernel of the gallery under AddressSanitizer and UndefinedBehaviorSanitizer.
+# The frame hook, the C files of CUDA units (with a stand-in for cuBLAS and the driver) and every C++ kernel of the
+# gallery under AddressSanitizer and UndefinedBehaviorSanitizer.
 sanitize: $(STAMP)
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 UBSAN_OPTIONS=print_stacktrace=1 OMP_NUM_THREADS=2 \
+	CC="gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined -g" \
 	CXX="g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g" XDG_CACHE_HOME=$(CURDIR)/build/sanitized \
 	$(BIN)/python -m tests.sanitized build/sanitized
 

@@ -1,6 +1,7 @@
-"""``make sanitize``: the frame hook and the gallery's C++ kernels, built with sanitizers, under their own tests.
+"""``make sanitize``: the frame hook, CUDA units' C files and the gallery's C++ kernels, built with sanitizers, tested.
 
-Runs with the sanitizers' runtimes preloaded. What they find ends the process.
+Runs with the sanitizers' runtimes preloaded, and with compilers (``CC``, ``CXX``) that build with them. What they find
+ends the process.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ FLAGS = (
     "-g",
     "-O1",
 )
-TESTS = ("tests/capture/bytecode/test_frame_eval.py", "tests/longhand/test_compiled_threads.py")
+TESTS = (
+    "tests/capture/bytecode/test_frame_eval.py",
+    "tests/longhand/test_compiled_threads.py",
+    "tests/native",  # blas.c and launch.c, which are built with $CC
+)
 
 
 def sanitized_hook(folder: Path) -> None:
@@ -44,7 +49,7 @@ def sanitized_hook(folder: Path) -> None:
 
 
 def main(folder: Path) -> int:
-    """The exit code of the tests of the hook, then of the units' own checks."""
+    """The exit code of the tests of the hook and of units' C files, then of the units' own checks."""
     folder.mkdir(parents=True, exist_ok=True)
     sanitized_hook(folder)
     code = int(pytest.main(["-q", "-p", "no:cacheprovider", *(str(ROOT / test) for test in TESTS)]))

@@ -72,7 +72,7 @@ _PARTS = (
     "recorded_step",
     "interpreter",
 )
-_BESIDE = ("blas.c", "cublas.h", "launch.c", "tensors.h")  # C that some of them build
+_BESIDE = ("blas.c", "cublas.h", "launch.c", "matrices.h", "tensors.h")  # C that some of them build
 # What they define stands in place of the others' definitions of that name.
 _BUILT = {"cpu": "built", "cuda": "built_cuda"}
 

@@ -45,7 +45,7 @@ def test_whose_products_they_are(device: str, tmp_path: Path) -> None:
         assert (f"{torchs}(" in text) == (device == "cpu")
     assert "torch.addmm(" in text and "beta=0.5" in text  # which no function of blas takes
     written = {path.name for path in out.glob("*.[ch]")}
-    assert written == ({"blas.c", "cublas.h", "tensors.h"} if device == "cuda" else set())
+    assert written == ({"blas.c", "cublas.h", "matrices.h", "tensors.h"} if device == "cuda" else set())
     names = set(text.partition("from .runtime import ")[2].partition("\n")[0].replace(",", "").split())
     assert ("blas" in names) == (device == "cuda")
 

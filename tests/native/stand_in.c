@@ -3,6 +3,7 @@
 //
 // Tensors of the CPU count as some on a GPU. A product is computed from the descriptors alone, as cuBLAS would do it.
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,8 +35,9 @@ typedef struct {
 
 // What tests set, and what they read.
 int64_t fails_in, microseconds, workspace_wanted, is_capturing, pretended_device = 0, n_handles, n_chosen, n_multiplied;
+int64_t n_alive;  // operations, layouts and preferences that were made and not destroyed
 int64_t last_limit, last_alignments[4], last_compute_type, last_stream, last_workspace, last_workspace_bytes;
-enum { CREATE = 1, CHOOSE, MULTIPLY, NO_ALGORITHM, STREAM };
+enum { CREATE = 1, CHOOSE, MULTIPLY, NO_ALGORITHM, STREAM, OPERATION, LAYOUT, PREFERENCES, SETTING };
 
 static double read_at(const void *data, int type, int64_t at) {
   if (type == 0) return ((const float *)data)[at];
@@ -52,21 +54,39 @@ static void write_at(void *data, int type, int64_t at, float value) {
   else ((uint16_t *)data)[at] = (uint16_t)((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-int cublasLtCreate(void **handle) {
-  *handle = malloc(1);
-  ++n_handles;
-  return fails_in == CREATE;
+static int made(void **result, size_t size, bool fails) {
+  *result = NULL;
+  if (fails) return 3;
+  *result = calloc(1, size);
+  ++n_alive;
+  return 0;
 }
 
-int cublasLtMatmulDescCreate(void **made, int compute_type, int scale_type) {
-  Operation *one = calloc(1, sizeof(Operation));
-  one->compute_type = compute_type;
-  *made = one;
-  return scale_type != 0;
+static int destroyed(void *what) {
+  free(what);
+  --n_alive;
+  return 0;
 }
+
+int cublasLtCreate(void **handle) {
+  *handle = (void *)-1;  // of no use where it fails
+  if (fails_in == CREATE) return 1;
+  *handle = &n_handles;
+  ++n_handles;
+  return 0;
+}
+
+int cublasLtMatmulDescCreate(void **result, int compute_type, int scale_type) {
+  if (made(result, sizeof(Operation), fails_in == OPERATION || scale_type != 0)) return 1;
+  ((Operation *)*result)->compute_type = compute_type;
+  return 0;
+}
+
+int cublasLtMatmulDescDestroy(void *what) { return destroyed(what); }
 
 int cublasLtMatmulDescSetAttribute(void *what, int attribute, const void *value, size_t size) {
   Operation *one = what;
+  if (fails_in == SETTING) return 1;
   if (attribute == 3 || attribute == 4) one->transposed[attribute - 3] = *(const int32_t *)value;
   else if (attribute == 7) one->epilogue = *(const int32_t *)value;
   else if (attribute == 8) one->bias = *(void *const *)value;
@@ -74,12 +94,13 @@ int cublasLtMatmulDescSetAttribute(void *what, int attribute, const void *value,
   return size != (attribute == 8 ? 8 : 4);
 }
 
-int cublasLtMatrixLayoutCreate(void **made, int type, uint64_t rows, uint64_t cols, int64_t leading) {
-  Layout *one = calloc(1, sizeof(Layout));
-  *one = (Layout){type, 1, rows, cols, leading, 0};
-  *made = one;
-  return leading < (int64_t)rows;
+int cublasLtMatrixLayoutCreate(void **result, int type, uint64_t rows, uint64_t cols, int64_t leading) {
+  if (made(result, sizeof(Layout), fails_in == LAYOUT || leading < (int64_t)rows)) return 1;
+  *(Layout *)*result = (Layout){type, 1, rows, cols, leading, 0};
+  return 0;
 }
+
+int cublasLtMatrixLayoutDestroy(void *what) { return destroyed(what); }
 
 int cublasLtMatrixLayoutSetAttribute(void *what, int attribute, const void *value, size_t size) {
   Layout *one = what;
@@ -89,15 +110,11 @@ int cublasLtMatrixLayoutSetAttribute(void *what, int attribute, const void *valu
   return size != (attribute == 5 ? 4 : 8);
 }
 
-int cublasLtMatmulPreferenceCreate(void **made) {
-  *made = calloc(1, sizeof(Preferences));
-  return 0;
+int cublasLtMatmulPreferenceCreate(void **result) {
+  return made(result, sizeof(Preferences), fails_in == PREFERENCES);
 }
 
-int cublasLtMatmulPreferenceDestroy(void *what) {
-  free(what);
-  return 0;
-}
+int cublasLtMatmulPreferenceDestroy(void *what) { return destroyed(what); }
 
 int cublasLtMatmulPreferenceSetAttribute(void *what, int attribute, const void *value, size_t size) {
   Preferences *one = what;
@@ -117,7 +134,7 @@ int cublasLtMatmulAlgoGetHeuristic(
   last_compute_type = ((Operation *)operation)->compute_type;
   *results = (Heuristic){.algorithm = {42}, .workspace_bytes = workspace_wanted};
   *n_found = fails_in == NO_ALGORITHM ? 0 : 1;
-  return fails_in == CHOOSE || n_wanted != 1 || !handle || !a || !b || c != d;
+  return fails_in == CHOOSE || n_wanted != 1 || handle != &n_handles || !a || !b || c != d;
 }
 
 int cublasLtMatmul(
@@ -129,7 +146,7 @@ int cublasLtMatmul(
   last_stream = (int64_t)stream, last_workspace = (int64_t)workspace, last_workspace_bytes = workspace_bytes;
   if (fails_in == MULTIPLY) return 15;
   if (microseconds) usleep((useconds_t)microseconds);
-  if (!handle || *(const float *)alpha != 1 || *(const float *)beta != 0 || c != d || c_layout != d_layout) return 1;
+  if (handle != &n_handles || *(const float *)alpha != 1 || *(const float *)beta != 0 || c != d || c_layout != d_layout) return 1;
   if (*(const uint64_t *)algorithm != 42 || (workspace_bytes && !workspace)) return 1;
   const int64_t rows = how->transposed[0] ? of_a->cols : of_a->rows, inner = how->transposed[0] ? of_a->rows : of_a->cols;
   const int64_t cols = how->transposed[1] ? of_b->rows : of_b->cols;

@@ -7,6 +7,8 @@ import ctypes
 import dataclasses
 import functools
 import importlib.util
+import os
+import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -33,6 +35,8 @@ class StandIn:
         runtime: The unit's.
         functions: ``linear``, ``mm``, ``bmm`` and ``addmm``.
         launch: The way into launch.c.
+        blas: The way into blas.c.
+        known: What it was told.
         by_aten: The functions that ATen was called for.
         answers: What the settings answer, by name.
     """
@@ -41,6 +45,8 @@ class StandIn:
     runtime: ModuleType
     functions: Any = None
     launch: Any = None
+    blas: Any = None
+    known: tuple[Any, ...] = ()
     by_aten: list[str] = dataclasses.field(default_factory=list)
     answers: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -68,7 +74,18 @@ def _built() -> tuple[Path, ...]:
     runtime = write_unit(folder)
     source, include = Path(__file__).with_name("stand_in.c"), f"-I{sysconfig.get_path('include')}"
     warnings = ["-Wall", "-Wextra", "-Wno-misleading-indentation"]
-    words = ["gcc", "-std=gnu11", "-O1", *warnings, "-fPIC", "-shared", include, f"-I{folder}", str(source)]
+    compiler = shlex.split(os.environ.get("CC", "gcc"))
+    words = [
+        *compiler,
+        "-std=gnu11",
+        "-O1",
+        *warnings,
+        "-fPIC",
+        "-shared",
+        include,
+        f"-I{folder}",
+        str(source),
+    ]
     subprocess.run([*words, "-o", str(folder / "stand_in.so")], check=True)
     runtime.NATIVE_FLAGS += ["-Wall", "-Wextra", "-Werror"]
     launch = runtime.build_native(folder, ("launch.c", "tensors.h"))
@@ -124,7 +141,7 @@ def stand_in(folder: Path) -> StandIn:
         whole = memory[start : start + n_bytes - 256].view(dtype)
         return on_gpu(whole.as_strided(sizes, strides))
 
-    known = (
+    made.known = (
         OnGpu,
         torch.nn.Parameter,
         tuple(
@@ -148,11 +165,11 @@ def stand_in(folder: Path) -> StandIn:
         str(library),
         str(library),
     )
-    way_in = ctypes.PyDLL(str(blas)).longhand_blas
-    way_in.restype, way_in.argtypes = ctypes.py_object, [ctypes.py_object]
+    made.blas = ctypes.PyDLL(str(blas)).longhand_blas
     made.launch = ctypes.PyDLL(str(launch)).longhand_launch
-    made.launch.restype, made.launch.argtypes = ctypes.py_object, [ctypes.py_object]
+    for way_in in (made.blas, made.launch):
+        way_in.restype, way_in.argtypes = ctypes.py_object, [ctypes.py_object]
     made.functions = types.SimpleNamespace(
-        **dict(zip(("linear", "mm", "bmm", "addmm"), way_in(known), strict=True))
+        **dict(zip(("linear", "mm", "bmm", "addmm"), made.blas(made.known), strict=True))
     )
     return made

@@ -38,12 +38,13 @@ class Kernel:
     def __call__(self, *args: Any, caller: str = OWN, **options: Any) -> str:
         """Launches as a file of `caller` does: through a host function."""
         before = len(self.slow_calls), len(self.runs)
-        assert _through_host_function(caller)(self.kernel, args, options) is None
+        assert through_host_function(caller)(self.kernel, args, options) is None
         after = len(self.slow_calls) - before[0], len(self.runs) - before[1]
         return {(1, 0): "python", (0, 1): "c"}[after]
 
 
-def _through_host_function(package: str) -> Callable[..., Any]:
+def through_host_function(package: str) -> Callable[..., Any]:
+    """A host function as a file of `package` calls it."""
     names: dict[str, Any] = {"__package__": package}
     text = (
         "def host(kernel, args, options): return kernel(*args, **options)\n"
