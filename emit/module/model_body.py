@@ -276,7 +276,9 @@ class BodyWriter:
         buffer, other = self.plan.buffers[step.buffer], self.plan.buffers[step.of]
         is_alike = same_sizes(buffer.shape, other.shape) and same_sizes(buffer.stride, other.stride)
         value: Code = NameCode(old)
-        if not is_alike:
+        if step.order:
+            value = MethodCode(value, "permute", tuple(map(whole_number, step.order)))
+        elif not is_alike:
             value = MethodCode(value, "view", tuple(self.sizes.dims(buffer)) or (NO_CODE,))
         if new == old and is_alike:
             return []
@@ -300,7 +302,7 @@ class BodyWriter:
         words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
         words += [variable for b in buffers for variable in self.seen_as.get(b, [])]
         words += gathered_lists(step.buffers, steps, self.variables)
-        still = rebound_or_alive(self.variables, words, steps, place)
+        still = rebound_or_alive(self.variables, words, steps, place, self.calls)
         if self._is_in_branch:
             still.add(root(self.allocations.device))  # the other branches do not drop it
         dropped = [name for name in dict.fromkeys(words) if name not in still]

@@ -27,9 +27,8 @@ from longhand.schedule.plan import (
 from longhand.schedule.sizes import Hints, guess, product, same
 from longhand.schedule.targets import TargetFacts
 
-TOLERATED_PEAK = 1.25  # of what memory peaks at if everything is released at once
-TOLERATED_IN_TRAINING = 1.03  # there memory decides how large a batch may be
-WORTH_RELEASING = 8 << 20  # bytes of the peak; a `del` for less is noise
+TOLERATED_PEAK = 1.03  # of what memory peaks at if everything is released at once
+WORTH_RELEASING = 2 << 20  # bytes of the peak; a `del` for less is noise
 
 
 def place_buffers(
@@ -77,7 +76,8 @@ def place_buffers(
                     placed.append(Allocate(name, name in kept, beside, like))
                     continue
                 taken.add(source[1])
-                placed.append(Reuse(name, source[1], in_place=True))
+                order = _order_of_dims(buffers[source[1]], buffers[name]) or ()
+                placed.append(Reuse(name, source[1], in_place=True, order=order))
                 aliases.setdefault(step.kernel, set()).add((source[0], pointer.name))
         placed.append(step)
     return placed, {key: _with_aliases(plan, aliases.get(key, set())) for key, plan in kernels.items()}
@@ -109,7 +109,6 @@ def release_buffers(
     kept: frozenset[str],
     hints: Hints,
     handed_over: frozenset[str] = frozenset(),
-    tolerated: float = TOLERATED_PEAK,
 ) -> list[UnitStep]:
     """The steps with as few Releases as bring the peak of memory close to what it could be.
 
@@ -119,7 +118,6 @@ def release_buffers(
         kept: Never released.
         hints: For sizes.
         handed_over: Inputs that nobody else holds: what the forward pass saved, in a backward pass.
-        tolerated: What the peak may be of the least one.
     """
     spans = _spans(steps, buffers, kept, hints, handed_over)
     ends = {span.end for span in spans if not span.stays}
@@ -129,7 +127,7 @@ def release_buffers(
     released: frozenset[int] = frozenset()
     while True:
         peak, place = _peak(spans, inside, released)
-        if peak <= lowest * tolerated or peak - lowest < WORTH_RELEASING:
+        if peak <= lowest * TOLERATED_PEAK or peak - lowest < WORTH_RELEASING:
             break
         idle = [n for n in may_go - released if spans[n].end < place]
         released |= {max(idle, key=lambda n: (spans[n].size, -n))}
@@ -231,14 +229,10 @@ def _peak(spans: Sequence[_Span], inside: Sequence[int], released: frozenset[int
 
 
 def release_run(
-    run: Sequence[PlanStep],
-    buffers: Mapping[str, Buffer],
-    kept: frozenset[str],
-    hints: Hints,
-    tolerated: float = TOLERATED_PEAK,
+    run: Sequence[PlanStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
 ) -> tuple[PlanStep, ...]:
     """`release_buffers` for one run of a Repeat; what it takes from outside is left to whoever made it."""
-    steps = release_buffers(run, buffers, kept, hints, tolerated=tolerated)
+    steps = release_buffers(run, buffers, kept, hints)
     return tuple(step for step in steps if not isinstance(step, Repeat))
 
 
@@ -332,9 +326,37 @@ def _with_aliases(plan: KernelPlan, pairs: set[tuple[str, str]]) -> KernelPlan:
 
 
 def _holds_like(one: Buffer, other: Buffer) -> bool:
-    """Whether the memory of one buffer is seen as the other by nothing but another shape."""
-    if len(one.shape) == len(other.shape) and all(
-        same(a, b) for a, b in zip((*one.shape, *one.stride), (*other.shape, *other.stride), strict=True)
-    ):
+    """Whether the memory of one buffer is seen as the other by another shape, or by another order of dimensions."""
+    if _lies_as(one, other, range(len(other.shape))) or _order_of_dims(one, other) is not None:
         return True
     return same(product(one.shape), product(other.shape)) and one.is_contiguous and other.is_contiguous
+
+
+def _order_of_dims(one: Buffer, other: Buffer) -> tuple[int, ...] | None:
+    """Which dimension of the first each of the second's is; None where it is not a matter of their order alone.
+
+    By their steps, from the widest on: a tensor without gaps has one dimension of each, beside those of size 1.
+    """
+    if len(one.shape) != len(other.shape) or _lies_as(one, other, range(len(other.shape))):
+        return None
+    dims = range(len(other.shape))
+    places = [
+        [
+            place
+            for place in dims
+            if same(one.shape[place], other.shape[dim]) and same(one.stride[place], other.stride[dim])
+        ]
+        for dim in dims
+    ]
+    if any(len(found) != 1 for found in places):
+        return None
+    order = tuple(place for (place,) in places)
+    return order if sorted(order) == list(dims) else None
+
+
+def _lies_as(one: Buffer, other: Buffer, order: Sequence[int]) -> bool:
+    """Whether the first, its dimensions in an order, has the shape and the steps of the second."""
+    return len(one.shape) == len(other.shape) and all(
+        same(one.shape[place], other.shape[dim]) and same(one.stride[place], other.stride[dim])
+        for dim, place in enumerate(order)
+    )

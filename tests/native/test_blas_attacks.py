@@ -130,7 +130,7 @@ WRONG: dict[str, Any] = {
 @pytest.mark.parametrize("what", WRONG)
 def test_what_is_told_wrongly_changes_nothing(tools: StandIn, what: str) -> None:
     """Another unit of the process tells it: the functions of the first hold what they were told."""
-    fresh = [tuple(list(one)) if isinstance(one, tuple) else one for one in tools.known]
+    fresh = [tuple(one) if isinstance(one, tuple) else one for one in tools.known]
     fresh[3:7] = (
         lambda *_: None,
         (lambda: 1,),
