@@ -77,7 +77,7 @@ from longhand.schedule.names.operation_names import (
 )
 from longhand.schedule.names.parameter_names import children, parameters_in_order
 from longhand.schedule.names.people_names import own_or_class
-from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
+from longhand.schedule.names.reached import Reached, entry_of, first_word, is_plain_variable, list_holding
 from longhand.schedule.names.schedule_names import in_plain_loops, words_of
 from longhand.schedule.names.unit_names import (
     KernelNames,
@@ -163,6 +163,7 @@ __all__ = [
     "fills_padding",
     "find_call_loops",
     "find_rounds",
+    "first_word",
     "frame_of_backward",
     "grouped",
     "grouped_before_last",

@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+from longhand.emit.layers.carried import begin_carried
 from longhand.emit.layers.class_names import TakenNames, free_name
 from longhand.emit.layers.deferred_residuals import remark_on_deferred_residual
 from longhand.emit.layers.following_modules import modules_that_follow
@@ -282,15 +283,10 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     """
     variables = outer.variables
     first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
-    lines: list[str] = []
-    carried: dict[int, str] = {}
     lists = {place: list_holding(variables[last[place]]) for place in loop.collected}
     singular = outer.names.of_layers(loop).of_one
-    for place, source in enumerate(loop.carried):
-        variable = singular.get(source) or variables[last[source]]
-        carried[place] = variable
-        if variables[first[place]] != variable:
-            lines.append(f"{variable} = {variables[first[place]]}")
+    carried = [singular.get(source) or variables[last[source]] for source in loop.carried]
+    lines = begin_carried([(variable, variables[first[place]]) for place, variable in enumerate(carried)])
     lines += [f"{name} = []" for name in lists.values()]
     record = loop.record
     if record is not None and not loop.n_head:
@@ -298,7 +294,7 @@ def write_loop(loop: Loop, block: LayerClass, tree: Branch, outer: BodyWriter) -
     branch = tree.at(loop.owner)
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
     before = tree.at(f"{loop.owner}.{loop.positions[0] - 1}") if loop.previous else branch
-    given = list(carried.values())
+    given = [*carried]
     given += [member(expression(before, path), f"{owner}[layer - 1]") for path in loop.previous.values()]
     is_whole = loop.positions == tuple(range(len(branch.branches))) and not loop.previous
     is_by_blocks = is_whole and not loop.listed

@@ -209,7 +209,7 @@ class _Function:
             read=read,
             given=tuple(f"{word}.contiguous()" for word in read),
             computed=tuple(self._computed()),
-            returned=_counted(self._returned()),
+            returned=_counted(self._returned(), n_apart=int(self.graph.is_module)),
             reads_model=self.backward.reads_model,
             device=self.forward.plan.options.target.device.value,
             recording=self.forward.recording if self.forward.records else "",
@@ -271,10 +271,15 @@ class _Function:
         return expressions
 
 
-def _counted(gradients: Sequence[str]) -> tuple[str, ...]:
-    """``*[None] * 38`` for arguments and parameters that have no gradients, where these are many in a row."""
-    parts: list[str] = []
-    for word, run in groupby(gradients):
+def _counted(gradients: Sequence[str], n_apart: int) -> tuple[str, ...]:
+    """``*[None] * 38`` for arguments and parameters that have no gradients, where these are many in a row.
+
+    Args:
+        gradients: A word for each argument of the Function.
+        n_apart: How many at first stay by themselves: the module's, which is told beside the others'.
+    """
+    parts = list(gradients[:n_apart])
+    for word, run in groupby(gradients[n_apart:]):
         words = list(run)
         is_counted = word == "None" and len(words) > _MANY_NONE
         parts += [f"*[None] * {len(words)}"] if is_counted else words

@@ -16,6 +16,7 @@ from longhand.emit.layers.backward_records import (
     list_of_modules,
     saved_of_call,
 )
+from longhand.emit.layers.carried import begin_carried
 from longhand.emit.layers.class_names import TakenNames, record_name, whose
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
@@ -296,14 +297,9 @@ class BackwardWriter(ModelWriter):
         self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter, numbers: LayerNumbers
     ) -> list[str]:
         variables, words = body.variables, self.names.of_layers(loop)
-        last = loop.repeat.outputs[-1]
-        lines = []
-        given = []
-        for place, source in enumerate(loop.carried):
-            variable = variables[last[source]]
-            given.append(variable)
-            if variables[loop.repeat.inputs[0][place]] != variable:
-                lines.append(f"{variable} = {variables[loop.repeat.inputs[0][place]]}")
+        first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
+        given = [variables[last[source]] for source in loop.carried]
+        lines = begin_carried([(variable, variables[first[place]]) for place, variable in enumerate(given)])
         given += [variables[buffer] for buffer in loop.shared]
         lists = {place: list_holding(variables[last[place]]) for place in loop.gathered}
         lines += [f"{name} = []" for name in lists.values()]

@@ -30,26 +30,13 @@ class Block(nn.Module):
             widen=Weights(weight=(512, 128), bias=(512,)), narrow=Weights(weight=(128, 512), bias=(128,))
         )
 
-    def forward(self, x, mlp):
-        """The layer's input is x + mlp: the layer before leaves that sum to the first kernel here."""
-        batch, seq, dim = x.shape
-
-        # Block.forward    return x + self.mlp(self.ln_2(x))
-        # Block.forward    x = x + self.attn(self.ln_1(x))
-        residual = empty(x.shape, torch.float32)
-        ln_1 = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_and_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, n_rows=batch * seq, n_cols=dim, eps=1e-5
-        )
-        return self.after_ln_1(residual, ln_1)
-
-    def after_ln_1(self, residual, ln_1):
-        """What follows ln_1. The first block starts here: its ln_1 is made before the loop."""
-        batch, seq, dim = residual.shape
+    def forward(self, normed, x, next_ln_weight, next_ln_bias):
+        """Ends with the next layer's ln_1; the last one with gpt.ln_f."""
+        batch, seq, dim = normed.shape
         n_heads = 4
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
+        qkv = F.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
@@ -62,14 +49,14 @@ class Block(nn.Module):
         attn = F.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x = empty(residual.shape, torch.float32)
+        residual = empty(x.shape, torch.float32)
         ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
-            residual,
+            x,
             attn,
             self.ln_2.weight,
             self.ln_2.bias,
-            x,
+            residual,
             ln_2,
             n_rows=batch * seq,
             n_cols=dim,
@@ -84,8 +71,22 @@ class Block(nn.Module):
         # Mlp.forward    return self.narrow(hidden)
         mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
 
-        saved = BlockSaved(residual=residual, qkv=qkv, mixed=mixed, logsumexp=logsumexp, x=x, widen=widen)
-        return x, mlp, saved
+        next_x = empty(residual.shape, torch.float32)
+        next_normed = mlp  # in place: nothing reads mlp afterwards
+        kernels.add_and_layer_norm(
+            residual,
+            mlp,
+            next_ln_weight,
+            next_ln_bias,
+            next_x,
+            next_normed,
+            n_rows=batch * seq,
+            n_cols=dim,
+            eps=1e-5,
+        )
+
+        saved = BlockSaved(x=x, qkv=qkv, mixed=mixed, logsumexp=logsumexp, residual=residual, widen=widen)
+        return next_normed, next_x, saved
 
 
 class LanguageModel(nn.Module):
@@ -137,29 +138,15 @@ class LanguageModel(nn.Module):
             eps=1e-5,
         )
 
-        x, mlp, saved = self.gpt.blocks[0].after_ln_1(x, ln_1)
-        saved_blocks = [saved]
-        for layer in range(1, len(self.gpt.blocks)):
-            x, mlp, saved = self.gpt.blocks[layer](x, mlp)
+        normed = ln_1
+        saved_blocks = []
+        lns = [*(layer.ln_1 for layer in self.gpt.blocks), self.gpt.ln_f]
+        for block, next_ln in zip(self.gpt.blocks, lns[1:], strict=True):
+            normed, x, saved = block(normed, x, next_ln.weight, next_ln.bias)
             saved_blocks.append(saved)
 
-        # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        x_plus_mlp = empty(x.shape, torch.float32)
-        ln_f = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_and_layer_norm(
-            x,
-            mlp,
-            self.gpt.ln_f.weight,
-            self.gpt.ln_f.bias,
-            x_plus_mlp,
-            ln_f,
-            n_rows=batch * seq,
-            n_cols=dim,
-            eps=1e-5,
-        )
-
-        logits = F.linear(ln_f, self.gpt.token_embedding.weight)
+        logits = F.linear(normed, self.gpt.token_embedding.weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         n_counted = empty((), torch.int64)
@@ -173,11 +160,11 @@ class LanguageModel(nn.Module):
         kernels.cross_entropy(losses, targets, loss, batch * seq)
 
         unscaled_d_ln_f = torch.mm(unscaled_d_logits, self.gpt.token_embedding.weight)
-        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
+        unscaled_d_token_embedding = torch.mm(unscaled_d_logits.T, normed.reshape(-1, dim))
 
         saved = LanguageModelSaved(
             tokens=tokens,
-            x=x_plus_mlp,
+            x=x,
             unscaled_d_ln_f=unscaled_d_ln_f,
             unscaled_d_token_embedding=unscaled_d_token_embedding,
             blocks=saved_blocks,

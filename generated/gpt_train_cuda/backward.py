@@ -35,13 +35,13 @@ UNREAD = (
 class BlockSaved:
     """What one of gpt.blocks keeps for its backward pass."""
 
-    residual: torch.Tensor  # bfloat16 (batch, seq, dim)
+    x: torch.Tensor  # bfloat16 (batch, seq, dim)
     qkv: torch.Tensor  # bfloat16 (batch, seq, qkv_dim)
     mixed: torch.Tensor  # bfloat16 (batch, n_heads, seq, head_dim)
     logsumexp: torch.Tensor  # float32 (batch, n_heads, seq, 1)
     philox_seed: torch.Tensor  # int64 ()
     philox_offset: torch.Tensor  # int64 ()
-    x: torch.Tensor  # bfloat16 (batch, seq, dim)
+    residual: torch.Tensor  # bfloat16 (batch, seq, dim)
     widen: torch.Tensor  # bfloat16 (batch, seq, widen_dim)
 
 
@@ -80,7 +80,7 @@ class LanguageModelFunction(torch.autograd.Function):
 def block_backward(layer, saved, d_output):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights, by name."""
     batch, seq, widen_dim = saved.widen.shape
-    dim = saved.x.shape[2]
+    dim = saved.residual.shape[2]
     _, n_heads, _, head_dim = saved.mixed.shape
     qkv_dim = saved.qkv.shape[2]
 
@@ -104,17 +104,17 @@ def block_backward(layer, saved, d_output):
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = torch.empty_like(d_output)
-    d_x = d_output  # in place: nothing reads d_output afterwards
-    d_ln_2_weight = saved.x.new_empty(dim)
+    d_residual = d_output  # in place: nothing reads d_output afterwards
+    d_ln_2_weight = saved.residual.new_empty(dim)
     d_ln_2_bias = torch.empty_like(d_ln_2_weight)
     kernels.layer_norm_and_d_add_layer_norm(
-        saved.x,
+        saved.residual,
         layer.ln_2.weight,
         layer.ln_2.bias,
         d_output,
         d_ln_2,
         ln_2,
-        d_x,
+        d_residual,
         d_ln_2_weight,
         d_ln_2_bias,
         n_rows=batch * seq,
@@ -127,11 +127,11 @@ def block_backward(layer, saved, d_output):
     del d_widen, ln_2
 
     # CausalSelfAttention.forward    return self.proj(mixed)
-    d_proj_bias = d_x.new_empty(dim)
-    kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
-    d_mixed = blas.mm(d_x, layer.attn.proj.weight)
+    d_proj_bias = d_residual.new_empty(dim)
+    kernels.column_sum(d_residual, d_proj_bias, batch * seq, dim)
+    d_mixed = blas.mm(d_residual, layer.attn.proj.weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = blas.mm(d_x.T, mixed_view.reshape(-1, dim))
+    d_proj_weight = blas.mm(d_residual.T, mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -164,18 +164,18 @@ def block_backward(layer, saved, d_output):
     d_ln_1 = blas.mm(d_qkv, layer.attn.qkv.weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = torch.empty_like(d_x)
-    d_residual = d_x  # in place: nothing reads d_x afterwards
-    d_ln_1_weight = saved.residual.new_empty(dim)
+    ln_1 = torch.empty_like(d_residual)
+    d_x = d_residual  # in place: nothing reads d_residual afterwards
+    d_ln_1_weight = saved.x.new_empty(dim)
     d_ln_1_bias = torch.empty_like(d_ln_1_weight)
     kernels.layer_norm_and_d_add_layer_norm(
-        saved.residual,
+        saved.x,
         layer.ln_1.weight,
         layer.ln_1.bias,
-        d_x,
+        d_residual,
         d_ln_1,
         ln_1,
-        d_residual,
+        d_x,
         d_ln_1_weight,
         d_ln_1_bias,
         n_rows=batch * seq,
@@ -184,7 +184,7 @@ def block_backward(layer, saved, d_output):
     )
 
     d_qkv_weight = blas.mm(d_qkv.T, ln_1)
-    return d_residual, {
+    return d_x, {
         "ln_1.weight": d_ln_1_weight,
         "ln_1.bias": d_ln_1_bias,
         "attn.qkv.weight": d_qkv_weight,

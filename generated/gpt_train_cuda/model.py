@@ -31,26 +31,13 @@ class Block(nn.Module):
             narrow=Weights(dtype=torch.bfloat16, weight=(768, 3072), bias=(768,)),
         )
 
-    def forward(self, x, mlp):
-        """The layer's input is x + mlp: the layer before leaves that sum to the first kernel here."""
-        batch, seq, dim = x.shape
-
-        # Block.forward    return x + self.mlp(self.ln_2(x))
-        # Block.forward    x = x + self.attn(self.ln_1(x))
-        residual = torch.empty_like(x)
-        ln_1 = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_and_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, n_rows=batch * seq, n_cols=dim, eps=1e-5
-        )
-        return self.after_ln_1(residual, ln_1)
-
-    def after_ln_1(self, residual, ln_1):
-        """What follows ln_1. The first block starts here: its ln_1 is made before the loop."""
-        batch, seq, dim = residual.shape
+    def forward(self, normed, x, next_ln_weight, next_ln_bias):
+        """Ends with the next layer's ln_1; the last one with gpt.ln_f."""
+        batch, seq, dim = normed.shape
         n_heads = 12
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = blas.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
+        qkv = blas.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
@@ -61,14 +48,14 @@ class Block(nn.Module):
         attn = blas.linear(mixed_view, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x = torch.empty_like(residual)
+        residual = torch.empty_like(x)
         ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
-            residual,
+            x,
             attn,
             self.ln_2.weight,
             self.ln_2.bias,
-            x,
+            residual,
             ln_2,
             n_rows=batch * seq,
             n_cols=dim,
@@ -83,18 +70,33 @@ class Block(nn.Module):
 
         # Mlp.forward    return self.narrow(hidden)
         mlp = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        del hidden
+
+        next_x = torch.empty_like(residual)
+        next_normed = mlp  # in place: nothing reads mlp afterwards
+        kernels.add_and_layer_norm(
+            residual,
+            mlp,
+            next_ln_weight,
+            next_ln_bias,
+            next_x,
+            next_normed,
+            n_rows=batch * seq,
+            n_cols=dim,
+            eps=1e-5,
+        )
 
         saved = BlockSaved(
-            residual=residual,
+            x=x,
             qkv=qkv,
             mixed=mixed,
             logsumexp=logsumexp,
             philox_seed=philox_seed,
             philox_offset=philox_offset,
-            x=x,
+            residual=residual,
             widen=widen,
         )
-        return x, mlp, saved
+        return next_normed, next_x, saved
 
 
 class LanguageModel(nn.Module):
@@ -147,28 +149,14 @@ class LanguageModel(nn.Module):
             eps=1e-5,
         )
 
-        x, mlp, saved = self.gpt.blocks[0].after_ln_1(x, ln_1)
-        saved_blocks = [saved]
-        for layer in range(1, len(self.gpt.blocks)):
-            x, mlp, saved = self.gpt.blocks[layer](x, mlp)
+        normed = ln_1
+        saved_blocks = []
+        lns = [*(layer.ln_1 for layer in self.gpt.blocks), self.gpt.ln_f]
+        for block, next_ln in zip(self.gpt.blocks, lns[1:], strict=True):
+            normed, x, saved = block(normed, x, next_ln.weight, next_ln.bias)
             saved_blocks.append(saved)
 
-        # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        x_plus_mlp = torch.empty_like(x)
-        ln_f = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_and_layer_norm(
-            x,
-            mlp,
-            self.gpt.ln_f.weight,
-            self.gpt.ln_f.bias,
-            x_plus_mlp,
-            ln_f,
-            n_rows=batch * seq,
-            n_cols=dim,
-            eps=1e-5,
-        )
-
         # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
         # 16 bytes.
         padded_weight = torch.empty(padded_vocab_size, dim, dtype=torch.bfloat16, device=tokens.device)
@@ -179,7 +167,7 @@ class LanguageModel(nn.Module):
             n_cols=dim,
             n_filled=vocab_size,
         )
-        logits = blas.linear(ln_f, padded_weight)
+        logits = blas.linear(normed, padded_weight)
 
         # LanguageModel.forward    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         n_counted = torch.empty((), dtype=torch.int64, device=tokens.device)
@@ -209,11 +197,11 @@ class LanguageModel(nn.Module):
         )
 
         unscaled_d_ln_f = blas.mm(unscaled_d_logits, padded_weight)
-        unscaled_d_token_embedding = blas.mm(unscaled_d_logits.T, ln_f.reshape(-1, dim))
+        unscaled_d_token_embedding = blas.mm(unscaled_d_logits.T, normed.reshape(-1, dim))
 
         saved = LanguageModelSaved(
             tokens=tokens,
-            x=x_plus_mlp,
+            x=x,
             unscaled_d_ln_f=unscaled_d_ln_f,
             unscaled_d_token_embedding=unscaled_d_token_embedding[:vocab_size],
             blocks=saved_blocks,

@@ -35,6 +35,11 @@ class Reached(str):
         return next((n for n, step in enumerate(self.steps) if isinstance(step, int)), len(self.steps))
 
 
+def first_word(variable: str) -> str:
+    """The name that a variable's text begins with: ``saved`` of ``saved.x``."""
+    return str(variable.steps[0]) if isinstance(variable, Reached) else variable
+
+
 def is_plain_variable(variable: str) -> bool:
     """Whether it is a word, or a field of what a word holds that is no module: ``x``, ``saved.x``."""
     if not isinstance(variable, Reached):

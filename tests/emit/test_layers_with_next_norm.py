@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 import longhand
+from longhand.emit.layers.carried import begin_carried
+from longhand.schedule.named_plan import Reached
 from tests.emit.test_layers_apart import Layer, Stack, stack
 from tests.same_gradients import assert_same_gradients, unit_of
 
@@ -94,3 +96,63 @@ def test_a_layer_says_what_it_ends_with(tmp_path: Path) -> None:
     text = (tmp_path / "unit" / "model.py").read_text()
     assert '"""Ends with the next layer\'s norm; the last one with norm."""' in text
     assert Layer.__name__ in text
+
+
+class OneName(nn.Module):
+    """A layer that calls everything hidden_states, as many models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        residual = hidden_states
+        hidden_states = self.norm(hidden_states)
+        hidden_states = self.down(torch.tanh(self.up(hidden_states)))
+        return residual + hidden_states
+
+
+class StackOfOneName(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.positions = nn.Embedding(11, 16), nn.Embedding(7, 16)
+        self.layers = nn.ModuleList(OneName() for _ in range(3))
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+        hidden_states = self.embedding(tokens) + self.positions.weight
+        for layer in self.layers:
+            hidden_states = layer(hidden_states)
+        hidden_states = self.norm(hidden_states)
+        return {"encoder_last_hidden_state": hidden_states}
+
+
+class Both(nn.Module):
+    """What the encoder returns is called as its layers' results are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = StackOfOneName(), StackOfOneName()
+
+    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.encoder(tokens)["encoder_last_hidden_state"]
+        return self.decoder(tokens)["encoder_last_hidden_state"] + hidden.mean(), hidden
+
+
+def test_a_name_that_a_loop_begins_with_is_read_before_it_is_taken(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, tokens = Both().eval(), torch.randint(11, (2, 7))
+    longhand.generate(model, (tokens,), out=tmp_path / "unit")
+    assert "hidden_states, pre_norm = norm, hidden_states" in (tmp_path / "unit" / "model.py").read_text()
+    for mine, theirs in zip(unit_of(model, tmp_path / "unit")(tokens), model(tokens), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_names_are_taken_at_once_where_one_is_read_by_another() -> None:
+    assert begin_carried([("x", "x"), ("y", "z")]) == ["y = z"]
+    assert begin_carried([("x", "normed"), ("y", "z")]) == ["x = normed", "y = z"]
+    assert begin_carried([("x", "y"), ("y", "z")]) == ["x = y", "y = z"]
+    assert begin_carried([("x", "normed"), ("y", "x")]) == ["x, y = normed, x"]
+    assert begin_carried([("x", "y"), ("y", "x")]) == ["x, y = y, x"]
+    assert begin_carried([("saved", "y"), ("x", Reached.field_of("saved", "x"))]) == ["saved, x = y, saved.x"]

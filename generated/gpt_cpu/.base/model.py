@@ -28,26 +28,13 @@ class Block(nn.Module):
             widen=Weights(weight=(1024, 256), bias=(1024,)), narrow=Weights(weight=(256, 1024), bias=(256,))
         )
 
-    def forward(self, x, mlp):
-        """The layer's input is x + mlp: the layer before leaves that sum to the first kernel here."""
-        batch, seq, dim = x.shape
-
-        # Block.forward    return x + self.mlp(self.ln_2(x))
-        # Block.forward    x = x + self.attn(self.ln_1(x))
-        residual = empty(x.shape, torch.float32)
-        ln_1 = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_and_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, n_rows=batch * seq, n_cols=dim, eps=1e-5
-        )
-        return self.after_ln_1(residual, ln_1)
-
-    def after_ln_1(self, residual, ln_1):
-        """What follows ln_1. The first block starts here: its ln_1 is made before the loop."""
-        batch, seq, dim = residual.shape
+    def forward(self, normed, x, next_ln_weight, next_ln_bias):
+        """Ends with the next layer's ln_1; the last one with ln_f."""
+        batch, seq, dim = normed.shape
         n_heads = 4
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = F.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
+        qkv = F.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
@@ -58,14 +45,14 @@ class Block(nn.Module):
         attn = F.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x = empty(residual.shape, torch.float32)
+        residual = empty(x.shape, torch.float32)
         ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
-            residual,
+            x,
             attn,
             self.ln_2.weight,
             self.ln_2.bias,
-            x,
+            residual,
             ln_2,
             n_rows=batch * seq,
             n_cols=dim,
@@ -79,7 +66,21 @@ class Block(nn.Module):
 
         # Mlp.forward    return self.narrow(hidden)
         mlp = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
-        return x, mlp
+
+        x = empty(residual.shape, torch.float32)
+        next_normed = mlp  # in place: nothing reads mlp afterwards
+        kernels.add_and_layer_norm(
+            residual,
+            mlp,
+            next_ln_weight,
+            next_ln_bias,
+            x,
+            next_normed,
+            n_rows=batch * seq,
+            n_cols=dim,
+            eps=1e-5,
+        )
+        return next_normed, x
 
 
 class GPT(nn.Module):
@@ -118,15 +119,10 @@ class GPT(nn.Module):
             eps=1e-5,
         )
 
-        x, mlp = self.blocks[0].after_ln_1(x, ln_1)
-        for layer in range(1, len(self.blocks)):
-            x, mlp = self.blocks[layer](x, mlp)
+        normed = ln_1
+        lns = [*(layer.ln_1 for layer in self.blocks), self.ln_f]
+        for block, next_ln in zip(self.blocks, lns[1:], strict=True):
+            normed, x = block(normed, x, next_ln.weight, next_ln.bias)
 
-        # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        ln_f = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm(
-            x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, n_rows=batch * seq, n_cols=dim, eps=1e-5
-        )
-
-        return F.linear(ln_f, self.token_embedding.weight)
+        return F.linear(normed, self.token_embedding.weight)

@@ -12,7 +12,6 @@ import torch
 
 from . import kernels
 from .kernels.add_and_layer_norm import reference as add_and_layer_norm_reference
-from .kernels.add_layer_norm import reference as add_layer_norm_reference
 from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.pad_head import reference as pad_head_reference
@@ -100,18 +99,6 @@ def add_and_layer_norm_windows(x, y, weight, bias, residual, normed, n_rows, n_c
     return read, written
 
 
-def add_layer_norm_windows(x, mlp, weight, bias, ln_f, n_rows, n_cols, eps):
-    read = {
-        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
-        "mlp": window(mlp, (n_rows, n_cols), (n_cols, 1)),
-        "weight": window(weight, (n_cols,), (1,)),
-        "bias": window(bias, (n_cols,), (1,)),
-        "eps": eps,
-    }
-    written = [window(ln_f, (n_rows, n_cols), (n_cols, 1))]
-    return read, written
-
-
 def embedding_add_and_layer_norm_windows(
     tokens,
     token_embedding,
@@ -162,7 +149,6 @@ def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
 
 KERNELS = {
     "add_and_layer_norm": (add_and_layer_norm_windows, add_and_layer_norm_reference),
-    "add_layer_norm": (add_layer_norm_windows, add_layer_norm_reference),
     "embedding_add_and_layer_norm": (
         embedding_add_and_layer_norm_windows,
         embedding_add_and_layer_norm_reference,

@@ -30,26 +30,13 @@ class Block(nn.Module):
             narrow=Weights(dtype=torch.bfloat16, weight=(768, 3072), bias=(768,)),
         )
 
-    def forward(self, x, mlp):
-        """The layer's input is x + mlp: the layer before leaves that sum to the first kernel here."""
-        batch, seq, dim = x.shape
-
-        # Block.forward    return x + self.mlp(self.ln_2(x))
-        # Block.forward    x = x + self.attn(self.ln_1(x))
-        residual = torch.empty_like(x)
-        ln_1 = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_and_layer_norm(
-            x, mlp, self.ln_1.weight, self.ln_1.bias, residual, ln_1, n_rows=batch * seq, n_cols=dim, eps=1e-5
-        )
-        return self.after_ln_1(residual, ln_1)
-
-    def after_ln_1(self, residual, ln_1):
-        """What follows ln_1. The first block starts here: its ln_1 is made before the loop."""
-        batch, seq, dim = residual.shape
+    def forward(self, normed, x, next_ln_weight, next_ln_bias):
+        """Ends with the next layer's ln_1; the last one with ln_f."""
+        batch, seq, dim = normed.shape
         n_heads = 12
 
         # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = blas.linear(ln_1, self.attn.qkv.weight, self.attn.qkv.bias)
+        qkv = blas.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
 
         # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
@@ -62,14 +49,14 @@ class Block(nn.Module):
         del mixed
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
-        x = torch.empty_like(residual)
+        residual = torch.empty_like(x)
         ln_2 = attn  # in place: nothing reads attn afterwards
         kernels.add_and_layer_norm(
-            residual,
+            x,
             attn,
             self.ln_2.weight,
             self.ln_2.bias,
-            x,
+            residual,
             ln_2,
             n_rows=batch * seq,
             n_cols=dim,
@@ -83,7 +70,22 @@ class Block(nn.Module):
 
         # Mlp.forward    return self.narrow(hidden)
         mlp = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
-        return x, mlp
+        del widen, hidden
+
+        x = torch.empty_like(residual)
+        next_normed = mlp  # in place: nothing reads mlp afterwards
+        kernels.add_and_layer_norm(
+            residual,
+            mlp,
+            next_ln_weight,
+            next_ln_bias,
+            x,
+            next_normed,
+            n_rows=batch * seq,
+            n_cols=dim,
+            eps=1e-5,
+        )
+        return next_normed, x
 
 
 class GPT(nn.Module):
@@ -124,17 +126,12 @@ class GPT(nn.Module):
             eps=1e-5,
         )
 
-        x, mlp = self.blocks[0].after_ln_1(x, ln_1)
-        for layer in range(1, len(self.blocks)):
-            x, mlp = self.blocks[layer](x, mlp)
+        normed = ln_1
+        lns = [*(layer.ln_1 for layer in self.blocks), self.ln_f]
+        for block, next_ln in zip(self.blocks, lns[1:], strict=True):
+            normed, x = block(normed, x, next_ln.weight, next_ln.bias)
 
-        # Block.forward    return x + self.mlp(self.ln_2(x))
         # GPT.forward    return self.head(self.ln_f(x))
-        ln_f = mlp  # in place: nothing reads mlp afterwards
-        kernels.add_layer_norm(
-            x, mlp, self.ln_f.weight, self.ln_f.bias, ln_f, n_rows=batch * seq, n_cols=dim, eps=1e-5
-        )
-
         # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
         # 16 bytes.
         padded_weight = torch.empty(padded_vocab_size, dim, dtype=torch.bfloat16, device=tokens.device)
@@ -145,4 +142,4 @@ class GPT(nn.Module):
             n_cols=dim,
             n_filled=vocab_size,
         )
-        return blas.linear(ln_f, padded_weight)[:, :, :vocab_size]
+        return blas.linear(normed, padded_weight)[:, :, :vocab_size]

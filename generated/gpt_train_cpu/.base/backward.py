@@ -27,11 +27,11 @@ UNREAD = (
 class BlockSaved:
     """What one of gpt.blocks keeps for its backward pass."""
 
-    residual: torch.Tensor  # float32 (batch, seq, dim)
+    x: torch.Tensor  # float32 (batch, seq, dim)
     qkv: torch.Tensor  # float32 (batch, seq, qkv_dim)
     mixed: torch.Tensor  # float32 (batch, n_heads, seq, head_dim)
     logsumexp: torch.Tensor  # float32 (batch, n_heads, seq)
-    x: torch.Tensor  # float32 (batch, seq, dim)
+    residual: torch.Tensor  # float32 (batch, seq, dim)
     widen: torch.Tensor  # float32 (batch, seq, widen_dim)
 
 
@@ -70,7 +70,7 @@ class LanguageModelFunction(torch.autograd.Function):
 def block_backward(layer, saved, d_output):
     """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights, by name."""
     batch, seq, widen_dim = saved.widen.shape
-    dim = saved.x.shape[2]
+    dim = saved.residual.shape[2]
     _, n_heads, _, head_dim = saved.mixed.shape
     qkv_dim = saved.qkv.shape[2]
 
@@ -92,17 +92,17 @@ def block_backward(layer, saved, d_output):
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     ln_2 = empty(d_output.shape, torch.float32)
-    d_x = d_ln_2  # in place: nothing reads d_ln_2 afterwards
+    d_residual = d_ln_2  # in place: nothing reads d_ln_2 afterwards
     d_ln_2_bias = empty((dim,), torch.float32)
     d_ln_2_weight = empty((dim,), torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
-        saved.x,
+        saved.residual,
         layer.ln_2.weight,
         layer.ln_2.bias,
         d_output,
         d_ln_2,
         ln_2,
-        d_x,
+        d_residual,
         d_ln_2_bias,
         d_ln_2_weight,
         n_rows=batch * seq,
@@ -114,10 +114,10 @@ def block_backward(layer, saved, d_output):
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = empty((dim,), torch.float32)
-    kernels.column_sum(d_x, d_proj_bias, batch * seq, dim)
-    d_mixed = torch.mm(d_x, layer.attn.proj.weight)
+    kernels.column_sum(d_residual, d_proj_bias, batch * seq, dim)
+    d_mixed = torch.mm(d_residual, layer.attn.proj.weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
-    d_proj_weight = torch.mm(d_x.T, mixed_view.reshape(-1, dim))
+    d_proj_weight = torch.mm(d_residual.T, mixed_view.reshape(-1, dim))
 
     # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
@@ -149,18 +149,18 @@ def block_backward(layer, saved, d_output):
     d_ln_1 = torch.mm(d_qkv, layer.attn.qkv.weight)
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = empty(d_x.shape, torch.float32)
-    d_residual = d_ln_1  # in place: nothing reads d_ln_1 afterwards
+    ln_1 = empty(d_residual.shape, torch.float32)
+    d_x = d_ln_1  # in place: nothing reads d_ln_1 afterwards
     d_ln_1_bias = empty((dim,), torch.float32)
     d_ln_1_weight = empty((dim,), torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
-        saved.residual,
+        saved.x,
         layer.ln_1.weight,
         layer.ln_1.bias,
-        d_x,
+        d_residual,
         d_ln_1,
         ln_1,
-        d_residual,
+        d_x,
         d_ln_1_bias,
         d_ln_1_weight,
         n_rows=batch * seq,
@@ -169,7 +169,7 @@ def block_backward(layer, saved, d_output):
     )
 
     d_qkv_weight = torch.mm(d_qkv.T, ln_1)
-    return d_residual, {
+    return d_x, {
         "ln_1.weight": d_ln_1_weight,
         "ln_1.bias": d_ln_1_bias,
         "attn.qkv.weight": d_qkv_weight,
