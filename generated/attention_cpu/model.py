@@ -35,6 +35,7 @@ class Attention(nn.Module):
 
         # Attention.forward    out = q @ k.transpose(-2, -1)
         out = torch.matmul(q, k.transpose(-2, -1))
+        del q
 
         # Attention.forward    out = torch.exp(out) / torch.sum(torch.exp(out), dim=-1, keepdim=True)
         kernels.exp_normalize(out, out, batch * seq, seq)  # in place

@@ -111,6 +111,7 @@ def block_backward(layer, saved, d_output):
     )
 
     d_widen_weight = torch.mm(d_widen.T, ln_2)
+    del d_hidden, d_widen
 
     # CausalSelfAttention.forward    return self.proj(mixed)
     d_proj_bias = empty((dim,), torch.float32)

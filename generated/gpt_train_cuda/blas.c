@@ -9,15 +9,13 @@
 
 #include <stdlib.h>
 
-#include "cublas.h"
+#include "matrices.h"
 #include "tensors.h"
 
 // ---- What torch gave, in longhand_blas() ----
 
-enum { LINEAR, MM, BMM, ADDMM, N_FUNCTIONS };
-enum { A, B, BIAS, N_OPERANDS };
 enum { LIMIT_WITH_BIAS = 1 << 20 };  // bytes of workspace that ATen gives cublasLt, which it calls for a bias alone
-enum { MOST_DIMS = 4, MOST_PLANS = 4096, MOST_DEVICES = 64, ENOUGH_ALIGNED = 256, LEAST_ALIGNED = 16 };
+enum { MOST_PLANS = 4096, MOST_DEVICES = 64, ENOUGH_ALIGNED = 256, LEAST_ALIGNED = 16 };
 
 static const Exchange *exchange;
 static PyObject *tensor_class, *parameter_class;
@@ -29,19 +27,14 @@ static PyObject *precision, *of_matmul;         // float32's, and its arguments
 static PyObject *full_bfloat16, *full_float16;  // whether sums may be rounded to these types: the usual setting
 static PyObject *current_device;                // None where there is one device
 static PyObject *uint8;
+static PyObject *word_is_neg, *word_requires_grad;
 static int64_t workspace_limits[MOST_DEVICES];
 
-// ---- Keys and plans ----
-
-typedef struct {
-  int64_t function, device, kind, bits, is_tf32;
-  int64_t alignments[N_OPERANDS], n_dims[N_OPERANDS];
-  int64_t sizes[N_OPERANDS][MOST_DIMS], strides[N_OPERANDS][MOST_DIMS];
-} Key;
+// ---- Plans ----
 
 typedef struct {
   Key key;
-  bool is_for_aten;  // nothing below is filled in
+  bool is_for_aten;  // for good; nothing below need be filled in
   bool is_running;   // in some thread, with its bias in the operation
   void *operation, *a_layout, *b_layout, *out_layout;
   Heuristic chosen;
@@ -69,68 +62,6 @@ static Plan **place_of(const Key *key) {
 
 // ---- A plan is made ----
 
-// One of the matrices, or of a batch of them, as a person counts: element (i, j) is at i * row_step + j * col_step.
-typedef struct {
-  int64_t rows, cols, row_step, col_step, batch, batch_step;
-} Matrix;
-
-static Matrix matrix_of(const Key *key, int which, bool is_transposed) {
-  const int n_dims = (int)key->n_dims[which];
-  const int64_t *sizes = key->sizes[which], *strides = key->strides[which];
-  const int row = is_transposed ? n_dims - 1 : n_dims - 2, col = is_transposed ? n_dims - 2 : n_dims - 1;
-  Matrix made = {sizes[row], sizes[col], strides[row], strides[col], 1, 0};
-  if (n_dims == 3) made.batch = sizes[0], made.batch_step = strides[0];
-  return made;
-}
-
-// The rows of all of a contiguous tensor's matrices, as one.
-static bool is_flattened(const Key *key, Matrix *made) {
-  int64_t step = 1;
-  for (int dim = (int)key->n_dims[A] - 1; dim >= 0; --dim) {
-    if (key->sizes[A][dim] != 1 && key->strides[A][dim] != step) return false;
-    step *= key->sizes[A][dim];
-  }
-  if (made->cols == 0) return false;
-  *made = (Matrix){step / made->cols, made->cols, made->cols, 1, 1, 0};
-  return true;
-}
-
-// The factors of a product that cuBLAS is asked for; false for what ATen treats in some way of its own, or refuses.
-static bool are_factors(const Key *key, Matrix *a, Matrix *b) {
-  const int n_dims = key->function == BMM ? 3 : 2;
-  if (key->n_dims[B] != n_dims || key->n_dims[A] < 2) return false;
-  *a = matrix_of(key, A, false), *b = matrix_of(key, B, key->function == LINEAR);
-  if (key->n_dims[A] != n_dims && (key->function != LINEAR || !is_flattened(key, a))) return false;
-  if (a->rows == 1) a->row_step = a->cols;
-  const int64_t most = INT32_MAX;
-  if (a->cols != b->rows || a->batch != b->batch) return false;
-  if (a->cols < 2 || b->cols < 2 || a->rows < 1 || a->batch < 1) return false;
-  if (a->rows > most || a->cols > most || b->cols > most || a->batch > most) return false;
-  if (a->batch > 1 && (a->batch_step < 1 || b->batch_step < 1)) return false;
-  const bool has_bias = key->n_dims[BIAS] != 0;
-  return !has_bias || (key->n_dims[BIAS] == 1 && key->sizes[BIAS][0] == b->cols && key->strides[BIAS][0] == 1);
-}
-
-// A matrix as cuBLAS counts, column by column: what lies in memory row by row is its transpose there.
-static int lay_out(const Matrix *one, int type, void **layout, int32_t *is_transposed) {
-  int failed;
-  if (one->col_step == 1 && one->row_step >= one->cols) {
-    *is_transposed = 0;
-    failed = cublas.create_layout(layout, type, one->cols, one->rows, one->row_step);
-  } else if (one->row_step == 1 && one->col_step >= one->rows) {
-    *is_transposed = 1;
-    failed = cublas.create_layout(layout, type, one->rows, one->cols, one->col_step);
-  } else {
-    return 1;
-  }
-  if (one->batch > 1 && !failed) {
-    const int32_t count = (int32_t)one->batch;
-    failed = cublas.set_of_layout(*layout, BATCH_COUNT, &count, sizeof count) ||
-             cublas.set_of_layout(*layout, BATCH_STEP, &one->batch_step, sizeof one->batch_step);
-  }
-  return failed;
-}
-
 // The algorithm that cuBLAS finds best with ATen's workspace and these alignments.
 static int choose(Plan *plan, const int64_t *alignments) {
   void *preferences;
@@ -152,20 +83,30 @@ static int choose(Plan *plan, const int64_t *alignments) {
   return failed || n_found != 1 || plan->chosen.status;
 }
 
+static PyObject *tuple_of(const int64_t *numbers, int n) {
+  PyObject *made = PyTuple_New(n);
+  for (int i = 0; made != NULL && i < n; ++i) {
+    PyObject *number = PyLong_FromLongLong(numbers[i]);
+    if (number == NULL) Py_CLEAR(made);
+    else PyTuple_SET_ITEM(made, i, number);
+  }
+  return made;
+}
+
 // The result's sizes, strides and dtype.
 static PyObject *arguments_of_empty(const Key *key, int64_t cols, PyObject *dtype) {
   const int n_dims = (int)key->n_dims[A];
-  PyObject *sizes = PyTuple_New(n_dims), *strides = PyTuple_New(n_dims);
-  int64_t step = 1;
-  for (int dim = n_dims - 1; sizes != NULL && strides != NULL && dim >= 0; --dim) {
-    const int64_t size = dim == n_dims - 1 ? cols : key->sizes[A][dim];
-    PyTuple_SET_ITEM(sizes, dim, PyLong_FromLongLong(size));
-    PyTuple_SET_ITEM(strides, dim, PyLong_FromLongLong(step));
-    step *= size;
+  int64_t sizes[MOST_DIMS], strides[MOST_DIMS];
+  for (int dim = n_dims - 1; dim >= 0; --dim) {
+    const bool is_last = dim == n_dims - 1;
+    sizes[dim] = is_last ? cols : key->sizes[A][dim];
+    strides[dim] = is_last ? 1 : strides[dim + 1] * sizes[dim + 1];
   }
-  PyObject *made = sizes == NULL || strides == NULL ? NULL : PyTuple_Pack(3, sizes, strides, dtype);
-  Py_XDECREF(sizes);
-  Py_XDECREF(strides);
+  PyObject *of_sizes = tuple_of(sizes, n_dims), *of_strides = tuple_of(strides, n_dims);
+  const bool are_made = of_sizes != NULL && of_strides != NULL;
+  PyObject *made = are_made ? PyTuple_Pack(3, of_sizes, of_strides, dtype) : NULL;
+  Py_XDECREF(of_sizes);
+  Py_XDECREF(of_strides);
   return made;
 }
 
@@ -177,7 +118,10 @@ static bool is_planned(Plan *plan, PyObject *like, const void *bias) {
   const Matrix out = {a.rows, b.cols, b.cols, 1, a.batch, a.rows * b.cols};
   const int type = key->bits == 32 ? R_32F : key->kind == BFLOATS ? R_16BF : R_16F;
   int32_t of_a, of_b, of_out;
-  if (handles[key->device] == NULL && cublas.create(&handles[key->device])) return false;
+  if (handles[key->device] == NULL && cublas.create(&handles[key->device])) {
+    handles[key->device] = NULL;
+    return false;
+  }
   const int how = key->is_tf32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F;
   if (cublas.create_operation(&plan->operation, how, R_32F)) return false;
   if (lay_out(&b, type, &plan->a_layout, &of_b) || lay_out(&a, type, &plan->b_layout, &of_a)) return false;
@@ -202,6 +146,18 @@ static bool is_planned(Plan *plan, PyObject *like, const void *bias) {
   return plan->out != NULL;
 }
 
+// Gives back what a plan holds that will not run.
+static void clear(Plan *plan) {
+  if (plan->operation != NULL) cublas.destroy_operation(plan->operation);
+  void *const layouts[] = {plan->a_layout, plan->b_layout, plan->out_layout};
+  for (int i = 0; i < 3; ++i) {
+    if (layouts[i] != NULL) cublas.destroy_layout(layouts[i]);
+  }
+  plan->operation = plan->a_layout = plan->b_layout = plan->out_layout = NULL;
+  Py_CLEAR(plan->out);
+  Py_CLEAR(plan->workspace);
+}
+
 // The plan for such calls, made where there is none yet; NULL where ATen computes them.
 static Plan *plan_for(const Key *key, PyObject *like, const void *bias) {
   Plan **place = place_of(key);
@@ -211,8 +167,16 @@ static Plan *plan_for(const Key *key, PyObject *like, const void *bias) {
     if (made == NULL) return NULL;
     made->key = *key;
     made->is_for_aten = !is_planned(made, like, bias);
-    place = place_of(key);  // Python may have run meanwhile
-    if (*place == NULL) *place = made, ++n_plans;
+    PyErr_Clear();
+    if (made->is_for_aten) clear(made);
+    place = place_of(key);  // Python may have run meanwhile, in another thread or in this
+    if (*place == NULL && n_plans < MOST_PLANS) {
+      *place = made, ++n_plans;
+    } else {
+      clear(made);
+      free(made);
+      if (*place == NULL) return NULL;
+    }
   }
   return (*place)->is_for_aten || (*place)->is_running ? NULL : *place;
 }
@@ -255,9 +219,15 @@ static bool is_usual(PyObject *const *operands, const Tensor *first) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(unusual); ++i) {
     if (!says_no(PyTuple_GET_ITEM(unusual, i))) return false;
   }
+  for (int which = 0; which < N_OPERANDS && operands[which] != NULL; ++which) {
+    PyObject *answer = PyObject_CallMethodNoArgs(operands[which], word_is_neg);  // memory of the opposite sign
+    const bool is_as_it_lies = answer == Py_False;
+    Py_XDECREF(answer);
+    if (!is_as_it_lies) return false;
+  }
   if (!says_no(is_grad_enabled)) {  // then what autograd watches is ATen's
     for (int which = 0; which < N_OPERANDS && operands[which] != NULL; ++which) {
-      PyObject *answer = PyObject_GetAttrString(operands[which], "requires_grad");
+      PyObject *answer = PyObject_GetAttr(operands[which], word_requires_grad);
       const bool is_free = answer == Py_False;
       Py_XDECREF(answer);
       if (!is_free) return false;
@@ -277,7 +247,8 @@ static bool has_key(PyObject *const *operands, Tensor *tensors, Key *key) {
     if (type != (PyTypeObject *)tensor_class && type != (PyTypeObject *)parameter_class) return false;
     Tensor *one = &tensors[which];
     if (exchange->read(operands[which], one) != 0) return false;
-    if (one->device_type != ON_CUDA || one->device >= MOST_DEVICES || one->device != tensors[A].device) return false;
+    if (one->device_type != ON_CUDA || one->device != tensors[A].device) return false;
+    if (one->device < 0 || one->device >= MOST_DEVICES) return false;
     if (one->kind != tensors[A].kind || one->bits != tensors[A].bits || one->lanes != 1) return false;
     if (one->n_dims > MOST_DIMS || one->n_dims < 1 || one->strides == NULL) return false;
     const uintptr_t address = (uintptr_t)one->data, lowest_bit = address & (~address + 1);
@@ -325,11 +296,12 @@ static PyObject *with_plan(int function, PyObject *a, PyObject *b, PyObject *bia
   void *stream;
   int status = 0;
   if (exchange->current_stream(ON_CUDA, tensors[A].device, &stream) != 0) return NULL;
-  if (is_capturing(stream, &status) != 0 || status != 0) return NULL;  // into a graph, the host's time does not matter
+  if (cublas.is_capturing(stream, &status) != 0 || status != 0) return NULL;  // into a graph, the host's time does not matter
   Plan *plan = plan_for(&key, a, bias == NULL ? NULL : tensors[BIAS].data);
   if (plan == NULL) return NULL;
   PyObject *result = PyObject_Call(empty, plan->out, NULL);
-  PyObject *workspace = plan->workspace == NULL ? NULL : PyObject_Call(empty, plan->workspace, NULL);
+  const bool takes_more = result != NULL && plan->workspace != NULL;
+  PyObject *workspace = takes_more ? PyObject_Call(empty, plan->workspace, NULL) : NULL;
   bool is_ready = result != NULL && exchange->read(result, &out) == 0 && (uintptr_t)out.data % ENOUGH_ALIGNED == 0;
   is_ready &= plan->workspace == NULL || (workspace != NULL && exchange->read(workspace, &scratch) == 0);
   is_ready &= !plan->is_running;  // allocation may have let another thread run
@@ -374,26 +346,54 @@ static PyObject *addmm(PyObject *self, PyObject *const *given, Py_ssize_t n) {
 #define METHOD(name) {#name, (PyCFunction)(void *)name, METH_FASTCALL, NULL}
 static PyMethodDef methods[N_FUNCTIONS] = {METHOD(linear), METHOD(mm), METHOD(bmm), METHOD(addmm)};
 
-// The four functions, for what runtime.py knows of torch; NULL, with an exception, where they cannot be had.
+static PyObject *functions_made(void) {
+  PyObject *made = PyTuple_New(N_FUNCTIONS);
+  for (int i = 0; made != NULL && i < N_FUNCTIONS; ++i) {
+    PyObject *function = PyCFunction_New(&methods[i], NULL);
+    if (function == NULL) Py_CLEAR(made);
+    else PyTuple_SET_ITEM(made, i, function);
+  }
+  return made;
+}
+
+// Reads the tuples that longhand_blas() is given; false, with an exception, where they are not as they should be.
+static bool are_read(PyObject *functions, PyObject *reductions, PyObject *limits, int64_t *of_devices) {
+  if (PyTuple_GET_SIZE(functions) != N_FUNCTIONS || PyTuple_GET_SIZE(reductions) != 2) {
+    PyErr_SetString(PyExc_ValueError, "expected four functions and two settings");
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(limits) && i < MOST_DEVICES; ++i) {
+    of_devices[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(limits, i));
+    if (of_devices[i] == -1 && PyErr_Occurred()) return false;
+  }
+  return true;
+}
+
+// The four functions, for what runtime.py knows of torch; NULL, with an exception, where they cannot be had. Units of
+// one process share them: what an earlier one told holds until all of this one's is read.
 PyObject *longhand_blas(PyObject *known) {
-  PyObject *functions, *reductions, *limits;
+  PyObject *tensors, *parameters, *functions, *allocates, *modes, *watches, *says, *of_what, *reductions, *device;
+  PyObject *limits, *byte;
   const char *cublas_path, *driver_path;
+  int64_t of_devices[MOST_DEVICES] = {0};
   if (!PyArg_ParseTuple(
-          known, "OOO!OO!OOOO!OO!Oss", &tensor_class, &parameter_class, &PyTuple_Type, &functions, &empty,
-          &PyTuple_Type, &unusual, &is_grad_enabled, &precision, &of_matmul, &PyTuple_Type, &reductions,
-          &current_device, &PyTuple_Type, &limits, &uint8, &cublas_path, &driver_path)) {
+          known, "OOO!OO!OOO!O!OO!Oss", &tensors, &parameters, &PyTuple_Type, &functions, &allocates, &PyTuple_Type,
+          &modes, &watches, &says, &PyTuple_Type, &of_what, &PyTuple_Type, &reductions, &device, &PyTuple_Type,
+          &limits, &byte, &cublas_path, &driver_path) ||
+      !are_read(functions, reductions, limits, of_devices) || !are_found(cublas_path, driver_path)) {
     return NULL;
   }
-  if (!are_found(cublas_path, driver_path) || (exchange = exchange_of(tensor_class)) == NULL) return NULL;
-  full_bfloat16 = PyTuple_GetItem(reductions, 0), full_float16 = PyTuple_GetItem(reductions, 1);
-  for (int i = 0; i < N_FUNCTIONS; ++i) aten[i] = PyTuple_GetItem(functions, i);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(limits) && i < MOST_DEVICES; ++i) {
-    workspace_limits[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(limits, i));
-  }
-  PyObject *made = PyErr_Occurred() ? NULL : PyTuple_New(N_FUNCTIONS);
-  for (int i = 0; made != NULL && i < N_FUNCTIONS; ++i) {
-    PyTuple_SET_ITEM(made, i, PyCFunction_New(&methods[i], NULL));
-  }
-  Py_INCREF(known);  // for good, and with it all that was borrowed
+  const Exchange *found = exchange_of(tensors);
+  PyObject *made = found == NULL ? NULL : functions_made();
+  if (word_is_neg == NULL) word_is_neg = PyUnicode_InternFromString("is_neg");
+  if (word_requires_grad == NULL) word_requires_grad = PyUnicode_InternFromString("requires_grad");
+  if (word_is_neg == NULL || word_requires_grad == NULL) Py_CLEAR(made);
+  if (made == NULL) return NULL;
+  Py_INCREF(known);  // for good, and with it all that is borrowed here: calls of other units may be running
+  exchange = found, tensor_class = tensors, parameter_class = parameters, empty = allocates, unusual = modes;
+  is_grad_enabled = watches, precision = says, of_matmul = of_what, current_device = device, uint8 = byte;
+  full_bfloat16 = PyTuple_GET_ITEM(reductions, 0), full_float16 = PyTuple_GET_ITEM(reductions, 1);
+  for (int i = 0; i < N_FUNCTIONS; ++i) aten[i] = PyTuple_GET_ITEM(functions, i);
+  memcpy(workspace_limits, of_devices, sizeof of_devices);
   return made;
 }

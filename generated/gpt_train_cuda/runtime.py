@@ -497,7 +497,7 @@ class Blas:
 
 blas = Blas()
 
-BLAS_FILES = ("blas.c", "cublas.h", "tensors.h")
+BLAS_FILES = ("blas.c", "matrices.h", "cublas.h", "tensors.h")
 
 # Settings of how cuBLAS computes, or who does.
 BLAS_SETTINGS = (

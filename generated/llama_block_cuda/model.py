@@ -92,16 +92,18 @@ class LlamaBlock(nn.Module):
             n_cols=head_dim,
             half=head_dim // 2,
         )
+        del k
 
         # GroupedQueryAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True,
         #         enable_gqa=True)
         v = v.reshape(batch, seq, n_kv_heads, head_dim).transpose(1, 2)
         mixed = F.scaled_dot_product_attention(rotary_q, rotary_k, v, is_causal=True, enable_gqa=True)
-        del rotary_q
+        del rotary_q, v
 
         # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2)
         #         .reshape(batch, seq, dim))
         attention = blas.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
+        del mixed
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
         h = torch.empty_like(x)

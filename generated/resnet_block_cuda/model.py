@@ -75,6 +75,7 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2 = conv2d(out, self.conv2.weight, padding=1)
+        del conv1, out
 
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)

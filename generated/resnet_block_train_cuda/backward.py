@@ -128,7 +128,7 @@ def resnet_block_backward(model, saved, d_activated):
         n_pixels=conv1_height * conv1_width,
         n_channels=conv2_channels,
     )
-    del saved.conv2, saved.shortcut
+    del saved.conv2, saved.shortcut, d_out
 
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
         d_shortcut, x_channels_last, model.shortcut[0].weight, stride=2

@@ -26,12 +26,14 @@ typedef struct {
 
 typedef int (*SetAttribute)(void *what, int attribute, const void *value, size_t size);
 
-static struct {
+typedef struct {
   int (*create)(void **handle);
   int (*create_operation)(void **operation, int compute_type, int scale_type);
   SetAttribute set_of_operation;
+  int (*destroy_operation)(void *operation);
   int (*create_layout)(void **layout, int type, uint64_t rows, uint64_t cols, int64_t leading);
   SetAttribute set_of_layout;
+  int (*destroy_layout)(void *layout);
   int (*create_preferences)(void **preferences);
   SetAttribute set_of_preferences;
   int (*destroy_preferences)(void *preferences);
@@ -42,9 +44,10 @@ static struct {
       void *handle, void *operation, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout,
       const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const void *algorithm,
       void *workspace, size_t workspace_bytes, void *stream);
-} cublas;
+  int (*is_capturing)(void *stream, int *status);  // cuStreamIsCapturing
+} Libraries;
 
-static int (*is_capturing)(void *stream, int *status);  // cuStreamIsCapturing
+static Libraries cublas;
 
 static bool is_found(void *library, const char *name, void *place) {
   void *found = dlsym(library, name);
@@ -53,21 +56,28 @@ static bool is_found(void *library, const char *name, void *place) {
   return found != NULL;
 }
 
+// Finds all of them, or none.
 static bool are_found(const char *cublas_path, const char *driver_path) {
+  Libraries found;
   void *library = dlopen(cublas_path, RTLD_NOW), *driver = library == NULL ? NULL : dlopen(driver_path, RTLD_NOW);
   if (driver == NULL) {
     PyErr_Format(PyExc_RuntimeError, "%s", dlerror());
     return false;
   }
-  return is_found(library, "cublasLtCreate", &cublas.create) &&
-         is_found(library, "cublasLtMatmulDescCreate", &cublas.create_operation) &&
-         is_found(library, "cublasLtMatmulDescSetAttribute", &cublas.set_of_operation) &&
-         is_found(library, "cublasLtMatrixLayoutCreate", &cublas.create_layout) &&
-         is_found(library, "cublasLtMatrixLayoutSetAttribute", &cublas.set_of_layout) &&
-         is_found(library, "cublasLtMatmulPreferenceCreate", &cublas.create_preferences) &&
-         is_found(library, "cublasLtMatmulPreferenceSetAttribute", &cublas.set_of_preferences) &&
-         is_found(library, "cublasLtMatmulPreferenceDestroy", &cublas.destroy_preferences) &&
-         is_found(library, "cublasLtMatmulAlgoGetHeuristic", &cublas.choose) &&
-         is_found(library, "cublasLtMatmul", &cublas.multiply) &&
-         is_found(driver, "cuStreamIsCapturing", &is_capturing);
+  const bool are_all =
+      is_found(library, "cublasLtCreate", &found.create) &&
+      is_found(library, "cublasLtMatmulDescCreate", &found.create_operation) &&
+      is_found(library, "cublasLtMatmulDescSetAttribute", &found.set_of_operation) &&
+      is_found(library, "cublasLtMatmulDescDestroy", &found.destroy_operation) &&
+      is_found(library, "cublasLtMatrixLayoutCreate", &found.create_layout) &&
+      is_found(library, "cublasLtMatrixLayoutSetAttribute", &found.set_of_layout) &&
+      is_found(library, "cublasLtMatrixLayoutDestroy", &found.destroy_layout) &&
+      is_found(library, "cublasLtMatmulPreferenceCreate", &found.create_preferences) &&
+      is_found(library, "cublasLtMatmulPreferenceSetAttribute", &found.set_of_preferences) &&
+      is_found(library, "cublasLtMatmulPreferenceDestroy", &found.destroy_preferences) &&
+      is_found(library, "cublasLtMatmulAlgoGetHeuristic", &found.choose) &&
+      is_found(library, "cublasLtMatmul", &found.multiply) &&
+      is_found(driver, "cuStreamIsCapturing", &found.is_capturing);
+  if (are_all) cublas = found;
+  return are_all;
 }

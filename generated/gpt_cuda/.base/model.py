@@ -65,6 +65,7 @@ class Block(nn.Module):
 
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
         widen = blas.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
+        del attn, ln_2
         hidden = widen  # in place: nothing reads widen afterwards
         kernels.gelu(widen, hidden, hidden.numel())
 

@@ -64,6 +64,7 @@ class LlamaBlock(nn.Module):
         # GroupedQueryAttention.forward    v = self.v_proj(x)
         #         .view(batch, seq, self.n_kv_heads, self.head_dim).transpose(1, 2)
         v = F.linear(attention_norm, self.attention.v_proj.weight)
+        del attention_norm
 
         # Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
@@ -113,6 +114,7 @@ class LlamaBlock(nn.Module):
         up_proj = F.linear(mlp_norm, self.mlp.up_proj.weight)
         gated = up_proj  # in place: nothing reads up_proj afterwards
         kernels.swiglu(gate_proj, up_proj, gated, gated.numel())
+        del gate_proj
 
         # SwiGLU.forward    return self.down_proj(gated)
         mlp = F.linear(gated, self.mlp.down_proj.weight)
