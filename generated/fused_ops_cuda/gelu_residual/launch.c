@@ -13,6 +13,8 @@
 
 #include "tensors.h"
 
+#include <structmember.h>  // after Python.h
+
 enum { MOST_TENSORS = 64, MOST_WORDS = 160, MOST_ENTRIES = 1024, N_BUCKETS = 16, ALIGNED = 16 };
 
 static const Exchange *exchange;
@@ -34,8 +36,10 @@ typedef struct Entry {
   bool takes_tuple;                     // of the kernel's arguments
 } Entry;
 
-// One kernel[grid].
+// One kernel[grid]: an object that Python's collector looks into, for `slow` knows the kernel, which keeps this.
 typedef struct {
+  PyObject_HEAD
+  vectorcallfunc call;
   PyObject *slow, *package, *grid;
   Py_ssize_t n_tensors, n_entries;
   Entry *buckets[N_BUCKETS];
@@ -120,11 +124,12 @@ static bool remember(Launch *launch, const Key *key, PyObject *names, PyObject *
   PyObject *run, *before, *constants;
   int takes_tuple;
   Entry **bucket = bucket_of(launch, key);
-  if (told == Py_None || launch->n_entries >= MOST_ENTRIES || find(*bucket, key) != NULL) return true;
+  if (told == Py_None) return true;
   if (!PyArg_ParseTuple(
           told, "OO!O!p", &run, &PyTuple_Type, &before, &PyTuple_Type, &constants, &takes_tuple)) {
     return false;
   }
+  if (launch->n_entries >= MOST_ENTRIES || find(*bucket, key) != NULL) return true;
   Entry *made = calloc(1, sizeof(Entry));
   const size_t size = offsetof(Key, words) + sizeof(int64_t) * (size_t)key->n_words;
   if (made == NULL || (made->key = malloc(size)) == NULL) {
@@ -148,8 +153,10 @@ static bool is_called_by_unit(const Launch *launch) {
   if (caller == NULL) return false;
   PyObject *globals = PyFrame_GetGlobals(caller);
   PyObject *package = globals == NULL ? NULL : PyDict_GetItemWithError(globals, word_package);
-  const bool is_own = package != NULL && (package == launch->package ||
-                                          PyObject_RichCompareBool(package, launch->package, Py_EQ) == 1);
+  bool is_own = package == launch->package;
+  if (!is_own && package != NULL && PyUnicode_CheckExact(package) && PyUnicode_CheckExact(launch->package)) {
+    is_own = PyUnicode_Compare(package, launch->package) == 0;  // which runs nothing of others'
+  }
   Py_XDECREF(globals);
   Py_DECREF(caller);
   return is_own;
@@ -169,52 +176,46 @@ static bool is_usual(int32_t device) {
   return is_here;
 }
 
+// Puts a new reference into a tuple; false where there is none.
+static bool put(PyObject *tuple, Py_ssize_t *at, PyObject *made) {
+  if (made != NULL) PyTuple_SET_ITEM(tuple, (*at)++, made);
+  return made != NULL;
+}
+
+static void put_all(PyObject *tuple, Py_ssize_t *at, PyObject *const *objects, Py_ssize_t n) {
+  for (Py_ssize_t i = 0; i < n; ++i) put(tuple, at, Py_NewRef(objects[i]));
+}
+
 // All that Triton's launcher takes: the grid, the stream, what comes before, addresses, numbers, constants.
 static PyObject *arguments(
     const Launch *launch, const Entry *entry, PyObject *const *args, Py_ssize_t n_args, const uintptr_t *addresses,
     void *stream) {
   const Py_ssize_t n_before = PyTuple_GET_SIZE(entry->before), n_constants = PyTuple_GET_SIZE(entry->constants);
-  const Py_ssize_t n_own = n_args + n_constants;
-  PyObject *whole = PyTuple_New(4 + n_before + (entry->takes_tuple ? 1 : n_own));
-  PyObject *own = whole == NULL ? NULL : entry->takes_tuple ? PyTuple_New(n_own) : whole;
-  if (own == NULL) {
-    Py_XDECREF(whole);
-    return NULL;
+  const Py_ssize_t n_tensors = launch->n_tensors, n_own = n_args + n_constants;
+  PyObject *whole = PyTuple_New(4 + n_before + (entry->takes_tuple ? 1 : n_own)), *own = whole;
+  if (whole == NULL) return NULL;
+  Py_ssize_t at = 0, at_own = 0;
+  put_all(whole, &at, &PyTuple_GET_ITEM(launch->grid, 0), 3);
+  bool are_put = put(whole, &at, PyLong_FromVoidPtr(stream));
+  if (are_put) put_all(whole, &at, &PyTuple_GET_ITEM(entry->before, 0), n_before);
+  if (are_put && entry->takes_tuple) are_put = put(whole, &at, own = PyTuple_New(n_own));
+  if (!entry->takes_tuple) at_own = at;
+  for (Py_ssize_t i = 0; are_put && i < n_tensors; ++i) {
+    are_put = put(own, &at_own, PyLong_FromUnsignedLongLong(addresses[i]));
   }
-  for (Py_ssize_t i = 0; i < 3; ++i) PyTuple_SET_ITEM(whole, i, Py_NewRef(PyTuple_GET_ITEM(launch->grid, i)));
-  PyTuple_SET_ITEM(whole, 3, PyLong_FromVoidPtr(stream));
-  for (Py_ssize_t i = 0; i < n_before; ++i) {
-    PyTuple_SET_ITEM(whole, 4 + i, Py_NewRef(PyTuple_GET_ITEM(entry->before, i)));
+  if (are_put) {
+    put_all(own, &at_own, args + n_tensors, n_args - n_tensors);
+    put_all(own, &at_own, &PyTuple_GET_ITEM(entry->constants, 0), n_constants);
+  } else {
+    Py_CLEAR(whole);
   }
-  Py_ssize_t at = entry->takes_tuple ? 0 : 4 + n_before;
-  for (Py_ssize_t i = 0; i < launch->n_tensors; ++i) {
-    PyTuple_SET_ITEM(own, at++, PyLong_FromUnsignedLongLong(addresses[i]));
-  }
-  for (Py_ssize_t i = launch->n_tensors; i < n_args; ++i) PyTuple_SET_ITEM(own, at++, Py_NewRef(args[i]));
-  for (Py_ssize_t i = 0; i < n_constants; ++i) {
-    PyTuple_SET_ITEM(own, at++, Py_NewRef(PyTuple_GET_ITEM(entry->constants, i)));
-  }
-  if (entry->takes_tuple) PyTuple_SET_ITEM(whole, 4 + n_before, own);
   return whole;
 }
 
-static void destroy(PyObject *capsule) {
-  Launch *launch = PyCapsule_GetPointer(capsule, NULL);
-  for (int i = 0; i < N_BUCKETS; ++i) {
-    for (Entry *entry = launch->buckets[i], *next; entry != NULL; entry = next) {
-      next = entry->next;
-      forget(entry);
-    }
-  }
-  Py_DECREF(launch->slow);
-  Py_DECREF(launch->package);
-  Py_DECREF(launch->grid);
-  free(launch);
-}
-
 // kernel[grid](*tensors, *numbers, **options)
-static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names) {
-  Launch *launch = PyCapsule_GetPointer(self, NULL);
+static PyObject *call(PyObject *self, PyObject *const *args, size_t n_args_and_flag, PyObject *names) {
+  Launch *launch = (Launch *)self;
+  const Py_ssize_t n_args = PyVectorcall_NARGS(n_args_and_flag);
   Key key;
   uintptr_t addresses[MOST_TENSORS];
   int32_t device = 0;
@@ -229,7 +230,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t n_args, 
     return result;
   }
   PyErr_Clear();
-  PyObject *told = PyObject_Vectorcall(launch->slow, args, (size_t)n_args, names);
+  PyObject *told = PyObject_Vectorcall(launch->slow, args, n_args_and_flag, names);
   if (told == NULL) return NULL;
   const bool is_kept = !is_known || remember(launch, &key, names, told);
   Py_DECREF(told);
@@ -238,39 +239,85 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t n_args, 
 
 // ---- The way in ----
 
-static PyMethodDef method = {"launch", (PyCFunction)(void *)call, METH_FASTCALL | METH_KEYWORDS, NULL};
+static int traverse(PyObject *self, visitproc visit, void *arg) {
+  Launch *launch = (Launch *)self;
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(launch->slow);
+  Py_VISIT(launch->package);
+  Py_VISIT(launch->grid);
+  for (int i = 0; i < N_BUCKETS; ++i) {
+    for (Entry *entry = launch->buckets[i]; entry != NULL; entry = entry->next) {
+      Py_VISIT(entry->names);
+      Py_VISIT(entry->run);
+      Py_VISIT(entry->before);
+      Py_VISIT(entry->constants);
+    }
+  }
+  return 0;
+}
+
+// No tp_clear: `slow` is a function, and tuples cannot know of this, so that the collector breaks each circle elsewhere.
+static void destroy(PyObject *self) {
+  Launch *launch = (Launch *)self;
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  for (int i = 0; i < N_BUCKETS; ++i) {
+    for (Entry *entry = launch->buckets[i], *next; entry != NULL; entry = next) {
+      next = entry->next;
+      forget(entry);
+    }
+  }
+  Py_XDECREF(launch->slow);
+  Py_XDECREF(launch->package);
+  Py_XDECREF(launch->grid);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+static PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launch, call), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
+static PyType_Slot slots[] = {
+    {Py_tp_call, PyVectorcall_Call}, {Py_tp_traverse, traverse}, {Py_tp_dealloc, destroy},
+    {Py_tp_members, members},        {0, NULL}};
+static PyType_Spec spec = {
+    "longhand.Launch", sizeof(Launch), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+static PyTypeObject *launches;
 
 // launch(slow, package, grid, n_tensors)
 static PyObject *make(PyObject *self, PyObject *given) {
   (void)self;
-  Launch one = {0};
-  if (!PyArg_ParseTuple(given, "OOO!n", &one.slow, &one.package, &PyTuple_Type, &one.grid, &one.n_tensors)) return NULL;
-  if (one.n_tensors < 1 || one.n_tensors > MOST_TENSORS || PyTuple_GET_SIZE(one.grid) != 3) {
+  PyObject *slow, *package, *grid;
+  Py_ssize_t n_tensors;
+  if (!PyArg_ParseTuple(given, "OOO!n", &slow, &package, &PyTuple_Type, &grid, &n_tensors)) return NULL;
+  if (n_tensors < 1 || n_tensors > MOST_TENSORS || PyTuple_GET_SIZE(grid) != 3) {
     PyErr_SetString(PyExc_ValueError, "a grid has three sides, and a kernel some tensors");
     return NULL;
   }
-  Launch *made = malloc(sizeof(Launch));
-  if (made == NULL) return PyErr_NoMemory();
-  *made = one;
-  Py_INCREF(made->slow);
-  Py_INCREF(made->package);
-  Py_INCREF(made->grid);
-  PyObject *capsule = PyCapsule_New(made, NULL, destroy);
-  if (capsule == NULL) return NULL;
-  PyObject *function = PyCFunction_New(&method, capsule);
-  Py_DECREF(capsule);
-  return function;
+  Launch *made = PyObject_GC_New(Launch, launches);
+  if (made == NULL) return NULL;
+  made->call = call, made->n_tensors = n_tensors, made->n_entries = 0;
+  made->slow = Py_NewRef(slow), made->package = Py_NewRef(package), made->grid = Py_NewRef(grid);
+  memset(made->buckets, 0, sizeof made->buckets);
+  PyObject_GC_Track(made);
+  return (PyObject *)made;
 }
 
 static PyMethodDef way_in = {"launcher", make, METH_VARARGS, NULL};
 
 // What makes launches, for what runtime.py knows of torch and Triton; NULL, with an exception, where it cannot be had.
+// Units of one process share it: what an earlier one told holds until all of this one's is read.
 PyObject *longhand_launch(PyObject *known) {
-  if (!PyArg_ParseTuple(known, "OOOO", &tensor_class, &parameter_class, &hooks, &current_device)) return NULL;
-  if ((exchange = exchange_of(tensor_class)) == NULL) return NULL;
-  word_package = PyUnicode_InternFromString("__package__");
-  word_hook = PyUnicode_InternFromString("launch_enter_hook");
-  word_calls = PyUnicode_InternFromString("calls");
-  Py_INCREF(known);  // for good, and with it all that was borrowed
+  PyObject *tensors, *parameters, *of_triton, *device;
+  if (!PyArg_ParseTuple(known, "OOOO", &tensors, &parameters, &of_triton, &device)) return NULL;
+  const Exchange *found = exchange_of(tensors);
+  if (found == NULL) return NULL;
+  if (word_package == NULL) word_package = PyUnicode_InternFromString("__package__");
+  if (word_hook == NULL) word_hook = PyUnicode_InternFromString("launch_enter_hook");
+  if (word_calls == NULL) word_calls = PyUnicode_InternFromString("calls");
+  if (launches == NULL) launches = (PyTypeObject *)PyType_FromSpec(&spec);
+  if (word_package == NULL || word_hook == NULL || word_calls == NULL || launches == NULL) return NULL;
+  Py_INCREF(known);  // for good, and with it all that is borrowed here: calls of other units may be running
+  exchange = found, tensor_class = tensors, parameter_class = parameters, hooks = of_triton, current_device = device;
   return PyCFunction_New(&way_in, NULL);
 }
