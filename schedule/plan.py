@@ -157,14 +157,11 @@ class Reuse:
         buffer: The new name of the memory.
         of: The old one.
         in_place: Whether the very next launch reads `of` and writes `buffer`.
-        order: Which dimension of `of` each of the buffer's is, where they lie in memory alike and are told in another
-            order: an image, channels last, as rows of channels.
     """
 
     buffer: str
     of: str
     in_place: bool
-    order: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,8 +46,7 @@ def renamed_plan_step(step: PlanStep, names: Names) -> PlanStep:
             beside, like = renamed_all(step.beside, names), renamed_all(step.like, names)
             return Allocate(names.get(step.buffer, step.buffer), step.is_result, beside, like)
         case Reuse():
-            new, old = names.get(step.buffer, step.buffer), names.get(step.of, step.of)
-            return dataclasses.replace(step, buffer=new, of=old)
+            return Reuse(names.get(step.buffer, step.buffer), names.get(step.of, step.of), step.in_place)
         case Release():
             return Release(renamed_all(step.buffers, names))
 

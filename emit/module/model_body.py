@@ -276,9 +276,7 @@ class BodyWriter:
         buffer, other = self.plan.buffers[step.buffer], self.plan.buffers[step.of]
         is_alike = same_sizes(buffer.shape, other.shape) and same_sizes(buffer.stride, other.stride)
         value: Code = NameCode(old)
-        if step.order:
-            value = MethodCode(value, "permute", tuple(map(whole_number, step.order)))
-        elif not is_alike:
+        if not is_alike:
             value = MethodCode(value, "view", tuple(self.sizes.dims(buffer)) or (NO_CODE,))
         if new == old and is_alike:
             return []

@@ -280,7 +280,7 @@ class _StepsInStep:
                 return self._allocations([step for step in steps if isinstance(step, Allocate)])
             case Reuse():
                 reuses = [step for step in steps if isinstance(step, Reuse)]
-                require(len({(step.in_place, step.order) for step in reuses}) == 1)
+                require(len({step.in_place for step in reuses}) == 1)
                 of = self._buffer(tuple(step.of for step in reuses))
                 self._bind(tuple(step.buffer for step in reuses))
                 pairs = zip(reuses, of, strict=True)

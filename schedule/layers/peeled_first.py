@@ -142,8 +142,7 @@ def buffer_pairs(first: PlanStep, second: PlanStep) -> list[tuple[str, str]] | N
             return [(first.buffer, second.buffer)] if first.is_result == second.is_result else None
         case Reuse(), Reuse():
             named = [(first.buffer, second.buffer), (first.of, second.of)]
-            alike = (first.in_place, first.order) == (second.in_place, second.order)
-            return named if alike else None
+            return named if first.in_place == second.in_place else None
     return None
 
 

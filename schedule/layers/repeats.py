@@ -364,7 +364,7 @@ def _token(step: PlanStep, buffers: Mapping[str, Buffer]) -> object:
         case Allocate():
             return ("allocate", memory)
         case Reuse():
-            return ("reuse", step.in_place, step.order, memory)
+            return ("reuse", step.in_place, memory)
         case Release():
             return ("release", memory)
     raise AssertionError(step)

@@ -76,8 +76,7 @@ def place_buffers(
                     placed.append(Allocate(name, name in kept, beside, like))
                     continue
                 taken.add(source[1])
-                order = _order_of_dims(buffers[source[1]], buffers[name]) or ()
-                placed.append(Reuse(name, source[1], in_place=True, order=order))
+                placed.append(Reuse(name, source[1], in_place=True))
                 aliases.setdefault(step.kernel, set()).add((source[0], pointer.name))
         placed.append(step)
     return placed, {key: _with_aliases(plan, aliases.get(key, set())) for key, plan in kernels.items()}
@@ -326,37 +325,9 @@ def _with_aliases(plan: KernelPlan, pairs: set[tuple[str, str]]) -> KernelPlan:
 
 
 def _holds_like(one: Buffer, other: Buffer) -> bool:
-    """Whether the memory of one buffer is seen as the other by another shape, or by another order of dimensions."""
-    if _lies_as(one, other, range(len(other.shape))) or _order_of_dims(one, other) is not None:
+    """Whether the memory of one buffer is seen as the other by nothing but another shape."""
+    if len(one.shape) == len(other.shape) and all(
+        same(a, b) for a, b in zip((*one.shape, *one.stride), (*other.shape, *other.stride), strict=True)
+    ):
         return True
     return same(product(one.shape), product(other.shape)) and one.is_contiguous and other.is_contiguous
-
-
-def _order_of_dims(one: Buffer, other: Buffer) -> tuple[int, ...] | None:
-    """Which dimension of the first each of the second's is; None where it is not a matter of their order alone.
-
-    By their steps, from the widest on: a tensor without gaps has one dimension of each, beside those of size 1.
-    """
-    if len(one.shape) != len(other.shape) or _lies_as(one, other, range(len(other.shape))):
-        return None
-    dims = range(len(other.shape))
-    places = [
-        [
-            place
-            for place in dims
-            if same(one.shape[place], other.shape[dim]) and same(one.stride[place], other.stride[dim])
-        ]
-        for dim in dims
-    ]
-    if any(len(found) != 1 for found in places):
-        return None
-    order = tuple(place for (place,) in places)
-    return order if sorted(order) == list(dims) else None
-
-
-def _lies_as(one: Buffer, other: Buffer, order: Sequence[int]) -> bool:
-    """Whether the first, its dimensions in an order, has the shape and the steps of the second."""
-    return len(one.shape) == len(other.shape) and all(
-        same(one.shape[place], other.shape[dim]) and same(one.stride[place], other.stride[dim])
-        for dim, place in enumerate(order)
-    )

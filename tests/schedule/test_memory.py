@@ -149,29 +149,6 @@ def test_products_are_added_where_their_total_lies() -> None:
     assert sum(step.target is torch.ops.aten.addmm.default for step in calls) == 2
 
 
-class OfImages(nn.Module):
-    """An image as a convolution makes it, channels last, and a norm over its channels."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convolution = nn.Conv2d(64, 64, 3, padding=1)
-        self.norm = nn.LayerNorm(64)
-        self.project = nn.Linear(64, 64)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        rows = self.norm(self.convolution(x).permute(0, 2, 3, 1))
-        return torch.mm(self.project(rows).flatten(0, 2), self.project.weight)
-
-
-def test_rows_take_the_memory_of_an_image_channels_last(tmp_path: Path) -> None:
-    """Both are one memory, its dimensions told in another order."""
-    model, x = OfImages().eval(), torch.rand(8, 64, 16, 16).to(memory_format=torch.channels_last)
-    longhand.generate(model, (x,), out=tmp_path / "unit", device="cuda", arch="sm_90", run=False)
-    text = (tmp_path / "unit" / "model.py").read_text()
-    assert ".permute(0, 2, 3, 1)  # in place: nothing reads" in text
-    assert "torch.empty(" not in text.partition("def forward")[2].partition("convolution.weight")[2]
-
-
 class Layer(nn.Module):
     """A value of its own that is called as one of the model's."""
 
