@@ -13,10 +13,11 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def names_of_scope(arguments: ast.arguments | None, body: Iterable[ast.stmt]) -> tuple[set[str], set[str]]:
-    """What a function (or module) binds itself, and what functions and classes inside it mention.
+    """What a function (or module) binds itself, and what functions and classes inside a function mention.
 
-    These may read any definition of a name, at any time.
+    These may read any definition of a name, at any time. Of a module nobody asks for that: all of it would be walked.
     """
+    is_function = arguments is not None
     bound_names = set(parameter_names(arguments)) if arguments is not None else set()
     elsewhere: set[str] = set()
     captured: set[str] = set()
@@ -27,10 +28,10 @@ def names_of_scope(arguments: ast.arguments | None, body: Iterable[ast.stmt]) ->
                     bound_names.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 bound_names.add(name)
+                captured |= _mentioned([node]) if is_function else set()
+            case ast.Lambda() if is_function:
                 captured |= _mentioned([node])
-            case ast.Lambda():
-                captured |= _mentioned([node])
-            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp() if is_function:
                 captured |= _mentioned(part for part in ast.walk(node) if isinstance(part, ast.Lambda))
             case (
                 ast.ExceptHandler(name=str(name))

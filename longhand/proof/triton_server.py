@@ -10,6 +10,8 @@ what the first launch looks for.
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import importlib.machinery
 import io
 import json
@@ -79,8 +81,29 @@ def main() -> None:
     """Answers requests until there are no more."""
     answers = os.dup(1)
     os.dup2(2, 1)  # what a compiler prints is no answer
+    make_ready()
     for line in sys.stdin:
-        answer_all(json.loads(line), answers)
+        request = json.loads(line)
+        know_tools(request["capability"])
+        answer_all(request, answers)
+
+
+def make_ready() -> None:
+    """Does what Triton does at the first kernel of a process: the forks find it done.
+
+    It hashes its own files, half a gigabyte, and imports a language that no unit uses: 0.4 s, for every kernel.
+    """
+    with contextlib.suppress(Exception):  # another version of Triton may have neither
+        importlib.import_module("triton.experimental.gluon.nvidia.hopper")
+    with contextlib.suppress(Exception):
+        importlib.import_module("triton.runtime.cache").triton_key()
+
+
+@functools.cache
+def know_tools(capability: int) -> None:
+    """Asks the assembler of an architecture for its version: Triton keeps the answer, and the forks find it."""
+    with contextlib.suppress(Exception):  # the kernels will tell
+        importlib.import_module("triton.compiler.compiler").make_backend(Driver(capability).target).hash()
 
 
 def answer_all(request: dict[str, Any], answers: int) -> None:

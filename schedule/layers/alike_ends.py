@@ -69,6 +69,8 @@ def _ends(read: Sequence[Sequence[str]], owner: str, positions: Sequence[int]) -
     """(what begins the last layer, what comes behind it), by the weights that steps read; None if that is not told."""
     of_list, of_last = f"{owner}.", f"{owner}.{positions[-1]}."
     in_last = [place for place, paths in enumerate(read) if any(path.startswith(of_last) for path in paths)]
+    if not in_last:  # a list of weights, not of layers
+        return None
     behind = in_last[-1]
     if all(path.startswith(of_list) for path in read[behind]):
         behind = next((place for place in range(behind + 1, len(read)) if read[place]), behind)

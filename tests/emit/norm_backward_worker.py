@@ -51,7 +51,8 @@ def main(folder: Path, norm: str, dtype: torch.dtype) -> None:
     original = original.to(dtype)
     x, dy = torch.randn(*ROWS, COLS, dtype=dtype), torch.randn(*ROWS, COLS, dtype=dtype)
     given = x.clone().requires_grad_()
-    longhand.generate(original, (given,), out=folder / norm, device="cuda", arch="sm_90", train=True)
+    out = folder / norm
+    longhand.generate(original, (given,), out=out, device="cuda", arch="sm_90", train=True, run=False)
     sys.path.insert(0, str(folder))
     package = importlib.import_module(norm)
     module = sys.modules[f"{norm}.model"]

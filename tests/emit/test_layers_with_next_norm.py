@@ -156,3 +156,23 @@ def test_names_are_taken_at_once_where_one_is_read_by_another() -> None:
     assert begin_carried([("x", "normed"), ("y", "x")]) == ["x, y = normed, x"]
     assert begin_carried([("x", "y"), ("y", "x")]) == ["x, y = y, x"]
     assert begin_carried([("saved", "y"), ("x", Reached.field_of("saved", "x"))]) == ["saved, x = y, saved.x"]
+
+
+class Listed(nn.Module):
+    """A list of weights, and no layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = nn.ParameterList(torch.randn(16) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for scale in self.scales:
+            x = torch.softmax(x * scale, -1)
+        return x
+
+
+def test_a_list_of_weights_has_no_layers_to_end(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Listed(), torch.randn(4, 16)
+    longhand.generate(model, (x,), out=tmp_path / "unit")
+    torch.testing.assert_close(unit_of(model, tmp_path / "unit")(x), model(x))

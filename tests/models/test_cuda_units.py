@@ -28,7 +28,6 @@ FEW_TRAINED = (
     "DenseTransition",
     "GraphAttention",
     "GraphConvolution",
-    "GraphLayers",
     "SlidingWindow",
     "transformers/vit",
 )

@@ -305,9 +305,24 @@ def test_a_layer_that_differs_is_in_no_repeat() -> None:
     assert all("layers.1" not in repeat.paths for repeat in repeats)
 
 
-def test_two_short_layers_are_spelled_out() -> None:
+class Short(nn.Module):
+    """Two layers of one call and one kernel each."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x
+
+
+def test_two_short_layers_are_spelled_out_and_two_long_ones_are_a_loop() -> None:
     with torch.no_grad():
-        assert folded(Stack(8, 2), rand(4, 8)) == []
+        assert folded(Short(8), rand(4, 8)) == []
+        (repeat,) = folded(Stack(8, 2), rand(4, 8))
+    assert [len(run) for run in repeat.runs] == [7, 7]
 
 
 def test_kernels_between_convolutions_that_are_channels_last():

@@ -6,6 +6,7 @@ import textwrap
 import pytest
 
 from longhand.errors import ProofError, UntidyWarning
+from longhand.proof import python as proof
 from longhand.proof.python import binding_faults, prove_python, python_faults
 from longhand.proof.scopes import kernel_faults
 
@@ -265,9 +266,10 @@ def test_what_loops_carry_or_compute_again_is_no_second_meaning():
 
 
 def test_a_reference_may_turn_what_it_is_given():
-    tree = ast.parse("def reference(q):\n    q = q.t()\n    return q\n")
+    text = "def reference(q):\n    q = q.t()\n    return q\n"
+    tree = ast.parse(text)
     assert kernel_faults("kernels/q.py", tree) == []
-    assert binding_faults("kernels/q.py", tree) == []
+    assert binding_faults("kernels/q.py", tree, text) == []
 
 
 def test_the_error_tells_where():
@@ -278,3 +280,24 @@ def test_the_error_tells_where():
 def test_what_is_only_untidy_is_a_warning():
     with pytest.warns(UntidyWarning, match=r"model\.py:1: 'torch' imported but unused"):
         prove_python({"model.py": "import torch\n"})
+
+
+KNOWN = "def known(x):\n    y = x + 1\n    return y\n"
+DELETED = "def known(x):\n    y = x + 1\n    del y\n    return y\n"
+
+
+def test_a_function_of_another_text_is_not_looked_at_again(monkeypatch):
+    """Most of a unit's runtime.py is that of the last unit."""
+    binding_faults("runtime.py", ast.parse(KNOWN), KNOWN)
+    looked: list[int] = []
+    monkeypatch.setattr(proof._Scope, "_run", lambda scope, body: looked.append(len(body)))
+    other = f"import os\n\n\n{KNOWN}"
+    assert binding_faults("runtime.py", ast.parse(other), other) == []
+    assert looked == [2]  # the text's own two statements
+
+
+def test_a_fault_is_found_each_time_and_where_it_stands():
+    for above in (0, 3, 3):
+        text = "\n" * above + DELETED + KNOWN + "w = '\x0c\x1e'\n" + DELETED
+        lines = [fault.line for fault in binding_faults("runtime.py", ast.parse(text), text)]
+        assert lines == [above + line for line in (2, 4, 10, 12)]

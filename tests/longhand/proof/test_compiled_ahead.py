@@ -36,6 +36,27 @@ module.layer_norm(x, w, w, torch.empty(6, 24), 6, 24, 1e-5)
 """
 
 
+# What the process that compiles does itself before its forks compile, and then a kernel, as a fork would.
+SECOND_KERNEL = """
+import sys
+sys.path.insert(0, {server!r})
+import triton_server
+triton_server.make_ready()
+triton_server.know_tools(90)
+def hear(event, args):
+    if event == "import" and args[0].startswith("triton.experimental"):
+        print("imports", args[0])
+    if event == "open" and "libtriton" in str(args[0]):
+        print("reads", args[0])
+    if event == "subprocess.Popen" and "--version" in args[1]:
+        print("asks", args[1])
+sys.addaudithook(hear)
+text = "import triton\\n@triton.jit\\ndef one(x, n): pass\\ndef run(x): one[(1,)](x, 8)"
+request = dict(files={{"runtime.py": "", "kernels/run.py": text}}, root="/nowhere", capability=90, is_told=False)
+print(triton_server.compiled_kernel(request, "run", [[["float32", [8], [1]]]]))
+"""
+
+
 @pytest.fixture
 def caches(tmp_path, monkeypatch):
     """Empty ones; the process that compiles is started anew, to see them."""
@@ -55,6 +76,15 @@ def test_a_first_launch_finds_it(caches):
         text=True,
     )
     assert done.stdout.split() == ["hit"], done.stdout + done.stderr
+
+
+def test_no_kernel_does_what_one_does_for_all(caches):
+    """Triton hashes itself, imports a second language and asks for ptxas's version: 0.4 s, once a process."""
+    server = os.path.dirname(triton_compiler.__file__)
+    done = subprocess.run(
+        [sys.executable, "-c", SECOND_KERNEL.format(server=server)], capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "{'kernel': 'run', 'error': '', 'usage': []}", done.stdout + done.stderr
 
 
 def test_a_first_call_on_the_cpu_builds_nothing(caches):
