@@ -28,8 +28,6 @@ from longhand.schedule.layout_copies import read_copies
 from longhand.schedule.library_fallback import call_plain_ops
 from longhand.schedule.memory.added_up import add_in_place
 from longhand.schedule.memory.assignment import (
-    TOLERATED_IN_TRAINING,
-    TOLERATED_PEAK,
     place_buffers,
     release_buffers,
     release_run,
@@ -180,7 +178,7 @@ def _release_in_repeats(draft: Draft) -> Draft:
 def _released_inside(repeat: Repeat, draft: Draft) -> Repeat:
     """Releases inside each run of a repeat, of what it makes and keeps to itself."""
     runs = tuple(
-        release_run(run, draft.buffers, draft.kept | frozenset(outputs), draft.hints, _tolerated(draft))
+        release_run(run, draft.buffers, draft.kept | frozenset(outputs), draft.hints)
         for run, outputs in zip(repeat.runs, repeat.outputs, strict=True)
     )
     return dataclasses.replace(repeat, runs=runs)
@@ -200,17 +198,10 @@ def _count_once(draft: Draft) -> Draft:
     return dataclasses.replace(draft, steps=tuple(steps), kernels=kernels)
 
 
-def _tolerated(draft: Draft) -> float:
-    graph = draft.program.graph
-    return TOLERATED_IN_TRAINING if graph.given or graph.n_saved else TOLERATED_PEAK
-
-
 def _release(draft: Draft) -> Draft:
     handed_over = frozenset(draft.program.graph.given)
     return draft.with_steps(
-        release_buffers(
-            draft.unit_steps, draft.buffers, draft.kept, draft.hints, handed_over, _tolerated(draft)
-        )
+        release_buffers(draft.unit_steps, draft.buffers, draft.kept, draft.hints, handed_over)
     )
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from longhand.schedule.named_plan import (
     FirstCall,
     LayerCall,
     Loop,
     ModelStep,
+    SharedCall,
     is_plain_variable,
     list_holding,
     plain_steps,
 )
-from longhand.schedule.plan import Allocate, buffers_made, buffers_read
+from longhand.schedule.plan import Allocate, Repeat, UnitStep, buffers_made, buffers_read
 
-_SOON = 2  # statements: what these bind anew is not dropped before
+_SOON = 0  # statements in between: where one runs, what is bound anew behind it would stay
 
 
 def gathered_lists(
@@ -57,18 +58,44 @@ def dropped_alone(variables: Iterable[str | None], *, is_of_layers: bool) -> lis
 
 
 def rebound_or_alive(
-    variables: Mapping[str, str], names: Iterable[str], steps: Sequence[ModelStep], place: int
+    variables: Mapping[str, str],
+    names: Iterable[str],
+    steps: Sequence[ModelStep],
+    place: int,
+    calls: Mapping[int, SharedCall],
 ) -> set[str]:
     """Names that the very next statements bind anew, or that stand for another buffer that is still read."""
     later_read: set[str] = set()
     first_bound: dict[str, int] = {}
-    for number_, step in enumerate(steps[place + 1 :]):
-        for plain in plain_steps(step):
-            for buffer in buffers_read(plain):
-                variable = variables.get(buffer, "")
-                if variable not in first_bound:
-                    later_read.add(variable)
-            for buffer in buffers_made(plain):
-                first_bound.setdefault(variables.get(buffer, ""), number_)
+    for number_, (read, made) in enumerate(_read_and_made(steps[place + 1 :], calls)):
+        for buffer in read:
+            variable = variables.get(buffer, "")
+            if variable not in first_bound:
+                later_read.add(variable)
+        for buffer in made:
+            first_bound.setdefault(variables.get(buffer, ""), number_)
     bound_soon = {word for word, place in first_bound.items() if place <= _SOON}
     return {name for name in names if name in later_read or name in bound_soon}
+
+
+def _read_and_made(
+    steps: Sequence[ModelStep], calls: Mapping[int, SharedCall]
+) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """What each statement reads and binds; what the function of a call has for itself are no variables here."""
+    n_in_call = 0
+    for step in steps:
+        call = None if n_in_call else calls.get(id(step))
+        if call is not None:
+            n_in_call = call.n_steps
+            yield call.tensors, call.results
+        elif not n_in_call:
+            for plain in plain_steps(step):
+                own = _made_inside(plain)
+                yield [name for name in buffers_read(plain) if name not in own], buffers_made(plain)
+        n_in_call = max(n_in_call - 1, 0)
+
+
+def _made_inside(step: UnitStep) -> set[str]:
+    """What the runs of a repeat make, which their function has names for."""
+    runs = step.runs if isinstance(step, Repeat) else ()
+    return {name for run in runs for inner in run for name in buffers_made(inner)}

@@ -304,7 +304,7 @@ class BodyWriter:
         words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
         words += [variable for b in buffers for variable in self.seen_as.get(b, [])]
         words += gathered_lists(step.buffers, steps, self.variables)
-        still = rebound_or_alive(self.variables, words, steps, place)
+        still = rebound_or_alive(self.variables, words, steps, place, self.calls)
         if self._is_in_branch:
             still.add(root(self.allocations.device))  # the other branches do not drop it
         dropped = [name for name in dict.fromkeys(words) if name not in still]

@@ -27,9 +27,8 @@ from longhand.schedule.plan import (
 from longhand.schedule.sizes import Hints, guess, product, same
 from longhand.schedule.targets import TargetFacts
 
-TOLERATED_PEAK = 1.25  # of what memory peaks at if everything is released at once
-TOLERATED_IN_TRAINING = 1.03  # there memory decides how large a batch may be
-WORTH_RELEASING = 8 << 20  # bytes of the peak; a `del` for less is noise
+TOLERATED_PEAK = 1.03  # of what memory peaks at if everything is released at once
+WORTH_RELEASING = 2 << 20  # bytes of the peak; a `del` for less is noise
 
 
 def place_buffers(
@@ -109,7 +108,6 @@ def release_buffers(
     kept: frozenset[str],
     hints: Hints,
     handed_over: frozenset[str] = frozenset(),
-    tolerated: float = TOLERATED_PEAK,
 ) -> list[UnitStep]:
     """The steps with as few Releases as bring the peak of memory close to what it could be.
 
@@ -119,7 +117,6 @@ def release_buffers(
         kept: Never released.
         hints: For sizes.
         handed_over: Inputs that nobody else holds: what the forward pass saved, in a backward pass.
-        tolerated: What the peak may be of the least one.
     """
     spans = _spans(steps, buffers, kept, hints, handed_over)
     ends = {span.end for span in spans if not span.stays}
@@ -129,7 +126,7 @@ def release_buffers(
     released: frozenset[int] = frozenset()
     while True:
         peak, place = _peak(spans, inside, released)
-        if peak <= lowest * tolerated or peak - lowest < WORTH_RELEASING:
+        if peak <= lowest * TOLERATED_PEAK or peak - lowest < WORTH_RELEASING:
             break
         idle = [n for n in may_go - released if spans[n].end < place]
         released |= {max(idle, key=lambda n: (spans[n].size, -n))}
@@ -231,14 +228,10 @@ def _peak(spans: Sequence[_Span], inside: Sequence[int], released: frozenset[int
 
 
 def release_run(
-    run: Sequence[PlanStep],
-    buffers: Mapping[str, Buffer],
-    kept: frozenset[str],
-    hints: Hints,
-    tolerated: float = TOLERATED_PEAK,
+    run: Sequence[PlanStep], buffers: Mapping[str, Buffer], kept: frozenset[str], hints: Hints
 ) -> tuple[PlanStep, ...]:
     """`release_buffers` for one run of a Repeat; what it takes from outside is left to whoever made it."""
-    steps = release_buffers(run, buffers, kept, hints, tolerated=tolerated)
+    steps = release_buffers(run, buffers, kept, hints)
     return tuple(step for step in steps if not isinstance(step, Repeat))
 
 
