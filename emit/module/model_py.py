@@ -119,9 +119,8 @@ class ModelWriter:
             and (training.records_backward if training else not self.graph.n_saved)
             and not self.graph.given  # a backward pass
             and not (self.lists or self.made_lists)  # a table of addresses is none of a recording's inputs
-            and not (
-                plan.program.on_cpu or self.graph.waits_for_data
-            )  # a replay has what the recorded call had
+            # a replay has what the recorded call had
+            and not (plan.program.on_cpu or self.graph.waits_for_data)
         )
 
     def _variables(self) -> dict[str, str]:
@@ -160,9 +159,8 @@ class ModelWriter:
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         taken = {self.name, *self.variables.values()}
-        settings = FileSettings.of(
-            self.names.numbers, taken, functions, [block for _, block in layers.blocks]
-        )
+        classes = [block for _, block in layers.blocks]
+        settings = FileSettings.of(self.names.numbers, taken, functions, classes)
         sizes.constant = settings.constant
         paragraphs = body.write(self.steps, layers.lines)
         paragraphs += records_outside_loops(self.steps, self.variables)

@@ -1,4 +1,4 @@
-"""GPT as kernels: examples.gpt.GPT for cuda (sm_90), bfloat16, inference.
+"""GPT as kernels for cuda (sm_90), bfloat16, inference.
 
     tokens  int64 (batch=8, seq=1024)
     ->      bfloat16 (batch, seq, 50257)
@@ -12,6 +12,12 @@ from torch import nn
 
 from . import kernels
 from .runtime import Weights, blas, check_tensor, check_weights
+
+N_HEADS = 12
+DIM = 768
+VOCAB_SIZE = 50257
+PADDED_VOCAB_SIZE = 50264
+EPS = 1e-5
 
 
 class Block(nn.Module):
@@ -33,60 +39,55 @@ class Block(nn.Module):
     def forward(self, normed, x, next_ln_weight, next_ln_bias):
         """Ends with the next layer's ln_1; the last one with ln_f."""
         batch, seq, dim = normed.shape
-        n_heads = 12
 
-        # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
-        qkv = blas.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
-
-        # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        q, k, v = qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+        # attn
+        qkv_out = blas.linear(normed, self.attn.qkv.weight, self.attn.qkv.bias)
+        q, k, v = qkv_out.view(batch, seq, 3, N_HEADS, -1).transpose(1, 3).unbind(2)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        del qkv, q, k, v
-
-        # CausalSelfAttention.forward    return self.proj(mixed)
+        del qkv_out, q, k, v
         mixed = mixed.transpose(1, 2).reshape(batch, seq, dim)
-        attn = blas.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
+        attn_out = blas.linear(mixed, self.attn.proj.weight, self.attn.proj.bias)
         del mixed
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         residual = torch.empty_like(x)
-        ln_2 = attn  # in place: nothing reads attn afterwards
+        normed = attn_out  # in place
         kernels.add_and_layer_norm(
             x,
-            attn,
+            attn_out,
             self.ln_2.weight,
             self.ln_2.bias,
             residual,
-            ln_2,
+            normed,
             n_rows=batch * seq,
             n_cols=dim,
-            eps=1e-5,
+            eps=EPS,
         )
 
+        # mlp
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
-        widen = blas.linear(ln_2, self.mlp.widen.weight, self.mlp.widen.bias)
-        del attn, ln_2
-        hidden = widen  # in place: nothing reads widen afterwards
-        kernels.gelu(widen, hidden, hidden.numel())
+        widen_out = blas.linear(normed, self.mlp.widen.weight, self.mlp.widen.bias)
+        del attn_out, normed
+        hidden = widen_out  # in place
+        kernels.gelu(widen_out, hidden, n_elements=hidden.numel())
 
-        # Mlp.forward    return self.narrow(hidden)
-        mlp = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
-        del widen, hidden
+        mlp_out = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
+        del widen_out, hidden
 
         x = torch.empty_like(residual)
-        next_normed = mlp  # in place: nothing reads mlp afterwards
+        normed = mlp_out  # in place
         kernels.add_and_layer_norm(
             residual,
-            mlp,
+            mlp_out,
             next_ln_weight,
             next_ln_bias,
             x,
-            next_normed,
+            normed,
             n_rows=batch * seq,
             n_cols=dim,
-            eps=1e-5,
+            eps=EPS,
         )
-        return next_normed, x
+        return normed, x
 
 
 class GPT(nn.Module):
@@ -104,14 +105,11 @@ class GPT(nn.Module):
         check_tensor("tokens", tokens, dtype=torch.int64, shape=(8, 1024), device="cuda")
         check_weights(self, tokens.device)
         batch, seq = tokens.shape
-        dim, vocab_size = 768, 50257
-        padded_vocab_size = 50264  # vocab_size and the padding
 
         # GPT.forward    positions = torch.arange(seq, device=tokens.device)
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-        # Block.forward    x = x + self.attn(self.ln_1(x))
-        x = torch.empty(batch, seq, dim, dtype=torch.bfloat16, device=tokens.device)
-        ln_1 = torch.empty_like(x)
+        x = torch.empty(batch, seq, DIM, dtype=torch.bfloat16, device=tokens.device)
+        normed = torch.empty_like(x)
         kernels.embedding_add_and_layer_norm(
             tokens,
             self.token_embedding.weight,
@@ -119,28 +117,26 @@ class GPT(nn.Module):
             self.blocks[0].ln_1.weight,
             self.blocks[0].ln_1.bias,
             x,
-            ln_1,
+            normed,
             n_batches=batch,
             n_positions=seq,
-            n_cols=dim,
-            table_size=vocab_size,
-            eps=1e-5,
+            n_cols=DIM,
+            table_size=VOCAB_SIZE,
+            eps=EPS,
         )
 
-        normed = ln_1
         lns = [*(layer.ln_1 for layer in self.blocks), self.ln_f]
         for block, next_ln in zip(self.blocks, lns[1:], strict=True):
             normed, x = block(normed, x, next_ln.weight, next_ln.bias)
 
-        # GPT.forward    return self.head(self.ln_f(x))
         # Padded for cuBLAS: several times faster where the rows that it makes and reads are multiples of
         # 16 bytes.
-        padded_weight = torch.empty(padded_vocab_size, dim, dtype=torch.bfloat16, device=tokens.device)
+        padded_weight = torch.empty(PADDED_VOCAB_SIZE, DIM, dtype=torch.bfloat16, device=tokens.device)
         kernels.pad_head(
             self.token_embedding.weight,
             padded_weight,
-            n_rows=padded_vocab_size,
-            n_cols=dim,
-            n_filled=vocab_size,
+            n_rows=PADDED_VOCAB_SIZE,
+            n_cols=DIM,
+            n_filled=VOCAB_SIZE,
         )
-        return blas.linear(normed, padded_weight)[:, :, :vocab_size]
+        return blas.linear(normed, padded_weight)[:, :, :VOCAB_SIZE]

@@ -11,6 +11,9 @@ import torch
 from . import kernels
 from .runtime import empty, keep_for_backward, kept_for_backward, of_layers, of_parameters, own_types
 
+MAX_POSITIONS = 128
+EPS = 1e-5
+
 # How the names of the weights end that no gradient is computed from: autograd need not keep them.
 UNREAD = (
     ".token_embedding.weight",
@@ -28,11 +31,11 @@ class BlockSaved:
     """What one of gpt.blocks keeps for its backward pass."""
 
     x: torch.Tensor  # float32 (batch, seq, dim)
-    qkv: torch.Tensor  # float32 (batch, seq, qkv_dim)
+    qkv_out: torch.Tensor  # float32 (batch, seq, qkv_dim)
     mixed: torch.Tensor  # float32 (batch, n_heads, seq, head_dim)
     logsumexp: torch.Tensor  # float32 (batch, n_heads, seq)
     residual: torch.Tensor  # float32 (batch, seq, dim)
-    widen: torch.Tensor  # float32 (batch, seq, widen_dim)
+    widen_out: torch.Tensor  # float32 (batch, seq, widen_dim)
 
 
 @dataclass
@@ -68,31 +71,29 @@ class LanguageModelFunction(torch.autograd.Function):
 
 
 def block_backward(layer, saved, d_output):
-    """What one of gpt.blocks hands on to the layer before it, and the gradients of its weights, by name."""
-    batch, seq, widen_dim = saved.widen.shape
+    """What one of gpt.blocks hands on, backwards, and the gradients of its weights."""
+    batch, seq, widen_dim = saved.widen_out.shape
     dim = saved.residual.shape[2]
     _, n_heads, _, head_dim = saved.mixed.shape
-    qkv_dim = saved.qkv.shape[2]
+    qkv_dim = saved.qkv_out.shape[2]
 
-    # Mlp.forward    return self.narrow(hidden)
+    # mlp
     d_narrow_bias = empty((dim,), torch.float32)
-    kernels.column_sum(d_output, d_narrow_bias, batch * seq, dim)
+    kernels.column_sum(d_output, d_narrow_bias, n_rows=batch * seq, n_cols=dim)
     d_hidden = torch.mm(d_output, layer.mlp.narrow.weight)
 
-    # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
     hidden = empty(d_hidden.shape, torch.float32)
-    d_widen = d_hidden  # in place: nothing reads d_hidden afterwards
+    d_widen_out = d_hidden  # in place
     d_widen_bias = empty((widen_dim,), torch.float32)
     kernels.gelu_and_d_gelu_column_sum(
-        saved.widen, d_hidden, hidden, d_widen, d_widen_bias, batch * seq, widen_dim
+        saved.widen_out, d_hidden, hidden, d_widen_out, d_widen_bias, n_rows=batch * seq, n_cols=widen_dim
     )
 
     d_narrow_weight = torch.mm(d_output.T, hidden)
-    d_ln_2 = torch.mm(d_widen, layer.mlp.widen.weight)
+    d_normed = torch.mm(d_widen_out, layer.mlp.widen.weight)
 
-    # Block.forward    return x + self.mlp(self.ln_2(x))
-    ln_2 = empty(d_output.shape, torch.float32)
-    d_residual = d_ln_2  # in place: nothing reads d_ln_2 afterwards
+    normed = empty(d_output.shape, torch.float32)
+    d_residual = d_normed  # in place
     d_ln_2_bias = empty((dim,), torch.float32)
     d_ln_2_weight = empty((dim,), torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
@@ -100,44 +101,42 @@ def block_backward(layer, saved, d_output):
         layer.ln_2.weight,
         layer.ln_2.bias,
         d_output,
-        d_ln_2,
-        ln_2,
+        d_normed,
+        normed,
         d_residual,
         d_ln_2_bias,
         d_ln_2_weight,
         n_rows=batch * seq,
         n_cols=dim,
-        eps=1e-5,
+        eps=EPS,
     )
 
-    d_widen_weight = torch.mm(d_widen.T, ln_2)
-    del d_hidden, d_widen
+    d_widen_weight = torch.mm(d_widen_out.T, normed)
+    del d_hidden, d_widen_out
 
-    # CausalSelfAttention.forward    return self.proj(mixed)
+    # attn
     d_proj_bias = empty((dim,), torch.float32)
-    kernels.column_sum(d_residual, d_proj_bias, batch * seq, dim)
+    kernels.column_sum(d_residual, d_proj_bias, n_rows=batch * seq, n_cols=dim)
     d_mixed = torch.mm(d_residual, layer.attn.proj.weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
     d_proj_weight = torch.mm(d_residual.T, mixed_view.reshape(-1, dim))
 
-    # CausalSelfAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
-    q, k, v = saved.qkv.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+    q, k, v = saved.qkv_out.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
     d_q, d_k, d_v = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default(
         d_mixed, q, k, v, saved.mixed, saved.logsumexp, dropout_p=0.0, is_causal=True
     )
 
-    # CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
     d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_k = d_k.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
-    d_qkv = empty((batch * seq, qkv_dim), torch.float32)
+    d_qkv_out = empty((batch * seq, qkv_dim), torch.float32)
     d_qkv_bias = empty((qkv_dim,), torch.float32)
     kernels.d_qkv_and_bias(
         d_q,
         d_k,
         d_v,
-        d_qkv,
+        d_qkv_out,
         d_qkv_bias,
         n_rows=batch * seq,
         n_cols=qkv_dim,
@@ -147,11 +146,10 @@ def block_backward(layer, saved, d_output):
         boundary=dim,
         second_boundary=2 * dim,
     )
-    d_ln_1 = torch.mm(d_qkv, layer.attn.qkv.weight)
+    d_normed = torch.mm(d_qkv_out, layer.attn.qkv.weight)
 
-    # Block.forward    x = x + self.attn(self.ln_1(x))
-    ln_1 = empty(d_residual.shape, torch.float32)
-    d_x = d_ln_1  # in place: nothing reads d_ln_1 afterwards
+    normed = empty(d_residual.shape, torch.float32)
+    d_x = d_normed  # in place
     d_ln_1_bias = empty((dim,), torch.float32)
     d_ln_1_weight = empty((dim,), torch.float32)
     kernels.layer_norm_and_d_add_layer_norm(
@@ -159,17 +157,17 @@ def block_backward(layer, saved, d_output):
         layer.ln_1.weight,
         layer.ln_1.bias,
         d_residual,
-        d_ln_1,
-        ln_1,
+        d_normed,
+        normed,
         d_x,
         d_ln_1_bias,
         d_ln_1_weight,
         n_rows=batch * seq,
         n_cols=dim,
-        eps=1e-5,
+        eps=EPS,
     )
 
-    d_qkv_weight = torch.mm(d_qkv.T, ln_1)
+    d_qkv_weight = torch.mm(d_qkv_out.T, normed)
     return d_x, {
         "ln_1.weight": d_ln_1_weight,
         "ln_1.bias": d_ln_1_bias,
@@ -191,9 +189,7 @@ def language_model_backward(model, saved, d_loss):
     batch, seq = saved.tokens.shape
     dim = saved.x.shape[2]
     vocab_size = saved.unscaled_d_token_embedding.shape[0]
-    max_positions = 128
 
-    # GPT.forward    return self.head(self.ln_f(x))
     d_x = empty(saved.unscaled_d_ln_f.shape, torch.float32)
     d_ln_f_weight = empty((dim,), torch.float32)
     d_ln_f_bias = empty((dim,), torch.float32)
@@ -207,7 +203,7 @@ def language_model_backward(model, saved, d_loss):
         d_ln_f_bias,
         n_rows=batch * seq,
         n_cols=dim,
-        eps=1e-5,
+        eps=EPS,
     )
 
     d_blocks = {}
@@ -215,11 +211,11 @@ def language_model_backward(model, saved, d_loss):
         d_x, d_blocks[layer] = block_backward(model.gpt.blocks[layer], saved.blocks.pop(), d_x)
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
-    d_position_embedding = empty((1, seq, dim), torch.float32)
-    kernels.column_sum(d_x, d_position_embedding, batch, seq * dim)
-    d_position_embedding_weight = empty((max_positions, dim), torch.float32)
+    d_position_embedding_out = empty((1, seq, dim), torch.float32)
+    kernels.column_sum(d_x, d_position_embedding_out, n_rows=batch, n_cols=seq * dim)
+    d_position_embedding_weight = empty((MAX_POSITIONS, dim), torch.float32)
     kernels.pad(
-        d_position_embedding, d_position_embedding_weight, n_rows=max_positions, n_cols=dim, n_filled=seq
+        d_position_embedding_out, d_position_embedding_weight, n_rows=MAX_POSITIONS, n_cols=dim, n_filled=seq
     )
     # Where it writes is data: ATen does it.
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
@@ -230,13 +226,14 @@ def language_model_backward(model, saved, d_loss):
         scale_grad_by_freq=False,
     )
 
+    # GPT.forward    return self.head(self.ln_f(x))
     d_token_embedding_weight = empty(saved.unscaled_d_token_embedding.shape, torch.float32)
     kernels.d_token_embedding_weight(
         saved.unscaled_d_token_embedding,
         d_loss,
         d_token_embedding_from_lookup,
         d_token_embedding_weight,
-        vocab_size * dim,
+        n_elements=vocab_size * dim,
     )
     return {
         "gpt.token_embedding.weight": d_token_embedding_weight,

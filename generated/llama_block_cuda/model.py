@@ -1,4 +1,4 @@
-"""LlamaBlock as kernels: examples.llama_block.LlamaBlock for cuda (sm_90), bfloat16, inference.
+"""LlamaBlock as kernels for cuda (sm_90), bfloat16, inference.
 
     x   bfloat16 (batch=2, seq=2048, dim=4096)
     ->  bfloat16 (batch, seq, dim)
@@ -14,6 +14,10 @@ from . import kernels
 from .runtime import Weights, blas, check_tensor, check_weights, constant, load_constants
 
 constants = load_constants()
+N_HEADS = 32
+HEAD_DIM = 128
+N_KV_HEADS = 8
+EPS = 1e-5
 
 
 class LlamaBlock(nn.Module):
@@ -43,31 +47,21 @@ class LlamaBlock(nn.Module):
         check_tensor("x", x, dtype=torch.bfloat16, shape=(2, 2048, 4096), device="cuda")
         check_weights(self, x.device)
         batch, seq, dim = x.shape
-        n_heads, head_dim, n_kv_heads = 32, 128, 8
 
         # RMSNorm.forward    x_float = x.float(); mean_square = x_float.pow(2).mean(-1, keepdim=True)
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
-        attention_norm = torch.empty_like(x)
-        kernels.rms_norm(
-            x, self.attention_norm.weight, attention_norm, n_rows=batch * seq, n_cols=dim, eps=1e-5
-        )
+        normed = torch.empty_like(x)
+        kernels.rms_norm(x, self.attention_norm.weight, normed, n_rows=batch * seq, n_cols=dim, eps=EPS)
 
-        # GroupedQueryAttention.forward    q = self.q_proj(x).view(batch, seq, self.n_heads, self.head_dim)
-        #         .transpose(1, 2)
-        q = blas.linear(attention_norm, self.attention.q_proj.weight)
-
-        # GroupedQueryAttention.forward    k = self.k_proj(x)
-        #         .view(batch, seq, self.n_kv_heads, self.head_dim).transpose(1, 2)
-        k = blas.linear(attention_norm, self.attention.k_proj.weight)
-
-        # GroupedQueryAttention.forward    v = self.v_proj(x)
-        #         .view(batch, seq, self.n_kv_heads, self.head_dim).transpose(1, 2)
-        v = blas.linear(attention_norm, self.attention.v_proj.weight)
-        del attention_norm
+        # attention
+        q = blas.linear(normed, self.attention.q_proj.weight)
+        k = blas.linear(normed, self.attention.k_proj.weight)
+        v = blas.linear(normed, self.attention.v_proj.weight)
+        del normed
 
         # Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
         # Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
-        rotary_q = q.new_empty(batch, seq, n_heads, head_dim).transpose(1, 2)
+        rotary_q = q.new_empty(batch, seq, N_HEADS, HEAD_DIM).transpose(1, 2)
         kernels.rotary(
             q,
             self.attention.rotary.cos,
@@ -75,12 +69,12 @@ class LlamaBlock(nn.Module):
             rotary_q,
             n_batches=batch,
             n_positions=seq,
-            n_heads=n_heads,
-            n_cols=head_dim,
-            half=head_dim // 2,
+            n_heads=N_HEADS,
+            n_cols=HEAD_DIM,
+            half=HEAD_DIM // 2,
         )
         del q
-        rotary_k = k.new_empty(batch, seq, n_kv_heads, head_dim).transpose(1, 2)
+        rotary_k = k.new_empty(batch, seq, N_KV_HEADS, HEAD_DIM).transpose(1, 2)
         kernels.rotary(
             k,
             self.attention.rotary.cos,
@@ -88,41 +82,38 @@ class LlamaBlock(nn.Module):
             rotary_k,
             n_batches=batch,
             n_positions=seq,
-            n_heads=n_kv_heads,
-            n_cols=head_dim,
-            half=head_dim // 2,
+            n_heads=N_KV_HEADS,
+            n_cols=HEAD_DIM,
+            half=HEAD_DIM // 2,
         )
         del k
 
-        # GroupedQueryAttention.forward    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True,
-        #         enable_gqa=True)
-        v = v.reshape(batch, seq, n_kv_heads, head_dim).transpose(1, 2)
+        v = v.reshape(batch, seq, N_KV_HEADS, HEAD_DIM).transpose(1, 2)
         mixed = F.scaled_dot_product_attention(rotary_q, rotary_k, v, is_causal=True, enable_gqa=True)
         del rotary_q, v
-
-        # GroupedQueryAttention.forward    return self.o_proj(mixed.transpose(1, 2)
-        #         .reshape(batch, seq, dim))
-        attention = blas.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
+        attention_out = blas.linear(
+            mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight
+        )
         del mixed
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
         h = torch.empty_like(x)
-        mlp_norm = attention  # in place: nothing reads attention afterwards
+        normed = attention_out  # in place
         kernels.add_and_rms_norm(
-            x, attention, self.mlp_norm.weight, h, mlp_norm, n_rows=batch * seq, n_cols=dim, eps=1e-5
+            x, attention_out, self.mlp_norm.weight, h, normed, n_rows=batch * seq, n_cols=dim, eps=EPS
         )
 
+        # mlp
         # SwiGLU.forward    gated = F.silu(self.gate_proj(x)) * self.up_proj(x)
-        gate_proj = blas.linear(mlp_norm, self.mlp.gate_proj.weight)
-        up_proj = blas.linear(mlp_norm, self.mlp.up_proj.weight)
-        gated = up_proj  # in place: nothing reads up_proj afterwards
-        kernels.swiglu(gate_proj, up_proj, gated, gated.numel())
-        del gate_proj
+        gate_proj_out = blas.linear(normed, self.mlp.gate_proj.weight)
+        up_proj_out = blas.linear(normed, self.mlp.up_proj.weight)
+        gated = up_proj_out  # in place
+        kernels.swiglu(gate_proj_out, up_proj_out, gated, n_elements=gated.numel())
+        del gate_proj_out
 
-        # SwiGLU.forward    return self.down_proj(gated)
-        mlp = blas.linear(gated, self.mlp.down_proj.weight)
+        mlp_out = blas.linear(gated, self.mlp.down_proj.weight)
 
         # LlamaBlock.forward    return h + self.mlp(self.mlp_norm(h))
-        out = mlp  # in place: nothing reads mlp afterwards
-        kernels.add(h, mlp, out, out.numel())
+        out = mlp_out  # in place
+        kernels.add(h, mlp_out, out, n_elements=out.numel())
         return out

@@ -1,4 +1,4 @@
-"""ResNetBlock as kernels: examples.resnet_block.ResNetBlock for cuda (sm_90), bfloat16, inference.
+"""ResNetBlock as kernels for cuda (sm_90), bfloat16, inference.
 
     x   bfloat16 (batch=64, channels=128, height=56, width=56)
     ->  bfloat16 (batch, 256, 28, 28)
@@ -11,6 +11,12 @@ from torch import nn
 
 from . import kernels
 from .runtime import Weights, buffer, check_mode, check_tensor, check_weights, conv2d, filters
+
+CONV1_HEIGHT = 28
+CONV1_WIDTH = 28
+CONV1_CHANNELS = 256
+CONV2_CHANNELS = 256
+EPS = 1e-5
 
 
 def batch_norm2d_weights():
@@ -44,7 +50,6 @@ class ResNetBlock(nn.Module):
         check_tensor("x", x, dtype=torch.bfloat16, shape=(64, 128, 56, 56), device="cuda")
         check_weights(self, x.device)
         batch, channels, height, width = x.shape
-        conv1_height, conv1_width, conv1_channels, conv2_channels = 28, 28, 256, 256
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         x_channels_last = torch.empty(
@@ -59,45 +64,45 @@ class ResNetBlock(nn.Module):
         kernels.to_channels_last(
             x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
         )
-        conv1 = conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1)
-        out = conv1  # in place: nothing reads conv1 afterwards
+        conv1_out = conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1)
+        out = conv1_out  # in place
         kernels.batch_norm_relu(
-            conv1,
+            conv1_out,
             self.bn1.running_mean,
             self.bn1.running_var,
             self.bn1.weight,
             self.bn1.bias,
             out,
-            n_rows=batch * conv1_height * conv1_width,
-            n_cols=conv1_channels,
-            eps=1e-5,
+            n_rows=batch * CONV1_HEIGHT * CONV1_WIDTH,
+            n_cols=CONV1_CHANNELS,
+            eps=EPS,
         )
 
-        # ResNetBlock.forward    out = self.bn2(self.conv2(out))
-        conv2 = conv2d(out, self.conv2.weight, padding=1)
-        del conv1, out
+        conv2_out = conv2d(out, self.conv2.weight, padding=1)
+        del conv1_out, out
 
-        # ResNetBlock.forward    out = out + self.shortcut(x)
-        shortcut = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
+        # shortcut
+        shortcut_out = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
         del x_channels_last
 
+        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
-        activated = conv2.new_empty(batch, conv2_channels, conv1_height, conv1_width)
+        activated = conv2_out.new_empty(batch, CONV2_CHANNELS, CONV1_HEIGHT, CONV1_WIDTH)
         kernels.transpose_batch_norms_add_relu(
-            conv2,
+            conv2_out,
             self.bn2.running_mean,
             self.bn2.running_var,
             self.bn2.weight,
             self.bn2.bias,
-            shortcut,
+            shortcut_out,
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
             self.shortcut[1].weight,
             self.shortcut[1].bias,
             activated,
             n_batches=batch,
-            n_pixels=conv1_height * conv1_width,
-            n_channels=conv2_channels,
-            eps=1e-5,
+            n_pixels=CONV1_HEIGHT * CONV1_WIDTH,
+            n_channels=CONV2_CHANNELS,
+            eps=EPS,
         )
         return activated

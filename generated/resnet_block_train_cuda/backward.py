@@ -21,14 +21,14 @@ class ResNetBlockSaved:
 
     x: torch.Tensor  # bfloat16 (batch, channels, height, width)
     activated: torch.Tensor  # bfloat16 (batch, conv2_channels, conv1_height, conv1_width)
-    conv1: torch.Tensor  # bfloat16 (batch, conv1_channels, conv1_height, conv1_width)
+    conv1_out: torch.Tensor  # bfloat16 (batch, conv1_channels, conv1_height, conv1_width)
     bn1_mean: torch.Tensor  # float32 (conv1_channels,)
     bn1_rstd: torch.Tensor  # float32 (conv1_channels,)
     out: torch.Tensor  # bfloat16 (batch, conv1_channels, conv1_height, conv1_width)
-    conv2: torch.Tensor  # bfloat16 (batch, conv2_channels, conv1_height, conv1_width)
+    conv2_out: torch.Tensor  # bfloat16 (batch, conv2_channels, conv1_height, conv1_width)
     bn2_mean: torch.Tensor  # float32 (conv2_channels,)
     bn2_rstd: torch.Tensor  # float32 (conv2_channels,)
-    shortcut: torch.Tensor  # bfloat16 (batch, shortcut_channels, shortcut_height, shortcut_width)
+    shortcut_out: torch.Tensor  # bfloat16 (batch, shortcut_channels, shortcut_height, shortcut_width)
     shortcut_mean: torch.Tensor  # float32 (shortcut_channels,)
     shortcut_rstd: torch.Tensor  # float32 (shortcut_channels,)
 
@@ -58,8 +58,9 @@ def resnet_block_backward(model, saved, d_activated):
     """The gradients of ResNetBlock's arguments, then of its parameters by name; empties `saved`."""
     batch, channels, height, width = saved.x.shape
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
-    conv1_channels = saved.conv1.shape[1]
+    conv1_channels = saved.conv1_out.shape[1]
 
+    # shortcut
     # ResNetBlock.forward    out = out + self.shortcut(x)
     x_channels_last = torch.empty(
         batch,
@@ -87,10 +88,10 @@ def resnet_block_backward(model, saved, d_activated):
     kernels.d_relu_d_batch_norms(
         saved.activated,
         d_activated,
-        saved.shortcut,
+        saved.shortcut_out,
         saved.shortcut_mean,
         saved.shortcut_rstd,
-        saved.conv2,
+        saved.conv2_out,
         saved.bn2_mean,
         saved.bn2_rstd,
         d_out,
@@ -107,34 +108,35 @@ def resnet_block_backward(model, saved, d_activated):
     )
     del saved.activated
 
-    d_shortcut = torch.empty_like(saved.shortcut)
-    d_conv2 = torch.empty_like(saved.conv2)
+    d_shortcut_out = torch.empty_like(saved.shortcut_out)
+    d_conv2_out = torch.empty_like(saved.conv2_out)
     kernels.transpose_d_batch_norms(
         d_out,
         through_mean,
-        saved.shortcut,
+        saved.shortcut_out,
         saved.shortcut_mean,
         saved.shortcut_rstd,
         through_rstd,
         model.shortcut[1].weight,
-        saved.conv2,
+        saved.conv2_out,
         saved.bn2_mean,
         saved.bn2_rstd,
         bn2_through_rstd,
         model.bn2.weight,
-        d_shortcut,
-        d_conv2,
+        d_shortcut_out,
+        d_conv2_out,
         n_batches=batch,
         n_pixels=conv1_height * conv1_width,
         n_channels=conv2_channels,
     )
-    del saved.conv2, saved.shortcut, d_out
+    del saved.conv2_out, saved.shortcut_out, d_out
 
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
-        d_shortcut, x_channels_last, model.shortcut[0].weight, stride=2
+        d_shortcut_out, x_channels_last, model.shortcut[0].weight, stride=2
     )
-    del d_shortcut
-    d_out, d_conv2_weight, _ = convolution_backward(d_conv2, saved.out, model.conv2.weight, padding=1)
+    del d_shortcut_out
+
+    d_out, d_conv2_weight, _ = convolution_backward(d_conv2_out, saved.out, model.conv2.weight, padding=1)
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     through_rstd = saved.bn1_mean.new_empty(1, conv1_channels, 1, 1)
@@ -144,33 +146,33 @@ def resnet_block_backward(model, saved, d_activated):
     kernels.d_relu_d_batch_norm_weight_and_bias(
         saved.out,
         d_out,
-        saved.conv1,
+        saved.conv1_out,
         saved.bn1_mean,
         saved.bn1_rstd,
         through_rstd,
         through_mean,
         d_bn1_weight,
         d_bn1_bias,
-        batch * conv1_height * conv1_width,
-        conv1_channels,
+        n_rows=batch * conv1_height * conv1_width,
+        n_cols=conv1_channels,
     )
-    d_conv1 = torch.empty_like(saved.out)
+    d_conv1_out = torch.empty_like(saved.out)
     kernels.d_relu_d_batch_norm(
         saved.out,
         d_out,
         through_mean,
-        saved.conv1,
+        saved.conv1_out,
         saved.bn1_mean,
         saved.bn1_rstd,
         through_rstd,
         model.bn1.weight,
-        d_conv1,
-        batch * conv1_height * conv1_width,
-        conv1_channels,
+        d_conv1_out,
+        n_rows=batch * conv1_height * conv1_width,
+        n_cols=conv1_channels,
     )
-    del saved.conv1, saved.out
+    del saved.conv1_out, saved.out
     d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
-        d_conv1, x_channels_last, model.conv1.weight, stride=2, padding=1
+        d_conv1_out, x_channels_last, model.conv1.weight, stride=2, padding=1
     )
     del x_channels_last
     d_x = d_x_from_shortcut.new_empty(batch, channels, height, width)
