@@ -136,8 +136,9 @@ class CodeEntries:
         if self.captured:
             owner.tell(Event(EventKind.RECOMPILE, f"{self.title()}: {self._first_failure(function, args)}"))
         if self._has_most(args):
-            if self._does_nothing():
-                return self._skip()
+            if all(one.does_nothing for one in self.captured):  # CPython is as fast, whatever changes
+                self._skip()
+                return None
             if owner.strict:
                 raise CaptureError(
                     f"{self.title()} was compiled {len(self.entries)} times, and this call needs another.",
@@ -180,7 +181,7 @@ class CodeEntries:
             if not captured.breaks and not captured.failure and self._looks_again():
                 return None
             if not self.entries:
-                return self._skip()
+                self._skip()
             self.is_full = True
             return None
         if captured.n_ops:
@@ -222,10 +223,6 @@ class CodeEntries:
         most, module = self.owner.most_entries, _module_of(self.code, args)
         n_own = sum(module is None or (one is not None and one() is module) for one in self.modules)
         return n_own >= most or len(self.entries) >= most * _MOST_MODULES
-
-    def _does_nothing(self) -> bool:
-        """Whether no entry holds a graph, or goes on behind a break: CPython is as fast, whatever changes."""
-        return not any(one.n_ops or one.breaks for one in self.captured)
 
     def _skip(self) -> None:
         """The code is CPython's for good; what it calls is looked at."""

@@ -248,3 +248,31 @@ def test_graphs_that_change_often_are_still_told(hook):
         for name, place in SETTINGS.items():
             rows, number = captured(name, x)
             assert number == place + 1 and torch.equal(rows, scaled_by_rows(x))
+
+
+class Settings:
+    """A configuration as transformers': what is not there is looked for once more, which breaks the graph."""
+
+    def __init__(self):
+        self.sizes = {"dim": 4}
+
+    def __getattribute__(self, key):
+        try:
+            return super().__getattribute__(key)
+        except AttributeError:
+            print(end="")
+            return super().__getattribute__("sizes").get(key, len(key))
+
+
+def asked(settings, name):
+    print(end="")
+    return getattr(settings, name)
+
+
+def test_a_configuration_that_is_asked_for_much_is_left_without_a_word(hook):
+    captured = running.Captured(asked)
+    settings = Settings()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in SETTINGS:
+            assert captured(settings, name) == len(name)
