@@ -73,6 +73,7 @@ class Captured:
         conditions: (text, for people) of each guard, and the names it needs.
         failure: What went wrong in capture itself, where something did.
         leaves_calls: Whether all that the frame calls is CPython's, too.
+        does_nothing: Whether it has no graph, and where it breaks nothing is left that holds a tensor.
     """
 
     entry: Callable[..., Any] | None
@@ -85,6 +86,7 @@ class Captured:
     source: str = ""
     failure: str = ""
     leaves_calls: bool = False
+    does_nothing: bool = False
 
     @property
     def is_skipped(self) -> bool:
@@ -145,7 +147,7 @@ class Attempt:
         self.trace.called, self.trace.is_guarded = next(iter(args), None), True
         self.interpreter = Interpreter(self.trace, ways.break_at)
         self.frame = self._frame()
-        self.has_raised = False
+        self.has_raised = self.leaves_tensors = False
 
     def _frame(self) -> Frame:
         trace, code, function = self.trace, self.code, self.function
@@ -251,6 +253,7 @@ class Attempt:
         alive = [*(given[name] for name in given if name in live), *stack, *frame.cells.values()]
         if is_continuation(self.code) and not self._n_ops() and not may_have_tensor(alive):
             raise NothingLeft
+        self.leaves_tensors = may_have_tensor(alive, looks_inside=True)
         position = ResumePoint(code, index, tuple(is_null(value) for value in stack), names)
         loop = loop_around(position, self.code, frame.loops)
         step = loop_code(position, loop) if loop and self.ways.takes_loops else step_code(position)
@@ -347,7 +350,15 @@ class Attempt:
         ]
         readable = tuple(guard.readable for guard in trace.guards.guards) + tuple(more)
         return Captured(
-            namespace["entry"], records, readable, n_ops, tuple(conditions), namespace, parameters, text
+            namespace["entry"],
+            records,
+            readable,
+            n_ops,
+            tuple(conditions),
+            namespace,
+            parameters,
+            text,
+            does_nothing=not n_ops and not self.leaves_tensors,
         )
 
     def _storage_guard(self, namespace: dict[str, Any]) -> list[str]:

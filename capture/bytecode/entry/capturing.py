@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from types import CodeType
 from typing import Any
@@ -30,7 +31,14 @@ from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.trace_isolation import isolated_saves
 from longhand.errors import LonghandError
 
-__all__ = ["capture_frame", "reason_to_wait"]
+__all__ = ["capture_frame", "flat_parameters", "reason_to_wait"]
+
+
+def flat_parameters(code: CodeType) -> tuple[str, ...]:
+    """The names of the arguments as the hook passes them on."""
+    n = code.co_argcount + code.co_kwonlyargcount
+    n += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:n]
 
 
 def reason_to_wait(args: tuple[Any, ...] = ()) -> str:

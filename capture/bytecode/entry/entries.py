@@ -15,7 +15,7 @@ from torch import fx, nn
 
 from longhand.capture.bytecode.entry.breaks import BreakRecord
 from longhand.capture.bytecode.entry.captured import Captured
-from longhand.capture.bytecode.entry.capturing import capture_frame, reason_to_wait
+from longhand.capture.bytecode.entry.capturing import capture_frame, flat_parameters, reason_to_wait
 from longhand.capture.bytecode.entry.compiling import compiling
 from longhand.capture.bytecode.entry.events import Event, EventKind
 from longhand.capture.bytecode.entry.resume import is_continuation
@@ -32,13 +32,6 @@ _MOST_ENTRIES = 8
 _MOST_MODULES = 8
 # A call that does nothing with tensors tells little of the next ones: after each, twice as many wait for another look.
 _MOST_LOOKS = 6
-
-
-def flat_parameters(code: CodeType) -> tuple[str, ...]:
-    """The names of the arguments as the hook passes them on."""
-    n = code.co_argcount + code.co_kwonlyargcount
-    n += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[:n]
 
 
 class CodeEntries:
@@ -143,6 +136,9 @@ class CodeEntries:
         if self.captured:
             owner.tell(Event(EventKind.RECOMPILE, f"{self.title()}: {self._first_failure(function, args)}"))
         if self._has_most(args):
+            if all(one.does_nothing for one in self.captured):  # CPython is as fast, whatever changes
+                self._skip()
+                return None
             if owner.strict:
                 raise CaptureError(
                     f"{self.title()} was compiled {len(self.entries)} times, and this call needs another.",
@@ -185,8 +181,7 @@ class CodeEntries:
             if not captured.breaks and not captured.failure and self._looks_again():
                 return None
             if not self.entries:
-                hook.mark(self.code, hook.SKIP)
-                _SKIPPED.append(self.code)
+                self._skip()
             self.is_full = True
             return None
         if captured.n_ops:
@@ -228,6 +223,13 @@ class CodeEntries:
         most, module = self.owner.most_entries, _module_of(self.code, args)
         n_own = sum(module is None or (one is not None and one() is module) for one in self.modules)
         return n_own >= most or len(self.entries) >= most * _MOST_MODULES
+
+    def _skip(self) -> None:
+        """The code is CPython's for good; what it calls is looked at."""
+        self.is_full = True
+        self.entries, self.modules = [], []
+        frame_hook().mark(self.code, frame_hook().SKIP)
+        _SKIPPED.append(self.code)
 
     def _first_failure(self, function: Any, args: tuple[Any, ...]) -> str:
         return self.captured[-1].first_failure(function, args)
@@ -371,9 +373,8 @@ class Capture:
     def callback(self, function: Any) -> Any:
         """What the hook asks for a function that it sees for the first time."""
         code = function.__code__
-        if getattr(function, "_torchdynamo_disable", False) or is_closed(
-            code
-        ):  # torch.compiler.disable's mark
+        # torch.compiler.disable's mark
+        if getattr(function, "_torchdynamo_disable", False) or is_closed(code):
             return CodeEntries(self, code).uncaptured
         if reason_to_skip(code) is not None:
             return None

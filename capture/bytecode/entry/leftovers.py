@@ -7,6 +7,8 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from longhand.capture.bytecode.calls.leaves import is_constant_object, is_numpy_scalar
 from longhand.capture.bytecode.values.arrays import is_array
 from longhand.capture.bytecode.values.given_objects import CONSTANT_TYPES
@@ -31,8 +33,14 @@ from longhand.capture.bytecode.values.tracked import (
 __all__ = ["may_have_tensor"]
 
 
-def may_have_tensor(values: Iterable[Value]) -> bool:
-    """Whether one of the values may be, or may hold, a tensor: whatever is not known to hold none may."""
+def may_have_tensor(values: Iterable[Value], looks_inside: bool = False) -> bool:
+    """Whether one of the values may be, or may hold, a tensor: whatever is not known to hold none may.
+
+    Args:
+        values: What is alive.
+        looks_inside: Whether an object from outside, a configuration say, holds none where none of its attributes does.
+    """
+    is_without = _is_without if looks_inside else _is_plain
     seen: set[int] = set()
     waiting: list[Value | None] = list(values)
     while waiting:
@@ -41,7 +49,7 @@ def may_have_tensor(values: Iterable[Value]) -> bool:
             continue
         seen.add(id(value))
         if isinstance(value, Lazy | Obj):
-            if not _is_plain(value.value):
+            if not is_without(value.value):
                 return True
         elif isinstance(value, Seq):
             waiting += value.items
@@ -80,6 +88,24 @@ def _is_plain(value: Any) -> bool:
     ):
         return True
     return isinstance(value, types.FunctionType) and all(_is_plain(cell) for cell in _contents(value))
+
+
+def _is_without(value: Any, around: tuple[Any, ...] = ()) -> bool:
+    """Whether something from outside is plain, or an object all of whose attributes are so."""
+    if _is_plain(value) or any(value is one for one in around):
+        return True
+    around = (*around, value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(_is_without(part, around) for part in value)
+    if isinstance(value, dict):
+        return all(_is_without(part, around) for pair in value.items() for part in pair)
+    if isinstance(value, torch.Tensor | torch.nn.Module) or hasattr(type(value), "__slots__"):
+        return False
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return False
+    return all(_is_without(part, around) for part in attributes.values())
 
 
 def _contents(function: types.FunctionType) -> list[Any]:

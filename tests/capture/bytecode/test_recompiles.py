@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import longhand
+from longhand.errors import EagerWarning
 from tests.capture.bytecode import running
 
 
@@ -217,3 +218,61 @@ def test_what_goes_on_after_a_break_is_counted_for_each_module(hook):
         for _ in range(2):
             assert [one[0, 0].item() for one in captured(torch.ones(2, 3))] == list(range(1, 11))
     assert not [str(one.message) for one in told if "compiled 8 times" in str(one.message)]
+
+
+SETTINGS = {f"setting_{place}": place for place in range(12)}
+
+
+def setting(name):
+    return SETTINGS[name] + 1
+
+
+def test_what_does_nothing_with_tensors_is_left_without_a_word_when_it_changes_often(hook):
+    """A graph that holds nothing is not missed: CPython is as fast, and calls from there are looked at."""
+    captured = running.Captured(setting)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, place in SETTINGS.items():
+            assert captured(name) == place + 1
+        assert captured("setting_3") == 4
+
+
+def through_setting(name, x):
+    return scaled_by_rows(x), setting(name)
+
+
+def test_graphs_that_change_often_are_still_told(hook):
+    captured = running.Captured(through_setting, dynamic=False)
+    x = of_rows(3)
+    with pytest.warns(EagerWarning, match="compiled 8 times"):
+        for name, place in SETTINGS.items():
+            rows, number = captured(name, x)
+            assert number == place + 1 and torch.equal(rows, scaled_by_rows(x))
+
+
+class Settings:
+    """A configuration as transformers': what is not there is looked for once more, which breaks the graph."""
+
+    def __init__(self):
+        self.sizes = {"dim": 4}
+
+    def __getattribute__(self, key):
+        try:
+            return super().__getattribute__(key)
+        except AttributeError:
+            print(end="")
+            return super().__getattribute__("sizes").get(key, len(key))
+
+
+def asked(settings, name):
+    print(end="")
+    return getattr(settings, name)
+
+
+def test_a_configuration_that_is_asked_for_much_is_left_without_a_word(hook):
+    captured = running.Captured(asked)
+    settings = Settings()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in SETTINGS:
+            assert captured(settings, name) == len(name)
