@@ -163,7 +163,7 @@ class ModelWriter:
         settings = FileSettings.of(self.names.numbers, taken, functions, classes)
         sizes.constant = settings.constant
         paragraphs = body.write(self.steps, layers.lines)
-        paragraphs += records_outside_loops(self.steps, self.variables)
+        paragraphs += records_outside_loops(self.steps, self.variables) if self.training else []
         self._finish(paragraphs, sizes)
         drop_unread(paragraphs, (sizes.symbols[str(one.symbol)] for one in self.graph.data_sizes), sizes.used)
         text = self._text(paragraphs, sizes, layers.blocks, functions, settings)

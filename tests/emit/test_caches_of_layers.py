@@ -151,7 +151,7 @@ def test_keys_and_values_are_written_in_one_launch_and_words_say_what_they_are(t
     assert "(layers=4, batch, n_heads=2, cache_len=24, head_dim=8)" in text
     assert text.count("kernels.index_put(") == 1 and "index_put_" not in text
     assert "n_rows=n_heads" in text and "n_cols=head_dim" in text and "n_places=cache_len" in text
-    assert "qkv.reshape(batch, seq, 3, n_heads, head_dim)" in text
+    assert "qkv_out.reshape(batch, seq, 3, n_heads, head_dim)" in text
     assert "torch.finfo(torch.float32).eps" in text and "1.19" not in text
     kernel = (tmp_path / "unit" / "kernels" / "index_put.py").read_text()
     assert kernel.startswith('"""index_put: keys[position] = k; values[position] = v.')

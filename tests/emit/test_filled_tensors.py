@@ -87,4 +87,4 @@ def test_how_many_are_taken_has_its_word(device: str, tmp_path: Path) -> None:
     out = tmp_path / "unit"
     arch = "sm_90" if device == "cuda" else None
     longhand.generate(Router(), (torch.randn(5, 8),), out=out, device=device, arch=arch)
-    assert re.search(r"torch\.topk\(\w+, n_chosen\)", (out / "model.py").read_text())
+    assert re.search(r"torch\.topk\(\w+, N_CHOSEN\)", (out / "model.py").read_text())

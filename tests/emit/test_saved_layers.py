@@ -245,14 +245,14 @@ def without_gradients(layer: int) -> Stack:
 @pytest.mark.parametrize(
     ("make", "fields", "layers"),
     [
-        (Stack, ["up=saved_layers[0].up"], "saved_layers[1:]"),
-        (lambda: without_gradients(0), ["up=saved_layers[0].up"], "saved_layers[1:]"),
+        (Stack, ["up_out=saved_layers[0].up_out"], "saved_layers[1:]"),
+        (lambda: without_gradients(0), ["up_out=saved_layers[0].up_out"], "saved_layers[1:]"),
         (
             lambda: without_gradients(-1),
-            ["up=saved_layers[0].up", "up=saved_layers[5].up"],
+            ["up_out=saved_layers[0].up_out", "up_out=saved_layers[5].up_out"],
             "saved_layers[1:5]",
         ),
-        (Early, ["up=saved_layers[0].up", "up=saved_layers[1].up"], "saved_layers[2:]"),
+        (Early, ["up_out=saved_layers[0].up_out", "up_out=saved_layers[1].up_out"], "saved_layers[2:]"),
     ],
 )
 def test_the_loop_covers_layers_that_the_backward_pass_writes_out(

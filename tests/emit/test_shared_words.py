@@ -114,4 +114,4 @@ def test_dimensions_of_one_noun_have_that(emit: Any) -> None:
     files = emit(model, args)
     (text,) = (text for text in kernels_of(files) if "cos" in text)
     assert "n_heads" in text and "kv_heads" not in text and "flat_row" not in text, text
-    assert "n_kv_heads" in str(files["model.py"])
+    assert "N_KV_HEADS" in str(files["model.py"])

@@ -156,7 +156,7 @@ def test_scores_that_begin_at_a_bias() -> None:
     """What is added has the product's words; strides of parts are so many heads; the least float has a name."""
     files = text_of((Alibi().eval(), (torch.randn(2, 19, 48),), {}), "cpu", train=False)
     body = files["model.py"].partition("batch, seq, ")[2]
-    assert "19" not in body and "36" not in body and "_stride=3 * head_dim" in body
+    assert "19" not in body and "36" not in body and "_stride=3 * HEAD_DIM" in body
     softmax = next(text for path, text in files.items() if path.endswith(".cpp") and "is_causal" in text)
     assert "constexpr float LEAST_FLOAT = -3.4028235e+38f;  // of float32" in softmax
     assert "arange" not in softmax.partition("#include")[0] or "mask" in softmax.partition("#include")[0]

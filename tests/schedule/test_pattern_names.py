@@ -58,8 +58,8 @@ class Attention(nn.Module):
         qkv = self.to_qkv(x).chunk(3, dim=-1)
         q, k, v = map(lambda t: rearrange(t, "b n (h d) -> b h n d", h=self.heads), qkv)
         attn = torch.softmax(q @ k.transpose(-1, -2), dim=-1)
-        out = rearrange(attn @ v, "b h n d -> b n (h d)")
-        return self.to_out(torch.tanh(out))
+        out = torch.tanh(rearrange(attn @ v, "b h n d -> b n (h d)"))
+        return self.to_out(out)
 """
 
 

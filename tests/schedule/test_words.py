@@ -44,12 +44,10 @@ class Heads(nn.Module):
 def test_size_words_come_from_where_a_dimension_does_and_not_from_equal_numbers(tmp_path: Path) -> None:
     text = _files(tmp_path, Heads().eval(), torch.randn(16, 64, 64))["model.py"]
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
-    assert re.search(r"\(batch, (seq, n_heads|n_heads, seq), head_dim\)", code), code
+    assert re.search(r"\(batch, (seq, N_HEADS|N_HEADS, seq), HEAD_DIM\)", code), code
     assert ".reshape(batch, seq, dim)" in code
-    bound = re.search(r"^ *(\w+(?:, \w+)+) = (\d+(?:, \d+)+)$", code, re.M)
-    assert bound is not None, code
-    values = dict(zip(bound[1].split(", "), bound[2].split(", "), strict=True))
-    assert values == {"n_heads": "4", "head_dim": "16", "qkv_dim": "192"}, values
+    values = dict(re.findall(r"^([A-Z_]+) = (\d+)$", code, re.M))
+    assert values == {"N_HEADS": "4", "HEAD_DIM": "16", "QKV_DIM": "192"}, values
     assert "(batch, seq, batch" not in code and "seq, seq" not in code
 
 
@@ -113,7 +111,7 @@ def test_the_rows_of_a_table_that_is_read_in_part_are_no_padding(tmp_path: Path)
     tokens = torch.randint(0, 50, (4, 8))
     longhand.generate(Positions(), (tokens,), out=tmp_path / "unit", device="cpu", train=True)
     text = (tmp_path / "unit" / "backward.py").read_text()
-    assert "max_positions, vocab_size = 32, 50\n" in text
+    assert "MAX_POSITIONS = 32\nVOCAB_SIZE = 50\n" in text
     assert "padded" not in text
 
 
