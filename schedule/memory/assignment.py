@@ -130,8 +130,11 @@ def release_buffers(
             break
         idle = [n for n in may_go - released if spans[n].end < place]
         released |= {max(idle, key=lambda n: (spans[n].size, -n))}
+    # What dies beside one of them goes with it: `del q` alone would ask why k stays.
+    at = {spans[n].end for n in released}
+    beside = {n for n in may_go if spans[n].end in at and spans[n].size >= WORTH_RELEASING}
     dying: dict[int, list[str]] = {}
-    for number in sorted(released):
+    for number in sorted(released | beside):
         dying.setdefault(spans[number].end, []).extend(spans[number].names)
     with_releases: list[UnitStep] = []
     for number, step in enumerate(steps):

@@ -32,7 +32,7 @@ class Attention(nn.Module):
         k = F.linear(x, self.W_k.weight)
         v = F.linear(x, self.W_v.weight)
         out = torch.matmul(q, k.transpose(-2, -1))
-        del q
+        del q, k
 
         # Attention.forward    out = torch.exp(out) / torch.sum(torch.exp(out), dim=-1, keepdim=True)
         kernels.exp_normalize(out, out, n_rows=batch * seq, n_cols=seq)

@@ -90,7 +90,7 @@ class LlamaBlock(nn.Module):
 
         v = v.reshape(batch, seq, N_KV_HEADS, HEAD_DIM).transpose(1, 2)
         mixed = F.scaled_dot_product_attention(rotary_q, rotary_k, v, is_causal=True, enable_gqa=True)
-        del rotary_q, v
+        del rotary_q, rotary_k, v
         attention_out = blas.linear(
             mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight
         )

@@ -170,11 +170,11 @@ def resnet_block_backward(model, saved, d_activated):
         n_rows=batch * conv1_height * conv1_width,
         n_cols=conv1_channels,
     )
-    del saved.conv1_out, saved.out
+    del saved.conv1_out, saved.out, d_out
     d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
         d_conv1_out, x_channels_last, model.conv1.weight, stride=2, padding=1
     )
-    del x_channels_last
+    del x_channels_last, d_conv1_out
     d_x = d_x_from_shortcut.new_empty(batch, channels, height, width)
     kernels.transpose_add_gradients(
         d_x_from_shortcut, d_x_from_conv1, d_x, n_batches=batch, n_pixels=height * width, n_channels=channels
