@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from longhand.verify.comparison import EAGER_FACTOR, Comparison, compare, distan
 from longhand.verify.exact_results import exact_results
 from longhand.verify.forms import Watched, other_form
 from longhand.verify.original import SEED, copied, in_other_bits, told_apart
+from longhand.verify.roundings import OtherRoundings
 from longhand.verify.training_check import compare_training, step_of
 from longhand.verify.varied_sizes import SizeRules, Sizes, in_words, resized_call
 from longhand.verify.worker_progress import Tell, no_progress
@@ -55,6 +57,8 @@ def _within(row: Comparison, bound: float) -> Comparison:
 def eager_noise(folder: Path, call: Call, off: Mapping[str, float]) -> dict[str, float]:
     """How far eager itself moves, in each tensor that `compare_whole` names, where all that it is given moves by a bit.
 
+    Or, in every second draw, all that its operations give: of two equal values' difference eager's error is nothing.
+
     Sums that cancel, and gradients that are nothing but rounding, move by more than one call of eager happens to err.
     One number that is nothing but rounding often stays where it is in a draw: it moves by the most of several.
 
@@ -68,14 +72,27 @@ def eager_noise(folder: Path, call: Call, off: Mapping[str, float]) -> dict[str,
     plain = run(call.model, copied(call))
     noise: dict[str, float] = {}
     for draw in range(_DRAWS):
-        moved = in_other_bits(call, draw)
-        other = run(moved.model, moved)
+        other = _moved(run, call, draw)
         for name, tensor in plain.items():
             if name in other and other[name].shape == tensor.shape:
                 noise[name] = max(noise.get(name, 0.0), distance(other[name], tensor))
         if all(noise.get(name, 0.0) >= error for name, error in off.items()):
             break
     return noise
+
+
+def _moved(
+    run: Callable[..., Mapping[str, torch.Tensor]], call: Call, draw: int
+) -> Mapping[str, torch.Tensor]:
+    """What a draw of other bits gives: of what is given, or of what operations give."""
+    if draw % 2 == 0:
+        moved = in_other_bits(call, draw)
+        return run(moved.model, moved)
+    with contextlib.suppress(Exception):  # some operations run under no mode
+        same = copied(call)
+        with OtherRoundings(SEED + draw):
+            return run(same.model, same)
+    return {}
 
 
 def _trains(folder: Path) -> bool:

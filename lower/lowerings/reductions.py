@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from longhand.capture.graph import Role
+from longhand.errors import CaptureError
 from longhand.lower.builder import Handle, Number
 from longhand.lower.context import Context
 from longhand.lower.lowerings.arithmetic import power
@@ -258,18 +259,33 @@ def _var_mean_of_pieces(
 
 
 @lowers(aten.linalg_vector_norm.default)
-def _vector_norm(ctx: Context, x: TensorView, order: Number, dims: Any, *_: Any) -> TensorView:
-    return _norm(ctx, x, order, dims)
+def _vector_norm(
+    ctx: Context, x: TensorView, order: Number, dims: Any, keepdim: bool = False, *_: Any
+) -> TensorView:
+    return _norm(ctx, x, order, dims, keepdim)
 
 
 @lowers(aten.norm.Scalar, aten.norm.ScalarOpt_dim)
-def _p_norm(ctx: Context, x: TensorView, order: Number | None = 2, dims: Any = None, *_: Any) -> TensorView:
-    return _norm(ctx, x, 2 if order is None else order, dims)
+def _p_norm(
+    ctx: Context,
+    x: TensorView,
+    order: Number | None = 2,
+    dims: Any = None,
+    keepdim: bool = False,
+    *_: Any,
+) -> TensorView:
+    return _norm(ctx, x, 2 if order is None else order, dims, keepdim)
 
 
-def _norm(ctx: Context, x: TensorView, order: Number, dims: Any) -> TensorView:
+def _norm(ctx: Context, x: TensorView, order: Number, dims: Any, keepdim: bool) -> TensorView:
     chosen = [dims] if isinstance(dims, int) else dims
     dtype = ctx.result().dtype
+    n_reduced = len(chosen) if chosen else len(x.shape)
+    if len(ctx.result().shape) != len(x.shape) - (0 if keepdim else n_reduced):
+        raise CaptureError(  # before 2.12 its fake tensors keep a dimension of size 1 that is counted from the end
+            "torch expects another shape of this norm than eager gives it.",
+            hint="Count its dimension from the front: dim=0 instead of dim=-1.",
+        )
 
     def finish(reduction: ReductionNest) -> Handle:
         value = reduction.load(dtype)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
+
+import longhand
 
 LOOP = """
 import types
@@ -102,3 +106,15 @@ def test_it_computes_what_the_compiler_does(program, tmp_path):
     environment = dict(os.environ, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
     done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def hypot_of_row_and_column(x: torch.Tensor, one: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Seed 302505 of the random programs: the interpreter gave the block the type of the number beside it."""
+    rolled = x.roll(-3, -2)
+    picked = (1 + torch.arange(33, device=x.device)) % 24
+    return torch.hypot(one, rolled).log_softmax(1).gather(1, picked[:, None]), rolled
+
+
+def test_functions_of_libdevice_take_a_number_and_a_block(tmp_path: Path) -> None:
+    example = (torch.randn(33, 24), torch.randn(1).bfloat16())
+    longhand.generate(hypot_of_row_and_column, example, out=tmp_path / "unit", device="cuda", arch="sm_90")

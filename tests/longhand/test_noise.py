@@ -78,3 +78,26 @@ def test_one_number_that_is_rounding_moves(tmp_path: Path, dtype: torch.dtype) -
         least = torch.finfo(dtype).eps / 64
         noise = eager_noise(folder, Call(Centred(), (x,), {}), {"result": least})
         assert least < noise["result"] < 64 * torch.finfo(dtype).eps
+
+
+class Twice(nn.Module):
+    """What is computed twice, less itself: in eager 0, where one of the two is not rounded a unit in the last place."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        one, other = torch.rsqrt(x.abs() + 0.5), torch.rsqrt(x.abs() + 0.5)
+        return one, (other - self.factor * one.amax(0, keepdim=True)).amax(0)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_what_eager_rounds_alike_may_differ_by_a_rounding(tmp_path: Path, device: str) -> None:
+    """Seeds 302005 and 302788 of the random programs were refused."""
+    torch.manual_seed(0)
+    call = Call(Twice(), (torch.randn(7, 13, 1, 4).half(),), {})
+    arch = "sm_90" if device == "cuda" else None
+    longhand.generate(call.model, call.args, out=tmp_path / "unit", device=device, arch=arch)
+    rows = compare_within_noise(tmp_path / "unit", lambda: Twice(1.01), call)
+    assert [row.name for row in rows if not row.is_right] == ["result[1]"], "a hundredth is no rounding"

@@ -1,0 +1,60 @@
+"""Eager with every rounding drawn anew: what a call gives whose operations end in other last bits.
+
+Eager's own error may be nothing by chance: of two equal values that are subtracted, or of a probability times the
+difference of two logarithms. What a program that rounds elsewhere may then be off by is what eager moves by when each
+of its operations does (stochastic arithmetic: Vignes, 1974).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["OtherRoundings"]
+
+# What they give is among what they are given, or is no number that was rounded.
+_EXACT_TEXT = """
+    clone _to_copy copy lift_fresh neg abs relu where masked_fill masked_scatter masked_select clamp clamp_min clamp_max
+    maximum minimum fmax fmin amax amin max min sign sgn floor ceil round trunc gather index index_select take embedding
+    cat stack repeat flip roll pad constant_pad_nd tril triu sort topk median kthvalue scatter index_put
+    index_copy slice_scatter select_scatter max_pool2d_with_indices max_pool3d_with_indices
+    empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones ones_like new_ones full
+    full_like new_full arange eye scalar_tensor rand randn rand_like randn_like bernoulli normal uniform native_dropout
+    """
+_EXACT = frozenset(_EXACT_TEXT.split())
+
+
+class OtherRoundings(TorchDispatchMode):
+    """While inside, each float that an operation computes is a last bit larger, smaller, or as it was.
+
+    Args:
+        seed: Of the draw.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        schema = func._schema
+        is_fresh = not schema.is_mutable and all(one.alias_info is None for one in schema.returns)
+        if is_fresh and schema.name.partition("::")[2] not in _EXACT:
+            pytree.tree_map_only(torch.Tensor, self._moved, result)
+        return result
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_floating_point() and tensor.numel() and tensor.layout is torch.strided:
+            steps = torch.randint(-1, 2, tensor.shape, generator=self.generator).to(tensor.device)
+            bit = torch.finfo(tensor.dtype).eps
+            tensor.copy_(tensor.double() * (1 + steps.double() * bit))
+        return tensor
