@@ -24,6 +24,7 @@ from longhand.factory import Call
 from longhand.verify.comparison import Comparison, compare, distance
 from longhand.verify.interpretation import move_to_cpu
 from longhand.verify.original import InFloat64, in_other_bits
+from longhand.verify.roundings import OtherRoundings
 from tests.fuzz.programs import Program
 
 _DRAWS = 3  # of the arguments: a rounding error that is just over the bound does not come again
@@ -151,8 +152,11 @@ def compare_step(
 
 
 def _beyond_noise(found: list[Comparison], program: Program, seed: int, device: str) -> list[Comparison]:
-    """Those that are not explained by how far eager moves where its arguments move by a last bit."""
+    """Those that eager does not explain by how far it moves where arguments, or operations, move by a last bit."""
     runs = [_step(program.function(), program, seed, device, bits=draw) for draw in (None, *range(_DRAWS))]
+    for draw in range(_DRAWS):
+        with OtherRoundings(draw):
+            runs.append(_step(program.function(), program, seed, device))
     plain, *others = [run or {} for run in runs]
 
     def noise(name: str) -> float:
