@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from longhand.schedule.named_plan import Quote
+if TYPE_CHECKING:  # the commands that import no torch show text, too
+    from longhand.schedule.named_plan import Quote
 
 _FURTHER_IN = " " * 8  # where a long statement goes on
 _LAST_BACKSLASH = re.compile(r"\\(?=\s|$)")

@@ -32,6 +32,8 @@ from longhand.capture.bytecode.values.tracked import (
 
 __all__ = ["may_have_tensor"]
 
+_DEEPEST = 20  # objects that hold one another, of which it is known what the innermost holds
+
 
 def may_have_tensor(values: Iterable[Value], looks_inside: bool = False) -> bool:
     """Whether one of the values may be, or may hold, a tensor: whatever is not known to hold none may.
@@ -40,7 +42,6 @@ def may_have_tensor(values: Iterable[Value], looks_inside: bool = False) -> bool
         values: What is alive.
         looks_inside: Whether an object from outside, a configuration say, holds none where none of its attributes does.
     """
-    is_without = _is_without if looks_inside else _is_plain
     seen: set[int] = set()
     waiting: list[Value | None] = list(values)
     while waiting:
@@ -49,7 +50,7 @@ def may_have_tensor(values: Iterable[Value], looks_inside: bool = False) -> bool
             continue
         seen.add(id(value))
         if isinstance(value, Lazy | Obj):
-            if not is_without(value.value):
+            if not _is_plain(value.value, looks_inside):
                 return True
         elif isinstance(value, Seq):
             waiting += value.items
@@ -74,38 +75,42 @@ def may_have_tensor(values: Iterable[Value], looks_inside: bool = False) -> bool
     return False
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether something from outside is a number, a text, a class or an array, or holds nothing else."""
-    if isinstance(value, list | tuple | set | frozenset):
-        return all(map(_is_plain, value))
-    if isinstance(value, dict):
-        return all(_is_plain(part) for pair in value.items() for part in pair)
+def _is_plain(value: Any, looks_inside: bool = False, around: tuple[Any, ...] = ()) -> bool:
+    """Whether something from outside is a number, a text, a class or an array, or holds nothing else.
+
+    Args:
+        value: What may hold a tensor.
+        looks_inside: Whether an object is what its attributes are.
+        around: What holds it: what holds itself is as plain as the rest of it.
+    """
     if (
         type(value) in CONSTANT_TYPES
         or is_numpy_scalar(value)
         or is_array(value)
         or is_constant_object(value)
+        or any(value is one for one in around)
     ):
         return True
-    return isinstance(value, types.FunctionType) and all(_is_plain(cell) for cell in _contents(value))
+    if isinstance(value, torch.Tensor | torch.nn.Module) or len(around) > _DEEPEST:
+        return False
+    parts = _parts(value, looks_inside)
+    return parts is not None and all(_is_plain(part, looks_inside, (*around, value)) for part in parts)
 
 
-def _is_without(value: Any, around: tuple[Any, ...] = ()) -> bool:
-    """Whether something from outside is plain, or an object all of whose attributes are so."""
-    if _is_plain(value) or any(value is one for one in around):
-        return True
-    around = (*around, value)
+def _parts(value: Any, looks_inside: bool) -> list[Any] | None:
+    """What something from outside holds; None where that is not known."""
     if isinstance(value, list | tuple | set | frozenset):
-        return all(_is_without(part, around) for part in value)
+        return list(value)
     if isinstance(value, dict):
-        return all(_is_without(part, around) for pair in value.items() for part in pair)
-    if isinstance(value, torch.Tensor | torch.nn.Module) or hasattr(type(value), "__slots__"):
-        return False
+        return [part for pair in value.items() for part in pair]
+    if isinstance(value, types.FunctionType):
+        return _contents(value)
+    if not looks_inside or hasattr(type(value), "__slots__"):
+        return None
     try:
-        attributes = object.__getattribute__(value, "__dict__")
+        return list(object.__getattribute__(value, "__dict__").values())
     except AttributeError:
-        return False
-    return all(_is_without(part, around) for part in attributes.values())
+        return None
 
 
 def _contents(function: types.FunctionType) -> list[Any]:
