@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.paragraphs import Paragraph, PythonLine, WrittenParagraph, not_quoted_before
 from longhand.emit.text.expression import literal_text
-from longhand.emit.text.python_code import Code, NameCode, PythonStatement, words_in
+from longhand.emit.text.python_code import Code, KeywordCode, LiteralCode, NameCode, PythonStatement, words_in
 from longhand.emit.text.told_sizes import BoundSizes
 from longhand.schedule.named_plan import Quote, constant_name, sizes_of_file
 
@@ -29,7 +30,7 @@ class FileSettings:
     """
 
     numbers: Mapping[str, float]
-    taken: Set[str]
+    taken: set[str]
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     quoted: set[Quote] = dataclasses.field(default_factory=set)
     _used: set[str] = dataclasses.field(default_factory=set)
@@ -47,12 +48,23 @@ class FileSettings:
         methods += [method for block in classes for method in block.methods]
         taken = {*taken, *_OF_FILES, *(block.name for block in classes)}
         taken.update(name for one in methods for name in _names_bound(one))
-        return cls(numbers, taken, sizes_of_file((one.bound.stated for one in methods), taken))
+        sizes = sizes_of_file((one.bound.stated for one in methods), taken)
+        # A word that functions have for several sizes stays with them, and with the outermost one.
+        stated = {str(word) for one in methods for word in one.bound.stated}
+        taken.update(constant_name(word) for word in stated - sizes.keys())
+        return cls(numbers, taken, sizes)
 
     def constant(self, word: str, size: int) -> str:
-        """The constant that the file's outermost function has for a size; empty where the word is another's."""
+        """The constant that the file's outermost function has for a size; empty where the word is another's.
+
+        Functions whose word stands for another size keep it, then, and there is no constant of it.
+        """
         name = constant_name(word)
-        if name in self.taken or self.sizes.setdefault(word, size) != size:
+        if name in self.taken or name == word:
+            return ""
+        if self.sizes.setdefault(word, size) != size:
+            del self.sizes[word]
+            self.taken.add(name)
             return ""
         return name
 
@@ -95,7 +107,7 @@ class FileSettings:
     ) -> tuple[WrittenParagraph, ...]:
         found = []
         for one in not_quoted_before(paragraphs, self.quoted):
-            lines = [_renamed_line(line, words) for line in one.lines]
+            lines = [_renamed_line(line, words, self.numbers) for line in one.lines]
             said = (line.said for line in lines if isinstance(line, PythonLine))
             self._used.update(word for each in said if each and each.value for word in words_in(each.value))
             found.append(dataclasses.replace(one, lines=tuple(lines)))
@@ -111,30 +123,38 @@ def _names_bound(function: SharedFunction | Method) -> Iterator[str]:
         yield from one.targets
 
 
-def _renamed_line(line: str, words: Mapping[str, str]) -> str:
+def _renamed_line(line: str, words: Mapping[str, str], numbers: Mapping[str, float]) -> str:
     said = line.said if isinstance(line, PythonLine) else None
-    if said is None or not words or not isinstance(line, PythonLine):
+    if said is None or not (words or numbers) or not isinstance(line, PythonLine):
         return line
-    return PythonLine.of(_renamed(said, words), line.kind)
+    return PythonLine.of(_renamed(said, words, numbers), line.kind)
 
 
-def _renamed(said: PythonStatement, words: Mapping[str, str]) -> PythonStatement:
+def _renamed(
+    said: PythonStatement, words: Mapping[str, str], numbers: Mapping[str, float] = MappingProxyType({})
+) -> PythonStatement:
     value = said.value
-    return said if value is None else dataclasses.replace(said, value=with_words(value, words))
+    return said if value is None else dataclasses.replace(said, value=with_words(value, words, numbers))
 
 
-def with_words(code: Code, words: Mapping[str, str]) -> Code:
-    """An expression that has other words for some of its names."""
+def with_words(code: Code, words: Mapping[str, str], numbers: Mapping[str, float]) -> Code:
+    """An expression that has other words for some of its names, and for numbers that it passes by a constant's word."""
     if isinstance(code, NameCode):
         return NameCode(words[code.name]) if code.name in words else code
+    if isinstance(code, KeywordCode) and isinstance(code.value, LiteralCode):
+        number = numbers.get(code.word)
+        is_that = number is not None and str(code.value) == literal_text(number)
+        return dataclasses.replace(code, value=NameCode(constant_name(code.word))) if is_that else code
     if not dataclasses.is_dataclass(code):
         return code
     parts = {one.name: getattr(code, one.name) for one in dataclasses.fields(code)}
-    new = {name: _part(part, words) for name, part in parts.items() if isinstance(part, Code | tuple)}
+    new = {
+        name: _part(part, words, numbers) for name, part in parts.items() if isinstance(part, Code | tuple)
+    }
     return dataclasses.replace(code, **{name: part for name, part in new.items() if part is not parts[name]})
 
 
-def _part(part: object, words: Mapping[str, str]) -> object:
+def _part(part: object, words: Mapping[str, str], numbers: Mapping[str, float]) -> object:
     if isinstance(part, Code):
-        return with_words(part, words)
-    return tuple(_part(one, words) for one in part) if isinstance(part, tuple) else part
+        return with_words(part, words, numbers)
+    return tuple(_part(one, words, numbers) for one in part) if isinstance(part, tuple) else part

@@ -41,11 +41,12 @@ from longhand.schedule.named_plan import (
     ModelStep,
     Reached,
     SavedLayers,
+    layers_called,
     list_holding,
     records_apart,
     steps_of,
 )
-from longhand.schedule.names.words import own_name
+from longhand.schedule.names.words import listed, own_name
 from longhand.schedule.plan import buffers_made
 
 _FOLLOWING = "Ends with the next layer's {}; the last one with {}."
@@ -119,7 +120,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
     name = free_name(own_name(loop.class_name), taken, loop.owner, is_in_turn=loop.is_in_turn)
     return LayerClass(
         name,
-        python_docstring(loop.owner),
+        python_docstring(_served(loop, len(tree.root.at(loop.owner).branches))),
         made.base,
         made.base_arguments,
         tuple(made.members),
@@ -130,6 +131,16 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
         numbers,
         made.uses_nn,
     )
+
+
+def _served(loop: Loop, n_layers: int) -> str:
+    """``blocks``; ``blocks[4], [6] and [8]``, or ``blocks[1] to [11]``, where others of the list do something else."""
+    places = sorted(layers_called(loop))
+    if len(places) == n_layers:
+        return loop.owner
+    if len(places) > 2 and places[-1] - places[0] == len(places) - 1:
+        return f"{loop.owner}[{places[0]}] to [{places[-1]}]"
+    return f"{loop.owner}{listed(f'[{place}]' for place in places)}"
 
 
 def _write_parts(

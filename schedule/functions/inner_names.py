@@ -6,6 +6,7 @@ function, not as the first one's caller has them; a local of one module's name l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Extern
@@ -31,16 +32,14 @@ from longhand.schedule.names.words import (
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, buffers_read
 
 _WIDEST = 90  # of a docstring
+_IN_LIST = re.compile(r"(.+?)\[(\d+)\]([^\[]*)")
 
 
 def remark_on(alike: CallsAlike, is_backward: bool = False) -> str:
     """``What MgpstrA3Module does: char_a3_module, bpe_a3_module and wp_a3_module.``, as far as a line goes."""
     paths = list(dict.fromkeys(map(_reached, alike.sites)))
-    first, last = paths[0], paths[-1]
-    owner = first.rpartition("[")[0]
-    span = f"{first} to {last.removeprefix(owner) if owner and last.startswith(f'{owner}[') else last}"
-    end = ".".join(first.rsplit(".", 2)[-2:])
-    wheres = [f": {listed(paths)}", f": {span}"]
+    end = ".".join(paths[0].rsplit(".", 2)[-2:])
+    wheres = [f": {listed(paths)}", *_span(paths)]
     wheres.append(f", in {len(alike.sites)} places" if len(alike.sites) > 1 else f": {end}")
     does = "does" if alike.share == 1 else "does in calls of its own"
     said = f"What {alike.class_name} {does}"
@@ -49,6 +48,18 @@ def remark_on(alike: CallsAlike, is_backward: bool = False) -> str:
         said = f"The derivative of {alike.class_name}{part}"
     texts = [f"{said}{where}." for where in wheres]
     return next((text for text in texts if len(text) <= _WIDEST), texts[-1])
+
+
+def _span(paths: Sequence[str]) -> list[str]:
+    """``: blocks[2].attn to [9].attn``, if it is all of these that are meant."""
+    found = [_IN_LIST.fullmatch(path) for path in paths]
+    parts = [one.groups() for one in found if one is not None]
+    if len(parts) < len(paths) or len({(owner, rest) for owner, _, rest in parts}) > 1:
+        return []
+    places = [int(place) for _, place, _ in parts]
+    if places != list(range(places[0], places[0] + len(places))):
+        return []
+    return [f": {paths[0]} to [{places[-1]}]{parts[0][2]}"]
 
 
 def _reached(site: CallSite) -> str:

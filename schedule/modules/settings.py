@@ -58,5 +58,5 @@ def sizes_of_file(stated: Iterable[Mapping[str, int | str]], taken: Set[str]) ->
         word: size
         for word, sizes in found.items()
         for size in sizes
-        if len(sizes) == 1 and isinstance(size, int) and constant_name(word) not in taken
+        if len(sizes) == 1 and isinstance(size, int) and constant_name(word) not in (word, *taken)
     }

@@ -751,13 +751,16 @@ class TorchMath:
         function = getattr(torch, "round" if name == "rint" else name)
 
         def interpreted(*args):
-            block = next(arg for arg in args if isinstance(arg, triton.language.tensor))
+            blocks = [arg for arg in args if isinstance(arg, triton.language.tensor)]
+            block = max(blocks, key=lambda one: one.handle.data.size)
             given = [arg.value if isinstance(arg, triton.language.constexpr) else arg for arg in args]
             numbers = [torch.from_numpy(arg.handle.data) if hasattr(arg, "handle") else arg for arg in given]
             dtype = torch.from_numpy(block.handle.data).dtype
             numbers = [torch.as_tensor(number, dtype=dtype) for number in numbers]
-            handle = type(block.handle)(function(*numbers).to(dtype).numpy(), block.handle.dtype)
-            return triton.language.tensor(handle, block.type)
+            result = function(*numbers).to(dtype).numpy()
+            is_wider = result.size > block.handle.data.size  # of a column and a row
+            kind = triton.language.block_type(block.type.scalar, result.shape) if is_wider else block.type
+            return triton.language.tensor(type(block.handle)(result, block.handle.dtype), kind)
 
         return interpreted
 
