@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from longhand.capture.torch_tracing import TorchDispatchMode
 
 __all__ = ["OtherRoundings"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from longhand.emit.layers.file_settings import with_words
-from longhand.emit.text.python_code import CallCode, KeywordCode, NameCode, ProductCode
+from longhand.emit.layers.file_settings import FileSettings, with_words
+from longhand.emit.text.python_code import CallCode, KeywordCode, LiteralCode, NameCode, ProductCode
 from longhand.schedule.modules.settings import sizes_of_file
 from longhand.schedule.names.layer_names import as_called
 from longhand.schedule.names.meanings.values_of_modules import names_of_modules, of_value
@@ -121,8 +121,19 @@ def test_a_users_name_is_no_constant(emit: Callable[..., Any]) -> None:
 
 def test_names_inside_an_expression_are_exchanged() -> None:
     size = ProductCode((NameCode("batch"), NameCode("dim")))
-    call = CallCode("kernels.norm", (NameCode("x"), KeywordCode("dim", size)))
-    assert str(with_words(call, {"dim": "DIM"})) == "kernels.norm(x, dim=batch * DIM)"
+    eps, other = KeywordCode("eps", LiteralCode("1e-5")), KeywordCode("eps", LiteralCode("1e-6"))
+    call = CallCode("kernels.norm", (NameCode("x"), KeywordCode("dim", size), eps, other))
+    written = str(with_words(call, {"dim": "DIM"}, {"eps": 1e-5}))
+    assert written == "kernels.norm(x, dim=batch * DIM, eps=EPS, eps=1e-6)", "what is another number stays"
+
+
+def test_one_word_is_one_size() -> None:
+    """hieradet had SHORTCUT_DIM = 192 beside shortcut_dim = 384, and H = 8, which every function hid."""
+    assert sizes_of_file([{"H": 8, "dim": 64}], set()) == {"dim": 64}, "the user's own capitals are a local's"
+    settings = FileSettings({}, set(), {"shortcut_dim": 192, "dim": 64})
+    assert settings.constant("dim", 64) == "DIM" and settings.constant("H", 8) == ""
+    assert settings.constant("shortcut_dim", 384) == "" and "shortcut_dim" not in settings.sizes
+    assert settings.constant("shortcut_dim", 192) == "", "what one function has otherwise is no constant"
 
 
 def test_a_function_returns_what_its_caller_calls_it() -> None:

@@ -115,6 +115,18 @@ def hypot_of_row_and_column(x: torch.Tensor, one: torch.Tensor) -> tuple[torch.T
     return torch.hypot(one, rolled).log_softmax(1).gather(1, picked[:, None]), rolled
 
 
-def test_functions_of_libdevice_take_a_number_and_a_block(tmp_path: Path) -> None:
-    example = (torch.randn(33, 24), torch.randn(1).bfloat16())
-    longhand.generate(hypot_of_row_and_column, example, out=tmp_path / "unit", device="cuda", arch="sm_90")
+def hypot_of_broadcast(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Seed 301396: a column and a row make a block, which is neither's type."""
+    sizes = torch.hypot(x, other)
+    return sizes - sizes.mean(1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "example"),
+    [
+        (hypot_of_row_and_column, (torch.randn(33, 24), torch.randn(1).bfloat16())),
+        (hypot_of_broadcast, (torch.randn(1, 7, 1), torch.randn(7))),
+    ],
+)
+def test_functions_of_libdevice_take_blocks_of_several_shapes(function, example, tmp_path: Path) -> None:
+    longhand.generate(function, example, out=tmp_path / "unit", device="cuda", arch="sm_90")

@@ -759,7 +759,8 @@ class TorchMath:
             numbers = [torch.as_tensor(number, dtype=dtype) for number in numbers]
             result = function(*numbers).to(dtype).numpy()
             is_wider = result.size > block.handle.data.size  # of a column and a row
-            kind = triton.language.block_type(block.type.scalar, result.shape) if is_wider else block.type
+            scalar, shape = block.type.scalar, list(result.shape)
+            kind = triton.language.block_type(scalar, shape) if is_wider else block.type
             return triton.language.tensor(type(block.handle)(result, block.handle.dtype), kind)
 
         return interpreted
