@@ -1,9 +1,15 @@
-"""The first CUDA graph of a process: nothing has asked ATen for a matrix product before, and cuBLAS is not there yet."""
+"""The first CUDA graph of a process, where nothing has asked ATen for a matrix product before: cuBLAS is not there yet."""
 
 import subprocess
 import sys
 
 import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
 
 PROGRAM = """
 import sys
