@@ -1,4 +1,4 @@
-"""The first CUDA graph of a process, where nothing has asked ATen for a matrix product before: cuBLAS is not there yet."""
+"""The first CUDA graph of a process, where nothing has asked ATen for a matrix product: cuBLAS is not there yet."""
 
 import subprocess
 import sys
