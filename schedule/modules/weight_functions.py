@@ -9,7 +9,7 @@ A size that is the same in all of them is a number, one that is always four time
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.schedule.modules.held import Branch, ModuleSignature, WeightFunction
@@ -21,7 +21,7 @@ from longhand.schedule.modules.sizes_alike import (
     size_text,
     with_sizes,
 )
-from longhand.schedule.names.words import first_free, further_names, identifier, snake_case
+from longhand.schedule.names.words import first_free, further_names, identifier, singular, snake_case
 
 _LEAST_SAVED = 4  # lines that are worth a function
 _FRAME = 5  # of it: its head, its docstring, two blank lines, its return
@@ -62,9 +62,9 @@ def _named(
     named: dict[ModuleSignature, tuple[str, str]] = {}
     plain: dict[str, Branch] = {}
     for alike in sorted(groups, key=lambda alike: sum(1 for _ in held_sizes(groups[alike][0][1]))):
-        path, first = groups[alike][0]
+        first = groups[alike][0][1]
         module = next(filter(None, map(class_of, (path for path, _ in groups[alike]))), "")
-        name = snake_case(module) if module else identifier(path.rpartition(".")[2])
+        name = snake_case(module) if module else identifier(_word(path for path, _ in groups[alike]))
         known = plain.setdefault(name, first)
         extra = [f"{name}_with_{one}" for one in first.branches if one not in known.branches]
         names = [name, *extra, *itertools.islice(further_names(name), 99)]
@@ -73,6 +73,17 @@ def _named(
         has = next((one for one in first.branches if chosen == f"{name}_with_{one}_weights"), "")
         named[alike] = chosen, f"{module or name}{' with ' * bool(has)}{has}"
     return named
+
+
+def _word(paths: Iterable[str]) -> str:
+    """What most of the modules at some paths are called, without their numbers: ``bn`` of bn1, bn2 and downsample.1."""
+    words: list[str] = []
+    for path in paths:
+        parts = path.split(".")
+        named = [part for part in parts if not part.isdigit()]
+        last = named[-1] if named else "module"
+        words.append((singular(last) if parts[-1].isdigit() else last).rstrip("0123456789_") or last)
+    return max(words, key=words.count)
 
 
 def _modules(branch: Branch, path: str, layers: Mapping[str, frozenset[int]]) -> Iterator[tuple[str, Branch]]:
