@@ -280,7 +280,7 @@ def _p_norm(
 def _norm(ctx: Context, x: TensorView, order: Number, dims: Any, keepdim: bool) -> TensorView:
     chosen = [dims] if isinstance(dims, int) else dims
     dtype = ctx.result().dtype
-    n_reduced = len(chosen) if chosen else len(x.shape)
+    n_reduced = min(len(chosen) if chosen else len(x.shape), len(x.shape))  # a number has a dimension 0, too
     if len(ctx.result().shape) != len(x.shape) - (0 if keepdim else n_reduced):
         raise CaptureError(  # before 2.12 its fake tensors keep a dimension of size 1 that is counted from the end
             "torch expects another shape of this norm than eager gives it.",
