@@ -50,7 +50,7 @@ from longhand.schedule.names.words import listed, own_name
 from longhand.schedule.plan import buffers_made
 
 _FOLLOWING = "Ends with the next layer's {}; the last one with {}."
-_APART = "What the layers do alike: a kernel beside the calls does where one ends and the next begins."
+_APART = "A layer, without the kernel where it ends and the next one begins: that stands between the calls."
 
 
 @dataclasses.dataclass(frozen=True)
