@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from types import MappingProxyType
 
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
@@ -46,7 +45,7 @@ class FileSettings:
         """Those of a file: first the sizes that its functions and layers state in one way."""
         methods: list[SharedFunction | Method] = [*functions]
         methods += [method for block in classes for method in block.methods]
-        taken = {*taken, *_OF_FILES, *(block.name for block in classes)}
+        taken = {*taken, *_OF_FILES, *(block.name for block in classes), *map(constant_name, numbers)}
         taken.update(name for one in methods for name in _names_bound(one))
         sizes = sizes_of_file((one.bound.stated for one in methods), taken)
         # A word that functions have for several sizes stays with them, and with the outermost one.
@@ -99,7 +98,7 @@ class FileSettings:
             if self.sizes.get(str(word)) == size
         }
         stated = {word: size for word, size in bound.stated.items() if word not in words}
-        told = tuple(_renamed(one, words) for one in bound.told)
+        told = tuple(_renamed(one, words, {}) for one in bound.told)
         return dataclasses.replace(bound, stated=stated, told=told), words
 
     def _paragraphs(
@@ -131,7 +130,7 @@ def _renamed_line(line: str, words: Mapping[str, str], numbers: Mapping[str, flo
 
 
 def _renamed(
-    said: PythonStatement, words: Mapping[str, str], numbers: Mapping[str, float] = MappingProxyType({})
+    said: PythonStatement, words: Mapping[str, str], numbers: Mapping[str, float]
 ) -> PythonStatement:
     value = said.value
     return said if value is None else dataclasses.replace(said, value=with_words(value, words, numbers))

@@ -134,6 +134,8 @@ def test_one_word_is_one_size() -> None:
     assert settings.constant("dim", 64) == "DIM" and settings.constant("H", 8) == ""
     assert settings.constant("shortcut_dim", 384) == "" and "shortcut_dim" not in settings.sizes
     assert settings.constant("shortcut_dim", 192) == "", "what one function has otherwise is no constant"
+    of_kernels = FileSettings.of({"scale": 0.5}, set(), (), ())
+    assert of_kernels.constant("scale", 4) == "" and of_kernels.sizes == {}, "SCALE is the number of kernels"
 
 
 def test_a_function_returns_what_its_caller_calls_it() -> None:
