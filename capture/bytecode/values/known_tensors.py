@@ -1,6 +1,9 @@
 """Tensors whose values capture knows: small ones of whole numbers that the code makes of Python's or that a module
-holds as buffers on the CPU, and what it makes of those. ``torch.tensor(sizes).prod().item()`` is a number then, not a
-break. What was decided by a buffer's value is a guard: `values_relied_on` tells by which.
+holds as buffers, and what it makes of those. ``torch.tensor(sizes).prod().item()`` is a number then, not a break. What
+was decided by a buffer's value is a guard: `values_relied_on` tells by which.
+
+What is on a GPU is computed on the CPU. Whole numbers are the same there; floats are followed through those operations
+only that IEEE 754 rounds one way.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ __all__ = ["KnownTensors", "can_be_given"]
 _MOST = 256  # elements
 _MOST_GIVEN = 16  # of a buffer, which each call compares
 _MAKERS = frozenset(["tensor", "as_tensor", "arange", "zeros", "ones", "full", "scalar_tensor", "eye"])
+_ONE_ROUNDING = frozenset(["add", "sub", "mul", "truediv", "div", "neg", "abs", "ceil", "floor", "trunc", "round", "to"])
+_SURELY_CONVERTED = 2**31  # the size of floats that every device makes the same whole number of
+_PICKS = re.compile(r"sort|topk|arg|max|min|median|mode|kth|unique")  # one of equal ones, or its place
 _NOT_FOLLOWED = re.compile(
     r"\w*(empty|rand|normal|bernoulli|multinomial|dropout|uniform|random)\w*|\w+_|_*set\w*"
     r"|i(add|sub|mul|matmul|mod|or|xor|and|pow|floordiv|truediv|lshift|rshift)"
@@ -55,7 +61,7 @@ class KnownTensors:
 
     def give(self, fake: torch.Tensor, real: torch.Tensor, source: Source) -> None:
         """Notes what a buffer is, which later calls may find changed: whoever asks for it relies on it."""
-        value = real.detach().clone()
+        value = real.detach().to("cpu", copy=True)
         self._given[source] = real
         self._known[id(fake)] = _KnownTensor(fake, value, torch_private.version(fake), frozenset([source]))
 
@@ -90,7 +96,10 @@ class KnownTensors:
             kwargs: Fake values.
             fake: What it gave of them.
         """
-        if not self._can_follow(target, args, kwargs) or not all(map(_is_small, tensors_in(fake))):
+        made = tensors_in(fake)
+        if not self._can_follow(target, args, kwargs) or not all(map(_is_small, made)):
+            return
+        if any(one.device.type != "cpu" for one in made) and not self._is_alike_on_a_gpu(target, args, kwargs, made):
             return
         given, named = pytree.tree_map(self._real, (list(args), _on_cpu(kwargs)))
         try:
@@ -119,6 +128,16 @@ class KnownTensors:
             return False
         return all(self._find(one) is not None for one in tensors) if tensors else name in _MAKERS
 
+    def _is_alike_on_a_gpu(self, target: Any, args: Any, kwargs: Any, made: list[torch.Tensor]) -> bool:
+        """Whether a GPU gives the very numbers that the CPU gives: not which of equal ones comes first, say."""
+        if _PICKS.search(name_of(target)):
+            return False
+        if any(one.dtype.is_floating_point for one in made):
+            return _rounds_one_way(target, args, kwargs) and all(map(_is_whole_or_plain, made))
+        given = [self._find(one) for one in tensors_in((args, kwargs))]
+        floats = [one.value for one in given if one is not None and one.value.dtype.is_floating_point]
+        return all(bool((one.abs() < _SURELY_CONVERTED).all()) for one in floats)
+
     def _real(self, leaf: Any) -> Any:
         known = self._find(leaf) if isinstance(leaf, torch.Tensor) else None
         return leaf if known is None else known.value
@@ -132,16 +151,35 @@ def _is_of_torch(target: Any) -> bool:
 
 
 def _is_small(fake: torch.Tensor) -> bool:
-    """Whether it may be known. Floats are where eager computes the very same: another device may round otherwise."""
     if fake.dtype.is_complex or fake.is_inference() or fake.requires_grad:
-        return False
-    if fake.dtype.is_floating_point and fake.device.type != "cpu":
         return False
     return all(type(size) is int for size in fake.shape) and fake.numel() <= _MOST
 
 
+def _rounds_one_way(target: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a GPU gives the very floats that the CPU gives: one correctly rounded operation of 32 or 64 bits.
+
+    A GPU multiplies by a number's reciprocal to divide by it, and by ``alpha`` without rounding what it then adds;
+    a division by a tensor on the GPU is one.
+    """
+    name = name_of(target).strip("_")
+    if name not in _ONE_ROUNDING or kwargs.keys() - {"dtype", "device", "copy", "non_blocking"}:
+        return False
+    tensors = tensors_in((args, kwargs))
+    is_division = name in ("truediv", "div")
+    if is_division and not (len(args) > 1 and isinstance(args[1], torch.Tensor) and args[1].device.type != "cpu"):
+        return False
+    return all(map(_is_whole_or_plain, tensors))
+
+
+def _is_whole_or_plain(one: torch.Tensor) -> bool:
+    return not one.dtype.is_floating_point or one.dtype in (torch.float32, torch.float64)
+
+
 def can_be_given(real: torch.Tensor, *, is_guarded: bool) -> bool:
-    """Whether a buffer's value is as good as a number: few whole numbers on the CPU, which cost nothing to look at.
+    """Whether a buffer's value is as good as a number: few whole numbers, which each call can look at.
+
+    On a GPU it is a look that waits; only what was decided by one is looked at again, and there eager waits as well.
 
     Args:
         real: The buffer.
@@ -149,7 +187,8 @@ def can_be_given(real: torch.Tensor, *, is_guarded: bool) -> bool:
     """
     is_whole = not (real.dtype.is_floating_point or real.dtype.is_complex or real.is_inference())
     is_fixed = is_guarded or getattr(real, "persistent", True) is False
-    return is_whole and is_fixed and real.device.type == "cpu" and 0 < real.numel() <= _MOST_GIVEN
+    is_there = real.device.type == "cpu" or (real.is_cuda and not torch.cuda.is_current_stream_capturing())
+    return is_whole and is_fixed and is_there and 0 < real.numel() <= _MOST_GIVEN
 
 
 def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:

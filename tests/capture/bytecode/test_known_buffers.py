@@ -1,13 +1,17 @@
 """Whole numbers that a module holds as buffers decide branches and sizes: one graph, while they are what they were."""
 
+import operator
 import warnings
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import longhand
 from longhand.capture.bytecode.entry.shapes import DynamicSizes
+from longhand.capture.bytecode.values.known_tensors import KnownTensors
+from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.whole import BrokenCall, capture_whole
 from tests.capture.bytecode.running import Captured
 
@@ -145,3 +149,45 @@ def test_a_unit_takes_only_what_no_state_dict_sets():
         setattr(module, name, nn.Buffer(value, persistent=False))
     whole = capture_whole(module, args, {}, DynamicSizes())
     assert [node.target for node in whole.graph.nodes if "pad" in node.name] == [nn.functional.pad]
+
+
+def _on_a_gpu(*numbers):
+    """Fake tensors on a GPU, which no machine needs to have one for, whose values are known."""
+    values = KnownTensors()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        fakes = [torch.empty((), dtype=torch.int64, device="cuda") for _ in numbers]
+    for position, (fake, number) in enumerate(zip(fakes, numbers, strict=True)):
+        values.give(fake, torch.tensor(number), root(f"number_{position}", f"number_{position}"))
+    return values, fakes
+
+
+def _follow(values, target, *args, **kwargs):
+    fake = target(*args, **kwargs) if callable(target) else getattr(args[0], target)(*args[1:], **kwargs)
+    values.follow(target, args, kwargs, fake)
+    return fake
+
+
+def test_whole_numbers_on_a_gpu_are_followed_through_a_rounded_quotient():
+    values, (stride, kernel) = _on_a_gpu(3, 8)
+    frames = _follow(values, operator.truediv, _follow(values, operator.sub, 20, kernel), stride)
+    whole = _follow(values, "to", _follow(values, torch.ceil, frames), torch.int64)
+    assert values.number(whole) == 4
+    assert {source.name for source in values.values_relied_on} == {"number_0", "number_1"}
+
+
+@pytest.mark.parametrize(
+    "target, given",
+    [(operator.truediv, 3), (torch.exp, None), (torch.sqrt, None), (torch.mean, None), (torch.argmax, None)],
+)
+def test_what_a_gpu_may_round_or_pick_otherwise_is_not_followed(target, given):
+    values, (number,) = _on_a_gpu(8)
+    number = number if target is not torch.mean else _follow(values, "to", number, torch.float32)
+    made = _follow(values, target, number) if given is None else _follow(values, target, number, given)
+    whole = _follow(values, "to", made, torch.int64)
+    assert values.number(whole) is None
+
+
+def test_a_float_too_large_for_a_whole_number_is_not_converted():
+    values, (number,) = _on_a_gpu(2**62)
+    twice = _follow(values, operator.mul, _follow(values, "to", number, torch.float32), 4)
+    assert values.number(_follow(values, "to", twice, torch.int64)) is None
