@@ -37,6 +37,7 @@ from longhand.schedule.kernels.tensor_shapes import conditions_of, limit_along, 
 from longhand.schedule.numerics.accumulator_precision import SumType
 from longhand.schedule.numerics.infinite_rows import shows_in_infinite_rows
 from longhand.schedule.numerics.narrow_positions import is_narrow_position
+from longhand.schedule.numerics.zero_signs import told_signs
 from longhand.schedule.targets import TargetFacts, facts_of
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "scalar_at",
     "shows_in_infinite_rows",
     "tensor_shape",
+    "told_signs",
     "touched",
 ]
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import torch
 
-from longhand.emit.text.expression import Precedence, Text, compose, joined, number_operand, render, word
+from longhand.emit.text.expression import (
+    Precedence,
+    Text,
+    compose,
+    joined,
+    number_operand,
+    render,
+    word,
+)
 from longhand.emit.triton.mask_words import mask_words, reads_well
 from longhand.emit.triton.operators import (
     OF_TENSORS,
@@ -99,7 +108,7 @@ class Block:
                 return self.load(position)
             case Constant(value=constant, dtype=dtype):
                 named = self.scope.constants.get(position)
-                literal = Text(named.name) if named else number_operand(number(constant, dtype))
+                literal = Text(named.name) if named else _literal(constant, dtype)
                 return self._number(position, literal, dtype)
             case Scalar(dtype=dtype):
                 scalar = word(self.names.scalars[scalar_at(self.plan, position)])
@@ -338,6 +347,14 @@ class Block:
         kind = StatementKind.LOAD if isinstance(self.body[position], Load) else StatementKind.COMPUTE
         target = self.names.values[position]
         return Line(kind, compose("{} = {}", target, text), target)
+
+
+def _literal(constant: complex, dtype: torch.dtype) -> Text:
+    """A number; Triton makes 0.0 of the literal -0.0."""
+    if dtype.is_floating_point and constant == 0 and math.copysign(1.0, constant.real) < 0:
+        zero = f"-1.0 * tl.full((), 0.0, {language_dtype(dtype)})"
+        return Text(zero, Precedence.PRODUCT)
+    return number_operand(number(constant, dtype))
 
 
 def is_plain_load(body: Sequence[Value], position: int) -> bool:

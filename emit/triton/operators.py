@@ -37,7 +37,7 @@ from longhand.lower.ir import (
     Value,
     arguments,
 )
-from longhand.schedule.plan import KernelPlan
+from longhand.schedule.plan import KernelPlan, told_signs
 
 Op = PointwiseOp
 _P = Precedence
@@ -82,6 +82,9 @@ _ANY = {
     Op.SHIFT_RIGHT: infix(">>", _P.SHIFT),
     Op.WHERE: call("tl.where", 3),
 }
+_NEGATED = Operator(
+    "-1.0 * {0}", _P.PRODUCT, (_P.PRODUCT,)
+)  # before Triton 3.8, -x is 0.0 - x: of 0.0 it is 0.0
 _LIBDEVICE_TRUNC = frozenset({"libdevice.trunc"})
 _FLOAT = {
     Op.FLOOR_DIV: call("floor_quotient_float", 2),
@@ -180,13 +183,10 @@ class OperatorTable:
         self._named = named
         self._tensors = _tensors(body)
         self._is_narrow = is_narrow
+        self._told_signs = told_signs(body)
         self._dtypes = [torch.bool if isinstance(value, Store) else value.dtype for value in body]
-        self._exact = {
-            id(body[arg])
-            for value in body
-            if isinstance(value, Pointwise) and _jumps(value)
-            for arg in value.args
-        }
+        jumping = [value for value in body if isinstance(value, Pointwise) and _jumps(value)]
+        self._exact = {id(body[arg]) for value in jumping for arg in value.args}
 
     def __call__(self, value: Pointwise) -> Operator:
         """How `value` is written.
@@ -205,13 +205,11 @@ class OperatorTable:
             return Operator(f"{{0}}.to({bits}, bitcast=True) < 0", _P.COMPARE, (_P.ATOM,))
         if value.op is Op.EXP and not self._is_narrow and not self._is_shifted(value):
             return call("libdevice.exp")
+        if value.op is Op.NEG and value.args[0] in self._told_signs:
+            return _NEGATED
         if dtype is torch.float64 and value.op in _DOUBLE:
             return _DOUBLE[value.op]
-        if (
-            value.op is Op.DIV
-            and dtype is not torch.float64
-            and (id(value) in self._exact or self._is_seen(value))
-        ):
+        if value.op is Op.DIV and dtype is not torch.float64 and self._is_seen(value):
             return call("tl.div_rn", 2)
         table = _FLOAT if dtype.is_floating_point else _INTEGER
         operator = table.get(value.op) or _ANY.get(value.op)
@@ -222,8 +220,8 @@ class OperatorTable:
     def _is_seen(self, value: Pointwise) -> bool:
         """Whether the error of `/` (2 ulp where eager has half of one) is seen: no sum and no rounding hides it."""
         divisor = self._body[value.args[1]]
-        if self._is_narrow or isinstance(divisor, Constant | Scalar):
-            return False
+        if id(value) in self._exact or self._is_narrow or isinstance(divisor, Constant | Scalar):
+            return id(value) in self._exact
         return not any(isinstance(other, Reduce) for other in self._body)
 
     def _is_shifted(self, value: Pointwise) -> bool:

@@ -26,6 +26,8 @@ _EXACT_TEXT = """
     full_like new_full arange eye scalar_tensor rand randn rand_like randn_like bernoulli normal uniform native_dropout
     """
 _EXACT = frozenset(_EXACT_TEXT.split())
+# What they give is made of differences of what they are given: of equal values nothing is left, by chance.
+_OF_DIFFERENCES = frozenset(["var", "std", "var_mean", "std_mean"])
 
 
 class OtherRoundings(TorchDispatchMode):
@@ -46,8 +48,10 @@ class OtherRoundings(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
         schema = func._schema
+        if schema.name.partition("::")[2] in _OF_DIFFERENCES:
+            args = (self._moved(args[0].clone()), *args[1:])
+        result = func(*args, **(kwargs or {}))
         is_fresh = not schema.is_mutable and all(one.alias_info is None for one in schema.returns)
         if is_fresh and schema.name.partition("::")[2] not in _EXACT:
             pytree.tree_map_only(torch.Tensor, self._moved, result)

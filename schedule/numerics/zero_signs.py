@@ -1,11 +1,15 @@
-"""``x + 0.0`` where nobody can tell -0.0 from 0.0: a mask of zeros that is added to scores.
+"""Who can tell -0.0 from 0.0.
 
-It is x for every x but -0.0, of which it makes 0.0. So it goes where a value's only readers are blind to the sign of a
-zero (an exponential, a cosine, a comparison) or hand it on to such (a sum, a product, a maximum). What is stored may be
-asked for its sign by anybody.
+``x + 0.0``, a mask of zeros that is added to scores, is x for every x but -0.0, of which it makes 0.0. So it goes where
+a value's only readers are blind to the sign of a zero (an exponential, a cosine, a comparison) or hand it on to such (a
+sum, a product, a maximum). What is stored may be asked for its sign by anybody.
+
+An angle, a divisor and a sign say it: below them, how a value's sign is changed counts.
 """
 
 from __future__ import annotations
+
+import torch
 
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Reduce, ReduceOp, Value, arguments
 from longhand.schedule.bodies import rewrite
@@ -23,6 +27,38 @@ _HAND_ON = frozenset(
         *(ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN),
     }
 )
+# What a zero's sign decides, by the arguments that it is the sign of.
+_TELLERS = {
+    **dict.fromkeys((Op.RECIPROCAL, Op.RSQRT, Op.SIGNBIT), (0,)),
+    **dict.fromkeys((Op.DIV, Op.COPYSIGN), (1,)),
+    **dict.fromkeys((Op.ATAN2, Op.POW), (0, 1)),
+}
+
+
+def told_signs(body: tuple[Value, ...]) -> frozenset[int]:
+    """The positions of floats where -0.0 leads to another result than 0.0, by an operation of the same body."""
+    waiting = [
+        value.args[which]
+        for value in body
+        if isinstance(value, Pointwise)
+        for which in _TELLERS.get(value.op, ())
+    ]
+    told: set[int] = set()
+    while waiting:
+        position = waiting.pop()
+        value = body[position]
+        if position in told or not getattr(value, "dtype", torch.bool).is_floating_point:
+            continue
+        told.add(position)
+        if not (isinstance(value, Pointwise) and (value.op in _BLIND or _is_no_zero(value, body))):
+            waiting += arguments(value)
+    return frozenset(told)
+
+
+def _is_no_zero(value: Pointwise, body: tuple[Value, ...]) -> bool:
+    """Whether it adds a number to something: a zero that it gives is 0.0 whatever the sign of what it is given."""
+    parts = [body[arg] for arg in value.args]
+    return value.op in (Op.ADD, Op.SUB) and any(isinstance(one, Constant) and one.value != 0 for one in parts)
 
 
 def without_added_zeros(body: tuple[Value, ...]) -> tuple[Value, ...]:

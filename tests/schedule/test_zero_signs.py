@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
+import longhand
 from longhand.lower.ir import Constant, Index, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value
-from longhand.schedule.numerics.zero_signs import without_added_zeros
+from longhand.schedule.numerics.zero_signs import told_signs, without_added_zeros
 from longhand.schedule.simplification import simplify_body
 
 F = torch.float32
@@ -53,3 +56,36 @@ def test_an_added_zero_that_nobody_sees_is_gone(values: tuple[Value, ...]) -> No
 )
 def test_an_added_zero_that_somebody_sees_stays(values: tuple[Value, ...]) -> None:
     assert ZERO in simpler(*values)
+
+
+NEGATED = of(PointwiseOp.NEG, 0)
+
+
+@pytest.mark.parametrize(
+    "values, is_told",
+    [
+        ((of(PointwiseOp.ATAN2, 0, 1),), True),
+        ((of(PointwiseOp.MUL, 0, 1), of(PointwiseOp.DIV, 1, 3)), True),
+        ((of(PointwiseOp.DIV, 0, 1),), False),  # a quotient's sign, which nobody asks for
+        ((of(PointwiseOp.EXP, 0), of(PointwiseOp.RECIPROCAL, 3)), False),
+        ((Constant(1.0, F), of(PointwiseOp.ADD, 0, 3), of(PointwiseOp.RECIPROCAL, 4)), False),
+        ((of(PointwiseOp.COPYSIGN, 0, 1),), False),
+        ((of(PointwiseOp.COPYSIGN, 1, 0),), True),
+    ],
+)
+def test_whose_zero_has_a_sign_that_is_told(values: tuple[Value, ...], is_told: bool) -> None:
+    body = (X, Y, NEGATED, *values)
+    assert (0 in told_signs((*body, Store("out", AT, len(body) - 1)))) is is_told
+
+
+def test_what_is_negated_below_an_angle_keeps_the_sign_of_a_zero(tmp_path: Path) -> None:
+    """Before Triton 3.8, ``-x`` is ``0.0 - x`` and -0.0 is 0.0: neither is written where it is told."""
+    longhand.generate(_angle, (torch.randn(7),), out=tmp_path / "unit", device="cuda", arch="sm_90")
+    kernel = "".join(path.read_text() for path in (tmp_path / "unit" / "kernels").glob("*.py"))
+    assert "negated = -1.0 * x" in kernel
+    assert "-1.0 * tl.full((), 0.0, tl.float32)" in kernel
+
+
+def _angle(x: torch.Tensor) -> torch.Tensor:
+    negated = -x
+    return torch.atan2(torch.where(x > 1, -0.0, negated), negated)
