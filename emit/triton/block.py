@@ -349,7 +349,7 @@ class Block:
         return Line(kind, compose("{} = {}", target, text), target)
 
 
-def _literal(constant: complex, dtype: torch.dtype) -> Text:
+def _literal(constant: float, dtype: torch.dtype) -> Text:
     """A number; Triton makes 0.0 of the literal -0.0."""
     if dtype.is_floating_point and constant == 0 and math.copysign(1.0, constant.real) < 0:
         zero = f"-1.0 * tl.full((), 0.0, {language_dtype(dtype)})"

@@ -27,7 +27,11 @@ _EXACT_TEXT = """
     """
 _EXACT = frozenset(_EXACT_TEXT.split())
 # What they give is made of differences of what they are given: of equal values nothing is left, by chance.
-_OF_DIFFERENCES = frozenset(["var", "std", "var_mean", "std_mean"])
+_OF_DIFFERENCES_TEXT = """
+    var std var_mean std_mean native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit
+    _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _batch_norm_with_update cudnn_batch_norm
+    """
+_OF_DIFFERENCES = frozenset(_OF_DIFFERENCES_TEXT.split())
 
 
 class OtherRoundings(TorchDispatchMode):

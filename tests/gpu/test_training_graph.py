@@ -234,6 +234,12 @@ def test_retained_graphs_and_no_gradients(replays: list[int]) -> None:
     assert replays[0] >= 2 * 4
     with pytest.raises(RuntimeError, match="second derivative"):
         torch.autograd.grad(pair.run(x).sum(), [*pair.model.parameters()], create_graph=True)
+    # The next call is eager's; differentiated once, it gives those after it back, of all models with this graph.
+    before = replays[0]
+    pair.run(x).sum().backward()
+    assert replays[0] == before
+    pair.run(x).sum().backward()
+    assert replays[0] == before + 2
 
 
 def test_a_scaler() -> None:
