@@ -66,7 +66,7 @@ def escapes(nest: Nest, access: Load | Store, n_elements: Size) -> int | None:
 def _points(sizes: Mapping[str, int]) -> list[dict[str, int]]:
     is_small = math.prod(sizes.values()) <= _MANY
     sides = [
-        range(size) if is_small else sorted({0, size // 2, size - 1} & set(range(size)))
+        range(size) if is_small else sorted(at for at in {0, size // 2, size - 1} if at in range(size))
         for size in sizes.values()
     ]
     return [

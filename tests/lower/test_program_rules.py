@@ -15,9 +15,13 @@ from longhand.errors import BrokenPlanError
 from longhand.lower import lowering
 from longhand.lower.draft import LoweringDraft
 from longhand.lower.ir import (
+    Axis,
     BufferKind,
+    Constant,
     Contraction,
     Extern,
+    Index,
+    IndexExpression,
     Load,
     Nest,
     Pointwise,
@@ -30,6 +34,7 @@ from longhand.lower.ir import (
 from longhand.lower.lowering import lower
 from longhand.lower.passes import PASSES, LoweringPass
 from longhand.lower.rules.breaches import PlanRule
+from longhand.lower.rules.masks import escapes
 from tests.lower.conftest import OPTIONS, traced
 
 Change = Callable[[LoweringDraft], LoweringDraft]
@@ -240,3 +245,14 @@ def test_what_the_call_says_that_it_writes_may_be_written(monkeypatch: pytest.Mo
 
 def forgetful(draft: LoweringDraft) -> LoweringDraft:
     return dataclasses.replace(draft, graph=dataclasses.replace(draft.graph, mutations=()))
+
+
+def test_a_mask_over_2_to_the_31_points_is_looked_at_where_its_axes_end() -> None:
+    n, boundary = 2**31 + 995, 2**31 - 5
+    at = Index(0, (("i", 1),))
+    body = (IndexExpression(at, torch.int64), Constant(boundary, torch.int64))
+    x = Load("x", at, torch.int8, mask=2)
+    nest = Nest((Axis("i", n),), (*body, Pointwise(PointwiseOp.LT, (0, 1), torch.bool), x))
+    # Of all points, there was a set: minutes, and 100 GB.
+    assert escapes(nest, x, boundary) is None
+    assert escapes(nest, x, 1000) == n // 2
