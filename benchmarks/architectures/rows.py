@@ -30,6 +30,7 @@ class Verdict(enum.Enum):
 
     RIGHT = "right"
     WRONG = "wrong"
+    UNDECIDED = "undecided"  # other than eager, and so is eager with other last bits: it has other sizes then
     EAGER = "eager"  # right or not, some of it does not run in what was generated
     FAILED = "failed"  # an exception, where eager has none
     CRASHED = "crashed"  # the process died

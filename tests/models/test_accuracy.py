@@ -1,11 +1,12 @@
 """What the table of architectures calls right: gradients that are zero, and models that have no float64."""
 
+import pytest
 import torch
 from torch import nn
 
 from benchmarks.architectures.accuracy import Reference, accuracy, reference
 from benchmarks.architectures.calls import copied, step
-from benchmarks.architectures.compiled import compiled_result
+from benchmarks.architectures.compiled import compiled_result, luck_of_eager
 from benchmarks.architectures.rows import Verdict
 from longhand.options import Frontend
 
@@ -123,3 +124,23 @@ def test_no_gradient_counts_as_zeros_and_a_missing_one_is_wrong() -> None:
     )
     assert len(detached) == len(found)
     assert not detached[1].any() and found[1].any()
+
+
+class Lengths(nn.Module):
+    """As many elements as a sum that is rounded has, or one more."""
+
+    def __init__(self, threshold: float) -> None:
+        super().__init__()
+        self.threshold = threshold
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten()[: 5 + int((x * 1.1).sum() > self.threshold)]
+
+
+@pytest.mark.parametrize("is_near", [True, False])
+def test_sizes_that_hang_on_last_bits_are_luck(is_near: bool) -> None:
+    x = torch.rand(4, 8)
+    total = float((x * 1.1).sum())
+    module = Lengths(total if is_near else total - 1.0)
+    luck = luck_of_eager((module, (x,), {}), lambda one: [one[0](*one[1])])
+    assert ("other sizes" in luck) is is_near
