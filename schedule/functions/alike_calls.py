@@ -30,6 +30,7 @@ _SHARE = 0.5  # of what a module does: less has not its name
 _SHARE_OF_PART = 0.75
 _LONG = 30  # calls of a function that is told in parts
 FEWEST_SAVED = 4  # of them that are not written out again
+_FEWEST_SAVED_OF_WHOLE = 3  # where the function is all that the user's does
 _MOST_TRIMMED = 2  # calls at either end that one module does otherwise
 _PLAIN = Launch | Extern | Allocate | Reuse | Release
 
@@ -94,7 +95,8 @@ class CallsAlike:
     @property
     def is_worth(self) -> bool:
         """Whether a function tells it shorter."""
-        return self.n_saved >= FEWEST_SAVED and (len(self.sites) >= _OFTEN or self.n_calls >= _FEWEST_OF_FEW)
+        fewest = FEWEST_SAVED if self.share < 1 else _FEWEST_SAVED_OF_WHOLE
+        return self.n_saved >= fewest and (len(self.sites) >= _OFTEN or self.n_calls >= _FEWEST_OF_FEW)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +142,7 @@ class ModuleCalls:
             self._collect(number, steps, root)
 
     def candidates(self, taken: Collection[CallSite]) -> list[CallsAlike]:
-        """What modules of one class may have in common: the innermost first, then what saves most.
+        """What modules of one class may have in common: the innermost first, whole ones, then what saves most.
 
         Args:
             taken: What is a call of something else already; it may stand inside of another call.
@@ -151,7 +153,7 @@ class ModuleCalls:
         worth = [one for one in alike if one.is_worth and one.share >= _SHARE]
         if self._is_backward:
             worth = [one for one in worth if not self._are_layers(one)]
-        return sorted(worth, key=lambda one: (-one.depth, -one.n_saved, -one.n_calls, one.sites[0].body))
+        return sorted(worth, key=_by_worth)
 
     def _are_layers(self, alike: CallsAlike) -> bool:
         """Whether all modules are layers of lists: what these have in common has functions already."""
@@ -250,6 +252,11 @@ class ModuleCalls:
         is_filled = all(step.buffer in touched for step in inside if isinstance(step, Allocate | Reuse))
         site = CallSite(calls.body, start, stop, calls.path, self._roots[calls.body])
         return site if is_filled else None
+
+
+def _by_worth(alike: CallsAlike) -> tuple[int | bool, ...]:
+    is_part = alike.share < 1  # of its module: what is left of it is told around each call
+    return (-alike.depth, is_part, -alike.n_saved, -alike.n_calls, alike.sites[0].body)
 
 
 def has_modules_alike(steps: Sequence[ModelStep], words: BufferNamer) -> bool:

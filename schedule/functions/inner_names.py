@@ -33,6 +33,7 @@ from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, b
 
 _WIDEST = 90  # of a docstring
 _IN_LIST = re.compile(r"(.+?)\[(\d+)\]([^\[]*)")
+_LINKS = frozenset({"and", "with", "of", "by", "to"})  # between the words of a kernel's name
 
 
 def remark_on(alike: CallsAlike, is_backward: bool = False) -> str:
@@ -105,7 +106,20 @@ def kernel_names(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
         for place, step in enumerate(site.steps)
         if isinstance(step, Launch) and place not in inside
     ]
-    return tuple(dict.fromkeys(word for name in called for word in name.split("_") if word != "and"))
+    return tuple(dict.fromkeys(word for name in called for word in name.split("_") if word not in _LINKS))
+
+
+def words_for_parts(parts: Collection[str], others: Sequence[Collection[str]]) -> Iterator[str]:
+    """What a function is told by: a part of its module that earlier ones of the class do not read, or all of them do.
+
+    Args:
+        parts: The names of what it reads of its module.
+        others: Those of earlier functions.
+    """
+    of_any = dict.fromkeys(name for other in others for name in other)
+    of_all = [name for name in of_any if all(name in other for other in others)]
+    yield from (f"with_{snake_case(name)}" for name in parts if name not in of_any and others)
+    yield from (f"without_{snake_case(name)}" for name in of_all if name not in parts)
 
 
 def variables_of(

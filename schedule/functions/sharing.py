@@ -15,7 +15,12 @@ from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
 from longhand.schedule.functions.alike_numbers import Number, told_by_channels
 from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, SiteSteps, alike_steps
-from longhand.schedule.functions.inner_names import kernel_names, variables_of, words_for_module
+from longhand.schedule.functions.inner_names import (
+    kernel_names,
+    variables_of,
+    words_for_module,
+    words_for_parts,
+)
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
 from longhand.schedule.functions.told_sizes import WordsOf, with_told_sizes
 from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
@@ -84,6 +89,12 @@ class OneFunction:
         return len(self.parameters) + len(self.numbers[0])
 
 
+def _as_read(one: OneFunction) -> tuple[int, int, int]:
+    """What is called once comes last, and in the order of the calls."""
+    site, *others = one.alike.sites
+    return (0, 0, 0) if others else (1, site.body, site.start)
+
+
 class FunctionSharing:
     """Finds the functions.
 
@@ -119,6 +130,7 @@ class FunctionSharing:
         self._buffers = buffers
         self._words_of = words_of
         self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
+        self._parts: dict[str, tuple[str, ...]] = {}  # by function: what it reads of its module
         self.functions: list[OneFunction] = []
 
     def find(self, names: Sequence[str]) -> None:
@@ -149,6 +161,7 @@ class FunctionSharing:
                     break
                 refused.add(best.sites)
                 taken.update(self._share(best, used))
+        self.functions.sort(key=_as_read)
 
     def _share(self, alike: CallsAlike, used: set[str]) -> tuple[CallSite, ...]:
         """Makes modules of one class one function, if they are; or those that do what the first one does."""
@@ -256,14 +269,22 @@ class FunctionSharing:
         return min(told, key=lambda one: one.n_parameters, default=None)
 
     def _name(self, alike: CallsAlike, site: SiteSteps, used: set[str]) -> str:
-        """A name for the function: the class's, with a word for what it does and earlier ones of that class do not."""
+        """A name for the function: the class's, with a word for what it reads, or does, and earlier ones do not."""
         word = f"{snake_case(alike.class_name)}{self._form.ending}"
         plain = f"{word}_" if word in RESERVED_IN_MODULE else word  # of a class called Lambda, say
         words = kernel_names(site, self._names_of_kernels)
         known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
         own = (f"{plain}_{word}" for word in words if word not in known)
-        name = first_free(itertools.chain([plain], own, further_names(plain)), used)
-        self._kernels[name] = words
+        parts = tuple(dict.fromkeys(path.partition(".")[0] for path in site.weights.values()))
+        others = [of for other, of in self._parts.items() if other.startswith(plain)]
+        told_by = (f"{plain}_{word}" for word in words_for_parts(parts, others))
+        position = alike.sites[0].path.rpartition(".")[
+            2
+        ]  # of one of several in a list: its function is no other's
+        is_nth = len(alike.sites) == 1 and position.isdigit()
+        nth = [f"{snake_case(alike.class_name)}_{position}{self._form.ending}"] * is_nth
+        name = first_free(itertools.chain(nth, [plain], told_by, own, further_names(plain)), used)
+        self._kernels[name], self._parts[name] = words, parts
         return name
 
     def _as_one(self, alike: CallsAlike, word: str, reads_shapes: bool) -> OneFunction | None:
