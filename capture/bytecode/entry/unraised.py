@@ -1,6 +1,7 @@
 """What eager raises for a tensor's values, and a kernel does not: a position out of range is NaN there.
 
-Where the code has an ``except`` block for that, the block is to run: CPython makes such a call.
+Where the code has an ``except`` block for that, the block is to run: CPython makes such a call. A block that does
+nothing but to raise changes nothing where nothing is out of range, as no block does: then it is no reason.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ _RAISED = (
     ),
 )
 _READS = re.compile(r"embedding|index_select|gather|take(_along_dim)?|(__)?getitem(__)?")
+_RETURNS = (Opcode.RETURN_VALUE, Opcode.RETURN_CONST)
 _LOADS = (Opcode.LOAD_GLOBAL, Opcode.LOAD_NAME)
 
 
@@ -44,7 +46,7 @@ def refuse_unraised(trace: Trace, target: Any, fakes: Iterable[Any]) -> None:
     """
     name = name_of(target)
     raised = next((kind for names, kind in _RAISED if names.fullmatch(name)), None)
-    if raised is None or not any(_takes_it(frame, raised) for frame in trace.stack):
+    if raised is None or not _is_handled(trace.stack, raised):
         return
     tensors = [part for fake in fakes for part in _parts(fake) if isinstance(part, torch.Tensor)]
     if not tensors or any(fake.is_cuda for fake in tensors):
@@ -54,7 +56,7 @@ def refuse_unraised(trace: Trace, target: Any, fakes: Iterable[Any]) -> None:
         if all(_is_inside(trace, table, one) for one in positions if _counts(one)):
             return
     reason = f"{name} stands in a try block for the {raised.__name__} of a value out of range, which no kernel raises"
-    if _takes_it(trace.stack[-1], raised):
+    if _is_handled(trace.stack[-1:], raised):
         raise Unsupported(reason, _HINT)
     raise LeftWithCalls(
         reason, _HINT, trace.where()
@@ -79,8 +81,24 @@ def _is_inside(trace: Trace, table: torch.Tensor, positions: torch.Tensor) -> bo
     return not known.numel() or (int(known.min()) >= 0 and int(known.max()) < min(table.shape))
 
 
-def _takes_it(frame: Frame, raised: type[Exception]) -> bool:
-    """Whether an exception at a frame's instruction meets an ``except`` block, or a `suppress`, that takes it."""
+def _is_handled(stack: Sequence[Frame], raised: type[Exception]) -> bool:
+    """Whether an exception in the innermost frame meets a block that goes on without it.
+
+    What a block raises instead is looked at no closer: any further block may take it.
+    """
+    kind: type[Exception] | None = raised
+    for frame in reversed(stack):
+        for at in _handlers(frame):
+            clause = _clause(frame, at, kind) if at is not None else None
+            if at is None or (clause is not None and not _only_raises(frame, clause)):
+                return True
+            if clause is not None:
+                kind = None
+    return False
+
+
+def _handlers(frame: Frame) -> Iterator[int | None]:
+    """Where the clauses of the ``try`` blocks around a frame's instruction begin; None for a `suppress`."""
     rows, at = frame.decoded.instructions, frame.start
     seen: set[int] = set()
     while (row := frame.decoded.handler_of(at)) is not None and row.target not in seen:
@@ -88,11 +106,19 @@ def _takes_it(frame: Frame, raised: type[Exception]) -> bool:
         at = row.target
         if rows[at].name != Opcode.PUSH_EXC_INFO:  # CPython's own
             continue
-        if rows[at + 1].name == Opcode.WITH_EXCEPT_START:
-            if _is_suppress(frame, row.depth):
-                return True
-        elif _has_clause(frame, at + 1, raised):
+        if rows[at + 1].name != Opcode.WITH_EXCEPT_START:
+            yield at + 1
+        elif _is_suppress(frame, row.depth):
+            yield None
+
+
+def _only_raises(frame: Frame, at: int) -> bool:
+    """Whether the code from an instruction on goes straight to a ``raise``."""
+    for row in frame.decoded.instructions[at:]:
+        if row.name == Opcode.RAISE_VARARGS:
             return True
+        if row.name in HANDLER_ENDS or row.name in _RETURNS or row.target is not None:
+            return False
     return False
 
 
@@ -103,8 +129,14 @@ def _is_suppress(frame: Frame, depth: int) -> bool:
     return kind is contextlib.suppress
 
 
-def _has_clause(frame: Frame, at: int, raised: type[Exception]) -> bool:
-    """Whether one of the clauses from an instruction on is for what eager raises; one that is not read may be."""
+def _clause(frame: Frame, at: int, raised: type[Exception] | None) -> int | None:
+    """Where the clause for what is raised goes on, of those from an instruction on; one that is not read may be it.
+
+    Args:
+        frame: The code.
+        at: Where its first clause begins.
+        raised: None: any exception.
+    """
     rows = frame.decoded.instructions
     while not _raises_again(frame, at):
         kinds: list[Any] = []
@@ -116,17 +148,17 @@ def _has_clause(frame: Frame, at: int, raised: type[Exception]) -> bool:
             at += 1
         at += rows[at].name == Opcode.BUILD_TUPLE
         if rows[at].name != Opcode.CHECK_EXC_MATCH:
-            return True
+            return at
         caught = [part for kind in kinds for part in _parts(kind)]
-        if not all(isinstance(kind, type) for kind in caught) or not caught:
-            return True
-        if any(issubclass(raised, kind) for kind in caught):
-            return True
         jump = rows[at + 1]
+        if not caught or not all(isinstance(kind, type) for kind in caught):
+            return at + 2
+        if raised is None or any(issubclass(raised, kind) for kind in caught):
+            return at + 2
         if jump.name != Opcode.POP_JUMP_IF_FALSE or jump.target is None:
-            return True
+            return at + 1
         at = jump.target
-    return False
+    return None
 
 
 def _raises_again(frame: Frame, at: int) -> bool:

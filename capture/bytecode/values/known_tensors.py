@@ -25,7 +25,9 @@ __all__ = ["KnownTensors", "can_be_given"]
 _MOST = 256  # elements
 _MOST_GIVEN = 16  # of a buffer, which each call compares
 _MAKERS = frozenset(["tensor", "as_tensor", "arange", "zeros", "ones", "full", "scalar_tensor", "eye"])
-_ONE_ROUNDING = frozenset(["add", "sub", "mul", "truediv", "div", "neg", "abs", "ceil", "floor", "trunc", "to"])
+_ONE_ROUNDING = frozenset(
+    ["add", "sub", "mul", "truediv", "div", "neg", "abs", "ceil", "floor", "trunc", "to"]
+)
 _SURELY_CONVERTED = 2**31  # the size of floats that every device makes the same whole number of
 _PICKS = re.compile(r"sort|topk|arg|max|min|median|mode|kth|unique")  # one of equal ones, or its place
 _NOT_FOLLOWED = re.compile(
@@ -99,7 +101,9 @@ class KnownTensors:
         made = tensors_in(fake)
         if not self._can_follow(target, args, kwargs) or not all(map(_is_small, made)):
             return
-        if any(one.device.type != "cpu" for one in made) and not self._is_alike_on_a_gpu(target, args, kwargs, made):
+        if any(one.device.type != "cpu" for one in made) and not self._is_alike_on_a_gpu(
+            target, args, kwargs, made
+        ):
             return
         given, named = pytree.tree_map(self._real, (list(args), _on_cpu(kwargs)))
         try:
@@ -167,7 +171,9 @@ def _rounds_one_way(target: Any, args: Any, kwargs: Any) -> bool:
         return False
     tensors = tensors_in((args, kwargs))
     is_division = name in ("truediv", "div")
-    if is_division and not (len(args) > 1 and isinstance(args[1], torch.Tensor) and args[1].device.type != "cpu"):
+    if is_division and not (
+        len(args) > 1 and isinstance(args[1], torch.Tensor) and args[1].device.type != "cpu"
+    ):
         return False
     return all(map(_is_whole_or_plain, tensors))
 

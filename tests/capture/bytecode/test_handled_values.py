@@ -76,7 +76,67 @@ def of_a_caller(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         return x.sum()
 
 
+def raised_for_another(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    """What the first block raises, the second one takes."""
+    try:
+        try:
+            return x[i] * 2
+        except IndexError as error:
+            raise ValueError("no such row") from error
+    except ValueError:
+        return x.sum()
+
+
+def _checked(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    try:
+        return x[i].sin()
+    except IndexError as error:
+        raise KeyError("no such row") from error
+
+
+def raised_for_a_caller(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    with contextlib.suppress(KeyError):
+        return _checked(x * 2, i)
+    return x.sum()
+
+
+def raised_perhaps(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    try:
+        return x[i].sin()
+    except IndexError:
+        if len(x) > 100:
+            raise
+        return x.sum()
+
+
 CASES = [an_index, one_of_several, any_at_all, suppressed, gathered, classes, of_a_caller]
+CASES += [raised_for_another, raised_for_a_caller, raised_perhaps]
+
+
+def in_other_words(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    """As LiLT's layout embeddings."""
+    try:
+        y = F.embedding(i, x) + F.embedding(i - 1, x)
+    except IndexError as error:
+        raise IndexError(f"positions should be within 0-{len(x)} range.") from error
+    return y + 1
+
+
+def raised_again(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    try:
+        return _checked(x, i) + 1
+    except KeyError:
+        raise
+
+
+@pytest.mark.parametrize("function", [in_other_words, raised_again])
+def test_a_block_that_only_raises_breaks_nothing(function: Callable[..., torch.Tensor]) -> None:
+    compiled = longhand.compile(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EagerWarning)
+        for i in (INSIDE, torch.tensor([2, 3]), INSIDE):
+            torch.testing.assert_close(compiled(X, i), function(X, i))
+    assert not longhand.explain(function)(X, INSIDE).breaks
 
 
 @pytest.mark.parametrize("function", CASES)
