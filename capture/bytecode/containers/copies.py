@@ -103,6 +103,11 @@ def _deep(trace: Trace, value: Value, memo: dict[Value, Value]) -> Value:
         memo[value] = made
         made.attributes.update({key: _deep(trace, part, memo) for key, part in held.items.items()})
         return made
+    if isinstance(value, New) and value.storage is None and _copies_plainly(value.kind):
+        made = New(value.kind)
+        memo[value] = made
+        made.attributes.update({key: _deep(trace, part, memo) for key, part in value.attributes.items()})
+        return made
     raise Unsupported(f"deepcopy() of a {describe(value)}")
 
 

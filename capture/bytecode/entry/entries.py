@@ -167,7 +167,8 @@ class CodeEntries:
             keeps_empty=owner.begins_with(self) or bool(self.entries),
         )
         for record in captured.breaks:
-            owner.tell_break(record)
+            if not captured.does_nothing or owner.begins_with(self):  # else nothing is lost
+                owner.tell_break(record)
         if captured.failure:
             owner.tell_failure(f"{self.title()} runs in eager: {captured.failure}")
         if captured.entry is None:

@@ -1,8 +1,10 @@
 """Graph breaks inside blocks, expressions and calls, captured, against eager."""
 
 import pytest
+import torch
 
 from tests.capture.bytecode.behaviours import Behaviours, Config, Manager, X
+from tests.capture.bytecode.running import Captured
 
 BEHAVIOURS = Behaviours()
 behaviour = BEHAVIOURS.behaviour
@@ -251,3 +253,27 @@ def return_in_finally_and_nested_try(x):
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_behaviour(hook, name):
     BEHAVIOURS.check(name)
+
+
+class Settings:
+    """As a configuration that says otherwise what it lacks: what asks for it catches that."""
+
+    def __getattribute__(self, name):
+        try:
+            return object.__getattribute__(self, name)
+        except AttributeError:
+            raise AttributeError(f"settings have no {name}") from None
+
+
+def test_what_runs_beside_a_break_and_holds_no_tensor_breaks_nothing():
+    settings, x = Settings(), torch.rand(6)
+
+    def scaled(x):
+        for number in torch.nonzero(x > 0.5)[:, 0].tolist():
+            x = x * (number + getattr(settings, "scale", 2))
+        return x + 1
+
+    captured = Captured(scaled)
+    for _ in range(2):
+        assert torch.equal(captured(x), scaled(x))
+    assert not any("AttributeError" in event.text for event in captured.events)

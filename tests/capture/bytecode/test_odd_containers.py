@@ -44,7 +44,10 @@ def copies(run):
         e["l"].append(5)
         o = copy.deepcopy(n)
         o.rest.append(1)
-        return x * c.v, c.rest is n.rest, e, d, o.rest, n.rest
+        o.rest.append(o)
+        p = copy.deepcopy({"copy": o})["copy"]  # of what was made here, which holds itself
+        p.rest.append(7)
+        return x * c.v, c.rest is n.rest, e, d, o.rest[:2], n.rest, p.rest[2] is p, p.rest[3:], len(o.rest)
 
     g, n, d = run(f), Node(1, [2]), {"l": [1], "t": (1, [2])}
     return tell(g, n, d, X), tell(g, n, d, X), n.v, n.rest, d
