@@ -114,6 +114,7 @@ class Ways:
         sizes: Which sizes are symbolic.
         break_at: The number of the step that is left to CPython; None at first.
         takes_loops: Whether that step is all that is left of the loop in which it lies.
+        ends: Whether that step raises, and nothing of the code runs after it.
         may_delay: Whether a text that names a tensor's values, and a class, is made where something reads it.
         keeps_empty: Whether a call that does nothing with tensors has an entry: others of the code may do something.
         hooks_apart: The forward hooks at whose modules the graph ends.
@@ -122,6 +123,7 @@ class Ways:
     sizes: DynamicSizes
     break_at: int | None = None
     takes_loops: bool = False
+    ends: bool = False
     may_delay: bool = True
     keeps_empty: bool = False
     hooks_apart: frozenset[CodeType] = frozenset()
@@ -251,9 +253,9 @@ class Attempt:
         names = tuple(sorted(name for name in given if name in live or name == first))
         values = given | {f"stack{depth}_": value for depth, value in enumerate(stack)}
         alive = [*(given[name] for name in given if name in live), *stack, *frame.cells.values()]
-        if is_continuation(self.code) and not self._n_ops() and not may_have_tensor(alive):
+        if is_continuation(self.code) and not self.n_ops() and not may_have_tensor(alive):
             raise NothingLeft
-        self.leaves_tensors = may_have_tensor(alive, looks_inside=True)
+        self.leaves_tensors = not self.ways.ends and may_have_tensor(alive, looks_inside=True)
         position = ResumePoint(code, index, tuple(is_null(value) for value in stack), names)
         loop = loop_around(position, self.code, frame.loops)
         step = loop_code(position, loop) if loop and self.ways.takes_loops else step_code(position)
@@ -265,7 +267,7 @@ class Attempt:
         parts = "".join(f"{part}, " for part in arguments)
         return f"[({parts}), {function}, {cells})]", LEAVE
 
-    def _n_ops(self) -> int:
+    def n_ops(self) -> int:
         return sum(node.op.startswith("call") for node in self.trace.graph.nodes)
 
     def _entry(
@@ -277,7 +279,7 @@ class Attempt:
         records: tuple[BreakRecord, ...],
     ) -> Captured:
         trace = self.trace
-        n_ops = self._n_ops()
+        n_ops = self.n_ops()
         if not n_ops and not records and not self.ways.keeps_empty:
             return Captured(None)
         namespace: dict[str, Any] = {}

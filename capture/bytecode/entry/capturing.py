@@ -112,7 +112,7 @@ def capture_frame(
     except SkipFrame as skip:
         release(skip)
         records.append(BreakRecord(str(skip), where, skipped=True))
-        return Captured(None, tuple(records))
+        return Captured(None, tuple(records), does_nothing=ways.ends and not attempt.n_ops())
     except Exception as error:
         # Whatever capture did not foresee leaves the frame to CPython, which is always right.
         if os.environ.get("LONGHAND_DEBUG", "0") != "0" or isinstance(error, LonghandError):
@@ -142,8 +142,9 @@ def _next(attempt: Attempt, error: Exception, where: str) -> tuple[Ways, BreakRe
     if isinstance(error, Unsupported) and ways.break_at is None:
         leave_second_derivative([original_position(attempt.code, 0)[0], *attempt.trace.codes.values()], error)
         record = BreakRecord(error.reason, error.where or where, error.hint)
-        takes_loops = isinstance(error, NeedsData)
-        return dataclasses.replace(ways, break_at=attempt.break_place(), takes_loops=takes_loops), record
+        place, takes_loops = attempt.break_place(), isinstance(error, NeedsData)
+        left = dataclasses.replace(ways, break_at=place, takes_loops=takes_loops, ends=attempt.has_raised)
+        return left, record
     if ways.may_delay and attempt.trace.has_delayed:
         return dataclasses.replace(ways, break_at=None, may_delay=False), None
     raise SkipFrame(str(error)) from None

@@ -208,6 +208,8 @@ def _bind(trace: Trace, member: Any, owner: Value, kind: type, name: str) -> Val
         member, types.MethodDescriptorType | types.WrapperDescriptorType | types.BuiltinFunctionType
     ):
         return Bound(owner, name)
+    if isinstance(member, functools._lru_cache_wrapper):
+        return BoundMethod(trace.wrap(member, _class_source(trace, kind, name)), owner)
     if hasattr(type(member), "__get__") and not isinstance(member, type):
         if isinstance(member, functools.partialmethod) or not isinstance(
             trace.classes.lookup(type(member), "__get__"), types.FunctionType

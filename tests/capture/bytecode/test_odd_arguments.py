@@ -290,6 +290,27 @@ def partials_and_caches(run):
 
 
 @ALL.scenario
+def a_cached_method(run):
+    calls = []
+
+    class Lengths:
+        def __init__(self, n):
+            self.n = n
+
+        @functools.lru_cache  # noqa: B019
+        def sizes(self, times):
+            calls.append(times)
+            return (self.n * times, self)
+
+    def f(lengths, x):
+        size, owner = lengths.sizes(3)
+        return x * size + owner.n + lengths.sizes(times=2)[0]
+
+    g, one, two = run(f), Lengths(2), Lengths(5)
+    return [g(one, X), g(one, X), g(two, X), g(one, X), calls]
+
+
+@ALL.scenario
 def single_dispatch(run):
     @functools.singledispatch
     def go(value, x):
