@@ -28,6 +28,7 @@ from longhand.capture.bytecode.values.tracked import (
     Func,
     New,
     Obj,
+    RandomNumber,
     Seq,
     SetOf,
     Sym,
@@ -81,6 +82,7 @@ class Trace(Wrapping):
         self.array_tensors: dict[Obj, Value] = {}  # what torch.from_numpy gave
         self.references: dict[New, WeakReference] = {}
         self.globals_written: dict[int, tuple[dict[str, Any], dict[str, Value]]] = {}
+        self.draws: list[RandomNumber] = []  # of Python's generator
         self.generators: list[Any] = []
         self.stack: list[Any] = []
         self.modules: list[tuple[str, str, type]] = []
@@ -248,7 +250,7 @@ class Trace(Wrapping):
 
     def has_effects(self) -> bool:
         """Whether anything that was there before is to be changed."""
-        return bool(self.changed or self.attributes or self.globals_written)
+        return bool(self.changed or self.attributes or self.globals_written or self.draws)
 
     def written_values(self) -> Iterator[Value]:
         """What was written to of what was there before, and what was written."""
@@ -261,7 +263,7 @@ class Trace(Wrapping):
         parts = [*self.attributes.values(), *(written for _, written in self.globals_written.values())]
         logged = sum(len(value.log) for value in self.changed if isinstance(value, SetOf))
         sizes = sum(len(value.items) for value in self.changed if isinstance(value, Seq | Dict))
-        return len(self.changed) + sum(map(len, parts)) + logged + sizes
+        return len(self.changed) + sum(map(len, parts)) + logged + sizes + len(self.draws)
 
     def guard_separate(self) -> None:
         """What was written to must not be, in a later call, another object that was read."""

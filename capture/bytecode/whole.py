@@ -93,6 +93,9 @@ def capture_whole(
             key: trace.lazy(value, root(f"kwargs[{key!r}]", f"L[{key!r}]")) for key, value in kwargs.items()
         }
         result = trace.call_value(callee, list(given), dict(named))
+        if trace.draws:
+            hint = "Draw them with torch, or outside of what is generated."
+            raise Unsupported("Python's random numbers are drawn", hint)
         outcome = _Tree(trace)
         tree = outcome.tree(result, {"function": function, "args": tuple(args.values()), "kwargs": kwargs})
     except Unsupported as error:

@@ -31,6 +31,7 @@ from longhand.capture.bytecode.calls import (
 from longhand.capture.bytecode.calls.autograd_functions import call_autograd_function
 from longhand.capture.bytecode.calls.cached import call_cached
 from longhand.capture.bytecode.calls.contexts import ForwardContext
+from longhand.capture.bytecode.calls.draws import drawn
 from longhand.capture.bytecode.calls.leaves import is_torch_leaf
 from longhand.capture.bytecode.calls.messages import call_logger
 from longhand.capture.bytecode.calls.module_calls import call_module, run_hook
@@ -100,6 +101,8 @@ def call(trace: Trace, frame: Any, function: Value, args: list[Value], kwargs: d
 def call_value(trace: Trace, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``function(*args, **kwargs)``."""
     function = trace.force(function)
+    if (number := drawn(trace, function, args, kwargs)) is not None:
+        return number
     if isinstance(function, BoundMethod):
         inner = function.function
         if (

@@ -78,10 +78,14 @@ def _checkpoint(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Va
         if given or not any(tensor.fake.requires_grad for tensor in tensors):
             raise Unsupported("a reentrant checkpoint gets no tensor that requires grad")
     trace.call("call_function", enter_checkpoint, (), {})
+    n_draws = len(trace.draws)
     try:
-        return trace.call_value(args[0], args[1:], given)
+        result = trace.call_value(args[0], args[1:], given)
     finally:
         trace.call("call_function", leave_checkpoint, (), {})
+    if len(trace.draws) > n_draws and torch.is_grad_enabled():
+        raise Unsupported("a checkpoint draws Python's random numbers, and again in its backward pass")
+    return result
 
 
 def _autocast_write(function: Any) -> Rule:

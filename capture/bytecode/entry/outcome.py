@@ -35,6 +35,7 @@ from longhand.capture.bytecode.values.tracked import (
     Null,
     Obj,
     PartialCall,
+    RandomNumber,
     Seq,
     SetOf,
     Slice,
@@ -102,6 +103,13 @@ class OutcomeWriter:
         self._memo[value] = text
         return text
 
+    def draw(self) -> None:
+        """Lines that draw all numbers of Python's generator that the code drew, in its order."""
+        for one in self.trace.draws:
+            if one not in self._memo:
+                given = [repr(part) for part in one.args] + [f"{key}={part!r}" for key, part in one.keywords]
+                self._memo[one] = self.let(f"{self.constant(one.function)}({', '.join(given)})")
+
     def skipping(self, iterator: str, n_passed: int) -> str:
         """The text of an iterator from which some items were taken."""
         name = self.let(iterator)
@@ -127,6 +135,9 @@ class OutcomeWriter:
                 if isinstance(value.value, _LITERALS) and type(value.value) in _LITERALS
                 else (self.constant(value.value))
             )
+        if isinstance(value, RandomNumber):
+            self.draw()
+            return self._memo[value]
         if isinstance(value, Sym):
             return self.let(size_text(value.fake, self.inputs()))
         if value.source is not None and not isinstance(value, PartialCall):

@@ -211,6 +211,15 @@ class UnreadText(Value):
 
 
 @dataclasses.dataclass(eq=False)
+class RandomNumber(Value):
+    """A number that Python's generator draws in each call; nobody has read it so far."""
+
+    function: Any
+    args: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+
+
+@dataclasses.dataclass(eq=False)
 class IntRange(Value):
     """A range of known ints."""
 
@@ -363,6 +372,7 @@ _WORDS: dict[type[Value], str] = {
     DictView: "view",
     IntRange: "range",
     PartialCall: "partial",
+    RandomNumber: "random number",
     UnreadText: "text",
     WeakReference: "weak reference",
 }
