@@ -103,13 +103,6 @@ class OutcomeWriter:
         self._memo[value] = text
         return text
 
-    def draw(self) -> None:
-        """Lines that draw all numbers of Python's generator that the code drew, in its order."""
-        for one in self.trace.draws:
-            if one not in self._memo:
-                given = [repr(part) for part in one.args] + [f"{key}={part!r}" for key, part in one.keywords]
-                self._memo[one] = self.let(f"{self.constant(one.function)}({', '.join(given)})")
-
     def skipping(self, iterator: str, n_passed: int) -> str:
         """The text of an iterator from which some items were taken."""
         name = self.let(iterator)
@@ -136,8 +129,10 @@ class OutcomeWriter:
                 else (self.constant(value.value))
             )
         if isinstance(value, RandomNumber):
-            self.draw()
-            return self._memo[value]
+            for earlier in self.trace.draws[: self.trace.draws.index(value)]:
+                self.expression(earlier)  # first: all come from one generator
+            given = [repr(part) for part in value.args] + [f"{key}={part!r}" for key, part in value.keywords]
+            return self.let(f"{self.constant(value.function)}({', '.join(given)})")
         if isinstance(value, Sym):
             return self.let(size_text(value.fake, self.inputs()))
         if value.source is not None and not isinstance(value, PartialCall):

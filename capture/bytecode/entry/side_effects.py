@@ -21,7 +21,8 @@ def write_side_effects(outcome: OutcomeWriter) -> None:
     Raises:
         SkipFrame: A change cannot be made again.
     """
-    outcome.draw()
+    for number in outcome.trace.draws:
+        outcome.expression(number)
     for value in outcome.trace.changed:
         _change(outcome, value)
     for owner, written in outcome.trace.attributes.items():
