@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import warnings
@@ -145,12 +146,11 @@ def luck_of_eager(example: Example, run: Run) -> str:
     """
     shapes = [one.shape for one in run(example)]
     for draw in range(_DRAWS):
-        try:
-            with OtherRoundings(draw):
-                moved = run(example)
-        except Exception as error:
-            return f"eager raises {type(error).__name__} where its operations end in other last bits"
-        if [one.shape for one in moved] != shapes:
+        moved = None
+        # Some operations run under no mode, and with other bits a model may raise: neither says anything.
+        with contextlib.suppress(Exception), OtherRoundings(draw):
+            moved = run(example)
+        if moved is not None and [one.shape for one in moved] != shapes:
             return "eager's results have other sizes where its operations end in other last bits"
     return ""
 

@@ -30,7 +30,7 @@ a model that eager runs there; what each column says:
   CPython, which makes fewer graphs and hides what breaks behind it. In italics: counted while another part ran.
 - *inference*, *training*: `longhand.compile`, against eager and float64: right if no result (gradient, buffer) is
   farther from float64 than 3 times eager's own distance, and every later call runs in generated kernels; undecided
-  where results have other sizes than eager's, and eager's own have, too, or it raises, with other last bits.
+  where results have other sizes than eager's, and so have eager's own with other last bits.
 - *cubins*: every kernel of the CUDA unit compiles to a binary. *interpreter*: the unit is right in Triton's.
 
 {measured}

@@ -95,20 +95,25 @@ def _deep(trace: Trace, value: Value, memo: dict[Value, Value]) -> Value:
         return mapped
     if isinstance(value, SetOf):
         return SetOf(value.kind, members(value).copy())
+    if (held := _held_by(trace, value)) is not None:
+        kind = type(value.value) if isinstance(value, Obj) else value.kind  # type: ignore[attr-defined]
+        made = New(kind)
+        memo[value] = made
+        made.attributes.update({key: _deep(trace, part, memo) for key, part in held.items()})
+        return made
+    raise Unsupported(f"deepcopy() of a {describe(value)}")
+
+
+def _held_by(trace: Trace, value: Value) -> dict[str, Value] | None:
+    """The attributes of an instance of which a deep copy has copies, and nothing else."""
+    if isinstance(value, New) and value.storage is None and _copies_plainly(value.kind):
+        return value.attributes
     if isinstance(value, Obj) and not trace.attributes.get(value) and _copies_plainly(type(value.value)):
         held = attributes.get_plain(trace, value, "__dict__")
         assert isinstance(held, Dict)
         trace.guard_keys(held)
-        made = New(type(value.value))
-        memo[value] = made
-        made.attributes.update({key: _deep(trace, part, memo) for key, part in held.items.items()})
-        return made
-    if isinstance(value, New) and value.storage is None and _copies_plainly(value.kind):
-        made = New(value.kind)
-        memo[value] = made
-        made.attributes.update({key: _deep(trace, part, memo) for key, part in value.attributes.items()})
-        return made
-    raise Unsupported(f"deepcopy() of a {describe(value)}")
+        return held.items
+    return None
 
 
 def _copies_plainly(kind: type) -> bool:
