@@ -74,6 +74,8 @@ def main() -> None:
     parser.add_argument("--kernels", action="store_true", help="also what each kernel takes")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
+    if unknown := sorted({*options.families}.difference(FAMILIES)):
+        parser.error(f"no such family: {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
     results = read(options.json)
     rows = rows_of(options.families or [*FAMILIES], options.parts.split(","), options.batches.split(","))
     machine = report.versions()  # nothing is asked of the GPU: rows are forked from this process

@@ -116,7 +116,11 @@ def own_steps(
             own.append(step)
     places.append(len(own))
     at = {
-        places[place]: dataclasses.replace(call, n_steps=places[place + call.n_steps] - places[place])
+        places[place]: dataclasses.replace(
+            call,
+            n_steps=places[place + call.n_steps] - places[place],
+            released=tuple(name for name in call.released if name in made),
+        )
         for place, step in enumerate(steps)
         if (call := calls.get(id(step))) is not None
     }

@@ -164,6 +164,8 @@ class FunctionSites:
             return None
         given, variables, weights = told
         own, calls = own_steps(steps, self._calls)
+        if _is_one_call(own, calls):  # what the module within it is
+            return None
         released = (name for step in steps if isinstance(step, Release) for name in step.buffers)
         dropped = tuple(name for name in released if name not in made)
         return ModuleSteps(SiteSteps(own, calls, tuple(given), weights, results), variables, dropped, made)
@@ -225,6 +227,12 @@ class FunctionSites:
         if not self.form.takes_module:  # what others take, and then the gradients of what the module holds
             names.sort(key=kept.__contains__)
         return tuple(names)
+
+
+def _is_one_call(steps: Sequence[PlanStep], calls: Mapping[int, SharedCall]) -> bool:
+    """Whether steps are the call of another function and nothing beside it (there is one call at least)."""
+    own = [place for place, step in enumerate(steps) if isinstance(step, Launch | Extern)]
+    return any(place <= own[0] and own[-1] < place + call.n_steps for place, call in calls.items())
 
 
 def _first_and_last(steps: Sequence[ModelStep]) -> dict[str, tuple[int, int]]:

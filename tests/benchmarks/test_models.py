@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from benchmarks.models.families import FAMILIES, Family
 from benchmarks.models.processes import measure_rows
 from benchmarks.models.row import Figures, Row, RowResult, prepare, time_contenders
 from benchmarks.models.tables import kernel_tables, tables
+from longhand.errors import EagerWarning
 
 TINY = {
     "mlp": Family(
@@ -44,14 +47,23 @@ def broken(model: nn.Module) -> Any:
     raise RuntimeError("cannot be compiled")
 
 
+def given_up(model: nn.Module) -> Any:
+    def run(**inputs: torch.Tensor) -> Any:
+        warnings.warn(EagerWarning("longhand: one graph runs in eager"), stacklevel=2)
+        return model(**inputs)
+
+    return run
+
+
 @pytest.mark.parametrize("trains", [False, True])
 def test_what_is_wrong_or_raises_is_told_and_not_timed(trains: bool) -> None:
-    contenders = {"eager": lambda model: model, "spoilt": Spoilt, "broken": broken}
+    contenders = {"eager": lambda model: model, "spoilt": Spoilt, "broken": broken, "given up": given_up}
     ready = prepare(Row("mlp", 2, trains), "cpu", torch.float32, contenders, TINY)
     result = time_contenders(ready, "cpu", 2, kernels=False)
     assert set(result.figures) == {"eager"}
     assert result.failures["spoilt"].startswith("wrong: off by 1.0e-02")
     assert result.failures["broken"] == "RuntimeError: cannot be compiled"
+    assert result.failures["given up"] == "EagerWarning: longhand: one graph runs in eager"
     eager = result.figures["eager"]
     assert eager.error < 1e-6 and eager.ms > 0 and eager.host_us > 0
 
@@ -219,3 +231,10 @@ def test_kernels_are_shown_slowest_first() -> None:
     ((title, cells),) = kernel_tables(results, 1)
     assert title == "a B1: longhand, 1.750 ms in kernels"
     assert cells[1:] == [["1.500", "10", "gelu_kernel"]]
+
+
+def test_an_unknown_family_is_told(monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["models", "bert", "--json", str(tmp_path / "m.json")])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert "no such family: bert; there are " in capsys.readouterr().err
