@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import CodeType
 
 import bytecode as bc
@@ -16,8 +16,8 @@ from bytecode.instr import InstrLocation
 
 from longhand.capture.bytecode.entry import resume
 from longhand.capture.bytecode.entry.resume import ResumePoint, live_locals, original_position
-from longhand.capture.bytecode.frames.frame import decode
-from longhand.capture.bytecode.versions.opcodes import Opcode
+from longhand.capture.bytecode.frames.frame import Instruction, decode
+from longhand.capture.bytecode.versions.opcodes import BRANCHES, Opcode
 from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = ["UserLoop", "loop_around", "loop_code"]
@@ -27,10 +27,10 @@ _GENERATORS = 0x20 | 0x80 | 0x200
 
 @dataclasses.dataclass(frozen=True)
 class UserLoop:
-    """A ``for`` loop of a user's code.
+    """A loop of a user's code.
 
     Attributes:
-        end: The first instruction after it, where it is not left by a ``break``.
+        end: The first instruction after it, where it is not left by a ``break``; of a ``while True`` where it is.
         depth: How much is on the stack there.
         made: Locals that each way to its end sets first.
     """
@@ -42,7 +42,7 @@ class UserLoop:
 
 @functools.lru_cache(maxsize=1024)  # a forgotten code's loops are learned anew
 def _depths(code: CodeType) -> dict[int, int]:
-    """The FOR_ITERs of a code that ran, and how deep the stack was there: as deep as at any time."""
+    """The beginnings of turns of a code that ran, and how deep the stack was there: as deep as at any time."""
     return {}
 
 
@@ -52,7 +52,7 @@ def loop_around(position: ResumePoint, running: CodeType, depths: Mapping[int, i
     Args:
         position: The place, in the user's code.
         running: The code that is interpreted: the user's, or a continuation of it.
-        depths: How deep the stack is at the FOR_ITERs of that code that ran.
+        depths: How deep the stack is at the beginnings of turns of that code that ran.
     """
     code = position.code
     known = _depths(code)
@@ -62,17 +62,31 @@ def loop_around(position: ResumePoint, running: CodeType, depths: Mapping[int, i
     steps = decode(code).instructions
     for head, depth in sorted(known.items()):
         last = max((at for at, step in enumerate(steps) if step.target == head and at > head), default=-1)
-        target = steps[head].target
-        if not head <= position.index <= last or target is None:
+        end = _end(steps, head, last) if head <= position.index <= last else None
+        if end is None:
             continue
-        end = target + len(VERSION.loop_end)
+        is_for = steps[head].name == Opcode.FOR_ITER
         before, after = live_locals(code, position.index), live_locals(code, end)
         missing = (after & before) - set(position.locals) - set(code.co_cellvars)
         deleted = {step.argval for step in steps[head:last] if step.name == Opcode.DELETE_FAST}
-        if missing or deleted & after or any(position.nulls[: depth - 1]):
+        kept = depth - is_for  # the iterator goes
+        if missing or deleted & after or any(position.nulls[:kept]):
             return None
-        return UserLoop(end, depth - 1, after - before)
+        return UserLoop(end, kept, after - before)
     return None
+
+
+def _end(steps: Sequence[Instruction], head: int, last: int) -> int | None:
+    """The first instruction after a loop, whose turns begin at `head` and end at `last`; None where none is known."""
+    if (target := steps[head].target) is not None and steps[head].name == Opcode.FOR_ITER:
+        return target + len(VERSION.loop_end)
+    tests = (
+        step for step in steps[head : last + 1] if step.name in BRANCHES or step.name == Opcode.JUMP_FORWARD
+    )
+    ways = [step.target for step in tests if step.target is not None and step.target > last]
+    if steps[last].name in BRANCHES:  # the test is below the loop's body
+        ways.append(last + 1)
+    return min(ways, default=None)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -23,7 +23,8 @@ def can_be_kept(fakes: Iterable[torch.Tensor]) -> bool:
     for fake in fakes:
         if any(isinstance(size, torch.SymInt) for size in fake.shape):
             return False
-        if fake.requires_grad or fake.layout != torch.strided or not fake.is_contiguous():
+        has_history = fake.requires_grad and not isinstance(fake, torch.nn.Parameter)
+        if has_history or fake.layout != torch.strided or not fake.is_contiguous():
             return False
         n_bytes += fake.numel() * fake.element_size()
     return n_bytes <= _MOST_BYTES

@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any
 
 from longhand.capture.bytecode.values.tracked import NULL, Cell, Const, Value
-from longhand.capture.bytecode.versions.opcodes import CELL_MAKERS, LOCATIONS_ONLY, Opcode
+from longhand.capture.bytecode.versions.opcodes import CELL_MAKERS, JUMPS_BACK, LOCATIONS_ONLY, Opcode
 from longhand.capture.bytecode.versions.running import VERSION
 
 __all__ = ["Decoded", "ExceptionHandler", "Frame", "Instruction", "decode"]
@@ -50,6 +50,12 @@ class Decoded:
     def n_first(self) -> int:
         """How many instructions at the start make cells."""
         return next(i for i, step in enumerate(self.instructions) if step.name not in CELL_MAKERS)
+
+    @functools.cached_property
+    def loop_heads(self) -> frozenset[int]:
+        """Where the turns of loops begin: what jumps lead back to."""
+        jumps = ((step.target, at) for at, step in enumerate(self.instructions) if step.name in JUMPS_BACK)
+        return frozenset(target for target, at in jumps if target is not None and target <= at)
 
     def handler_of(self, index: int) -> ExceptionHandler | None:
         return next((h for h in self.handlers if h.start <= index < h.end), None)
@@ -120,7 +126,7 @@ class Frame:
         self.index = 0
         self.start = 0
         self.keyword_names: tuple[str, ...] = ()
-        self.loops: dict[int, int] = {}  # how deep the stack is at each FOR_ITER that ran
+        self.loops: dict[int, int] = {}  # how deep the stack is at each of the loop_heads that ran
         self.current_error: Value = Const(None)
         self.finished = False
         self.returned: Value = Const(None)

@@ -351,7 +351,6 @@ def _get_iter(trace: Trace, frame: Frame, step: Instruction) -> None:
 def _for_iter(trace: Trace, frame: Frame, step: Instruction) -> None:
     iterator = frame.stack[-1]
     assert step.target is not None
-    frame.loops[frame.start] = len(frame.stack)
     value = calls.advance(trace, iterator)
     if value is None:
         frame.pop()

@@ -61,6 +61,8 @@ class Interpreter:
                 step = rows[frame.index]
                 if not frame.keyword_names:
                     frame.start = frame.index
+                    if frame.start in frame.decoded.loop_heads:
+                        frame.loops[frame.start] = len(frame.stack)
                     if is_root:
                         self._count_root_step()
                 frame.index += 1

@@ -226,7 +226,7 @@ class Wrapping(GivenObjects):
         node.meta["example_value"] = fake
         node.meta["grapharg"] = InputOrigin(source)
         made = Tensor(node, fake, kind, source=source)
-        is_number = source.is_buffer and can_be_given(value, is_guarded=self.is_guarded)
+        is_number = can_be_given(value, is_guarded=self.is_guarded)
         if is_number and self.sizes.is_steady(self.called, source.name, value):
             self.values.give(fake, value, source)
         self.inputs.append(made)

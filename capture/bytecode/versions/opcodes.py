@@ -165,6 +165,13 @@ LOCAL_CHANGES = frozenset(
 )
 _ENDS = {Opcode.RETURN_VALUE, Opcode.RETURN_CONST, Opcode.RERAISE}
 _JUMPS = {Opcode.JUMP_FORWARD, Opcode.JUMP_BACKWARD, Opcode.JUMP_BACKWARD_NO_INTERRUPT}
+BRANCHES = frozenset(
+    {
+        *(Opcode.POP_JUMP_IF_FALSE, Opcode.POP_JUMP_IF_TRUE),
+        *(Opcode.POP_JUMP_IF_NONE, Opcode.POP_JUMP_IF_NOT_NONE),
+    }
+)
+JUMPS_BACK = BRANCHES | {Opcode.JUMP_BACKWARD}  # the ends of loops' turns
 JUMPS_AWAY = frozenset({*_ENDS, *_JUMPS, Opcode.RAISE_VARARGS})  # the next one is not reached
 LEAVES = frozenset({*_ENDS, Opcode.YIELD_VALUE, Opcode.FOR_ITER, Opcode.SEND})  # no straight way goes on
 NO_BREAKS = frozenset({*_JUMPS, Opcode.SEND})  # jumps that no continuation takes the place of

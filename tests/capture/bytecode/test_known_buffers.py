@@ -13,7 +13,7 @@ from longhand.capture.bytecode.entry.shapes import DynamicSizes
 from longhand.capture.bytecode.values.known_tensors import KnownTensors
 from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.whole import BrokenCall, capture_whole
-from tests.capture.bytecode.running import Captured
+from tests.capture.bytecode.running import Captured, assert_same
 
 
 class Padded(nn.Module):
@@ -127,7 +127,7 @@ def test_a_buffer_that_is_written_to_under_another_name():
     assert torch.equal(Captured(module)(x, module.step.view(1)), x * 2)
 
 
-def test_arguments_and_floats_decide_nothing():
+def test_floats_decide_nothing():
     class Floats(Waits):
         def __init__(self):
             super().__init__()
@@ -137,7 +137,51 @@ def test_arguments_and_floats_decide_nothing():
     captured = Captured(module)
     assert torch.equal(captured(x), module(x)) and captured.count("break")
     captured = Captured(lambda x, n: x * 2 if n > 1 else x)
-    assert torch.equal(captured(x, torch.tensor(2)), x * 2) and captured.count("break")
+    assert torch.equal(captured(x, torch.tensor(2.0)), x * 2) and captured.count("break")
+
+
+def cut(x, grids):
+    """Images of several sizes in one tensor, as vision towers take them."""
+    parts = torch.split(x, grids.prod(-1).tolist())
+    shapes = [(int(h), int(w)) for h, w in grids]
+    return torch.cat([part.view(*shape).mT.flatten() for part, shape in zip(parts, shapes, strict=True)])
+
+
+def test_whole_numbers_that_are_given_decide_until_others_are():
+    captured, x = Captured(cut), torch.randn(12)
+    one, other = torch.tensor([[2, 3], [3, 2]]), torch.tensor([[1, 4], [2, 4]])
+    for grids in (one, one.clone()):
+        assert torch.equal(captured(x, grids), cut(x, grids))
+    assert (captured.count("graph"), captured.count("break")) == (1, 0)
+    assert torch.equal(
+        captured(x, other), cut(x, other)
+    )  # from here on they are data: no value is compiled for
+    assert captured.count("break")
+    others = (other, torch.tensor([[4, 2], [4, 1]]), one)
+    for _ in range(2):
+        n_events = len(captured.events)
+        for grids in others:
+            assert torch.equal(captured(x, grids), cut(x, grids))
+    assert len(captured.events) == n_events
+
+
+def test_a_given_number_that_is_written_to():
+    def step(x, count):
+        count.add_(1)
+        y = x * 2 if count > 1 else x + 1
+        return y, count * 1
+
+    def wait(x, count):
+        y = x * 2 if count > 1 else x + 1
+        count.add_(1)
+        return y
+
+    for function in (step, wait):
+        captured, x = Captured(function), torch.randn(3)
+        ours, theirs = torch.zeros((), dtype=torch.int64), torch.zeros((), dtype=torch.int64)
+        for _ in range(4):
+            assert_same(captured(x, ours), function(x, theirs))
+            assert torch.equal(ours, theirs)
 
 
 def test_a_unit_takes_only_what_no_state_dict_sets():

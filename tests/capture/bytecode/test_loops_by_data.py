@@ -1,5 +1,7 @@
 """A loop whose turns depend on data is CPython's from its first break on; what is before and after it is captured."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -268,3 +270,68 @@ def test_a_while_loop_that_asks_a_tensor_is_assembled():
     captured = Captured(spread)
     assert_same(captured(X), spread(X))
     assert not [event for event in breaks(captured) if "assembled" in str(event)]
+
+
+def counted(x, limit):
+    turns = 0
+    while x.sum() < limit:
+        x = x * 1.001 + 0.001
+        turns += 1
+    return x * 2, turns
+
+
+def test_a_while_loop_of_many_turns(hook):
+    """Every turn was a continuation that the one before it called: CPython's stack ended before the loop did."""
+    captured = Captured(counted)
+    x = torch.full((3,), 0.001)
+    for _ in range(2):
+        assert_same(captured(x, 9.0), counted(x, 9.0))
+    assert counted(x, 9.0)[1] > sys.getrecursionlimit()
+    assert captured.count("graph") == 3  # the test, a turn and the next test, and what comes after the loop
+
+
+def test_ways_out_of_while_loops(hook):
+    def f(x, limit, quit_at):
+        turns = 0
+        while x.sum() < limit and turns < 9:
+            turns += 1
+            if (x.sum() > 20).item():
+                x = x - 1
+                break
+            if turns == quit_at:
+                return x, turns
+            if turns % 2:
+                continue
+            x = x + 1
+        else:
+            x = x * 3
+        return x + 1, turns
+
+    check(f, (X, 50.0, 20), (X, 1e9, 20), (X, 1e9, 3), (X + 1, 30.0, 20), (X - 9, -1e3, 20))
+
+
+def test_a_while_loop_that_only_breaks_end(hook):
+    def f(x, n):
+        for i in range(n):
+            while True:
+                x = x + 1
+                if x.sum() > 20 * (i + 1):
+                    break
+                x = x * 1.1
+            x = x - i
+        return x * 2
+
+    check(f, (X, 3), (X + 5, 2), (X, 0))
+
+
+def test_a_while_loop_around_a_for_loop_inside_a_manager(hook):
+    def f(x):
+        with torch.no_grad():
+            while x.abs().max() < 30:
+                for k in range(2):
+                    if x.sum() > 5:
+                        x = x + k
+                    x = x * 2
+        return x + 1
+
+    check(f, (X,), (X + 1,), (X + 100,))

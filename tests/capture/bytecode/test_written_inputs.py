@@ -59,6 +59,33 @@ def test_a_call_that_may_raise_in_a_try_block_and_a_write(hook, function):
     check_calls(function, [(ids, table, torch.tensor(2.0)) for ids in (INSIDE, OUTSIDE, INSIDE)])
 
 
+class Clamped(torch.nn.Module):
+    """A table that is kept small, as Gemma 3n keeps its coefficients."""
+
+    def __init__(self):
+        super().__init__()
+        self.bound = torch.nn.Parameter(torch.tensor([3.0, 0.5, -7.0]))
+
+    def forward(self, ids, table):
+        try:
+            found = torch.nn.functional.embedding_bag(ids[None], table)
+        except RuntimeError:
+            found = table.sum(0)
+        self.bound.data.clamp_(-1, 1)
+        return found * self.bound
+
+
+def test_a_parameter_is_put_back_too(hook):
+    table = torch.arange(6.0).reshape(2, 3)
+    for ids in (INSIDE, OUTSIDE):
+        module, eager = Clamped(), Clamped()
+        captured = Captured(module)
+        for _ in range(2):
+            assert_same(captured(ids, table).detach(), eager(ids, table).detach())
+            assert torch.equal(module.bound, eager.bound) and module.bound._version == eager.bound._version
+        assert not [event.text for event in captured.events if event.kind.value in ("break", "skip")]
+
+
 def test_numbers_drawn_and_a_write_before_the_check(hook):
     check_calls(checks.draws_writes_and_checks, [(x, torch.zeros(4)) for x in (GOOD, BAD, GOOD)])
 
