@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longhand.capture.bytecode.hook import is_available
 from longhand.capture.graph import CapturedGraph
 from longhand.emit.unit.threeway import ConflictStyle
-from longhand.errors import GraphBreakError
+from longhand.errors import CaptureError, GraphBreakError
 from longhand.factory import Call
 from longhand.frontends import capture_call
 from longhand.options import Frontend, parse_enum
@@ -40,7 +41,7 @@ def generate(
     train: bool = False,
     activation_memory_budget: float = 1.0,
     dynamic_shapes: Any = None,
-    frontend: str = "export",
+    frontend: str | None = None,
     allow_breaks: bool = False,
     factory: str | None = None,
     inputs: tuple[str, ...] = (),
@@ -66,7 +67,8 @@ def generate(
         activation_memory_budget: With `train`: 1 keeps for the backward pass what is cheapest to keep; less computes
             more again, to keep that part of it.
         dynamic_shapes: As in torch.export: which dimensions may differ from call to call.
-        frontend: What captures the call: ``export`` (torch.export) or ``bytecode`` (longhand's own).
+        frontend: What captures the call: ``export`` (torch.export) or ``bytecode`` (longhand's own); by default
+            torch.export, and longhand's own where that captures no graph of it. The lock says which it was.
         allow_breaks: With the bytecode frontend: where the call is not one graph, write each of its graphs as a unit
             in a folder of its own below `out`. For that the call runs once, on copies. `longhand.compile(out=...)`
             runs them, with Python between them.
@@ -100,29 +102,29 @@ def generate(
         dynamic=dynamic,
         train=train,
         activation_memory_budget=activation_memory_budget,
-        frontend=parse_enum(Frontend, frontend, "The frontend"),
         run=run,
     )
     lock = {} if replace else lock_there(Path(out))
-    refuse_other_options(lock, options, Path(out))
 
-    def capture() -> CapturedGraph:
-        graph = capture_call(model, args, kwargs or {}, options, dynamic_shapes)
-        refuse_other_sizes(lock, graph, Path(out))
-        return graph
+    def write(frontend: Frontend) -> Summary:
+        own = dataclasses.replace(options, frontend=frontend)
+        refuse_other_options(lock, own, Path(out))
 
-    try:
+        def capture() -> CapturedGraph:
+            graph = capture_call(model, args, kwargs or {}, own, dynamic_shapes)
+            refuse_other_sizes(lock, graph, Path(out))
+            return graph
+
         with contextlib.ExitStack() as until:
             call = Call(model, args, dict(kwargs or {}))
-            stage = until.enter_context(TrialPlace(call, options.target.device)) if run else None
-            return compile_unit(
-                capture,
-                options,
-                Path(out),
-                Clock(sample=sample, listener=listener),
-                stage,
-                style,
-            )
+            stage = until.enter_context(TrialPlace(call, own.target.device)) if run else None
+            clock = Clock(sample=sample, listener=listener)
+            return compile_unit(capture, own, Path(out), clock, stage, style)
+
+    try:
+        if frontend is None:
+            return _by_either(write, allow_breaks=allow_breaks)
+        return write(parse_enum(Frontend, frontend, "The frontend"))
     except GraphBreakError as error:
         if not allow_breaks:
             raise error.advised(
@@ -141,3 +143,24 @@ def generate(
         model, args, kwargs or {}, Path(out), mode=mode, train=train, made_of=made_of if factory else None
     )
     return parts
+
+
+def _by_either(write: Callable[[Frontend], Summary], *, allow_breaks: bool) -> Summary:
+    """By torch.export, whose graphs are nearest to ATen; else by longhand's own capture.
+
+    Raises:
+        GraphBreakError: The call may be several graphs, and is.
+        CaptureError: Neither captures the call: what torch.export met.
+    """
+    try:
+        return write(Frontend.EXPORT)
+    except CaptureError as error:
+        refused = error
+    if not is_available():
+        raise refused
+    try:
+        return write(Frontend.BYTECODE)
+    except CaptureError as error:
+        if allow_breaks and isinstance(error, GraphBreakError):
+            raise
+        raise refused from None

@@ -175,7 +175,7 @@ def make(
     train: bool = False,
     memory_budget: float = 1.0,
     dynamic: tuple[str, ...] = (),
-    frontend: str = Frontend.EXPORT.value,
+    frontend: str | None = None,
     run: bool = True,
     allow_breaks: bool = False,
     replace: bool = False,
