@@ -299,7 +299,7 @@ class _Walk:
             if grad is not None:
                 name_gradient(result.node, grad.node)
         filled = [
-            self._zeros(result) if grad is None and isinstance(result, Proxy) else grad
+            _zeros(self.rewriter, result) if grad is None and isinstance(result, Proxy) else grad
             for result, grad in zip(results, grads, strict=True)
         ]
         try:
@@ -311,20 +311,14 @@ class _Walk:
         self.undefined.note(node, pairs, flow)
         if node.target is overwriting_op:
             self.flows.add(self.known[node.all_input_nodes[-1]].node, flow)
+        is_nothing = all(map(_is_empty, results))  # x[..., n:] of n: all that it adds is zeros
         for source, gradient in pairs:
             if gradient is not None and source.node not in made_nodes:
                 self.flows.add(source.node, flow)
+                if is_nothing and not _is_empty(source):
+                    continue
                 self._accumulate(source, gradient)
                 self._mark_backward(node, is_sum=True)
-
-    def _zeros(self, result: Proxy) -> Proxy:
-        """For a result that nothing differentiable reads; it vanishes where the derivative does not use it."""
-        made: Proxy = self.rewriter.call(
-            aten.full.default,
-            (list(result.fake.shape), 0),
-            {"dtype": result.fake.dtype, "device": result.fake.device},
-        )
-        return made
 
     def _accumulate(self, source: Proxy, gradient: Proxy) -> None:
         before = self.gradients.get(source.node)
@@ -353,9 +347,21 @@ class _Walk:
             value = self.known[self.nodes[name]]
             gradient = self.gradients.get(value.node)
             if gradient is None and self.flows.of(value.node):  # all of it was overwritten
-                gradient = self._zeros(value)
+                gradient = _zeros(self.rewriter, value)
                 self._mark_backward(self.nodes[name])
             if gradient is not None:
                 name_gradient(value.node, gradient.node)
                 gradients.append((name, gradient.node))
         return gradients
+
+
+def _zeros(rewriter: Rewriter, result: Proxy) -> Proxy:
+    """For a result that nothing differentiable reads; it vanishes where the derivative does not use it."""
+    like = {"dtype": result.fake.dtype, "device": result.fake.device}
+    made: Proxy = rewriter.call(aten.full.default, (list(result.fake.shape), 0), like)
+    return made
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether a tensor has no elements, whatever its symbolic sizes are."""
+    return isinstance(value, Proxy) and any(type(size) is int and not size for size in value.fake.shape)

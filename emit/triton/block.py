@@ -94,6 +94,7 @@ class Block:
         self._typed = typed_numbers(plan.body, scope.constants, ONE_WAY, OF_TENSORS)
         self._copied = plan.numerics.copied
         self._squares = guarded_squares(plan, words)
+        self._spared = {one for factor in self._squares.values() for one in plan.spared.get(factor, ())}
 
     # Expressions
 
@@ -236,7 +237,7 @@ class Block:
         reduce = self.body[position]
         assert isinstance(reduce, Reduce)
         argument = self.expression(reduce.arg, top=False)
-        if position not in self.plan.guards or position in self._squares:
+        if position not in self.plan.guards or position in {*self._squares, *self._spared}:
             return argument
         mask = self.bounds(reduce.axes)
         if mask is None:

@@ -256,9 +256,15 @@ def without_place(names: Iterable[str], path: str, taken: Container[str]) -> dic
 def without_parts(names: Iterable[str], path: str, taken: Container[str]) -> dict[str, str]:
     """As `without_place`, of a derivative, whose words tell the place in parts: ``stage_3_conv_x``, ``d_stage_3_x``.
 
-    What begins with parts of the path, in their order, is called by what is left, if nothing else is called so.
+    What begins with parts of the path, in their order, is called by what is left, if nothing else is called so; else
+    it is the module's.
     """
     parts = [part for word in path.split(".") for part in (word, singular(word)) for part in part.split("_")]
+
+    own = path.rpartition(".")[2]
+
+    def within(word: str) -> str:
+        return f"{own}_{word}"
 
     def without(word: str) -> str:
         rest, at = word.split("_"), 0
@@ -269,10 +275,13 @@ def without_parts(names: Iterable[str], path: str, taken: Container[str]) -> dic
 
     words: dict[str, str] = {}
     for name in names:
-        word = reworded(name, without)
-        is_short = word not in {name, *words.values()} and word not in taken
-        if is_short and is_identifier(undifferentiated(word)):
-            words[name] = word
+        inside = reworded(name, without)
+        is_told = inside != name and is_identifier(undifferentiated(inside))
+        for word in (inside, reworded(inside, within)) if is_told else ():
+            is_short = word not in {name, *words.values()} and word not in taken
+            if is_short and is_identifier(undifferentiated(word)):
+                words[name] = word
+                break
     return words
 
 

@@ -126,6 +126,7 @@ def plan_kernel(
         partials=partials,
         guards=loops.masking.guards,
         padding=loops.masking.padding,
+        spared=loops.masking.spared,
         numerics=numerics_of(space.body),
         origins=tuple(dict.fromkeys(value.origin for value in space.body if value.origin)),
         bytes_moved=bytes_moved(space.body, space.axes, buffers),

@@ -285,6 +285,8 @@ class KernelPlan:
         padding: For each Load by position that varies along the reduced side: the value that lanes past the end get
             (`other=`). For a Load with a mask of its own it equals the Load's `other`. Loads that are not in it need no
             `other=`.
+        spared: By what a guarded sum of squares squares: the guarded sums that need no guard where that is zero past
+            the end.
         widths: CUDA: what must be counted in 64 bits. The key does not hold it: a kernel with one call that needs it
             has it for all.
         numerics: How exactly its values are computed. It follows from body and dtypes, so the key does not hold it.
@@ -309,6 +311,7 @@ class KernelPlan:
     partials: tuple[Partial, ...] = ()
     guards: tuple[int, ...] = ()
     padding: Mapping[int, float | int | bool] = dataclasses.field(default_factory=dict)
+    spared: Mapping[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     widths: IndexWidths = IndexWidths()
     numerics: Numerics = dataclasses.field(default_factory=Numerics)
     halves: Halves | None = None

@@ -35,10 +35,11 @@ _MOST_LOADS_IN_PAIRS = 6
 
 @dataclasses.dataclass(frozen=True)
 class Masking:
-    """See `KernelPlan.guards` and `KernelPlan.padding`."""
+    """See `KernelPlan.guards`, `KernelPlan.padding` and `KernelPlan.spared`."""
 
     guards: tuple[int, ...]
     padding: Mapping[int, float | int | bool]
+    spared: Mapping[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
 
 def find_masking(depths: PassDepths) -> Masking:
@@ -58,7 +59,27 @@ def find_masking(depths: PassDepths) -> Masking:
     assert best is not None
     needed = _feeding_reductions(depths.body)
     # Only what a reduction sees has to be something: stores are masked anyway.
-    return Masking(best.guards, {load: other for load, other in best.padding.items() if load in needed})
+    padding = {load: other for load, other in best.padding.items() if load in needed}
+    return Masking(best.guards, padding, _spared(depths, best))
+
+
+def _spared(depths: PassDepths, masking: Masking) -> dict[int, tuple[int, ...]]:
+    """By what is squared in a sum that is guarded: the other sums that need no guard where its lanes are zeros."""
+    spared: dict[int, tuple[int, ...]] = {}
+    for position in masking.guards:
+        reduce = depths.body[position]
+        square = depths.body[reduce.arg] if isinstance(reduce, Reduce) else None
+        if isinstance(square, Pointwise) and square.op is PointwiseOp.MUL and len({*square.args}) == 1:
+            factor = square.args[0]
+            left = _guards(depths, masking.padding, {factor: 0.0})
+            others = (one for one in masking.guards if one not in left and one != position)
+            spared[factor] = tuple(one for one in others if _axes(depths, one) == _axes(depths, position))
+    return {factor: others for factor, others in spared.items() if others}
+
+
+def _axes(depths: PassDepths, position: int) -> tuple[int, ...]:
+    reduce = depths.body[position]
+    return tuple(reduce.axes) if isinstance(reduce, Reduce) else ()
 
 
 def _candidates(body: tuple[Value, ...], loads: list[int]) -> list[dict[int, float | int | bool]]:
@@ -88,8 +109,11 @@ def _candidates(body: tuple[Value, ...], loads: list[int]) -> list[dict[int, flo
     return candidates
 
 
-def _guards(depths: PassDepths, padding: Mapping[int, float | int | bool]) -> tuple[int, ...]:
-    lanes = _lanes(depths, padding)
+def _guards(
+    depths: PassDepths, padding: Mapping[int, float | int | bool], told: Mapping[int, float] | None = None
+) -> tuple[int, ...]:
+    """The reductions that need one; of the values in `told` it is known what their lanes are."""
+    lanes = _lanes(depths, padding, told or {})
     sums = {pair.sum for pair in depths.online}
     return tuple(
         position
@@ -107,11 +131,15 @@ def _is_ignored(reduce: Reduce, lane: Lane) -> bool:
     return lane is identity if isinstance(identity, bool) else lane == identity
 
 
-def _lanes(depths: PassDepths, padding: Mapping[int, float | int | bool]) -> list[Lane]:
+def _lanes(
+    depths: PassDepths, padding: Mapping[int, float | int | bool], told: Mapping[int, float]
+) -> list[Lane]:
     lanes: list[Lane] = []
     for position, value in enumerate(depths.body):
         lane: Lane = None
         match value:
+            case _ if position in told:
+                lane = told[position]
             case Load() if position in padding and _ends_with_row(depths, value):
                 lane = padding[position]
             case Constant():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -99,3 +100,26 @@ def test_the_gradient_of_rotated_halves_is_one_kernel(tmp_path: Path) -> None:
     # The model's layer, and the gradient that goes into its matrix products.
     kernels = {path.stem for path in (tmp_path / "unit" / "kernels").glob("*.cpp")}
     assert len(kernels - {"column_sum"}) == 2
+
+
+def test_what_an_empty_slice_adds_is_nothing(tmp_path: Path) -> None:
+    """As the rest of a head does that is rotated whole (``k[..., rotary_dim:]``)."""
+
+    def rest(x: torch.Tensor) -> torch.Tensor:
+        whole, none = x[..., :8], x[..., 8:]
+        return torch.cat((whole.sin(), none.exp()), dim=-1)
+
+    text = written(tmp_path, rest)
+    assert "_scatter" not in text and "zero" not in text
+
+
+def test_what_only_empty_slices_read_has_a_gradient_of_zeros() -> None:
+    def step(compile_it: Callable[..., Any]) -> list[torch.Tensor | None]:
+        torch.manual_seed(0)
+        weight, x = torch.ones(4, requires_grad=True), torch.randn(3, requires_grad=True)
+        compile_it(lambda w, x: (w[4:].sum() + x).sin())(weight, x).sum().backward()
+        return [weight.grad, x.grad]
+
+    ours, eager = step(longhand.compile), step(lambda function: function)
+    assert ours[0] is not None and torch.equal(ours[0], torch.zeros(4))
+    torch.testing.assert_close(ours, eager)

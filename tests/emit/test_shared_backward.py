@@ -84,4 +84,5 @@ def test_words_of_a_derivative_say_nowhere_where_its_first_module_is() -> None:
     assert without_parts(names, "stages.3.blocks.0.conv", {"x"}) == {
         "stage_3_conv_bn_mean": "bn_mean",
         "d_stage_3_conv_bn_mean": "d_bn_mean",
+        "stage_3_x": "conv_x",  # what is called x inside is another one
     }

@@ -50,7 +50,7 @@ def _loops(candidate: Candidate) -> Loops | None:
     guards = tuple(
         sorted({*masking.guards, *space.column_reductions})
     )  # rows past the end of a chunk are kept out
-    return Loops(passes, Masking(guards, masking.padding), is_split=True)
+    return Loops(passes, Masking(guards, masking.padding, masking.spared), is_split=True)
 
 
 def _cuda(_: KernelWork) -> tuple[Tunable, ...]:
