@@ -89,14 +89,18 @@ def construct_branch(branch: Branch, tree: ModuleTree, layer: str = "") -> Const
 
 
 def write_weight_functions(tree: ModuleTree, runtime_names: set[str]) -> list[WeightFunctionText]:
-    """The functions that make the weights of several modules, each before those that call it, with what they import."""
+    """The functions that make the weights of several modules, each before those that call it, with what they import.
+
+    What nothing calls that was written before (classes of layers hold it now) is left out.
+    """
     writer = _ConstructorWriter(tree.root, {}, tree)
     texts = [
         WeightFunctionText(one.name, one.module, one.parameters, writer.weights(one.pattern, "")[1])
-        for one in reversed(list(tree.functions.values()))
+        for one in tree.functions.values()  # who calls comes before what is called
+        if one.name in tree.called
     ]
     runtime_names |= writer.names
-    return texts
+    return texts[::-1]
 
 
 def _without_ties_to_outside(branch: Branch, inside: str) -> Branch:
@@ -214,6 +218,7 @@ class _ConstructorWriter:
         alike = module_signature(branch) if self.tree.functions else None
         function = self.tree.functions.get(alike) if alike is not None else None
         if function is not None and not any(owner.startswith(f"{path}.") for owner in self.blocks):
+            self.tree.called.add(function.name)
             return function.name, _sizes_given(function, branch)
         return self.weights(branch, path)
 

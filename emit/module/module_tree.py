@@ -45,6 +45,7 @@ class ModuleTree:
         values: How the value of a path is written that tensors have, for what is in no state_dict.
         stored: Values that go into constants.pt, by name.
         functions: What makes the weights of several modules that hold the same but for sizes.
+        called: Those of them that what was written so far calls, by name.
     """
 
     root: Branch
@@ -52,6 +53,7 @@ class ModuleTree:
     values: Mapping[str, HeldValue]
     stored: Mapping[str, torch.Tensor]
     functions: Mapping[ModuleSignature, WeightFunction]
+    called: set[str] = dataclasses.field(default_factory=set)
 
     @classmethod
     def of(cls, modules: HeldModules, graph: CapturedGraph) -> ModuleTree:

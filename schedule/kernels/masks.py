@@ -77,7 +77,7 @@ def _spared(depths: PassDepths, masking: Masking) -> dict[int, tuple[int, ...]]:
     return {factor: others for factor, others in spared.items() if others}
 
 
-def _axes(depths: PassDepths, position: int) -> tuple[int, ...]:
+def _axes(depths: PassDepths, position: int) -> tuple[str, ...]:
     reduce = depths.body[position]
     return tuple(reduce.axes) if isinstance(reduce, Reduce) else ()
 

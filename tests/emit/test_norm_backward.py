@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 HERE = Path(__file__).resolve().parent
 
@@ -19,3 +21,17 @@ def test_gradients_of_a_norm_from_one_reading(norm: str, dtype: str, tmp_path: P
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     assert any(f"d_add_{norm}" in kernel for kernel in done.stdout.split()), done.stdout
+
+
+def test_a_sum_of_products_with_what_is_guarded_needs_no_guard(emit: Any) -> None:
+    """x - mean(x) is zero past the end of a row where its squares are summed, and so is its product with y there."""
+
+    def moments(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        centered = x - x.mean(-1, keepdim=True)
+        return centered.square().sum(-1), (centered * y).sum(-1)
+
+    files = emit(moments, (torch.randn(6, 48), torch.randn(6, 48)), device="cuda")
+    (kernel,) = (
+        str(text) for name, text in files.items() if name.startswith("kernels/") and "tl.sum" in str(text)
+    )
+    assert kernel.count("tl.where(") == 1 and "tl.sum(centered * y, " in kernel

@@ -9,6 +9,9 @@ import torch
 from torch import nn
 
 import longhand
+from longhand.emit.module.model_weights import write_weight_functions
+from longhand.emit.module.module_tree import ModuleTree
+from longhand.schedule.modules.held import Branch, WeightFunction
 from tests.same_gradients import assert_same_gradients, unit_of
 
 
@@ -93,3 +96,14 @@ def test_tied_tensors_stay_where_they_are(tmp_path: Path) -> None:
     unit = unit_of(model, tmp_path / "unit")
     assert unit.two.second.norm.weight is unit.two.first.norm.weight
     torch.testing.assert_close(unit(x), model(x))
+
+
+def test_what_nothing_calls_is_not_written() -> None:
+    """Where classes of layers hold what a function was to make, nobody is left to call it."""
+    inner, outer = (WeightFunction(f"{name}_weights", name, (), (), Branch()) for name in ("Inner", "Outer"))
+    tree = ModuleTree(Branch(), {}, {}, {}, {("outer",): outer, ("inner",): inner})
+    assert write_weight_functions(tree, set()) == []
+    tree.called.add("Inner_weights")
+    assert [one.name for one in write_weight_functions(tree, set())] == ["Inner_weights"]
+    tree.called.add("Outer_weights")
+    assert [one.name for one in write_weight_functions(tree, set())] == ["Inner_weights", "Outer_weights"]
