@@ -153,6 +153,12 @@ SOUND = {
                 y = conv + step
             return x, conv, y
         """,
+    "what the last layer makes, of those from one on": """
+        def forward(self, x):
+            for layer in range(4, len(self.stages[2].blocks)):
+                x, conv = self.stages[2].blocks[layer](x)
+            return x, conv
+        """,
     "a loop that only a break leaves": """
         def launch(x):
             while True:
