@@ -132,6 +132,13 @@ _TAKES_CONTIGUOUS = frozenset(
     }
 )
 
+# Attention's kernels for GPUs read whole rows: of an argument whose last dimension is spread they raise.
+_TAKES_ROWS = frozenset(
+    getattr(aten, f"_scaled_dot_product_{kind}_attention{end}").default
+    for kind in ("flash", "efficient", "cudnn")
+    for end in ("", "_backward")
+)
+
 # Results of these would share memory with an argument; their twins copy.
 _COPYING_TWIN = {
     aten.view_as_real.default: aten.view_as_real_copy.default,
@@ -252,6 +259,8 @@ def extern_argument(ctx: Context, value: Any) -> Any:
         called = ctx.node.target if which is None else which.target
         if called in _TAKES_CONTIGUOUS or _are_no_pairs(ctx.node.target, value.meta["val"]):
             return ctx.argument(_contiguous(ctx, ctx.values[value.name]))
+        if ctx.node.target in _TAKES_ROWS and _has_spread_rows(ctx.values[value.name]):
+            return ctx.argument(_contiguous(ctx, ctx.values[value.name]))
         if _depends_on_layout(ctx.node.target):
             view = ctx.values[value.name]
             laid_out = ctx.as_in_eager(view, value.meta["val"])
@@ -267,6 +276,12 @@ def extern_argument(ctx: Context, value: Any) -> Any:
     if isinstance(value, torch.SymFloat):
         return as_number(value)
     return as_size(value) if isinstance(value, torch.SymInt) else value
+
+
+def _has_spread_rows(view: TensorView) -> bool:
+    """Whether elements of the last dimension do not lie side by side."""
+    strides = view.strides()
+    return bool(strides) and view.size(-1) != 1 and strides[-1] != 1  # type: ignore[index]
 
 
 def _are_no_pairs(target: Any, value: Any) -> bool:

@@ -248,3 +248,20 @@ def test_results_of_attention_have_words_and_keep_them_in_the_backward(tmp_path:
     for text in (forward, backward):
         assert not re.search(r"\b(part(_\d+)?|copied|scaled_dot_product_attention_\d+)\b", text)
         assert "log_sumexp" in text and "other_log_sumexp" in text
+
+
+def test_channels_that_lie_apart_are_copied_side_by_side(tmp_path: Path) -> None:
+    """Heads of an image, as convolutions make them: cuDNN raised at the stride of the last dimension."""
+
+    def of_image(x: torch.Tensor) -> torch.Tensor:
+        scaled = x * 2
+        query, key, value = scaled.reshape(2, 1, 96, 64).transpose(2, 3).split(32, dim=-1)
+        return F.scaled_dot_product_attention(query, key, value)
+
+    x = torch.randn(2, 96, 8, 8, dtype=torch.bfloat16, requires_grad=True)
+    out = tmp_path / "unit"
+    longhand.generate(of_image, (x,), out=out, device="cuda", arch="sm_90", train=True, run=False)
+    text = (out / "model.py").read_text()
+    given = re.search(r" cudnn_attention\(\s*(\w+), (\w+), (\w+)\s*\)", text)
+    assert given is not None
+    assert all(re.search(rf"\b{name} = \S*(new_empty|empty)", text) for name in given.groups()), text
