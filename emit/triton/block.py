@@ -237,7 +237,7 @@ class Block:
         reduce = self.body[position]
         assert isinstance(reduce, Reduce)
         argument = self.expression(reduce.arg, top=False)
-        if position not in self.plan.guards or position in {*self._squares, *self._spared}:
+        if position not in self.plan.guards or position in self._squares or position in self._spared:
             return argument
         mask = self.bounds(reduce.axes)
         if mask is None:

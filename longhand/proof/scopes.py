@@ -110,9 +110,8 @@ def has_items(iterated: ast.expr) -> bool:
     match iterated:
         case ast.Call(ast.Name("range"), [*given]) if all(isinstance(one, ast.Constant) for one in given):
             return len(range(*(one.value for one in given))) > 0  # type: ignore[attr-defined]
-        case ast.Call(
-            ast.Name("range"), [*_, ast.Call(ast.Name("len"), [held])]
-        ):  # the layers from the fourth on
+        # The layers from the fourth on: a unit that has such a loop was written for layers that there are.
+        case ast.Call(ast.Name("range"), [*_, ast.Call(ast.Name("len"), [held])]):
             return has_items(held)
         case ast.Call(ast.Name("zip"), [first, *_], [ast.keyword("strict", ast.Constant(True))]):
             return has_items(first)

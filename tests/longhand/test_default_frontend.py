@@ -12,7 +12,7 @@ from longhand.errors import CaptureError
 pytestmark = pytest.mark.usefixtures("hook")
 
 
-class Doubled(torch.autograd.Function):
+class OwnSlope(torch.autograd.Function):
     """A derivative of the user's own, which torch.export keeps no graph of."""
 
     @staticmethod
@@ -23,7 +23,7 @@ class Doubled(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         (x,) = ctx.saved_tensors
-        return grad * x * 3
+        return grad * x * 3  # not that of x * x: it is the user's that must be kept
 
 
 class OwnDerivative(nn.Module):
@@ -32,7 +32,7 @@ class OwnDerivative(nn.Module):
         self.linear = nn.Linear(4, 4)
 
     def forward(self, x):
-        return Doubled.apply(self.linear(x))
+        return OwnSlope.apply(self.linear(x))
 
 
 def test_what_export_refuses_is_captured_here_by_default(tmp_path):
