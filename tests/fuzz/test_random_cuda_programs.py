@@ -23,7 +23,7 @@ from tests.fuzz.programs import (
     names_in,
     write_program,
 )
-from tests.fuzz.statements import STATEMENTS
+from tests.fuzz.statements import STATEMENTS, norm
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -117,3 +117,16 @@ def test_what_picks_from_itself_is_not_run_where_it_would_be_large() -> None:
     assert not writer.add("x0[:, x0]", is_exact=True)
     assert writer.add("x0 + x0", is_exact=True)
     assert not writer.add("x0.index_select(0, x0.view(-1))", is_exact=True)
+
+
+def test_squares_that_no_float32_holds_are_not_asked_of_layer_norm() -> None:
+    """Seed 422757: eager gives NaN or 0 by how many of its threads a row leaves idle."""
+    n_norms = 0
+    for seed in range(60):
+        writer = Writer(seed, [])
+        writer.values["x0"] = torch.tensor([1e30, 2.0, 3.0, float("inf") if seed % 2 else 1e30]).expand(2, 4)
+        writer.known.append(Known("x0", is_exact=True))
+        if norm(writer) and "layer_norm" in writer.statements[-1]:
+            n_norms += 1
+            assert writer.values[writer.known[-1].name].isnan().all() == bool(seed % 2)
+    assert n_norms > 4
