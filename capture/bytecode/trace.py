@@ -110,6 +110,8 @@ class Trace(Wrapping):
         self._watched: list[tuple[torch.Tensor, int, str]] = []
         self._deferred: tuple[str, str] | None = None
         self.asks_for_gradients = False  # code that eager runs later asks whether they are recorded
+        self.tells_compiled = True  # the answer to torch.compiler.is_compiling()
+        self.has_told_compiled = False
 
     def call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """A node with the user's place."""

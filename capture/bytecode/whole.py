@@ -56,11 +56,12 @@ class BrokenCall(Exception):
 
     Args:
         record: The first break.
+        raises_as_compiled: Whether it raises, and might not if code that asked were told what eager tells it.
     """
 
-    def __init__(self, record: BreakRecord) -> None:
+    def __init__(self, record: BreakRecord, *, raises_as_compiled: bool = False) -> None:
         super().__init__(record.reason)
-        self.record = record
+        self.record, self.raises_as_compiled = record, raises_as_compiled
 
 
 def capture_whole(
@@ -68,6 +69,8 @@ def capture_whole(
     args: Mapping[str, Any],
     kwargs: Mapping[str, Any],
     sizes: DynamicSizes,
+    *,
+    tells_compiled: bool = True,
 ) -> WholeCall:
     """Interprets ``function(*args.values(), **kwargs)`` symbolically.
 
@@ -76,11 +79,13 @@ def capture_whole(
         args: Positional arguments by how guards are to call them: ``L['x']``.
         kwargs: Keyword arguments.
         sizes: Which sizes are symbolic.
+        tells_compiled: Whether code that asks is told that it is compiled; else it is told what eager tells it.
 
     Raises:
         BrokenCall: Something in it cannot be captured.
     """
     trace = Trace(sizes)
+    trace.tells_compiled = tells_compiled
     Interpreter(trace, None)  # teaches the trace to call
     grad_enabled = torch.is_grad_enabled()
     try:
@@ -107,7 +112,8 @@ def capture_whole(
         raise BrokenCall(BreakRecord(reason, "", "Train with fixed sizes: dynamic=False.")) from None
     except Raised as raised:
         kind = getattr(raised.value, "kind", Exception).__name__
-        raise BrokenCall(BreakRecord(f"{kind} is raised", "")) from None
+        is_as_compiled = trace.has_told_compiled and tells_compiled
+        raise BrokenCall(BreakRecord(f"{kind} is raised", ""), raises_as_compiled=is_as_compiled) from None
     finally:
         torch_private.set_grad_enabled(grad_enabled)
     return WholeCall(

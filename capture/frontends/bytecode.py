@@ -73,9 +73,8 @@ def capture_bytecode(
     called = title(model, name)
 
     def captured() -> tuple[WholeCall, MarkedSizes]:
-        sizes = MarkedSizes({id(leaves[position]): marks for position, marks in marked.items()})
-        with torch.set_grad_enabled(train):
-            return capture_whole(model, _positional(entry, call[0]), call[1], sizes), sizes
+        marks = {id(leaves[position]): marks for position, marks in marked.items()}
+        return _captured(model, _positional(entry, call[0]), call[1], marks, train)
 
     try:
         whole, sizes = captured()
@@ -100,6 +99,21 @@ def capture_bytecode(
     return finalize(dataclasses.replace(traced, train=train), target)
 
 
+def _captured(
+    model: Any, args: dict[str, Any], kwargs: dict[str, Any], marks: Mapping[int, Any], train: bool
+) -> tuple[WholeCall, MarkedSizes]:
+    """The call, and its sizes. Code that raises where it is told that it is compiled is told what eager tells it."""
+    sizes = MarkedSizes(marks)
+    with torch.set_grad_enabled(train):
+        try:
+            return capture_whole(model, args, kwargs, sizes), sizes
+        except BrokenCall as broken:
+            if not broken.raises_as_compiled:
+                raise
+        sizes = MarkedSizes(marks)
+        return capture_whole(model, args, kwargs, sizes, tells_compiled=False), sizes
+
+
 def _refuse_changes(whole: WholeCall, called: str) -> None:
     if whole.changes:
         written = ", ".join(dict.fromkeys(readable(change) for change in whole.changes))
@@ -115,10 +129,8 @@ def _is_kept_once(model: Any, call: tuple[tuple[Any, ...], dict[str, Any]], trai
     if warm is None:
         return False
     try:
-        with torch.set_grad_enabled(train):
-            return not capture_whole(
-                warm, _positional(warm.forward, call[0]), call[1], MarkedSizes({})
-            ).changes
+        whole, _ = _captured(warm, _positional(warm.forward, call[0]), call[1], {}, train)
+        return not whole.changes
     except BrokenCall:
         return False
 

@@ -215,7 +215,7 @@ def _call_function(trace: Trace, function: Func, args: list[Value], kwargs: dict
             raise Unsupported(f"{module}.{real.__qualname__} is called")
         if module.startswith(_CLOSED) and module not in _OPEN:
             if real.__name__ in ("is_compiling", "is_dynamo_compiling"):
-                return Const(True)
+                return torch_rules.tell_compiled(trace, args, kwargs)
             raise Unsupported(f"{module}.{real.__qualname__} is called")
         if real.__name__ == "warn_once" or module == "warnings" or module.startswith("logging"):
             return call_logger(trace, real, args)

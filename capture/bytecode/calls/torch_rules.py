@@ -20,7 +20,7 @@ from longhand.capture.bytecode.values.operators import kind_of
 from longhand.capture.bytecode.values.sources import root
 from longhand.capture.bytecode.values.tracked import Const, New, Obj, Seq, Tensor, Value
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "tell_compiled"]
 
 RULES = Rules()
 
@@ -145,8 +145,15 @@ def _always(value: Any) -> Rule:
     return lambda trace, args, kwargs: Const(value)
 
 
-RULES[torch.compiler.is_compiling] = _always(True)
-RULES[torch.compiler.is_dynamo_compiling] = _always(True)
+@RULES.of(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+def tell_compiled(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What code that asks is told: yes, as torch.compile tells it, unless it raises then and does not in eager."""
+    if (trace.stack[-1].globals.get("__name__") or "").startswith("torch."):
+        return Const(True)
+    trace.has_told_compiled = True
+    return Const(trace.tells_compiled)
+
+
 RULES[torch.compiler.is_exporting] = _always(False)
 RULES[torch.jit.is_scripting] = _always(False)
 RULES[torch.jit.is_tracing] = _always(False)

@@ -118,6 +118,7 @@ class Ways:
         may_delay: Whether a text that names a tensor's values, and a class, is made where something reads it.
         keeps_empty: Whether a call that does nothing with tensors has an entry: others of the code may do something.
         hooks_apart: The forward hooks at whose modules the graph ends.
+        tells_compiled: Whether code that asks is told that it is compiled; else it is told what eager tells it.
     """
 
     sizes: DynamicSizes
@@ -127,6 +128,7 @@ class Ways:
     may_delay: bool = True
     keeps_empty: bool = False
     hooks_apart: frozenset[CodeType] = frozenset()
+    tells_compiled: bool = True
 
 
 class Attempt:
@@ -146,6 +148,7 @@ class Attempt:
         self.function, self.code, self.names, self.args = function, code, names, args
         self.trace = Trace(ways.sizes)
         self.trace.may_delay, self.trace.hooks = ways.may_delay, KeptByHooks(ways.hooks_apart)
+        self.trace.tells_compiled = ways.tells_compiled
         self.trace.called, self.trace.is_guarded = next(iter(args), None), True
         self.interpreter = Interpreter(self.trace, ways.break_at)
         self.frame = self._frame()
@@ -266,6 +269,11 @@ class Attempt:
         function = f"{outcome.constant(types.FunctionType)}({outcome.constant(step)}, f.__globals__, f.__name__, None"
         parts = "".join(f"{part}, " for part in arguments)
         return f"[({parts}), {function}, {cells})]", LEAVE
+
+    @property
+    def raises_as_compiled(self) -> bool:
+        """Whether it raises, and might not if code that asked were told what eager tells it."""
+        return self.has_raised and self.trace.has_told_compiled and self.ways.tells_compiled
 
     def n_ops(self) -> int:
         return sum(node.op.startswith("call") for node in self.trace.graph.nodes)

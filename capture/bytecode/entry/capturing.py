@@ -139,6 +139,8 @@ def _next(attempt: Attempt, error: Exception, where: str) -> tuple[Ways, BreakRe
         return dataclasses.replace(ways, hooks_apart=ways.hooks_apart | error.codes, break_at=None), None
     if isinstance(error, LeftWithCalls):
         raise error
+    if attempt.raises_as_compiled:
+        return dataclasses.replace(ways, tells_compiled=False, break_at=None), None
     if isinstance(error, Unsupported) and ways.break_at is None:
         leave_second_derivative([original_position(attempt.code, 0)[0], *attempt.trace.codes.values()], error)
         record = BreakRecord(error.reason, error.where or where, error.hint)
