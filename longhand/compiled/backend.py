@@ -41,7 +41,7 @@ from longhand.compiled.call_state import (
     written_inputs,
 )
 from longhand.compiled.captured_call import captured_call
-from longhand.compiled.concrete_sizes import can_be_fixed, for_each_set_of_sizes
+from longhand.compiled.concrete_sizes import can_be_fixed, for_each_set_of_sizes, has_symbols
 from longhand.compiled.early_writes import early_writes
 from longhand.compiled.unit_binding import bind_unit
 from longhand.compiled.unit_failures import UnitHealth, health_of, unless_failing, watch_backward
@@ -120,13 +120,15 @@ def longhand_backend(
         function = longhand_backend(lifted.module, given, mode=mode, options=options, report=report)
         return lambda *inputs: function(*inputs, *lifted.tensors)
 
+    calls = GraphCalls(f"a graph of {n_ops} ops")
+    eager = EagerGraph(eager_function(graph_module), calls)
     compile_part = functools.partial(longhand_backend, mode=mode, options=options, report=report)
     if (parts := early_writes(graph_module)) is not None:
         first, rest = (compile_part(part, example_inputs) for part in (parts.first, parts.rest))
-        return parts.joined(first, rest)
-
-    calls = GraphCalls(f"a graph of {n_ops} ops")
-    eager = EagerGraph(eager_function(graph_module), calls)
+        joined = parts.joined(first, rest)
+        if parts.is_moved:
+            return unless_overlapping(joined, eager, fixed_sizes=not has_symbols(graph_module))
+        return joined
 
     def counting(function: GraphFunction) -> GraphFunction:
         return counted(function, calls) if report is not None or counts_calls() else function

@@ -21,7 +21,7 @@ from longhand.capture.bytecode.hook import frame_hook, is_available
 from longhand.compiled.call_state import GraphFunction
 from longhand.errors import CaptureError, EagerWarning
 
-__all__ = ["MOST_SETS", "can_be_fixed", "for_each_set_of_sizes"]
+__all__ = ["MOST_SETS", "can_be_fixed", "for_each_set_of_sizes", "has_symbols"]
 
 MOST_SETS = 8  # of sizes that are compiled; as many as torch's Dynamo compiles versions of a function
 _PAST_LIMIT = f"gradients must flow through it, and it was compiled for {MOST_SETS} other sets of sizes"
@@ -34,7 +34,12 @@ def can_be_fixed(module: fx.GraphModule) -> bool:
     values = _captured_with(module)
     if any(isinstance(value, torch.SymFloat | torch.SymBool) for value in values):
         return False
-    return any(map(_varies, values))
+    return has_symbols(module)
+
+
+def has_symbols(module: fx.GraphModule) -> bool:
+    """Whether a graph's inputs have symbols."""
+    return any(map(_varies, _captured_with(module)))
 
 
 def for_each_set_of_sizes(

@@ -40,11 +40,24 @@ def steps(module, call, inputs, optimizer):
     return found
 
 
+class Between(Clamped):
+    """Gemma 3n clamps each layer's coefficients just before it takes them."""
+
+    def forward(self, x):
+        y = self.linear(x).tanh()
+        self.rows.data.clamp_(-0.3, 0.3)
+        y = y @ self.rows
+        with torch.no_grad():
+            self.scale.clamp_(max=4.6)
+        return (y * self.scale).sum()
+
+
 @pytest.mark.parametrize("backend", ["bytecode", "dynamo"])
-def test_training_steps_are_eagers_and_run_in_kernels(backend):
+@pytest.mark.parametrize("kind", [Clamped, Between])
+def test_training_steps_are_eagers_and_run_in_kernels(kind, backend):
     torch.manual_seed(0)
     torch.compiler.reset()
-    module, inputs = Clamped(), [torch.randn(3, 4) for _ in range(3)]
+    module, inputs = kind(), [torch.randn(3, 4) for _ in range(3)]
     other = copy.deepcopy(module)
     compiled = longhand.compile(other) if backend == "bytecode" else torch.compile(other, backend="longhand")
     expected = steps(module, module, inputs, torch.optim.SGD(module.parameters(), lr=0.1))
@@ -74,7 +87,38 @@ class Later(Clamped):
         return (y @ self.rows).sum()
 
 
-@pytest.mark.parametrize("kind", [Returned, Later])
+class LaterThroughData(Clamped):
+    """The write comes after a use, which autograd is not told of: its derivative takes the new elements."""
+
+    def forward(self, x):
+        y = self.linear(x) @ self.rows.exp()
+        self.rows.data.clamp_(-0.3, 0.3)
+        return (y @ self.rows).sum()
+
+
+class BesideItself(Clamped):
+    """What is written is read before under another name."""
+
+    def __init__(self):
+        super().__init__()
+        self.beside = nn.Parameter(self.rows.data[1:])
+
+    def forward(self, x):
+        y = self.linear(x).tanh() @ self.beside.sum(0)
+        self.rows.data.clamp_(-0.3, 0.3)
+        return y.sum() + (x @ self.rows).sum()
+
+
+class BetweenOnce(Clamped):
+    """Done again it leaves something else."""
+
+    def forward(self, x):
+        y = self.linear(x).tanh()
+        self.rows.data.mul_(0.5)
+        return (y @ self.rows).sum()
+
+
+@pytest.mark.parametrize("kind", [Returned, Later, LaterThroughData, BesideItself, BetweenOnce])
 @pytest.mark.filterwarnings("ignore:longhand")
 def test_other_writes_are_right_however_they_run(kind):
     torch.manual_seed(0)
