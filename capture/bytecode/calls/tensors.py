@@ -224,11 +224,22 @@ def tensor_method(trace: Trace, name: str, args: list[Value], kwargs: dict[str, 
         raise NeedsData(f"Tensor.{name} leaves the graph")
     if name == "backward":
         refuse_backward(trace, args, kwargs)
+    if name == "requires_grad_" and _requires_it_already(trace, *args, **kwargs):
+        return args[0]
     if name in _REFUSED or not hasattr(torch.Tensor, name):
         raise Unsupported(f"Tensor.{name} leaves the graph")
     if name in ("dim", "ndimension") and len(args) == 1:
         return Const(args[0].fake.dim())  # type: ignore[attr-defined]
     return _record_with_numbers(trace, "call_method", name, name, args, kwargs)
+
+
+def _requires_it_already(
+    trace: Trace, tensor: Value, requires_grad: Value = Const(True), *others: Value, **named: Value
+) -> bool:
+    """Whether ``requires_grad_()`` changes nothing."""
+    asked = trace.force(requires_grad)
+    known = isinstance(asked, Const) and isinstance(tensor, Tensor) and not (others or named)
+    return known and asked.value is tensor.fake.requires_grad  # type: ignore[attr-defined]
 
 
 def _plain(value: Any) -> Value:

@@ -53,6 +53,14 @@ def requires_grad_is_set(x):
     return z, y.requires_grad
 
 
+@behaviour((X.clone().requires_grad_(),))
+def requires_grad_is_set_where_it_is(x):
+    made = torch.zeros_like(x, requires_grad=True).requires_grad_()
+    y = (x * 2).requires_grad_(True)
+    z = x.detach().requires_grad_(False)
+    return made * y + z, made.requires_grad, y.requires_grad, z.requires_grad
+
+
 @behaviour((X.clone().requires_grad_(),), breaks=None)
 def gradients_inside(x):
     y = (x * x).sum()
