@@ -224,7 +224,7 @@ def tensor_method(trace: Trace, name: str, args: list[Value], kwargs: dict[str, 
         raise NeedsData(f"Tensor.{name} leaves the graph")
     if name == "backward":
         refuse_backward(trace, args, kwargs)
-    if name == "requires_grad_" and _requires_it_already(trace, *args, **kwargs):
+    if name == "requires_grad_" and _requires_it_already(trace, args, kwargs):
         return args[0]
     if name in _REFUSED or not hasattr(torch.Tensor, name):
         raise Unsupported(f"Tensor.{name} leaves the graph")
@@ -233,13 +233,12 @@ def tensor_method(trace: Trace, name: str, args: list[Value], kwargs: dict[str, 
     return _record_with_numbers(trace, "call_method", name, name, args, kwargs)
 
 
-def _requires_it_already(
-    trace: Trace, tensor: Value, requires_grad: Value = Const(True), *others: Value, **named: Value
-) -> bool:
+def _requires_it_already(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether ``requires_grad_()`` changes nothing."""
-    asked = trace.force(requires_grad)
-    known = isinstance(asked, Const) and isinstance(tensor, Tensor) and not (others or named)
-    return known and asked.value is tensor.fake.requires_grad  # type: ignore[attr-defined]
+    tensor, *given = (trace.force(value) for value in (*args, *kwargs.values()))
+    asked = given[0] if given else Const(True)
+    is_known = isinstance(tensor, Tensor) and isinstance(asked, Const) and len(given) < 2
+    return is_known and asked.value is tensor.fake.requires_grad  # type: ignore[attr-defined]
 
 
 def _plain(value: Any) -> Value:
