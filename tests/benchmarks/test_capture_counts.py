@@ -98,7 +98,15 @@ class Draws(nn.Module):
         return x * np.random.rand() + random.random() + self.n
 
 
-@pytest.mark.parametrize("module", [AsksWhetherCompiled, Draws])
+class WritesItsArgument(nn.Module):
+    """As UDOP adds to the embeddings that it is given: what the second call is given, the first has written."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x += 1
+        return x * 2
+
+
+@pytest.mark.parametrize("module", [AsksWhetherCompiled, Draws, WritesItsArgument])
 def test_what_differs_from_eager_for_a_reason_is_right(module: Callable[[], nn.Module]) -> None:
     assert longhand_counts((module(), (torch.ones(3),), {}), train=False).verdict is Verdict.RIGHT
 
