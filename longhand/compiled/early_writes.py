@@ -97,7 +97,12 @@ def _first_of_their_memory(graph: fx.Graph, wanting: Set[int]) -> list[fx.Node]:
         chain = _written_by_numbers(node)
         is_unseen = not records or any(is_data(one.target, one.args) for one in chain)
         keys = {key for one in node.all_input_nodes for key in storages_of(one)}
-        if chain and is_unseen and keys <= wanting - touched and all(owners[key] == 1 for key in keys):
+        if (
+            chain
+            and is_unseen
+            and keys
+            and all(key in wanting - touched and owners[key] == 1 for key in keys)
+        ):
             nodes += chain
         elif node.op != "call_function" or not is_data(node.target, node.args):
             touched |= keys
