@@ -1,19 +1,17 @@
-"""Derivatives of layer norm, RMS norm and batch norm, written as a person would.
+"""Derivatives of layer norm and RMS norm, written as a person would.
 
 With x_hat the normalized row and g = d y * weight,
 
     layer norm  d x = (g - mean(g) - x_hat * mean(g * x_hat)) * rstd
     RMS norm    d x = (g - x_hat * mean(g * x_hat)) * rstd
-    batch norm  d x = (d y - mean(d y) - x_hat * mean(d y * x_hat)) * rstd * weight
 
-and for all d weight = sum(d y * x_hat), d bias = sum(d y). Means are over what the norm is over: the row, or for batch
-norm all of a channel. Of layer norm and RMS norm nothing but x is kept: mean and rstd are computed again where the row
-is read anyway. Batch norm's are kept, one number for each channel.
+and for both d weight = sum(d y * x_hat), d bias = sum(d y). Means are over the row. Nothing but x is kept: mean and
+rstd are computed again where the row is read anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -126,53 +124,3 @@ class _Norm(NormSteps):
 
     def _narrowed(self, value: Proxy, like: Proxy) -> Proxy:
         return self._cast(value, like.fake.dtype)
-
-
-@derivative_rule(aten._native_batch_norm_legit_functional.default)
-def _batch_norm(rewriter: Rewriter, given: dict[str, Any], eager: Any, setting: Setting) -> Rewritten | None:
-    """In training, where the statistics are the batch's own."""
-    x, weight, bias = given["input"], given["weight"], given["bias"]
-    if not given["training"] or x.fake.ndim < 2 or not x.fake.numel():
-        return None
-    call, wide = rewriter.call, torch.promote_types(x.fake.dtype, torch.float32)
-    dims = [dim for dim in range(x.fake.ndim) if dim != 1]
-    made = rewriter.keep(aten._native_batch_norm_legit_functional.default, tuple(given.values()), {}, eager)
-    _, mean, rstd, *_ = made
-
-    def cast(value: Proxy, dtype: torch.dtype) -> Proxy:
-        is_it = value.fake.dtype == dtype
-        converted: Proxy = value if is_it else call(aten._to_copy.default, (value,), {"dtype": dtype})
-        return converted
-
-    def per_channel(value: Proxy) -> Proxy:
-        shape = [-1 if dim == 1 else 1 for dim in range(x.fake.ndim)]
-        reshaped: Proxy = call(aten.reshape.default, (cast(value, wide), shape), {})
-        return reshaped
-
-    def over_channel(op: Any, value: Proxy) -> Proxy:
-        reduced: Proxy = call(op, (value, dims, op is aten.mean.dim), {})
-        return reduced
-
-    def pullback(grads: Sequence[Proxy | None]) -> Pairs:
-        if grads[0] is None:
-            return []
-        gradient = cast(grads[0], wide)
-        centered = call(aten.sub.Tensor, (cast(x, wide), per_channel(mean)), {})
-        x_hat = called(Role.NORMALIZED, call(aten.mul.Tensor, (centered, per_channel(rstd)), {}))
-        product = call(aten.mul.Tensor, (gradient, x_hat), {})
-        through_mean = called(Role.THROUGH_MEAN, over_channel(aten.mean.dim, gradient))
-        through_rstd = called(Role.THROUGH_RSTD, over_channel(aten.mean.dim, product))
-        less_mean = called(Role.LESS_MEAN, call(aten.sub.Tensor, (gradient, through_mean), {}))
-        along = call(aten.mul.Tensor, (x_hat, through_rstd), {})
-        projected = call(aten.sub.Tensor, (less_mean, along), {})
-        scale = per_channel(rstd)
-        if weight is not None:
-            scale = called(Role.SCALE, call(aten.mul.Tensor, (scale, per_channel(weight)), {}))
-        pairs: Pairs = [(x, cast(call(aten.mul.Tensor, (projected, scale), {}), x.fake.dtype))]
-        if weight is not None:
-            pairs.append((weight, cast(over_channel(aten.sum.dim_IntList, product), weight.fake.dtype)))
-        if bias is not None:
-            pairs.append((bias, cast(over_channel(aten.sum.dim_IntList, gradient), bias.fake.dtype)))
-        return pairs
-
-    return Rewritten(tuple(made), pullback)

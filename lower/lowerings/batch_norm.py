@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.graph import batch_normalized_op
 from longhand.lower.context import Context
 from longhand.lower.ir import BufferKind
-from longhand.lower.lowerings.batch_statistics import has_pieces, normalize_by_batch
+from longhand.lower.lowerings.batch_statistics import has_pieces, normalize_by_batch, normalized_images
 from longhand.lower.registry import lowers
 from longhand.lower.sizes import as_size
-from longhand.lower.unsupported import UnsupportedLowering
+from longhand.lower.unsupported import UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
 
 aten = torch.ops.aten
@@ -58,6 +59,19 @@ def _batch_norm_training(
         mutates=tuple(view.buffer for view in running),
     )
     return (*made, *running)
+
+
+@lowers(batch_normalized_op)
+def _batch_normalized(
+    ctx: Context,
+    x: TensorView,
+    weight: TensorView | None,
+    bias: TensorView | None,
+    mean: TensorView,
+    rstd: TensorView,
+) -> TensorView:
+    require_loop_dtypes(*(view.dtype for view in (x, weight, bias) if view is not None))
+    return normalized_images(ctx, x, weight, bias, (mean, rstd))
 
 
 def _only_update(ctx: Context, places: tuple[int, ...]) -> bool:

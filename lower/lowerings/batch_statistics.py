@@ -7,7 +7,7 @@ combined (`piecewise`). The images are read twice: for the statistics, and where
 
 from __future__ import annotations
 
-from longhand.capture.graph import Role
+from longhand.capture.graph import FEWEST_PIXELS, Role, batch_normalized_op, has_channel_pieces
 from longhand.lower.body import Size, compute_dtype
 from longhand.lower.context import Context
 from longhand.lower.ir import Derivation
@@ -19,19 +19,15 @@ from longhand.lower.sizes import divide, product
 from longhand.lower.unsupported import require_loop_dtypes
 from longhand.lower.views import TensorView
 
-# Pixels of a piece: fewer are not worth kernels of our own; more do not stay in the registers of a program (of 64
-# channels side by side, where these are what lies side by side in memory).
-_FEWEST = 16
+# Pixels of a piece: more do not stay in the registers of a program (of 64 channels side by side, where these are what
+# lies side by side in memory).
 _MOST = 8192
 _MOST_OF_MANY_CHANNELS = 512
 
 
 def has_pieces(ctx: Context, x: TensorView) -> bool:
     """Whether this is the way to normalize images."""
-    if not ctx.is_cuda or x.rank < 3 or x.is_empty:
-        return False
-    n_pixels = product(x.shape[2:])
-    return not isinstance(n_pixels, int) or n_pixels >= _FEWEST
+    return ctx.is_cuda and not x.is_empty and has_channel_pieces(x.shape)
 
 
 def normalize_by_batch(
@@ -46,17 +42,30 @@ def normalize_by_batch(
     """The normalized images, their mean and 1 / deviation, and the new running mean and variance."""
     require_loop_dtypes(*(view.dtype for view in (x, *running, weight, bias) if view is not None))
     mean, rstd, *updated = _combined(ctx, *_pieces(ctx, x), running, momentum, eps)
-    vectors = [mean, rstd, *(view for view in (weight, bias) if view is not None)]
+    target = normalized_images(ctx, x, weight, bias, (mean, rstd), 0)
+    return (target, mean, rstd, *updated)
+
+
+def normalized_images(
+    ctx: Context,
+    x: TensorView,
+    weight: TensorView | None,
+    bias: TensorView | None,
+    statistics: tuple[TensorView, TensorView],
+    position: int | None = None,
+) -> TensorView:
+    """(x - mean) * rstd * weight + bias, of which the last two may be missing: the op's result, or one of several."""
+    vectors = [*statistics, *(view for view in (weight, bias) if view is not None)]
     nest, (x_view, mean_view, rstd_view, *others) = ctx.nest(
         x.shape, [x, *(per_channel(x, view) for view in vectors)]
     )
     value = nest.load(x_view)
     centered = (value - nest.load(mean_view).to(value.dtype)).named(Role.CENTERED)
     normalized = (centered * nest.load(rstd_view).to(value.dtype)).named(Role.NORMALIZED)
-    target = ctx.make_result(0, like=[x])
+    target = ctx.make_result(position, like=[x])
     nest.store(target, affine(nest, normalized, weight, bias, others).named(ctx.local))
     ctx.finish(nest)
-    return (target, mean, rstd, *updated)
+    return target
 
 
 def _pieces(ctx: Context, x: TensorView) -> tuple[TensorView, TensorView, Size]:
@@ -79,18 +88,25 @@ def _pieces(ctx: Context, x: TensorView) -> tuple[TensorView, TensorView, Size]:
     squares = nest.body.reduce(ReduceOp.SUM, centered * centered, axes, Role.SQUARES)
     statistics = []
     for how, statistic in ((Derivation.PIECE_MEANS, mean), (Derivation.PIECE_SQUARES, squares)):
-        kept = ctx.derive(how, ctx.result_name(0), compute_dtype(x.dtype), (channels, batch, n_pieces))
+        kept = ctx.derive(how, _images_name(ctx), compute_dtype(x.dtype), (channels, batch, n_pieces))
         nest.store(kept.permute((1, 0, 2)), statistic, range(3))
         statistics.append(kept)
     ctx.finish(nest)
     return statistics[0], statistics[1], size
 
 
+def _images_name(ctx: Context) -> str:
+    """What the normalized images are called: the result, or in training the op's that takes the statistics."""
+    readers = (reader for result in ctx.node.users for reader in result.users)
+    own = (reader.name for reader in readers if reader.target is batch_normalized_op)
+    return next(own, ctx.result_name(0))
+
+
 def _count(n_pixels: Size, most: int) -> int:
     """Of how many equal pieces an image is: so few that none is too long, and one where they would be tiny."""
     if not isinstance(n_pixels, int):
         return 1
-    counts = range(-(-n_pixels // most), n_pixels // _FEWEST + 1)
+    counts = range(-(-n_pixels // most), n_pixels // FEWEST_PIXELS + 1)
     return next((count for count in counts if n_pixels % count == 0), 1)
 
 

@@ -32,6 +32,7 @@ _SPELLED = {
     "_native_batch_norm_legit_no_training": "batch_norm",
     "_native_batch_norm_legit": "batch_norm",
     "native_batch_norm": "batch_norm",
+    "batch_normalized": "batch_norm",
     "_fused_rms_norm": "rms_norm",
     "native_dropout": "dropout",
     "amax": "max",

@@ -10,6 +10,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autograd.randomness import is_random
+from longhand.capture.batch_normalized import batch_normalized_op
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.graph import Provenance
 
@@ -103,7 +104,9 @@ def checkpoint(node: fx.Node) -> int:
 
 
 def is_stateful(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target.namespace != "aten"
+    """Whether the call is of somebody's own op, of which nobody knows what else it does."""
+    is_op = isinstance(node.target, torch._ops.OpOverload) and node.target is not batch_normalized_op
+    return is_op and node.target.namespace != "aten"
 
 
 def is_light(node: fx.Node) -> bool:

@@ -29,6 +29,8 @@ from longhand.capture.autograd.kept.costs import (
 )
 from longhand.capture.autograd.kept.recomputed_chains import inputs_to_keep, links_to_keep
 from longhand.capture.autograd.randomness import is_random
+from longhand.capture.batch_normalized import batch_normalized_op
+from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.view_nodes import is_view, seen
 from longhand.capture.known.written import written_nodes
 from longhand.errors import OptionError
@@ -199,8 +201,33 @@ class _Sides:
         results = {
             node for node in cheapest.recomputed if node in self._results & self._read and not is_view(node)
         }
-        kept = (inputs | results) - self.checkpointed
+        kept = (inputs | results | self._read_by_convolutions(cheapest)) - self.checkpointed
         return self._cheapest(region, heavy | links | kept) if kept else cheapest
+
+    def _read_by_convolutions(self, cheapest: Partition) -> set[fx.Node]:
+        """What follows from batch-normalized images and would be computed again only for a convolution's derivative.
+
+        The forward pass has written it for the convolution, and a library's call fuses with nothing: to compute it
+        again is a kernel of its own for every layer, which reads as much as is not kept, and writes it once more.
+        """
+        again = set(cheapest.recomputed)
+        normalized: set[fx.Node] = set()
+        for node in cheapest.recomputed:
+            sources = {node, *node.all_input_nodes} & again
+            if node.target is batch_normalized_op or sources & normalized:
+                normalized.add(node)
+        return {
+            node for node in normalized & self._in_forward if not is_view(node) and self._is_convolved(node)
+        }
+
+    def _is_convolved(self, node: fx.Node) -> bool:
+        """Whether a convolution's derivative reads the value."""
+        return any(
+            user not in self.region
+            and isinstance(user.target, torch._ops.OpOverload)
+            and packet_name(user.target) == "convolution_backward"
+            for user in node.users
+        )
 
     def _cheapest(self, region: Sequence[fx.Node], once: Collection[fx.Node]) -> Partition:
         """The minimum cut that computes nothing in `once` again."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from longhand.capture.autograd.rules import Rewritten, Setting, derivative_rule
+from longhand.capture.batch_normalized import batch_normalized_op
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
@@ -75,10 +76,11 @@ def _clamped(rewriter: Rewriter, x: Proxy) -> Proxy | None:
 
 def _kept_anyway(rewriter: Rewriter, x: Proxy) -> Proxy | None:
     """Images of the same shape that the backward pass has: what a batch norm normalized; None where that is not so."""
-    norm = x.node.args[0] if x.node.target is operator.getitem else None
+    norm = x.node.args[0] if x.node.target is operator.getitem else x.node
     if not isinstance(norm, torch.fx.Node) or not isinstance(norm.target, torch._ops.OpOverload):
         return None
-    if not packet_name(norm.target).startswith("_native_batch_norm_legit"):
+    is_norm = packet_name(norm.target).startswith("_native_batch_norm_legit")
+    if not is_norm and norm.target is not batch_normalized_op:
         return None
     source = norm.all_input_nodes[0]
     value = source.meta["val"]
