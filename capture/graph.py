@@ -26,10 +26,10 @@ from torch import fx
 # What the later rooms ask of an operator in the graph that is not ATen's.
 from longhand.capture.autograd.eager_derivative import Differentiated as Differentiated
 from longhand.capture.autograd.eager_derivative import differentiated as differentiated
-from longhand.capture.batch_normalized import batch_normalized_op as batch_normalized_op
 from longhand.capture.data_sizes import READS as READS
 from longhand.capture.data_sizes import DataSize as DataSize
 from longhand.capture.data_sizes import node_depends_on_data as node_depends_on_data
+from longhand.capture.functionalize.batch_normalized import batch_normalized_op as batch_normalized_op
 from longhand.capture.known.channel_pieces import FEWEST_PIXELS as FEWEST_PIXELS
 from longhand.capture.known.channel_pieces import has_channel_pieces as has_channel_pieces
 from longhand.capture.known.ranges import is_overwritten as is_overwritten

@@ -8,7 +8,7 @@ With x_hat the normalized value, and means over all but the channels,
 The statistics are kept, one number for each channel; torch's fake ones have another type than the library's where the
 values have 16 bits, so a trace of torch's own derivative would take them for what they are not.
 
-Where kernels of ours normalize, on CUDA, y is a step of its own (`capture.batch_normalized`), from x and statistics:
+Where kernels of ours normalize, on CUDA, y is a step of its own (`batch_normalized`), from x and statistics:
 the derivative, which reads x anyway, computes from it what it wants to know of y, and nobody keeps y. Of a relu that
 follows it wants to know the sign, so that is y's there, and not the result's, which would have to be read besides.
 """
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from longhand.capture.autograd.rules import Rewritten, Setting, called, derivative_rule
-from longhand.capture.batch_normalized import batch_normalized_op
+from longhand.capture.functionalize.batch_normalized import batch_normalized_op
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.known.channel_pieces import has_channel_pieces

@@ -60,7 +60,7 @@ def normalized_images(
         x.shape, [x, *(per_channel(x, view) for view in vectors)]
     )
     value = nest.load(x_view)
-    centered = (value - nest.load(mean_view).to(value.dtype)).named(Role.CENTERED)
+    centered = value - nest.load(mean_view).to(value.dtype)
     normalized = (centered * nest.load(rstd_view).to(value.dtype)).named(Role.NORMALIZED)
     target = ctx.make_result(position, like=[x])
     nest.store(target, affine(nest, normalized, weight, bias, others).named(ctx.local))

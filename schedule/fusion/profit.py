@@ -18,6 +18,8 @@ SHORT_OF_ROWS = 64
 LONG_ROW = 32768
 SHORT_COLUMN = 1024
 MOST_REPEATED_VALUES = 48
+# The same where bytes decide: the derivatives of a relu and the batch norm before it, for three readers.
+MOST_VALUES_FOR_BYTES = 64
 MOST_FREE_VALUES = 8
 MOST_INDEX_VALUES = 24  # of what is made of indices alone: a mask costs less than to load it
 
@@ -167,7 +169,7 @@ def recomputing_problem(
         buffers: Of the program.
         hint: Sizes at capture.
     """
-    if len(absorbed) * len(producer.body) > MOST_REPEATED_VALUES:
+    if len(absorbed) * len(producer.body) > MOST_VALUES_FOR_BYTES:
         return "it would be computed again for each reader"
     made = max(_elements(store, sizes_of(producer), hint) for _, store in stores(producer))
     pairs = zip(absorbed, readers, strict=True)

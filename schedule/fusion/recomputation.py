@@ -80,11 +80,14 @@ class Recomputation:
             producer = self._graph.steps[number]
             if not isinstance(producer, Nest) or reduced_axes(producer) or self.inputs_change(number):
                 continue
-            besides = [buffer for buffer in effects(producer).writes if self._is_for_few_nests(buffer)]
-            if 0 < len(besides) < len(effects(producer).writes):
+            made = effects(producer).writes
+            besides = [buffer for buffer in made if self._is_for_few_nests(buffer)]
+            if 0 < len(besides) < len(made):
                 self._compute_besides(number, producer, besides)
+            elif len(made) > 1:  # each of them is made besides the others
+                any(self._compute_besides(number, producer, [buffer]) for buffer in besides)
 
-    def _compute_besides(self, number: int, producer: Nest, besides: Sequence[str]) -> None:
+    def _compute_besides(self, number: int, producer: Nest, besides: Sequence[str]) -> bool:
         readers = dict.fromkeys(reader for buffer in besides for reader in self._graph.readers(buffer))
         before = {reader: self._graph.steps[reader] for reader in readers}
         absorbed = {reader: step for reader, step in before.items() if isinstance(step, Nest)}
@@ -93,16 +96,18 @@ class Recomputation:
             for reader in self._graph.readers(buffer):
                 joined = absorb(part, buffer, absorbed[reader], self._buffers)
                 if not isinstance(joined, Nest):
-                    return
+                    return False
                 absorbed[reader] = joined
         rest = simplify_nest(without_stores(producer, lambda store: store.buffer in besides))
         now = [step for step in before.values() if isinstance(step, Nest)]
         then = [*absorbed.values()]
-        if besides_problem(producer, rest, now, then, self._buffers, self._hint) is None:
-            place = self._graph.before[number]
-            for reader, joined in absorbed.items():
-                self._graph.replace(reader, joined, place)
-            self._graph.replace(number, rest)
+        if besides_problem(producer, rest, now, then, self._buffers, self._hint) is not None:
+            return False
+        place = self._graph.before[number]
+        for reader, joined in absorbed.items():
+            self._graph.replace(reader, joined, place)
+        self._graph.replace(number, rest)
+        return True
 
     def _is_for_few_nests(self, buffer: str) -> bool:
         """Whether no more than a few steps read a buffer, nests all of them, and nobody else sees it."""

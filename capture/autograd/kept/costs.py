@@ -10,7 +10,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.autograd.randomness import is_random
-from longhand.capture.batch_normalized import batch_normalized_op
+from longhand.capture.functionalize.batch_normalized import batch_normalized_op
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.graph import Provenance
 

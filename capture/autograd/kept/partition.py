@@ -29,7 +29,7 @@ from longhand.capture.autograd.kept.costs import (
 )
 from longhand.capture.autograd.kept.recomputed_chains import inputs_to_keep, links_to_keep
 from longhand.capture.autograd.randomness import is_random
-from longhand.capture.batch_normalized import batch_normalized_op
+from longhand.capture.functionalize.batch_normalized import batch_normalized_op
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.view_nodes import is_view, seen
 from longhand.capture.known.written import written_nodes

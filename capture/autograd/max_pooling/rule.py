@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from longhand.capture.autograd.rules import Rewritten, Setting, derivative_rule
-from longhand.capture.batch_normalized import batch_normalized_op
+from longhand.capture.functionalize.batch_normalized import batch_normalized_op
 from longhand.capture.functionalize.decompositions import packet_name
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
