@@ -1,0 +1,81 @@
+"""What training keeps of batch norm on CUDA: images as convolutions make them and take them, and nothing in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import longhand
+from longhand.capture.functionalize.batch_normalized import batch_normalized_op
+from longhand.options import Device
+from tests.autograd.test_kept_parts import cut
+
+BATCH, CHANNELS, SIZE = 2, 8, 10
+
+
+def images(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(BATCH, CHANNELS, SIZE, SIZE, dtype=dtype)
+
+
+class Padded(nn.Module):
+    """What a depthwise convolution reads is clamped and padded, as TensorFlow's models have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expand = nn.Conv2d(CHANNELS, CHANNELS, 1, bias=False)
+        self.norm = nn.BatchNorm2d(CHANNELS)
+        self.filter = nn.Conv2d(CHANNELS, CHANNELS, 3, groups=CHANNELS, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = self.norm(self.expand(x)).clamp(0, 6)
+        return self.filter(nn.functional.pad(features, (1, 1, 1, 1)))
+
+
+def chain() -> nn.Module:
+    layers = [
+        nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, bias=False),
+        nn.BatchNorm2d(CHANNELS),
+        nn.ReLU(),
+        nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, bias=False),
+    ]
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_normalized_is_not_kept_and_what_is_convolved_is(dtype: torch.dtype) -> None:
+    for model, size in ((chain(), SIZE), (Padded(), SIZE + 2)):
+        cutting = cut(model.to(dtype), images(dtype))
+        whole = [node.meta["val"].shape[-1] for node in cutting.saved if node.meta["val"].dim() == 4]
+        assert sorted(whole) == [SIZE, size]  # the first convolution's result, and the second's argument
+        assert not any(node.target is batch_normalized_op for node in cutting.saved)
+        assert [node.target for node in cutting.recomputed].count(batch_normalized_op) == 1
+
+
+def test_on_the_cpu_the_librarys_result_is_kept_as_it_is() -> None:
+    cutting = cut(Padded(), images(), device=Device.CPU)
+    assert not any(node.target is batch_normalized_op for node in cutting.joint.graph.nodes)
+
+
+def test_few_pixels_are_left_to_the_library() -> None:
+    """There the op that makes the statistics makes the images as well: nothing is done twice."""
+    cutting = cut(chain(), torch.randn(BATCH, CHANNELS, 3, 5))
+    assert not any(node.target is batch_normalized_op for node in cutting.joint.graph.nodes)
+
+
+def test_the_derivative_of_a_relu_reads_its_sign_from_what_is_normalized(tmp_path: Path) -> None:
+    longhand.generate(chain(), (images(),), out=tmp_path / "unit", device="cuda", arch="sm_90", train=True)
+    texts = [path.read_text() for path in (tmp_path / "unit" / "kernels").glob("d_relu_*.py")]
+    assert texts and all("<= 0.0" in text and "is_not_positive" not in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("shape", "affine"), [((2, 3, 4, 4), True), ((2, 3, 17), False), ((1, 3, 2, 3, 4), True)]
+)
+def test_the_op_is_what_torch_normalizes(shape: tuple[int, ...], affine: bool) -> None:
+    x = torch.randn(shape, dtype=torch.float64)
+    weight, bias = (torch.randn(3, dtype=torch.float64) if affine else None for _ in range(2))
+    out, mean, rstd = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, 0.1, 1e-5)
+    torch.testing.assert_close(batch_normalized_op(x, weight, bias, mean, rstd), out)
