@@ -38,7 +38,7 @@ from longhand.schedule.kernels.kernel_plan import (
 )
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.key import kernel_key
-from longhand.schedule.kernels.schedules.columns import is_low, is_tall
+from longhand.schedule.kernels.schedules.columns import column_shape
 from longhand.schedule.kernels.schedules.elementwise import is_small
 from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, count
 from longhand.schedule.kernels.schedules.registry import SCHEDULES, choose_schedule, choose_tunables
@@ -275,8 +275,7 @@ def _work(
         is_heavy=any(
             isinstance(value, Pointwise) and PRIMITIVES[value.op].cost is Cost.HEAVY for value in space.body
         ),
-        is_tall=is_tall(n_rows, n_cols),
-        is_low=is_low(n_rows),
+        columns=column_shape(n_rows, n_cols),
         is_small=is_small(n_rows * n_cols),
         is_long=is_long_row(n_cols),
         has_varied_cols=any(not isinstance(axis.size, int) for axis in space.cols),

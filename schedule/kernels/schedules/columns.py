@@ -14,7 +14,14 @@ from __future__ import annotations
 
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
-from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry, grain
+from longhand.schedule.kernels.schedules.entry import (
+    Candidate,
+    ColumnShape,
+    KernelWork,
+    Loops,
+    ScheduleEntry,
+    grain,
+)
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import CPP, TRITON
 
@@ -40,15 +47,15 @@ _FEW_ROWS, _TALL, _MANY_COLS = 32, 256, 64 * 1024
 _MOST_UNSPLIT = 2048
 
 
-def is_tall(n_rows: int, n_cols: int) -> bool:
-    """Whether programs that take 32 columns each would be few, and long at it."""
-    most = _MANY_COLS if n_rows >= _TALL else _MANY_COLS // 4 if n_rows >= _FEW_ROWS else 0
-    return n_cols < most
-
-
-def is_low(n_rows: int) -> bool:
-    """Whether columns have so few rows that the tile of tall ones, cut to them, is as good as a tile of its own."""
-    return n_rows < _FEW_ROWS
+def column_shape(n_rows: int, n_cols: int) -> ColumnShape:
+    """What `n_cols` columns of `n_rows` rows are, those of a batch counted together."""
+    if n_rows < _FEW_ROWS:
+        return ColumnShape.LOW
+    if n_cols >= (_MANY_COLS if n_rows >= _TALL else _MANY_COLS // 4):
+        return ColumnShape.WIDE
+    if n_rows < _TALL or n_cols < _MANY_COLS // 8:
+        return ColumnShape.TALL
+    return ColumnShape.TALL_MANY if n_cols < _MANY_COLS // 4 else ColumnShape.TALL_MOST
 
 
 def _should_split(target: str, n_rows: int, n_cols: int, writes_elements: bool) -> bool:
@@ -61,13 +68,26 @@ def _should_split(target: str, n_rows: int, n_cols: int, writes_elements: bool) 
     return pays.get(target, False)
 
 
+# Of columns that one program each walks down: rows, columns, warps.
+_TILES = {
+    ColumnShape.LOW: (16, 32, 4),
+    ColumnShape.WIDE: (16, 32, 4),
+    ColumnShape.TALL: (256, 16, 8),
+    ColumnShape.TALL_MANY: (128, 32, 8),
+    ColumnShape.TALL_MOST: (64, 32, 4),
+}
+
+
 def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
     if not work.is_split:
         # Many loads on their way (bf16, H200, us, so and, as it was, by 4 warps or in blocks of 16 x 64: 128 x 384 1.8
         # and 2.3, 49 x 768 1.6 and 1.9, 512 x 768 2.1 and 3.0, 1500 x 384 3.0 and 5.9, 1024 x 3072 3.5 and 4.8, two
-        # sums of 196 x 768 2.4 and 4.8). Wide and low: 128 x 50304 in blocks of 16 x 32 4.3, of 16 x 64 5.0.
-        rows, cols, warps = (256, 16, 8) if work.is_tall else (16, 32, 4)
-        is_any = work.is_tall or work.is_low  # wide and high at once is a case of its own
+        # sums of 196 x 768 2.4 and 4.8). Wide and low: 128 x 50304 in blocks of 16 x 32 4.3, of 16 x 64 5.0. Where
+        # there are more columns, a warp's pieces of rows may be longer (bf16, H200, us, a sum and a sum of products of
+        # two tensors, in blocks of 256 x 16, 128 x 32 by 8 warps and 64 x 32 by 4: 8 times 1024 x 1152 20.8, 16.7 and
+        # 22.6, 16 times 512 x 768 14.4, 12.1 and 13.7, 32 times 256 x 768 16.2, 13.9 and 12.1).
+        rows, cols, warps = _TILES[work.columns]
+        is_any = work.columns is not ColumnShape.WIDE  # wide and high at once is a case of its own
         return (
             Tunable("ROWS", rows, "rows at a time", by_height=is_any),
             Tunable("MAX_COLS", cols, "columns per program, at most", by_height=is_any),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import math
 from collections.abc import Callable, Mapping
@@ -19,6 +20,16 @@ from longhand.schedule.sizes import Hints, guess
 from longhand.schedule.targets import TargetFacts
 
 _NO_PASSES, _NO_MASKING = Passes((), ()), Masking((), {})
+
+
+class ColumnShape(enum.Enum):
+    """How high columns are, and how many: what a GPU is kept busy by."""
+
+    LOW = "low"  # so few rows that the tile of tall ones, cut to them, is as good as a tile of its own
+    WIDE = "wide"  # so many columns that programs which walk down 32 of them are enough
+    TALL = "tall"  # programs of 32 columns would be few, and long at it: they take few columns, and many rows at once
+    TALL_MANY = "tall_many"  # tall, and enough of them for 32 columns a program, by twice the warps
+    TALL_MOST = "tall_most"  # tall, and enough of them for fewer rows at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +115,7 @@ class KernelWork:
         has_several_cols: Whether there is more than one col axis.
         is_split: Whether chunks leave partial results.
         is_heavy: Whether an element costs far more than its loads (exp, tanh, erf, ...).
-        is_tall: Whether columns have so many rows, and there are so few columns, that programs take few columns each.
-        is_low: Whether columns have so few rows that a high tile would be mostly empty.
+        columns: How high columns are, and how many there are.
         is_small: Whether there are so few elements that a program's own latency counts, not the memory.
         is_long: Whether rows are longer than most programs hold (see schedules/rows_persistent.py).
         has_varied_cols: Whether the cols may be more, in another call, than there are now.
@@ -122,8 +132,7 @@ class KernelWork:
     has_several_cols: bool = False
     is_split: bool = False
     is_heavy: bool = False
-    is_tall: bool = False
-    is_low: bool = False
+    columns: ColumnShape = ColumnShape.WIDE
     is_small: bool = False
     is_long: bool = False
     has_varied_cols: bool = False
