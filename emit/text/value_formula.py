@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -96,7 +96,7 @@ class Formula:
         self.plan = plan
         self.names = names
         self.words = words
-        self.groups: Mapping[int, OperationCall] = find_groups(plan, names, words)
+        self.groups = find_groups(plan, names, words) | _batch_norms(plan, names, words)
         self.stored: dict[int, str] = {}
 
     def written(self) -> list[str]:
@@ -374,3 +374,11 @@ def find_groups(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> dic
         if values is not None and group is not None:
             groups[values.result] = group
     return groups
+
+
+def _batch_norms(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> dict[int, OperationCall]:
+    """``batch_norm(x)``, which no torch function is, where the statistics are given."""
+    nodes = (words.nodes.get(origin) for origin in dict.fromkeys(getattr(v, "origin", "") for v in plan.body))
+    norms = [node for node in nodes if node is not None and aten_name(node) == "batch_normalized"]
+    found = [values for node in norms if (values := values_of(plan, node, names)) is not None]
+    return {values.result: OperationCall(values.tensors[:1], lambda texts: texts[0].text) for values in found}

@@ -12,7 +12,10 @@ from . import kernels
 from .runtime import convolution_backward, keep_for_backward, kept_for_backward, of_parameters, own_types
 
 # How the names of the weights end that no gradient is computed from: autograd need not keep them.
-UNREAD = (".bias",)
+UNREAD = (
+    ".bn2.bias",
+    ".1.bias",
+)
 
 
 @dataclass
@@ -137,18 +140,20 @@ def resnet_block_backward(model, saved, d_activated):
     del d_shortcut_out
 
     d_out, d_conv2_weight, _ = convolution_backward(d_conv2_out, saved.out, model.conv2.weight, padding=1)
+    del saved.out, d_conv2_out
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     through_rstd = saved.bn1_mean.new_empty(1, conv1_channels, 1, 1)
     through_mean = torch.empty_like(through_rstd)
-    d_bn1_weight = saved.out.new_empty(conv1_channels)
+    d_bn1_weight = saved.conv1_out.new_empty(conv1_channels)
     d_bn1_bias = torch.empty_like(d_bn1_weight)
     kernels.d_relu_d_batch_norm_weight_and_bias(
-        saved.out,
-        d_out,
         saved.conv1_out,
         saved.bn1_mean,
         saved.bn1_rstd,
+        model.bn1.weight,
+        model.bn1.bias,
+        d_out,
         through_rstd,
         through_mean,
         d_bn1_weight,
@@ -156,21 +161,21 @@ def resnet_block_backward(model, saved, d_activated):
         n_rows=batch * conv1_height * conv1_width,
         n_cols=conv1_channels,
     )
-    d_conv1_out = torch.empty_like(saved.out)
+    d_conv1_out = torch.empty_like(saved.conv1_out)
     kernels.d_relu_d_batch_norm(
-        saved.out,
-        d_out,
-        through_mean,
         saved.conv1_out,
         saved.bn1_mean,
         saved.bn1_rstd,
-        through_rstd,
         model.bn1.weight,
+        model.bn1.bias,
+        d_out,
+        through_mean,
+        through_rstd,
         d_conv1_out,
         n_rows=batch * conv1_height * conv1_width,
         n_cols=conv1_channels,
     )
-    del saved.conv1_out, saved.out, d_out
+    del saved.conv1_out, d_out
     d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
         d_conv1_out, x_channels_last, model.conv1.weight, stride=2, padding=1
     )

@@ -140,31 +140,43 @@ def batch_statistics_windows(
 
 
 def d_relu_d_batch_norm_windows(
-    out, d_out, through_mean, conv1, bn1_mean, bn1_rstd, through_rstd, weight, d_conv1, n_rows, n_cols
+    conv1, bn1_mean, bn1_rstd, weight, bias, d_out, through_mean, through_rstd, d_conv1, n_rows, n_cols
 ):
     read = {
-        "out": window(out, (n_rows, n_cols), (n_cols, 1)),
-        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
-        "through_mean": window(through_mean, (n_cols,), (1,)),
         "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
         "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
         "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
-        "through_rstd": window(through_rstd, (n_cols,), (1,)),
         "weight": window(weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
+        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
+        "through_mean": window(through_mean, (n_cols,), (1,)),
+        "through_rstd": window(through_rstd, (n_cols,), (1,)),
     }
     written = [window(d_conv1, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
 def d_relu_d_batch_norm_weight_and_bias_windows(
-    out, d_out, conv1, bn1_mean, bn1_rstd, through_rstd, through_mean, d_weight, d_bias, n_rows, n_cols
+    conv1,
+    bn1_mean,
+    bn1_rstd,
+    weight,
+    bias,
+    d_out,
+    through_rstd,
+    through_mean,
+    d_weight,
+    d_bias,
+    n_rows,
+    n_cols,
 ):
     read = {
-        "out": window(out, (n_rows, n_cols), (n_cols, 1)),
-        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
         "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
         "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
         "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
+        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
         "n_rows": n_rows,
     }
     written = [

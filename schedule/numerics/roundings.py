@@ -43,6 +43,7 @@ _DECIDES = frozenset(
         *(Op.FLOOR, Op.CEIL, Op.TRUNC, Op.ROUND, Op.FLOOR_DIV, Op.TRUNC_DIV, Op.REMAINDER, Op.FMOD),
     }
 )
+_ORDERS = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})
 _PICKS = frozenset({ReduceOp.ARGMAX, ReduceOp.ARGMIN})
 # Functions in pieces that meet: their lowerings compare, but where they cross from one to the other nothing jumps.
 _CONTINUOUS = frozenset(
@@ -147,18 +148,45 @@ def drop_roundings(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> tupl
 def _without(nest: Nest, buffers: Mapping[str, Buffer]) -> Nest:
     if not any(_rounds(value) for value in nest.body):
         return nest
+    for_signs = _for_signs(nest.body)
     body: list[Value] = []
     positions: list[int] = []
     fits: list[torch.dtype | None] = []  # the 16-bit type that holds each value of the new body
-    for value in nest.body:
+    for position, value in enumerate(nest.body):
         moved = rewrite(value, positions)
-        if isinstance(moved, Pointwise) and _rounds(moved) and fits[moved.args[0]] is moved.narrow:
-            positions.append(moved.args[0])
+        rounding = moved if isinstance(moved, Pointwise) and _rounds(moved) else None
+        if rounding and (position in for_signs or fits[rounding.args[0]] is rounding.narrow):
+            positions.append(rounding.args[0])
             continue
         positions.append(len(body))
         fits.append(_fits(moved, body, fits, buffers))
         body.append(moved)
     return nest if len(body) == len(nest.body) else simplify_nest(dataclasses.replace(nest, body=tuple(body)))
+
+
+def _for_signs(body: Sequence[Value]) -> frozenset[int]:
+    """The roundings to bfloat16 of which nothing is asked but on which side of zero their result is.
+
+    It has float32's exponents: what is not zero stays so, but for numbers under 2**-134.
+    """
+    users: dict[int, list[Value]] = {}
+    for value in body:
+        for argument in arguments(value):
+            users.setdefault(argument, []).append(value)
+    return frozenset(
+        position
+        for position, value in enumerate(body)
+        if _rounds(value)
+        and isinstance(value, Pointwise)
+        and value.narrow is torch.bfloat16
+        and all(_asks_for_sign(user, body) for user in users.get(position, ()))
+    )
+
+
+def _asks_for_sign(value: Value, body: Sequence[Value]) -> bool:
+    if not isinstance(value, Pointwise) or value.op not in _ORDERS:
+        return False
+    return any(isinstance(one := body[arg], Constant) and one.value == 0 for arg in value.args)
 
 
 def _rounds(value: Value) -> bool:

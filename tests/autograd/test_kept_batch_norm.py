@@ -65,10 +65,23 @@ def test_few_pixels_are_left_to_the_library() -> None:
     assert not any(node.target is batch_normalized_op for node in cutting.joint.graph.nodes)
 
 
+def derivatives(folder: Path, dtype: torch.dtype) -> list[str]:
+    model = chain().to(dtype)
+    longhand.generate(model, (images(dtype),), out=folder, device="cuda", arch="sm_90", train=True)
+    return [path.read_text() for path in (folder / "kernels").glob("d_relu_*.py")]
+
+
 def test_the_derivative_of_a_relu_reads_its_sign_from_what_is_normalized(tmp_path: Path) -> None:
-    longhand.generate(chain(), (images(),), out=tmp_path / "unit", device="cuda", arch="sm_90", train=True)
-    texts = [path.read_text() for path in (tmp_path / "unit" / "kernels").glob("d_relu_*.py")]
+    texts = derivatives(tmp_path / "unit", torch.float32)
     assert texts and all("<= 0.0" in text and "is_not_positive" not in text for text in texts)
+
+
+def test_a_sign_is_not_rounded_where_rounding_makes_nothing_zero(tmp_path: Path) -> None:
+    """bfloat16 has float32's exponents; of float16 a small number is zero in memory, and that is what eager asks."""
+    wide = derivatives(tmp_path / "bfloat16", torch.bfloat16)
+    assert wide and all("<= 0.0" in text and ".to(tl.bfloat16)" not in text for text in wide)
+    narrow = derivatives(tmp_path / "float16", torch.float16)
+    assert narrow and all(".to(tl.float16)" in text for text in narrow)
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,9 @@ def checkpoint(node: fx.Node) -> int:
 
 def is_stateful(node: fx.Node) -> bool:
     """Whether the call is of somebody's own op, of which nobody knows what else it does."""
-    is_op = isinstance(node.target, torch._ops.OpOverload) and node.target is not batch_normalized_op
-    return is_op and node.target.namespace != "aten"
+    target = node.target
+    is_known = not isinstance(target, torch._ops.OpOverload) or target.namespace == "aten"
+    return not is_known and target is not batch_normalized_op
 
 
 def is_light(node: fx.Node) -> bool:

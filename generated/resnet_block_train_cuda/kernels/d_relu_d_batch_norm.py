@@ -1,12 +1,12 @@
 """d_relu_d_batch_norm: d_conv1 = (less_mean - normalized * through_rstd) * scale, where
-    less_mean = where(out <= 0.0, 0.0, d_out) - through_mean
     normalized = (conv1 - bn1_mean) * bn1_rstd
+    less_mean = where(normalized * weight + bias <= 0.0, 0.0, d_out) - through_mean
     scale = bn1_rstd * weight
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads out, d_out and conv1 once, writes d_conv1 once; through_mean, bn1_mean, bn1_rstd, through_rstd and
-weight stay in cache.
+Reads conv1 and d_out once, writes d_conv1 once; bn1_mean, bn1_rstd, weight, bias, through_mean and
+through_rstd stay in cache.
 """
 
 import torch
@@ -24,14 +24,14 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def d_relu_d_batch_norm_kernel(
-    out_ptr,  # bf16 (n_rows, n_cols) in memory
-    d_out_ptr,  # bf16 (n_rows, n_cols) in memory
-    through_mean_ptr,  # float32 (n_cols,)
     conv1_ptr,  # bf16 (n_rows, n_cols) in memory
     bn1_mean_ptr,  # float32 (n_cols,)
     bn1_rstd_ptr,  # float32 (n_cols,)
-    through_rstd_ptr,  # float32 (n_cols,)
     weight_ptr,  # bf16 (n_cols,)
+    bias_ptr,  # bf16 (n_cols,)
+    d_out_ptr,  # bf16 (n_rows, n_cols) in memory
+    through_mean_ptr,  # float32 (n_cols,)
+    through_rstd_ptr,  # float32 (n_cols,)
     d_conv1_ptr,  # bf16 (n_rows, n_cols) in memory
     n_rows,
     n_cols,
@@ -45,37 +45,37 @@ def d_relu_d_batch_norm_kernel(
     in_range = (row < n_rows) & in_cols
     at = row * n_cols + col
 
-    out = tl.load(out_ptr + at, mask=in_range).to(tl.float32)
-    d_out = tl.load(d_out_ptr + at, mask=in_range).to(tl.float32)
-    through_mean = tl.load(through_mean_ptr + col, mask=in_cols)
     conv1 = tl.load(conv1_ptr + at, mask=in_range).to(tl.float32)
     bn1_mean = tl.load(bn1_mean_ptr + col, mask=in_cols)
     bn1_rstd = tl.load(bn1_rstd_ptr + col, mask=in_cols)
-    through_rstd = tl.load(through_rstd_ptr + col, mask=in_cols)
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
+    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
+    d_out = tl.load(d_out_ptr + at, mask=in_range).to(tl.float32)
+    through_mean = tl.load(through_mean_ptr + col, mask=in_cols)
+    through_rstd = tl.load(through_rstd_ptr + col, mask=in_cols)
 
-    less_mean = tl.where(out <= 0.0, 0.0, d_out) - through_mean
     normalized = (conv1 - bn1_mean) * bn1_rstd
+    less_mean = tl.where(normalized * weight + bias <= 0.0, 0.0, d_out) - through_mean
     scale = bn1_rstd * weight
     tl.store(d_conv1_ptr + at, (less_mean - normalized * through_rstd) * scale, mask=in_range)
 
 
 def d_relu_d_batch_norm(
-    out, d_out, through_mean, conv1, bn1_mean, bn1_rstd, through_rstd, weight, d_conv1, n_rows, n_cols
+    conv1, bn1_mean, bn1_rstd, weight, bias, d_out, through_mean, through_rstd, d_conv1, n_rows, n_cols
 ):
     """Fill d_conv1."""
     cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     d_relu_d_batch_norm_kernel[grid](
-        out,
-        d_out,
-        through_mean,
         conv1,
         bn1_mean,
         bn1_rstd,
-        through_rstd,
         weight,
+        bias,
+        d_out,
+        through_mean,
+        through_rstd,
         d_conv1,
         n_rows,
         n_cols,
@@ -85,9 +85,10 @@ def d_relu_d_batch_norm(
     )
 
 
-def reference(out, d_out, through_mean, conv1, bn1_mean, bn1_rstd, through_rstd, weight):
+def reference(conv1, bn1_mean, bn1_rstd, weight, bias, d_out, through_mean, through_rstd):
     """What d_relu_d_batch_norm() must fill d_conv1 with."""
+    normalized = (conv1 - bn1_mean) * bn1_rstd
     less_means = (
-        torch.where(out <= 0.0, 0.0, d_out) - through_mean - (conv1 - bn1_mean) * bn1_rstd * through_rstd
+        torch.where(normalized * weight + bias <= 0.0, 0.0, d_out) - through_mean - normalized * through_rstd
     )
     return less_means * (bn1_rstd * weight)

@@ -11,9 +11,9 @@ import triton.language as tl
 from ..runtime import ceil_div, fast_launch, next_power_of_2
 
 # Tunables.
-ROWS = 256  # rows at a time
-MAX_COLS = 16  # columns per program, at most
-NUM_WARPS = 8
+ROWS = 64  # rows at a time
+MAX_COLS = 32  # columns per program, at most
+NUM_WARPS = 4
 
 
 @fast_launch

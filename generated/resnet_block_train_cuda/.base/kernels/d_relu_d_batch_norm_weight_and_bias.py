@@ -1,10 +1,10 @@
 """d_relu_d_batch_norm_weight_and_bias: the backward pass of relu and batch norm: through_rstd, through_mean,
-d_weight and d_bias from out, d_out and conv1, column by column.
+d_weight and d_bias from conv1 and d_out, column by column.
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads out, d_out and conv1 once, writes through_rstd, through_mean, d_weight and d_bias once; bn1_mean and
-bn1_rstd stay in cache.
+Reads conv1 and d_out once, writes through_rstd, through_mean, d_weight and d_bias once; bn1_mean, bn1_rstd,
+weight and bias stay in cache.
 """
 
 import torch
@@ -24,11 +24,12 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def d_relu_d_batch_norm_weight_and_bias_partial_kernel(
-    out_ptr,  # bf16 (n_rows, n_cols) in memory
-    d_out_ptr,  # bf16 (n_rows, n_cols) in memory
     conv1_ptr,  # bf16 (n_rows, n_cols) in memory
     bn1_mean_ptr,  # float32 (n_cols,)
     bn1_rstd_ptr,  # float32 (n_cols,)
+    weight_ptr,  # bf16 (n_cols,)
+    bias_ptr,  # bf16 (n_cols,)
+    d_out_ptr,  # bf16 (n_rows, n_cols) in memory
     d_weight_partial_ptr,  # float32, a result of each chunk
     d_bias_partial_ptr,  # float32, a result of each chunk
     n_rows,
@@ -46,6 +47,8 @@ def d_relu_d_batch_norm_weight_and_bias_partial_kernel(
 
     bn1_mean = tl.load(bn1_mean_ptr + col, mask=in_cols)
     bn1_rstd = tl.load(bn1_rstd_ptr + col, mask=in_cols)
+    weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
+    bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
     d_weight_acc = tl.zeros([ROWS, COLS], tl.float32)
     d_bias_acc = tl.zeros([ROWS, COLS], tl.float32)
@@ -54,11 +57,10 @@ def d_relu_d_batch_norm_weight_and_bias_partial_kernel(
         in_rows = row < n_rows
         in_range = in_rows & in_cols
         at = row * n_cols + col
-        out = tl.load(out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-        d_out = tl.load(d_out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
         conv1 = tl.load(conv1_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-        d_bn1 = tl.where(out <= 0.0, 0.0, d_out)
+        d_out = tl.load(d_out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
         normalized = (conv1 - bn1_mean) * bn1_rstd
+        d_bn1 = tl.where(normalized * weight + bias <= 0.0, 0.0, d_out)
         d_weight_acc += tl.where(in_rows, d_bn1 * normalized, 0.0)
         d_bias_acc += d_bn1
 
@@ -103,20 +105,32 @@ def d_relu_d_batch_norm_weight_and_bias_combine_kernel(
 
 
 def d_relu_d_batch_norm_weight_and_bias(
-    out, d_out, conv1, bn1_mean, bn1_rstd, through_rstd, through_mean, d_weight, d_bias, n_rows, n_cols
+    conv1,
+    bn1_mean,
+    bn1_rstd,
+    weight,
+    bias,
+    d_out,
+    through_rstd,
+    through_mean,
+    d_weight,
+    d_bias,
+    n_rows,
+    n_cols,
 ):
     """Fill through_rstd, through_mean, d_weight and d_bias."""
     cols = min(MAX_COLS, next_power_of_2(n_cols))
     n_blocks = ceil_div(n_cols, cols)
     n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
-    d_weight_partial = out.new_empty(n_splits, n_cols, dtype=torch.float32)
-    d_bias_partial = out.new_empty(n_splits, n_cols, dtype=torch.float32)
+    d_weight_partial = conv1.new_empty(n_splits, n_cols, dtype=torch.float32)
+    d_bias_partial = conv1.new_empty(n_splits, n_cols, dtype=torch.float32)
     d_relu_d_batch_norm_weight_and_bias_partial_kernel[(n_blocks, n_splits)](
-        out,
-        d_out,
         conv1,
         bn1_mean,
         bn1_rstd,
+        weight,
+        bias,
+        d_out,
         d_weight_partial,
         d_bias_partial,
         n_rows,
@@ -140,9 +154,10 @@ def d_relu_d_batch_norm_weight_and_bias(
     )
 
 
-def reference(out, d_out, conv1, bn1_mean, bn1_rstd, n_rows):
+def reference(conv1, bn1_mean, bn1_rstd, weight, bias, d_out, n_rows):
     """What d_relu_d_batch_norm_weight_and_bias() must fill its results with."""
-    d_bn1 = torch.where(out <= 0.0, 0.0, d_out)
-    d_weight = (d_bn1 * ((conv1 - bn1_mean) * bn1_rstd)).sum(-2, keepdim=True)
+    normalized = (conv1 - bn1_mean) * bn1_rstd
+    d_bn1 = torch.where(normalized * weight + bias <= 0.0, 0.0, d_out)
+    d_weight = (d_bn1 * normalized).sum(-2, keepdim=True)
     d_bias = d_bn1.sum(-2, keepdim=True)
     return d_weight / n_rows, d_bias / n_rows, d_weight, d_bias
