@@ -1,5 +1,5 @@
-"""d_relu_d_batch_norm: d_conv1 = (less_mean - normalized * through_rstd) * scale, where
-    less_mean = where(out <= 0.0, 0.0, d_out) - through_mean
+"""d_relu_d_batch_norm: d_conv1 = (where(out <= 0.0, 0.0, d_out) - through_mean - normalized * through_rstd) *
+scale, where
     normalized = (conv1 - bn1_mean) * bn1_rstd
     scale = bn1_rstd * weight
 
