@@ -363,13 +363,13 @@ def is_slice(pieces: Mapping[int, PieceLoad], position: int) -> bool:
 
 
 def masked_places(plan: KernelPlan) -> frozenset[int]:
-    """What is read under a mask and says where something else is: it has a line of its own."""
+    """What is read under a mask and where data say, or says where something else is: it has a line of its own."""
+    accesses = [(at, one) for at, one in enumerate(plan.body) if isinstance(one, Load | Store)]
+    placed = {place for _, access in accesses for place, _ in access.index.values}
     return frozenset(
-        place
-        for access in plan.body
-        if isinstance(access, Load | Store)
-        for place, _ in access.index.values
-        if isinstance(read := plan.body[place], Load) and read.mask is not None
+        at
+        for at, one in accesses
+        if isinstance(one, Load) and one.mask is not None and (at in placed or one.index.values)
     )
 
 

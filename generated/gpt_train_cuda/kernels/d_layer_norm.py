@@ -1,12 +1,7 @@
 """d_layer_norm: d_x, d_weight and d_bias, in one pass over the rows:
-    rstd = rsqrt(var(x) + eps)
-    normalized = (x - mean(x)) * rstd
-    ln_f_d_normalized = unscaled_d_ln_f * weight
-    d_ln_f = unscaled_d_ln_f * d_loss
-    d_x = (d_ln_f * weight - mean(weight * d_ln_f) - d_loss * normalized * mean(ln_f_d_normalized *
-        normalized)) * rstd
-    d_weight = sum(d_ln_f * normalized)
-    d_bias = sum(d_ln_f)
+    d_x = d_layer_norm(unscaled_d_ln_f * d_loss, x)
+    d_weight = sum(unscaled_d_ln_f * d_loss * normalize(x))
+    d_bias = sum(unscaled_d_ln_f * d_loss)
 
     GPT.forward    return self.head(self.ln_f(x))
 
