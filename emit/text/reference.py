@@ -103,7 +103,7 @@ class _ReferenceWriter:
             key for p in self.uses for key in self._memory(p)
         }
         self.views = self._read_views()
-        self.places = masked_places(plan)
+        self.places = masked_places(plan) - self.groups.keys()
         self.done: dict[int, Text] = {}
         self.page = ReferencePage(plan, names, self.finder, self.views)
         for word in (*self._number_words(), *self.views):

@@ -12,6 +12,5 @@ embedding_add_and_layer_norm = load_kernel("embedding_add_and_layer_norm.cpp")
 
 def reference(tokens, token_embedding, position_embedding, weight, bias, n_cols, eps):
     """What embedding_add_and_layer_norm() must fill x and ln_1 with."""
-    token_embedding_i = token_embedding.view(-1, n_cols)[tokens.squeeze(-1)]
-    x = token_embedding_i + position_embedding
+    x = token_embedding.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding
     return x, F.layer_norm(x, weight.shape, weight, bias, eps)

@@ -112,6 +112,5 @@ def embedding_add_and_layer_norm(
 
 def reference(tokens, token_embedding, position_embedding, weight, bias, n_cols, eps):
     """What embedding_add_and_layer_norm() must fill x and ln_1 with."""
-    value = token_embedding.view(-1, n_cols)[tokens.squeeze(-1)]
-    x = value + position_embedding
+    x = token_embedding.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding
     return x, F.layer_norm(x, weight.shape, weight, bias, eps)

@@ -113,6 +113,5 @@ def embedding_add_and_layer_norm(
 
 def reference(tokens, token_embedding, position_embedding_weight, ln_1_weight, bias, n_cols, eps):
     """What embedding_add_and_layer_norm() must fill x and ln_1 with."""
-    value = token_embedding.view(-1, n_cols)[tokens.squeeze(-1)]
-    x = value + position_embedding_weight
+    x = token_embedding.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding_weight
     return x, F.layer_norm(x, ln_1_weight.shape, ln_1_weight, bias, eps)
