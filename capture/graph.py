@@ -95,6 +95,11 @@ class Provenance:
     checkpoint: int = 0
     around: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def is_of_gradient(self) -> bool:
+        """Whether it is part of a derivative: in a backward pass all else is the forward pass's, computed again."""
+        return bool(self.differentiates or self.gradient_of)
+
     @classmethod
     def of(cls, node: fx.Node) -> Provenance:
         """Where a node came from; an empty one where nothing tells."""

@@ -67,6 +67,7 @@ from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
 from longhand.schedule.names.meanings.body_values import places_of, words_in_formula
 from longhand.schedule.names.meanings.halves import rotated_half
+from longhand.schedule.names.meanings.kernel_formulas import derivative_of_norm
 from longhand.schedule.names.meanings.settings import numbers_of
 from longhand.schedule.names.naming import launches
 from longhand.schedule.names.number_names import least_of
@@ -163,6 +164,7 @@ __all__ = [
     "class_of_stages",
     "constant_name",
     "counts_from_the_end",
+    "derivative_of_norm",
     "derivative_word",
     "does_the_same",
     "entry_of",

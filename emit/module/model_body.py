@@ -8,13 +8,7 @@ from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_loops import as_loops, call_of_many, popped
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
-from longhand.emit.module.later_steps import (
-    allocates,
-    dropped_alone,
-    gathered_lists,
-    rebound_or_alive,
-    root,
-)
+from longhand.emit.module.later_steps import allocates, dropped_alone, gathered_lists, rebound_or_alive, root
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.module_place import ModulePlace
@@ -29,6 +23,7 @@ from longhand.emit.module.paragraphs import (
     indented,
     joined_quotes,
     quoted_step,
+    quotes_of,
     remark_lines,
     said_once,
     words_read,
@@ -181,8 +176,8 @@ class BodyWriter:
                     append(paragraphs, Paragraph((), lines))
                 waiting = []
             elif isinstance(step, Choice):
-                calls = [one for one in step.steps if isinstance(one, Launch | Extern)]
-                quotes = fewest([quote for one in calls for quote in self._quotes(one)])
+                calls = (one for one in step.steps if isinstance(one, Launch | Extern))
+                quotes = fewest(quote for one in calls for quote in self._quotes(one))
                 append(paragraphs, Paragraph(quotes, waiting + self._choice(step)))
                 waiting = []
             elif isinstance(step, Allocate) and step.buffer in self.made_lists:
@@ -244,14 +239,14 @@ class BodyWriter:
         return argument(number, self.sizes)
 
     def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
-        return fewest(Quote(where.qualname, where.statement) for where in self._stated(step))
+        return quotes_of(self._stated(step), bool(self.words.differentiated))
 
     def _paragraph(self, step: Launch | Extern | None, lines: list[str]) -> Paragraph:
         """Lines that do what a step does, below the part of the module and the user's statements that it is for."""
         if step is None:
             return Paragraph((), lines)
         quotes, paths = self._quotes(step), [one.module for one in self._stated(step)]
-        heading = heading_of(paths, self.home, self._trunks) if self.home is not None else ""
+        heading = "" if self.home is None else heading_of(paths, self.home, self._trunks)
         held = ((name, self.variables.get(name)) for name in touched(step))
         weights = {name for name, one in held if isinstance(one, Reached) and not one.is_field}
         weights.update(self.words.weights)  # in a backward pass also what holds the gradient of one

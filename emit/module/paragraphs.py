@@ -14,6 +14,7 @@ from typing import Self
 
 import torch
 
+from longhand.capture.graph import Provenance
 from longhand.emit.text.python_code import CallCode, Code, PythonStatement, words_in
 from longhand.emit.text.quoting import python_comment, quote_lines
 from longhand.lower.ir import Buffer, Extern
@@ -212,6 +213,12 @@ def fewest(quotes: Iterable[Quote]) -> tuple[Quote, ...]:
     """Each quote once, and not too many."""
     once = tuple(dict.fromkeys(quotes))
     return once if len(once) <= _MOST_QUOTES else (*once[: _MOST_QUOTES - 1], once[-1])
+
+
+def quotes_of(stated: Collection[Provenance], in_backward: bool) -> tuple[Quote, ...]:
+    """The statements that operations came from; of a backward pass that computes them again, where it does."""
+    is_again = in_backward and not any(where.is_of_gradient for where in stated)
+    return fewest(Quote(where.qualname, where.statement, is_again) for where in stated)
 
 
 def said_once(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:

@@ -11,17 +11,29 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from longhand.emit.text.expression import Precedence, Text, literal_text
+from longhand.capture.graph import Role
+from longhand.emit.text.expression import Precedence, Text, call, infix, literal_text
 from longhand.emit.text.reference_ops import Join, TorchFunction, find_joins, operator_of
+from longhand.emit.text.textbook import (
+    FIRST,
+    HALF,
+    SECOND,
+    Said,
+    half_read,
+    is_part_of_norm,
+    plain_choice,
+    through_normalized,
+    told_apart,
+)
 from longhand.emit.text.title_lines import LONGEST_LINE, Equation
-from longhand.emit.text.value_formula import LONGEST_FORMULA, Formula, plain_choice, says_only_the_operation
+from longhand.emit.text.value_formula import LONGEST_FORMULA, Formula, says_only_the_operation
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Scalar, Store
 from longhand.schedule.named_plan import BufferNamer, KernelNames, aten_name
 from longhand.schedule.plan import Factor, KernelPlan, ScalarRef, conditions_of, limit_along
 
-_HALF = "half"  # the number that halves a row
+_LONGEST_OF_NORM = 150  # of the equation that a norm's derivative is: two lines
 _SHORT = 16  # what stays inside an equation, whatever it is called in the kernel
-_SECOND, _FIRST = "[half:]", "[:half]"  # halves of a row
+_PRODUCT = infix("*", Precedence.PRODUCT)
 Condition = tuple[int, bool]  # a value's position, and whether it is true
 
 
@@ -37,32 +49,20 @@ def equations_of(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> li
     refused: set[int] = set()
     while waiting := [one for one in in_steps.inlinable() if one not in refused]:
         other = _InSteps(plan, names, words, inside | {waiting[0]})
-        if other.written() and _longest(other) <= max(LONGEST_LINE, _longest(in_steps)):
+        most = _LONGEST_OF_NORM if in_steps.is_part_of_norm(waiting[0]) else LONGEST_LINE
+        if other.written() and _longest(other) <= max(most, _longest(in_steps)):
             inside, in_steps = inside | {waiting[0]}, other
         else:
             refused.add(waiting[0])
-    return in_steps.equations
+    return _forward_first(in_steps.equations)
 
 
-@dataclasses.dataclass
-class _Said:
-    """What the texts say that were made since.
-
-    Attributes:
-        halves: The halves of rows that they read.
-        rotates: Whether the halves of a row change places in one.
-        names_half: Whether they name the number that halves a row.
-    """
-
-    halves: set[str] = dataclasses.field(default_factory=set)
-    rotates: bool = False
-    names_half: bool = False
-
-    def add(self, other: _Said) -> None:
-        """What is part of these texts now."""
-        self.halves |= other.halves
-        self.rotates |= other.rotates
-        self.names_half |= other.names_half
+def _forward_first(equations: list[Equation]) -> list[Equation]:
+    """What the forward pass computes, then the gradients, each in the order of computing."""
+    words = [one.word for one in equations]
+    if len({*words}) < len(words):
+        return equations
+    return sorted(equations, key=lambda one: one.is_of_gradient)
 
 
 def _longest(formulas: _InSteps) -> int:
@@ -70,93 +70,25 @@ def _longest(formulas: _InSteps) -> int:
     return max(len(str(one)) for one in formulas.equations)
 
 
-class _InSteps(Formula):
-    """What has a name in the kernel and is more than a few characters is a step.
+def _is_whole(store: Store) -> bool:
+    """Whether a result is written where the kernel is, and nothing is there before."""
+    return store.mask is None and not store.is_at_positions and not store.adds
 
-    Attributes:
-        equations: The steps and the results, each after those that it is made of.
-    """
+
+class _OfPieces(Formula):
+    """Says what is put together of pieces: ``cat(x, y)``, and of halves ``rotate_half(x)``."""
 
     longest = 2 * LONGEST_FORMULA
 
-    def __init__(
-        self, plan: KernelPlan, names: KernelNames, words: BufferNamer, inside: frozenset[int] = frozenset()
-    ) -> None:
+    def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferNamer) -> None:
         super().__init__(plan, names, words)
-        self.equations: list[Equation] = []
-        self._inside = inside  # what stands where it is read
         self._steps: dict[int, str] = {}
         self._n_reads: Counter[int] = Counter()
         self._joins, self._pieces = find_joins(plan, names, words)
-        self._results = {value.value for value in plan.body if isinstance(value, Store)}
         # What is so wherever the piece that is written is read.
         self._holding: frozenset[Condition] = frozenset()
-        self._said = _Said()
+        self._said = Said()
         self._is_rotated = False  # in a row whose halves change places: which one is read goes unsaid
-
-    def inlinable(self) -> list[int]:
-        """Steps whose word says no more than their operation, that are read once; the first computed first."""
-        return [
-            position
-            for position, word in self._steps.items()
-            if self._n_reads[position] == 1
-            and (says_only_the_operation(word) or word in self.names.pointers.values())
-        ]
-
-    def _is_made(self, word: str, text: str, sign: str = "=") -> None:
-        self.equations.append(Equation(word, text, is_result=True, sign=sign))
-
-    def _value(self, position: int) -> Text | None:
-        if position in self._steps:
-            self._n_reads[position] += 1
-            return Text(self._steps[position])
-        kept = self._kept(position)
-        if kept is not None:
-            return self._value(kept)
-        join = self._joins.get(position)
-        around, self._said = self._said, _Said()
-        made = self._joined(join) if join is not None and join.fill is None else self._of_pieces(position)
-        made = made or super()._value(position)
-        if made is not None and isinstance(self.plan.body[position], Scalar):
-            self._said.names_half |= made.text == _HALF
-        said, self._said = self._said, around
-        text = self._step_of(position, made, said)
-        if text is made:
-            self._said.add(said)
-        return text
-
-    def _step_of(self, position: int, made: Text | None, said: _Said) -> Text | None:
-        """The word of a value that is a step from here on; else what was made of it."""
-        word = self.names.values.get(position)
-        value = self.plan.body[position]
-        is_step = isinstance(value, Pointwise | Reduce) and position not in {*self._results, *self._inside}
-        if made is None or word is None or not is_step or len(made.text) <= _SHORT:
-            return made
-        if said.halves or (said.rotates and word not in self.names.pointers.values()):
-            return made
-        if isinstance(value, Pointwise) and plain_choice(value, self.plan.body) is not None:
-            return made
-        self._steps[position] = word
-        self._n_reads[position] += 1
-        self.equations.append(Equation(word, made.text, is_result=False))
-        return Text(word)
-
-    def _pointwise(self, value: Pointwise) -> Text | None:
-        """What a `where` chooses is said as it is where that is chosen: no mask of a load says it again."""
-        plain = self._in_plain_math(value) if value.op is PointwiseOp.WHERE else super()._pointwise(value)
-        if plain is not None or value.op is not PointwiseOp.WHERE:
-            return plain
-        condition, chosen, other = value.args
-        told = (
-            self._value(condition),
-            self._while_holding(frozenset({(condition, True)}), chosen),
-            self._while_holding(frozenset({(condition, False)}), other),
-        )
-        texts = [text for text in told if text is not None]
-        if len(texts) < len(told) or any(len(text.text) > self.longest for text in texts):
-            return None
-        operator = operator_of(value.op, len(texts))
-        return (operator.as_math if isinstance(operator, TorchFunction) else operator).apply(texts)
 
     def _joined(self, join: Join) -> Text | None:
         """``cat(x, y)``; ``rotate_half(x)`` where that is what is joined, and ``-rotate_half(x)`` in its gradient."""
@@ -195,8 +127,8 @@ class _InSteps(Formula):
         self._holding = around
         value = self.plan.body[first]
         if isinstance(value, Pointwise) and value.op is PointwiseOp.NEG and first not in self._steps:
-            one = self._half_of(_SECOND, lambda: self._while_holding(of_first, value.args[0]))
-            other = self._half_of(_FIRST, lambda: self._while_holding(of_second, second))
+            one = self._half_of(SECOND, lambda: self._while_holding(of_first, value.args[0]))
+            other = self._half_of(FIRST, lambda: self._while_holding(of_second, second))
             if one is not None and one == other:
                 self._said.rotates = True
                 return Text(f"rotate_half({one})")
@@ -206,7 +138,7 @@ class _InSteps(Formula):
     def _half_of(self, half: str, make: Callable[[], Text | None]) -> str | None:
         """What a text says of whole rows that reads that half of each and nothing else; None if it is no such text."""
         around = self._said, self._is_rotated
-        self._said, self._is_rotated = _Said(), True
+        self._said, self._is_rotated = Said(), True
         made, said = make(), self._said
         self._said, self._is_rotated = around
         is_half = made is not None and said.halves == {half} and not said.names_half
@@ -250,7 +182,7 @@ class _InSteps(Formula):
     def _rotated(self, pieces: Sequence[int]) -> Text | None:
         """The halves of one value in the other order, one of them negated."""
         signs, wholes = [], []
-        for place, half in zip(pieces, (_SECOND, _FIRST), strict=True):
+        for place, half in zip(pieces, (SECOND, FIRST), strict=True):
             value = self.plan.body[place]
             is_negated = isinstance(value, Pointwise) and value.op is PointwiseOp.NEG
             inner = value.args[0] if is_negated else place  # type: ignore[union-attr]
@@ -265,36 +197,16 @@ class _InSteps(Formula):
         text = f"rotate_half({wholes[0]})"
         return Text(text) if signs[0] else Text(f"-{text}", Precedence.UNARY)
 
-    def _load(self, position: int, value: Load) -> Text | None:
-        """An element that is read under a mask: a piece of what is joined, or what a `where` says."""
-        plain = super()._load(position, dataclasses.replace(value, mask=None))
-        if value.mask is None or plain is None or value.index.values:
-            return plain
-        if self._is_padding(value):
-            around = "" if value.other == 0 else f", {literal_text(value.other)}"
-            return Text(f"pad({plain.text}{around})")
-        if self._is_whole_piece(value):
-            half = _half_read(self.plan, self.names, position)
-            is_named = not self._is_rotated and self.names.values.get(position, value.name) != value.name
-            if half and not is_named:
-                return Text(f"{plain.text}{self._shown(half)}")
-            return _told_apart(self.plan, self.names, position, plain)
-        piece = self._pieces.get(position)
-        if piece is not None:
-            return plain if piece.slice is None else Text(f"{plain.text}{self._shown(f'[{piece.slice}]')}")
-        mask, read = self._value(value.mask), _told_apart(self.plan, self.names, position, plain)
-        return None if mask is None else Text(f"where({mask.text}, {read.text}, {literal_text(value.other)})")
-
     def _shown(self, part: str) -> str:
         """The part of a row that is read, where it is said; the halves of a row that changes them are not."""
-        if part not in (_SECOND, _FIRST):
+        if part not in (SECOND, FIRST):
             return part
         self._said.halves.add(part)
         return "" if self._is_rotated else part
 
     def _factor(self, factor: Factor) -> str:
         text = super()._factor(factor)
-        self._said.names_half |= isinstance(factor, ScalarRef) and text == _HALF
+        self._said.names_half |= isinstance(factor, ScalarRef) and text == HALF
         return text
 
     def _is_padding(self, load: Load) -> bool:
@@ -310,38 +222,162 @@ class _InSteps(Formula):
         )
 
 
-def _half_read(plan: KernelPlan, names: KernelNames, position: int) -> str:
-    """Which half of a row a load reads for the other one: ``[half:]``; empty where it reads its own place.
+class _InSteps(_OfPieces):
+    """What has a name in the kernel and is more than a few characters is a step.
 
-    What is joined behind something as long is no half: nothing of it is read beyond.
+    Attributes:
+        equations: The steps and the results, each after those that it is made of.
     """
-    if _is_half_on(plan, names, position):
-        return _SECOND
-    match plan.addresses[position].offset:
-        case ((-1, ScalarRef(position=place)),) if names.scalars.get(place) == _HALF:
-            loads = [(at, plan.body[at]) for at in _loads_of_same(plan, position) if at != position]
-            is_beyond = (one.mask is None or _is_half_on(plan, names, at) for at, one in loads)  # type: ignore[union-attr]
-            return _FIRST if any(is_beyond) else ""
-    return ""
 
+    def __init__(
+        self, plan: KernelPlan, names: KernelNames, words: BufferNamer, inside: frozenset[int] = frozenset()
+    ) -> None:
+        super().__init__(plan, names, words)
+        self.equations: list[Equation] = []
+        self._inside = inside  # what stands where it is read
+        stores = [value for value in plan.body if isinstance(value, Store)]
+        written = Counter(one.buffer for one in stores)
+        # The last of those of one value stands: it is the first that is written.
+        self._results = {
+            one.value: one if written[one.buffer] == 1 and _is_whole(one) else None for one in stores[::-1]
+        }
+        self._means = {
+            position: pair
+            for position, value in enumerate(plan.body)
+            if isinstance(value, Pointwise) and (pair := through_normalized(value, plan.body)) is not None
+            if pair[1] in names.values or self._results.get(pair[1]) is not None
+        }
+        self._normalized = {normalized for _, normalized in self._means.values()}
+        self._being_said: set[int] = set()  # results
 
-def _is_half_on(plan: KernelPlan, names: KernelNames, position: int) -> bool:
-    """Whether a load reads what stands half a row further on."""
-    match plan.addresses[position].offset:
-        case ((ScalarRef(position=place),),):
-            return names.scalars.get(place) == _HALF
-    return False
+    def inlinable(self) -> list[int]:
+        """Steps whose word says no more than their operation, that are read once; the first computed first."""
+        return [
+            position
+            for position, word in self._steps.items()
+            if self._n_reads[position] == 1
+            and position not in self._normalized
+            and (
+                says_only_the_operation(word)
+                or self.is_part_of_norm(position)
+                or word in self.names.pointers.values()
+            )
+        ]
 
+    def is_part_of_norm(self, position: int) -> bool:
+        """Whether a step has no other use than in the line that says a norm's derivative."""
+        return is_part_of_norm(self.plan.body[position], self._steps.get(position, ""))
 
-def _loads_of_same(plan: KernelPlan, position: int) -> list[int]:
-    """Where the tensor is read that is read at a position."""
-    buffer = plan.body[position].buffer  # type: ignore[union-attr]
-    return [at for at, one in enumerate(plan.body) if isinstance(one, Load) and one.buffer == buffer]
+    def _is_made(self, word: str, text: str, sign: str = "=", of: Store | None = None) -> None:
+        is_of_gradient = of is not None and of.value in self.gradients
+        self.equations.append(Equation(word, text, True, sign, is_of_gradient))
 
+    def _is_said(self, store: Store) -> bool:
+        return self._results.get(store.value) is store and store.value in self.stored
 
-def _told_apart(plan: KernelPlan, names: KernelNames, position: int, plain: Text) -> Text:
-    """Of a tensor that is read at several places the word for what stands at this one."""
-    places = {plan.addresses[place] for place in _loads_of_same(plan, position)}
-    word = names.values.get(position)
-    is_told = word not in (None, getattr(plan.body[position], "name", None))
-    return Text(str(word)) if is_told and len(places) > 1 else plain
+    def _value(self, position: int) -> Text | None:
+        if position in self._steps:
+            self._n_reads[position] += 1
+            return Text(self._steps[position])
+        result = self._results.get(position)
+        if result is not None and position not in self.stored and position not in self._being_said:
+            return self._result_before(position, result)
+        kept = self._kept(position)
+        if kept is not None:
+            return self._value(kept)
+        join = self._joins.get(position)
+        around, self._said = self._said, Said()
+        made = self._joined(join) if join is not None and join.fill is None else self._of_pieces(position)
+        if position in self._means:
+            made = self._mean_through(self._means[position])
+        made = made or super()._value(position)
+        if made is not None and isinstance(self.plan.body[position], Scalar):
+            self._said.names_half |= made.text == HALF
+        said, self._said = self._said, around
+        text = self._step_of(position, made, said)
+        if text is made:
+            self._said.add(said)
+        return text
+
+    def _result_before(self, position: int, store: Store) -> Text | None:
+        """A result that another one is made of: its formula comes before that one's."""
+        self._being_said.add(position)
+        made = self._value(position)
+        if made is None or len(made.text) > self.longest:
+            return None
+        word = self._free(self.names.pointers[store.buffer], position)
+        self._is_made(word, made.text, of=store)
+        self.stored[position] = word
+        return Text(word)
+
+    def _free(self, word: str, position: int) -> str:
+        """The word, or the kernel's own one for the value where an equation is called so already."""
+        is_taken = any(one.word == word for one in self.equations)
+        return self.names.values.get(position, word) if is_taken else word
+
+    def _longest_inside(self, word: str) -> int:
+        """How long what is called so may be that still stands where it is read."""
+        is_said = any(one.word == word for one in self.equations)
+        is_taken = is_said or (word in self.names.pointers.values() and word != Role.RSTD)
+        return LONGEST_FORMULA // 2 if is_taken else _SHORT
+
+    def _step_of(self, position: int, made: Text | None, said: Said) -> Text | None:
+        """The word of a value that is a step from here on; else what was made of it."""
+        word = self.names.values.get(position)
+        value = self.plan.body[position]
+        is_step = isinstance(value, Pointwise | Reduce) and position not in {*self._results, *self._inside}
+        if made is None or word is None or not is_step:
+            return made
+        if len(made.text) <= self._longest_inside(word) and position not in self._normalized:
+            return made
+        if said.halves or (said.rotates and word not in self.names.pointers.values()):
+            return made
+        if isinstance(value, Pointwise) and plain_choice(value, self.plan.body) is not None:
+            return made
+        self._steps[position] = word
+        self._n_reads[position] += 1
+        is_of_gradient = position in self.gradients
+        self.equations.append(Equation(word, made.text, False, is_of_gradient=is_of_gradient))
+        return Text(word)
+
+    def _mean_through(self, pair: tuple[int, int]) -> Text | None:
+        """``mean(d_normalized * normalized)``."""
+        factors = [made for one in pair if (made := self._value(one)) is not None]
+        return call("mean").apply([_PRODUCT.apply(factors)]) if len(factors) == 2 else None
+
+    def _pointwise(self, value: Pointwise) -> Text | None:
+        """What a `where` chooses is said as it is where that is chosen: no mask of a load says it again."""
+        plain = self._in_plain_math(value) if value.op is PointwiseOp.WHERE else super()._pointwise(value)
+        if plain is not None or value.op is not PointwiseOp.WHERE:
+            return plain
+        condition, chosen, other = value.args
+        told = (
+            self._value(condition),
+            self._while_holding(frozenset({(condition, True)}), chosen),
+            self._while_holding(frozenset({(condition, False)}), other),
+        )
+        texts = [text for text in told if text is not None]
+        if len(texts) < len(told) or any(len(text.text) > self.longest for text in texts):
+            return None
+        operator = operator_of(value.op, len(texts))
+        return (operator.as_math if isinstance(operator, TorchFunction) else operator).apply(texts)
+
+    def _load(self, position: int, value: Load) -> Text | None:
+        """An element that is read under a mask: a piece of what is joined, or what a `where` says."""
+        plain = super()._load(position, dataclasses.replace(value, mask=None))
+        if value.mask is None or plain is None or value.index.values:
+            return plain
+        if self._is_padding(value):
+            around = "" if value.other == 0 else f", {literal_text(value.other)}"
+            return Text(f"pad({plain.text}{around})")
+        if self._is_whole_piece(value):
+            half = half_read(self.plan, self.names, position)
+            is_named = not self._is_rotated and self.names.values.get(position, value.name) != value.name
+            if half and not is_named:
+                return Text(f"{plain.text}{self._shown(half)}")
+            return told_apart(self.plan, self.names, position, plain)
+        piece = self._pieces.get(position)
+        if piece is not None:
+            return plain if piece.slice is None else Text(f"{plain.text}{self._shown(f'[{piece.slice}]')}")
+        mask, read = self._value(value.mask), told_apart(self.plan, self.names, position, plain)
+        return None if mask is None else Text(f"where({mask.text}, {read.text}, {literal_text(value.other)})")

@@ -16,7 +16,8 @@ from longhand.capture.graph import PADDED_FOR_SPEED, Role
 from longhand.emit.text.equations import equations_of
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_ops import find_joins
-from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, laid_out
+from longhand.emit.text.textbook import CLOSED_FORMS, PRIMED
+from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, in_words, laid_out, some, update_in_words
 from longhand.emit.text.value_formula import value_formulas
 from longhand.lower.ir import Load, Store
 from longhand.schedule.named_plan import (
@@ -25,6 +26,7 @@ from longhand.schedule.named_plan import (
     KernelNames,
     KernelPurpose,
     aten_name,
+    derivative_of_norm,
     derivative_word,
     frame_of_backward,
     is_nearly_whole_backward,
@@ -37,7 +39,7 @@ from longhand.schedule.named_plan import (
     words_of,
 )
 from longhand.schedule.names.words import GradientWord, identifier, listed, plural
-from longhand.schedule.plan import Access, KernelPlan
+from longhand.schedule.plan import KernelPlan
 
 _LONGEST = 96
 _INFIX: Mapping[str, Operator] = {
@@ -148,14 +150,27 @@ class _FormulaWriter:
                     waiting.append(source)
                 elif not _is_vector(source):
                     given[source] = None
-        texts = {source: self._step(source) or self.text(source) for source in given}
-        words = {text.text: source for source, text in texts.items() if text is not None}
-        if None in texts.values():
+        said = {source: self._step(source) or self.text(source) for source in given}
+        texts = {source: text for source, text in said.items() if text is not None}
+        if len(texts) < len(said):
             return None
+        words = {text.text: source for source, text in texts.items()}
         gradients = {word for word, source in words.items() if self._is_gradient(source)}
         places = {text.text: place for place, text in enumerate(self.known.values())}
         ordered = sorted(words, key=lambda word: (word not in gradients, places.get(word, 0), word))
-        return Text(f"{word}({', '.join(ordered)})") if ordered else None
+        closed = self._in_closed_form(origin.differentiated, texts)
+        return closed or (Text(f"{word}({', '.join(ordered)})") if ordered else None)
+
+    def _in_closed_form(self, function: str, texts: Mapping[fx.Node, Text]) -> Text | None:
+        """``d_hidden * gelu'(x)``, ``probs * (d_probs - sum(d_probs * probs))``, of functions of one value."""
+        gradients = {text for source, text in texts.items() if self._is_gradient(source)}
+        given = {*texts.values()} - gradients
+        form = CLOSED_FORMS.get(function.strip("_"))
+        if form is None or len(gradients) != 1 or len(given) != 1:
+            return None
+        d, x = gradients.pop(), given.pop()
+        x_text = x.text if function in PRIMED else x.within(Precedence.ATOM)
+        return Text(form.format(d=d.within(Precedence.PRODUCT), x=x_text), Precedence.PRODUCT)
 
     def _is_gradient(self, node: fx.Node) -> bool:
         return isinstance(next(self.words.candidates(node.name)), GradientWord)
@@ -236,10 +251,10 @@ def _is_vector(node: fx.Node) -> bool:
     return node.op == "placeholder" and isinstance(value, torch.Tensor) and value.ndim <= 1
 
 
-_MOST_LISTED = 4  # words
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
 _MOST_INSTEAD_OF_OPS = 5  # equations, where the user's operations fit
+_MOST_STEPS_OF_NORM = 3  # where the user's operations fit: ``rstd``, ``normalized`` and ``d_normalized``
 _LONGEST_EQUATION = 180  # two lines
 _MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better than their arithmetic
 
@@ -313,20 +328,33 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
         if formula and len(formula) <= room:
             return f"{formula}{how}." if len(formula) + len(how) <= room else f"{formula}."
     if plan.schedule.is_over_lists:
-        return f"{_update_in_words(plan, names)}."
+        return f"{update_in_words(plan, names)}."
     if len(of_values) == 1 and not is_coarser:
         return f"{exact}."
     equations = equations_of(plan, names, words)
     if len(equations) == 1 and len(str(equations[0])) <= _TWO_LINES - len(names.kernel):
         return f"{equations[0]}{how}."
+    is_short = all(len(str(one)) <= _LONGEST_EQUATION for one in equations)
+    backward, n_steps = _backward_of(plan, words), sum(not one.is_result for one in equations)
+    is_norm = bool(derivative_of_norm(plan))  # whose formula is known from textbooks
     most = _MOST_INSTEAD_OF_OPS if coarse else MOST_EQUATIONS
-    if 1 < len(equations) <= most and max(len(str(one)) for one in equations) <= _LONGEST_EQUATION:
-        return laid_out(equations, how, room)
+    if is_norm and n_steps <= _MOST_STEPS_OF_NORM:
+        most = MOST_EQUATIONS
+    if 1 < len(equations) <= most and is_short:
+        return laid_out(equations, how, room, backward)
     if of_ops and len(coarse) <= _TWO_LINES - len(names.kernel):
-        return laid_out(of_ops, how, room) if len(of_ops) > 1 else f"{coarse}."
-    backward = _differentiated(plan, words)
-    of = f"the backward pass of {_some(backward)}: " if backward else ""
-    return f"{of}{_in_words(plan, names)}{how}."
+        return laid_out(of_ops, how, room, backward) if len(of_ops) > 1 else f"{coarse}."
+    if is_norm and 1 < len(equations) <= MOST_EQUATIONS and is_short:
+        return laid_out(equations, how, room, backward)
+    of = f"{backward}: " if backward else ""
+    return f"{of}{in_words(plan, names)}{how}."
+
+
+def _backward_of(plan: KernelPlan, words: BufferNamer) -> str:
+    """``the backward pass of layer norm``; empty where the kernel is none of anything that has a word."""
+    norm = derivative_of_norm(plan).replace("_", " ")
+    backward = _differentiated(plan, words) or ([norm] if norm else [])
+    return f"the backward pass of {some(backward)}" if backward else ""
 
 
 def _differentiated(plan: KernelPlan, words: BufferNamer) -> list[str]:
@@ -340,40 +368,6 @@ def _differentiated(plan: KernelPlan, words: BufferNamer) -> list[str]:
     if frame is None or not is_nearly_whole_backward(frame, nodes, words.nodes):
         return []
     return [own_or_class(frame)]
-
-
-def _in_words(plan: KernelPlan, names: KernelNames) -> str:
-    """``features from conv2 and residual``, where a formula would be too long to read."""
-    bodies = [value for value in plan.body if isinstance(value, Load | Store)]
-    written = dict.fromkeys(names.pointers[v.buffer] for v in bodies if isinstance(v, Store))
-    whole = max(
-        (len(plan.addresses[p].axes) for p, v in enumerate(plan.body) if isinstance(v, Load)), default=0
-    )
-    read = dict.fromkeys(
-        names.pointers[value.buffer]
-        for position, value in enumerate(plan.body)
-        if isinstance(value, Load) and len(plan.addresses[position].axes) == whole
-    )
-    given = listed(list(read)[:3])
-    source = f" from {given}" if given else ""
-    return f"{_some(list(written))}{source}"
-
-
-def _some(words: list[str]) -> str:
-    """All of a few; of many the first two, and how many there are besides."""
-    return (
-        listed(words) if len(words) <= _MOST_LISTED else f"{words[0]}, {words[1]} and {len(words) - 2} more"
-    )
-
-
-def _update_in_words(plan: KernelPlan, names: KernelNames) -> str:
-    """``exp_avg, param and exp_avg_sq from these and grad, for all tensors of the lists``"""
-    many = [pointer for pointer in plan.pointers if pointer.many]
-    written = [names.pointers[pointer.name] for pointer in many if pointer.access is not Access.READ]
-    read = [names.pointers[pointer.name] for pointer in many if pointer.access is Access.READ]
-    given = ["these"] if any(pointer.access is Access.READ_WRITE for pointer in many) else []
-    source = f" from {listed([*given, *read])}" if [*given, *read] else ""
-    return f"{listed(written)}{source}, for all tensors of the lists"
 
 
 def _walk(plan: KernelPlan, names: KernelNames) -> str:

@@ -364,14 +364,18 @@ def _number(size: Size) -> int:
 
 
 _INDENT = "    "
+_LONGEST_IN_TABLE = 240  # of a title whose results are named before their formulas
 FACE_WIDTH = 107  # of a Python file's first line, whose quotes stand before it
 
 
 def in_one_line(title: str) -> str:
     """The title for a table: ``norm = weight * x * rstd, where rstd = rsqrt(mean(x**2) + eps)``."""
     first, *equations = title.split("\n")
-    said = [] if first.endswith(":") else [first]  # whose results are among the equations
-    return f"{' '.join([*said, '; '.join(equations)])}." if equations else first
+    if not equations:
+        return first
+    is_list = first.endswith(":")  # of results, which are among the equations
+    whole = f"{' '.join([*([] if is_list else [first]), '; '.join(equations)])}."
+    return f"{first[:-1]}." if is_list and len(whole) > _LONGEST_IN_TABLE else whole
 
 
 def head_lines(kernel: str, title: str, width: int, escaped: Callable[[str], str]) -> list[str]:

@@ -63,11 +63,15 @@ def _escape(character: str) -> str:
 
 
 def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
-    """``Attention.forward    q = self.W_q(x); k = self.W_k(x)``: as many statements on a line as fit."""
+    """``Attention.forward    q = self.W_q(x); k = self.W_k(x)``: as many statements on a line as fit.
+
+    ``again: `` stands before one that a backward pass computes once more.
+    """
     lines: list[str] = []
     said, is_over = "", False
     for quote in quotes:
-        head = f"{python_comment(quote.qualname)}    "
+        again = "again: " if quote.is_again else ""
+        head = f"{again}{python_comment(quote.qualname)}    "
         text = python_comment(quote.shown)
         is_same = bool(lines) and head == said and not is_over
         if is_same and len(lines[-1]) + 2 + len(text) <= width:

@@ -29,8 +29,10 @@ from longhand.emit.text.reference_page import (
     ViewFinder,
     flat_pointers,
     is_slice,
+    masked_places,
     number_text,
     prints_number,
+    purpose,
     reduction,
     total_of_mean,
 )
@@ -52,14 +54,13 @@ from longhand.lower.ir import (
 from longhand.schedule.named_plan import (
     BufferNamer,
     KernelNames,
-    fills_padding,
     noun_of,
     words_in_formula,
 )
+from longhand.schedule.names.words import listed
 from longhand.schedule.plan import KernelPlan
 
 _LONGEST = 84
-_WIDEST_PURPOSE = 98
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +103,7 @@ class _ReferenceWriter:
             key for p in self.uses for key in self._memory(p)
         }
         self.views = self._read_views()
+        self.places = masked_places(plan) - self.groups.keys()
         self.done: dict[int, Text] = {}
         self.page = ReferencePage(plan, names, self.finder, self.views)
         for word in (*self._number_words(), *self.views):
@@ -195,8 +197,11 @@ class _ReferenceWriter:
             return self.joins[position].pieces
         if position in self.pieces or position in self.columns:
             return ()
-        inner = arguments(self.plan.body[position])
-        return inner[:1] if is_square(self.plan.body[position]) else inner
+        value = self.plan.body[position]
+        inner = arguments(value)
+        if isinstance(value, Load) and value.mask is not None:
+            return (*inner, value.mask)  # where it reads, and what stands elsewhere
+        return inner[:1] if is_square(value) else inner
 
     def write(self) -> Reference:
         stores = [
@@ -223,11 +228,11 @@ class _ReferenceWriter:
         body = [*(f"{name} = {text}" for name, text in self.page.lines), f"return {returned}"]
         numbers = [word for word in self._number_words() if word in self.page.used_numbers]
         parameters = tuple(self.views) + tuple(numbers)
-        filled = _listed([self.names.pointers[store.buffer] for _, store in stores])
+        filled = listed(dict.fromkeys(self.names.pointers[store.buffer] for _, store in stores)) or "nothing"
         source = "\n".join(
             [
                 f"def reference({', '.join(parameters)}):",
-                f'    """{_purpose(self.plan, self.names.kernel, filled)}"""',
+                f'    """{purpose(self.plan, self.names.kernel, filled, self._repeated(returned))}"""',
                 *(f"    {line}" for line in body),
             ]
         )
@@ -235,6 +240,15 @@ class _ReferenceWriter:
         return Reference(
             source, parameters, self.views, tuple(results), TORCH in modules, FUNCTIONAL in modules
         )
+
+    def _repeated(self, returned: str) -> str:
+        """``, the same for each repeat``, where all that is done is to write what is read several times."""
+        dims = {self.names.pointers[pointer.name]: pointer.dims for pointer in self.plan.pointers}
+        read = dims.get(returned)
+        if read is None:
+            return ""
+        words = [self.names.axes[axis.name].index for axis in self.plan.axes if axis.name not in read]
+        return f", the same for each {listed(words)}" if words else ""
 
     def _placed(self, position: int, store: Store) -> str:
         """``totals.index_put((at,), rows.to(totals.dtype), accumulate=True)``, of the memory of the totals."""
@@ -275,8 +289,8 @@ class _ReferenceWriter:
             or (isinstance(value, Load) and position not in self.columns and self._is_seen(value))
             or text.text.isidentifier()  # a second name for ``row`` would say nothing
         )
-        is_named_join = position in self.joins and position in self.names.values
-        if not is_leaf and (is_named_join or self.uses[position] > 1 or len(text.text) > _LONGEST):
+        is_named = position in self.names.values and (position in self.joins or position in self.places)
+        if not is_leaf and (is_named or self.uses[position] > 1 or len(text.text) > _LONGEST):
             name = self.page.scope.pick(self._words(position))
             self.page.lines.append((name, text.text))
             text = Text(name)
@@ -366,12 +380,11 @@ class _ReferenceWriter:
             column = self.columns.get(position)
             self.page.used_numbers.update(column.numbers if column is not None else ())
             return Text(self.page.in_space(word) if column is None else column.text.format(word))
-        at = self.indices.at(self.plan.addresses[position])
+        address = self.plan.addresses[position]
         if value.mask is None:
-            return Text(f"{word}[{at.text}]")
+            return Text(f"{word}[{self.indices.at(address).text}]")
         mask = self._value(value.mask).text
-        inside = f"{word}[torch.where({mask}, {at.text}, 0)]"
-        self.page.modules.add(TORCH)
+        inside = f"{word}[{self.indices.inside(address, mask, word).text}]"
         # 0 would make whole numbers of booleans, which choose nothing.
         other = bool(value.other) if value.dtype is torch.bool else value.other
         return Text(f"torch.where({mask}, {inside}, {number_text(other).text})")
@@ -381,19 +394,3 @@ def is_square(value: Value) -> bool:
     """Whether a value is another one times itself."""
     is_product = isinstance(value, Pointwise) and value.op is PointwiseOp.MUL
     return is_product and len(set(arguments(value))) == 1
-
-
-def _purpose(plan: KernelPlan, kernel: str, filled: str) -> str:
-    """The reference's docstring, on one line."""
-    filled = f"the padding of {filled}" if fills_padding(plan) else filled
-    words = f"What {kernel}() must fill {filled} with."
-    return words if len(words) <= _WIDEST_PURPOSE else f"What {kernel}() must fill its results with."
-
-
-def _listed(words: list[str]) -> str:
-    unique = list(dict.fromkeys(words))
-    return (
-        unique[0]
-        if len(unique) == 1
-        else f"{', '.join(unique[:-1])} and {unique[-1]}" if unique else "nothing"
-    )

@@ -27,9 +27,10 @@ from longhand.lower.ir import (
     Reduce,
     ReduceOp,
     Scalar,
+    Store,
     Value,
 )
-from longhand.schedule.named_plan import KernelNames
+from longhand.schedule.named_plan import KernelNames, fills_padding
 from longhand.schedule.names.words import RESERVED_IN_MODULE, Scope
 from longhand.schedule.plan import Address, KernelPlan, ParameterRef, Product, ScalarRef, SizeOf
 
@@ -265,7 +266,7 @@ class IndexWriter:
         along = [self._times(self._along(axis), product) for axis, product in address.axes]
         if along:
             text = " + ".join(term.within(Precedence.SUM) for term in along)
-            terms.append(self._named_step(text, "at") if len(along) > 1 else along[0])
+            terms.append(self._named_step(text, "at", "place") if len(along) > 1 else along[0])
         for position, product in address.values:
             terms.append(self._times(self.value(position), product))
         for product in address.offset:
@@ -275,6 +276,11 @@ class IndexWriter:
             return Text("0")
         text = " + ".join(term.within(Precedence.SUM) for term in terms)
         return Text(text, Precedence.SUM if len(terms) > 1 else terms[0].precedence)
+
+    def inside(self, address: Address, mask: str, word: str) -> Text:
+        """The same, and 0 where a tensor is not read: a line of its own."""
+        self.page.modules.add(TORCH)
+        return self._named_step(f"torch.where({mask}, {self.at(address).text}, 0)", "place", f"{word}_place")
 
     def _along(self, axis: str) -> Text:
         """0, 1, 2, ... along an axis."""
@@ -287,10 +293,10 @@ class IndexWriter:
         steps = f"torch.arange({size}{where})" + (f".view(-1{', 1' * trailing})" if trailing else "")
         return self._named_step(steps, self.page.names.axes[axis].index)
 
-    def _named_step(self, text: str, word: str) -> Text:
+    def _named_step(self, text: str, word: str, other: str = "") -> Text:
         """A line for part of an index, once."""
         if text not in self.steps:
-            name = self.page.scope.pick([word, *([f"{word}_index"] if word != "at" else ["place"])])
+            name = self.page.scope.pick([word, other or f"{word}_index"])
             self.page.lines.append((name, text))
             self.steps[text] = Text(name)
         return self.steps[text]
@@ -354,3 +360,24 @@ def total_of_mean(value: Pointwise, body: Sequence[Value]) -> Reduce | None:
 def is_slice(pieces: Mapping[int, PieceLoad], position: int) -> bool:
     """Whether a value is a slice of a tensor."""
     return position in pieces and pieces[position].slice is not None
+
+
+def masked_places(plan: KernelPlan) -> frozenset[int]:
+    """What is read under a mask and where data say, or says where something else is: it has a line of its own."""
+    accesses = [(at, one) for at, one in enumerate(plan.body) if isinstance(one, Load | Store)]
+    placed = {place for _, access in accesses for place, _ in access.index.values}
+    return frozenset(
+        at
+        for at, one in accesses
+        if isinstance(one, Load) and one.mask is not None and (at in placed or one.index.values)
+    )
+
+
+_WIDEST_PURPOSE = 98
+
+
+def purpose(plan: KernelPlan, kernel: str, filled: str, again: str = "") -> str:
+    """The reference's docstring, on one line; `again` says along what all results are the same."""
+    filled = f"the padding of {filled}" if fills_padding(plan) else filled
+    words = f"What {kernel}() must fill {filled} with{again}."
+    return words if len(words) <= _WIDEST_PURPOSE else f"What {kernel}() must fill its results with."

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 
+from longhand.lower.ir import Load, Store
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.names.words import listed
+from longhand.schedule.plan import Access, KernelPlan
 
 _MOST_NAMED = 4  # results in a first line; of more the first ones are
 LONGEST_LINE = 88  # of an equation that another one is put into: it still takes one line
 MOST_EQUATIONS = 12
+_MOST_LISTED = 4  # words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,25 +27,28 @@ class Equation:
         text: What stands on the right.
         is_result: Whether the kernel writes it; else it is on the way to one.
         sign: What stands between: ``+=`` where it is added to what is there.
+        is_of_gradient: Whether a gradient decides it: else it is the forward pass's.
     """
 
     word: str
     text: str
     is_result: bool
     sign: str = "="
+    is_of_gradient: bool = False
 
     def __str__(self) -> str:
         """As it is read."""
         return f"{self.word} {self.sign} {self.text}"
 
 
-def laid_out(equations: list[Equation], how: str, room: int | None = None) -> str:
+def laid_out(equations: list[Equation], how: str, room: int | None = None, what: str = "") -> str:
     """The title of several formulas, a line for each after the first.
 
     Args:
         equations: In the order in which they are computed.
         how: ``, row by row``; empty where nothing is to be said.
         room: How long the first line may be; one that would be longer does not say how.
+        what: What the kernel is where gradients decide its results: it says more than the first of very many.
     """
     results = [one for one in equations if one.is_result]
     if len(results) == 1:
@@ -49,7 +56,41 @@ def laid_out(equations: list[Equation], how: str, room: int | None = None) -> st
         how = how if room is None or len(f"{results[0]}{how}, where") <= room else ""
         return "\n".join([f"{results[0]}{how}, where", *steps])
     words = [one.word for one in results]
-    shown = (
-        listed(words) if len(words) <= _MOST_NAMED else f"{words[0]}, {words[1]} and {len(words) - 2} more"
-    )
+    is_backward = any(one.is_of_gradient and one.is_result for one in equations)
+    some = what if what and is_backward else f"{words[0]}, {words[1]} and {len(words) - 2} more"
+    shown = listed(words) if len(words) <= _MOST_NAMED else some
     return "\n".join([f"{shown}{how}:", *map(str, equations)])
+
+
+def in_words(plan: KernelPlan, names: KernelNames) -> str:
+    """``features from conv2 and residual``, where a formula would be too long to read."""
+    bodies = [value for value in plan.body if isinstance(value, Load | Store)]
+    written = dict.fromkeys(names.pointers[v.buffer] for v in bodies if isinstance(v, Store))
+    whole = max(
+        (len(plan.addresses[p].axes) for p, v in enumerate(plan.body) if isinstance(v, Load)), default=0
+    )
+    read = dict.fromkeys(
+        names.pointers[value.buffer]
+        for position, value in enumerate(plan.body)
+        if isinstance(value, Load) and len(plan.addresses[position].axes) == whole
+    )
+    given = listed(list(read)[:3])
+    source = f" from {given}" if given else ""
+    return f"{some(list(written))}{source}"
+
+
+def some(words: list[str]) -> str:
+    """All of a few; of many the first two, and how many there are besides."""
+    return (
+        listed(words) if len(words) <= _MOST_LISTED else f"{words[0]}, {words[1]} and {len(words) - 2} more"
+    )
+
+
+def update_in_words(plan: KernelPlan, names: KernelNames) -> str:
+    """``exp_avg, param and exp_avg_sq from these and grad, for all tensors of the lists``"""
+    many = [pointer for pointer in plan.pointers if pointer.many]
+    written = [names.pointers[pointer.name] for pointer in many if pointer.access is not Access.READ]
+    read = [names.pointers[pointer.name] for pointer in many if pointer.access is Access.READ]
+    given = ["these"] if any(pointer.access is Access.READ_WRITE for pointer in many) else []
+    source = f" from {listed([*given, *read])}" if [*given, *read] else ""
+    return f"{listed(written)}{source}, for all tensors of the lists"

@@ -5,7 +5,6 @@ Where that is too long for a line, emit/text/equations cuts it.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -23,6 +22,19 @@ from longhand.emit.text.expression import (
 )
 from longhand.emit.text.reference_calls import CALLS, OperationCall, values_of
 from longhand.emit.text.reference_ops import TorchFunction, operator_of
+from longhand.emit.text.textbook import (
+    Primed,
+    clamp_of,
+    find_functions,
+    find_primed,
+    gradients_in,
+    is_mean,
+    plain_choice,
+    rectified,
+    softmax_gradient,
+    variance_of,
+    wrapped_place,
+)
 from longhand.lower.ir import (
     PRIMITIVES,
     REDUCTIONS,
@@ -33,16 +45,13 @@ from longhand.lower.ir import (
     Pointwise,
     PointwiseOp,
     Reduce,
-    ReduceOp,
     Scalar,
     Store,
-    Value,
 )
 from longhand.schedule.named_plan import (
     BufferNamer,
     KernelNames,
     aten_name,
-    counts_from_the_end,
     op_word,
     places_of,
 )
@@ -57,6 +66,7 @@ from longhand.schedule.plan import (
 
 LONGEST_FORMULA = 88  # of a result's formula
 _REMAINDER = infix("%", Precedence.PRODUCT)
+_PRODUCT = infix("*", Precedence.PRODUCT)
 _QUOTIENT = infix("//", Precedence.PRODUCT)
 
 
@@ -97,6 +107,9 @@ class Formula:
         self.names = names
         self.words = words
         self.groups = find_groups(plan, names, words) | _batch_norms(plan, names, words)
+        self.gradients = gradients_in(plan, words)
+        self.primed = find_primed(plan, words, self.gradients)
+        self.functions = find_functions(plan, words)
         self.stored: dict[int, str] = {}
 
     def written(self) -> list[str]:
@@ -107,29 +120,45 @@ class Formula:
         for value in self.plan.body:
             if not isinstance(value, Store):
                 continue
-            if value.mask is not None or value.value in self.stored:
-                return []
-            text = self._value(value.value)
+            if self._is_said(value):
+                made[self.names.pointers[value.buffer]] = [self.stored[value.value]]
+                continue
+            where = self._where(value)
+            text = None if where is None else self._value(value.value)
             if text is None or len(text.text) > self.longest:
                 return []
             word = self.names.pointers[value.buffer]
+            if self._is_said(value):
+                made[word] = [text.text]
+                continue
             if value.is_at_positions:
                 place = self._place(value)
                 if place is None:
                     return []
                 sign = "+=" if value.adds else "="
-                placed.append(f"{word}{place} {sign} {text.text}")
-                self._is_made(f"{word}{place}", text.text, sign)
+                placed.append(f"{word}{place} {sign} {text.text}{where}")
+                self._is_made(f"{word}{place}", f"{text.text}{where}", sign, value)
                 continue
             made.setdefault(word, []).append(text.text)
             if n_stores[value.buffer] > len(made[word]):
                 continue  # a part of it: the others come
-            self._is_made(word, _side_by_side(made[word]))
+            self._is_made(word, _side_by_side(made[word]), of=value)
             if n_stores[value.buffer] == 1:
-                self.stored[value.value] = word
+                self.stored.setdefault(value.value, word)
         return [*(f"{word} = {_side_by_side(pieces)}" for word, pieces in made.items()), *placed]
 
-    def _is_made(self, word: str, text: str, sign: str = "=") -> None:
+    def _where(self, store: Store) -> str | None:
+        """`` where tokens != PADDING``: which values are added to data's places; None where a part is left as it is."""
+        if store.mask is None:
+            return ""
+        mask = self._value(store.mask) if store.is_at_positions and store.adds else None
+        return None if mask is None else f" where {mask.text}"
+
+    def _is_said(self, store: Store) -> bool:
+        """Whether a result's formula came before its turn."""
+        return False
+
+    def _is_made(self, word: str, text: str, sign: str = "=", of: Store | None = None) -> None:
         """Is told each result, in order."""
 
     def _place(self, store: Store) -> str | None:
@@ -145,6 +174,12 @@ class Formula:
             return Text(self.stored[position])
         group = self.groups.get(position)
         value = self.plan.body[position]
+        if position in self.primed:
+            return self._with_prime(self.primed[position])
+        if group is None and position in self.functions:
+            function, x = self.functions[position]
+            given_x = self._value(x)
+            return None if given_x is None else Text(f"{function}({given_x.text})")
         if group is not None:
             node = self.words.nodes[getattr(value, "origin", "")]
             given = group.inputs if op_word(node).word in _OF_TWO else group.inputs[:1]
@@ -174,6 +209,13 @@ class Formula:
             case Pointwise():
                 return self._pointwise(value)
         return None
+
+    def _with_prime(self, derivative: Primed) -> Text | None:
+        """``d_out * gelu'(x)``."""
+        given, x = self._value(derivative.gradient), self._value(derivative.x)
+        if given is None or x is None:
+            return None
+        return _PRODUCT.apply([given, Text(f"{derivative.function}'({x.text})")])
 
     def _pointwise(self, value: Pointwise) -> Text | None:
         plain = self._in_plain_math(value)
@@ -212,6 +254,15 @@ class Formula:
         if value.op is PointwiseOp.WHERE and (pair := wrapped_place(value, body)) is not None:
             sides = [made for one in pair if (made := self._value(one)) is not None]
             return _REMAINDER.apply(sides) if len(sides) == 2 else None
+        if value.op is PointwiseOp.SUB and (pair := softmax_gradient(value, body)) is not None:
+            p, d = (self._value(one) for one in pair)
+            if p is None or d is None:
+                return None
+            inner = f"{d.within(Precedence.SUM)} - sum({_PRODUCT.apply([d, p]).text})"
+            return Text(f"{p.within(Precedence.PRODUCT)} * ({inner})", Precedence.PRODUCT)
+        if value.op is PointwiseOp.DIV and (x := variance_of(value, body)) is not None:
+            made = self._value(x)
+            return None if made is None else Text(f"var({made.text})")
         if value.op is PointwiseOp.DIV and is_mean(value, body):
             total = body[value.args[0]]
             made = self._value(total.arg) if isinstance(total, Reduce) else None
@@ -297,70 +348,6 @@ def says_only_the_operation(word: str) -> bool:
     """
     is_noun = word in _NOUNS or word in _ON_THE_WAY
     return is_noun or word.rpartition("_")[2] in ("product", "total", "difference", "ratio", "chosen")
-
-
-def is_mean(value: Pointwise, body: Sequence[Value]) -> bool:
-    """``sum(x) / n``, where n is how many are summed."""
-    total, count = (body[at] for at in value.args)
-    return isinstance(total, Reduce) and total.op is ReduceOp.SUM and isinstance(count, AxisSize)
-
-
-def rectified(value: Pointwise, body: Sequence[Value]) -> int | None:
-    """What ``maximum(x, 0.0)`` rectifies."""
-    for one, other in (value.args, value.args[::-1]):
-        number = body[other]
-        if isinstance(number, Constant) and number.value == 0 and number.dtype.is_floating_point:
-            return one
-    return None
-
-
-def clamp_of(value: Pointwise, body: Sequence[Value]) -> tuple[int, int, int] | None:
-    """The value, the least and the most of ``minimum(maximum(x, least), most)``, both of them numbers."""
-    inner, most = (body[at] for at in value.args)
-    if not isinstance(inner, Pointwise) or inner.op is not PointwiseOp.MAXIMUM:
-        return None
-    is_bounded = isinstance(most, Constant | Scalar) and isinstance(body[inner.args[1]], Constant | Scalar)
-    return (*inner.args, value.args[1]) if is_bounded else None  # type: ignore[return-value]
-
-
-def plain_choice(value: Pointwise, body: Sequence[Value]) -> int | None:
-    """The branch of a ``where`` that a formula means: an index that may be negative, an element of a table."""
-    if value.op is not PointwiseOp.WHERE:
-        return None
-    condition, other = body[value.args[0]], body[value.args[2]]
-    if counts_from_the_end(value, body):
-        return value.args[2]
-    # What stands for an element that is not there, and the place of one that is added there.
-    is_other = isinstance(other, Constant) and (
-        math.isnan(other.value) or (other.value == 0 and not other.dtype.is_floating_point)
-    )
-    return value.args[1] if is_other and _is_in_table(condition, body) else None
-
-
-def wrapped_place(value: Pointwise, body: Sequence[Value]) -> tuple[int, int] | None:
-    """``where(col < half, col, col - half)`` is ``col % half``: the place and the half."""
-    condition, chosen, other = value.args
-    less, rest = body[condition], body[other]
-    is_less = isinstance(less, Pointwise) and less.op is PointwiseOp.LT and less.args[0] == chosen
-    if not is_less or not isinstance(less, Pointwise):
-        return None
-    limit = body[less.args[1]]
-    is_rest = (
-        isinstance(rest, Pointwise) and rest.op is PointwiseOp.SUB and rest.args == (chosen, less.args[1])
-    )
-    return (chosen, less.args[1]) if is_rest and isinstance(limit, Scalar) else None
-
-
-def _is_in_table(condition: Value, body: Sequence[Value]) -> bool:
-    """``(index >= 0) & (index < table_size)``, of one index or several"""
-    if not isinstance(condition, Pointwise) or condition.op is not PointwiseOp.LOGICAL_AND:
-        return False
-    sides = [body[at] for at in condition.args]
-    if all(_is_in_table(side, body) for side in sides):
-        return True
-    ops = [side.op if isinstance(side, Pointwise) else None for side in sides]
-    indices = {side.args[0] for side in sides if isinstance(side, Pointwise)}
-    return ops == [PointwiseOp.GE, PointwiseOp.LT] and len(indices) == 1
 
 
 def find_groups(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> dict[int, OperationCall]:

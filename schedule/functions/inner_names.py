@@ -44,10 +44,11 @@ def remark_on(alike: CallsAlike, is_backward: bool = False) -> str:
     wheres.append(f", in {len(alike.sites)} places" if len(alike.sites) > 1 else f": {end}")
     does = "does" if alike.share == 1 else "does in calls of its own"
     said = f"What {alike.class_name} {does}"
+    part = ""
     if is_backward:
-        part = "" if alike.share == 1 else ", as far as it has calls of its own"
-        said = f"The derivative of {alike.class_name}{part}"
-    texts = [f"{said}{where}." for where in wheres]
+        part = "" if alike.share == 1 else ", but for what is fused with its neighbours"
+        said = f"The derivative of {alike.class_name}"
+    texts = [f"{said}{where}{part}." for where in wheres]
     return next((text for text in texts if len(text) <= _WIDEST), texts[-1])
 
 

@@ -31,9 +31,6 @@ from longhand.schedule.kernels.address_terms import Address, Product, ScalarRef
 from longhand.schedule.numerics.numerics import Numerics
 from longhand.schedule.sizes import Hints, guess, same, times
 
-# Shorter halves leave most lanes of a block idle.
-SMALLEST_HALF = 16
-
 
 @dataclasses.dataclass(frozen=True)
 class Halves:
@@ -58,7 +55,7 @@ class Halves:
 
 
 def find_halves(
-    body: tuple[Value, ...], addresses: Mapping[int, Address], col: Axis, hints: Hints
+    body: tuple[Value, ...], addresses: Mapping[int, Address], col: Axis, hints: Hints, smallest: int
 ) -> Halves | None:
     """The body by halves of its only column axis; None where nothing is joined there, or something needs to know where.
 
@@ -67,13 +64,14 @@ def find_halves(
         addresses: For each Load, Store and IndexExpression.
         col: The axis.
         hints: Values of symbolic sizes.
+        smallest: How many columns a half has at least.
     """
     limits = {
         position
         for position, value in enumerate(body)
         if isinstance(value, Scalar) and _is_half(value, col.size) and _is_compared(position, body)
     }
-    if len(limits) != 1 or guess(col.size, hints) < 2 * SMALLEST_HALF:
+    if len(limits) != 1 or guess(col.size, hints) < 2 * smallest:
         return None
     writer = _HalvesWriter(body, addresses, col.name, limits.pop())
     return writer.halves() if writer.write(0) and writer.write(1) else None

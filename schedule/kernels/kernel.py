@@ -130,7 +130,7 @@ def plan_kernel(
         numerics=numerics_of(space.body),
         origins=tuple(dict.fromkeys(value.origin for value in space.body if value.origin)),
         bytes_moved=bytes_moved(space.body, space.axes, buffers),
-        halves=_halves(space, addresses, schedule, hints, numerics_of),
+        halves=_halves(candidate, addresses, schedule, numerics_of),
     )
     launch = _launch(plan, tuple(axis.size for axis in space.axes), addresses.values, scalars)
     if target.has_narrow_indices:
@@ -143,16 +143,16 @@ def plan_kernel(
 
 
 def _halves(
-    space: NestSpace,
+    candidate: Candidate,
     addresses: Addresses,
     schedule: KernelSchedule,
-    hints: Hints,
     numerics_of: Callable[[tuple[Value, ...]], Numerics],
 ) -> Halves | None:
     """The body by halves, of elements that are computed each for itself along one column axis."""
+    space, smallest = candidate.space, candidate.target.smallest_half
     if not schedule.has_independent_elements or len(space.cols) != 1:
         return None
-    halves = find_halves(space.body, addresses.by_position, space.cols[0], hints)
+    halves = find_halves(space.body, addresses.by_position, space.cols[0], candidate.hints, smallest)
     return None if halves is None else dataclasses.replace(halves, numerics=numerics_of(halves.body))
 
 

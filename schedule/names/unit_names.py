@@ -81,10 +81,17 @@ def _given(call: ast.Call) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Quote:
-    """A statement of the user's, quoted in a comment: ``Attention.forward    out = q @ k.transpose(-2, -1)``."""
+    """A statement of the user's, quoted in a comment: ``Attention.forward    out = q @ k.transpose(-2, -1)``.
+
+    Attributes:
+        qualname: The function that it stands in.
+        statement: It.
+        is_again: Whether a backward pass computes it once more, and differentiates nothing of it there.
+    """
 
     qualname: str
     statement: str
+    is_again: bool = dataclasses.field(default=False, compare=False)
 
     @property
     def shown(self) -> str:

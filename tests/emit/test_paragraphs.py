@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+from longhand.capture.graph import Provenance
 from longhand.emit.module.paragraphs import (
     LineKind,
     Paragraph,
     PythonLine,
     WrittenParagraph,
     not_quoted_before,
+    quotes_of,
     said_once,
 )
+from longhand.emit.text.quoting import quote_lines
 from longhand.schedule.names.unit_names import Quote
 
 NORM, SCALE, LINEAR = (Quote("Layer.forward", text) for text in ("y = norm(x)", "y * 2", "self.proj(y)"))
@@ -72,3 +77,15 @@ def test_a_file_quotes_a_statement_once() -> None:
     quoted: set[Quote] = set()
     found = [*not_quoted_before(first, quoted), *not_quoted_before(second, quoted)]
     assert [one.quotes for one in found] == [(NORM, SCALE), (LINEAR,)]
+
+
+def test_what_a_backward_pass_computes_again_is_said_to_be() -> None:
+    forward = Provenance("y = norm(x)", "Layer.forward")
+    derivative = dataclasses.replace(forward, differentiates="y")
+    (again,), (first,), (mixed,) = (
+        quotes_of(stated, in_backward)
+        for stated, in_backward in (([forward], True), ([forward], False), ([forward, derivative], True))
+    )
+    assert quote_lines((again,), 90) == ["again: Layer.forward    y = norm(x)"]
+    assert quote_lines((first,), 90) == quote_lines((mixed,), 90) == ["Layer.forward    y = norm(x)"]
+    assert again == first  # quoted once, all the same

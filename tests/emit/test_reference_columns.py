@@ -71,3 +71,30 @@ def test_the_reference_holds(case: str, tmp_path: Path) -> None:
     torch.testing.assert_close(longhand.load(tmp_path / "unit")(*args), function(*args))
     checks = check_kernels(tmp_path / "unit").kernels
     assert checks and all(check.is_right for check in checks)
+
+
+def gathered(table: Tensor, places: Tensor, order: Tensor) -> Tensor:
+    return table[places[order]][:, :48] * 2
+
+
+def repeated(x: Tensor) -> Tensor:
+    return x[:, None].expand(6, 4, 64).reshape(24, 64).contiguous()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_what_is_read_where_data_say_has_a_place_and_a_mask_by_name(device: str, tmp_path: Path) -> None:
+    args = (torch.randn(9, 64), torch.randint(9, (12,)), torch.randint(12, (7,)))
+    arch = "sm_90" if device == "cuda" else None
+    longhand.generate(gathered, args, out=tmp_path, device=device, arch=arch, run=False)
+    texts = [path.read_text() for path in (tmp_path / "kernels").glob("*.py")]
+    (text,) = [text.partition("def reference(")[2] for text in texts if "def reference(" in text]
+    assert "torch.where" in text and "torch.where(" not in text.replace("= torch.where(", "").replace(
+        "return torch.where(", ""
+    ), text
+    assert text.count(" >= 0") == len({line for line in text.splitlines() if " >= 0" in line}), text
+
+
+def test_a_copy_says_along_what_it_is_the_same(tmp_path: Path) -> None:
+    longhand.generate(repeated, (torch.randn(6, 64),), out=tmp_path, device="cpu")
+    texts = "".join(path.read_text() for path in (tmp_path / "kernels").glob("*.py"))
+    assert ", the same for each " in texts, texts

@@ -48,6 +48,11 @@ def short(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor
     return rotate_half(q[..., :8]) + cos[..., :8]
 
 
+def of_eight(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Halves of eight columns."""
+    return rotated(q[..., :16].contiguous(), cos[..., :16], sin[..., :16])
+
+
 class Rotation(nn.Module):
     """Its backward pass joins halves, too."""
 
@@ -90,6 +95,11 @@ def test_halves_are_walked_together(function, tmp_path: Path, device: str) -> No
     assert re.search(r"col < half\b", body)
 
 
+def test_short_halves_are_walked_together_where_that_is_faster(tmp_path: Path) -> None:
+    assert "?" not in kernel_text(of_eight, tmp_path / "cpu", "cpu").partition("extern")[2]
+    assert "where(" in kernel_text(of_eight, tmp_path / "cuda", "cuda")
+
+
 def test_each_element_is_loaded_once(tmp_path: Path) -> None:
     text = kernel_text(rotated, tmp_path, "cuda")
     assert text.count("tl.load(") == 6
@@ -104,7 +114,7 @@ def test_other_joins_are_walked_as_they_were(function, tmp_path: Path, device: s
     assert "where(" in text or "?" in text
 
 
-@pytest.mark.parametrize("function", [*HALVED, *WHOLE])
+@pytest.mark.parametrize("function", [*HALVED, *WHOLE, of_eight])
 def test_the_values_are_those_of_eager(function, tmp_path: Path) -> None:
     kernel_text(function, tmp_path, "cpu")
     unit = longhand.load(tmp_path / "unit")

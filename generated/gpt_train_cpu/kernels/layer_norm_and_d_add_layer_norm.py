@@ -1,8 +1,11 @@
 """layer_norm_and_d_add_layer_norm: normed, d_x, d_bias and d_weight, in one pass over the rows:
-    normed = layer_norm(x)
-    d_x = d_out + d_layer_norm(d_normed, x)
+    rstd = rsqrt(var(x) + eps)
+    normalized = (x - mean(x)) * rstd
+    normed = normalized * weight + bias
+    d_normalized = d_normed * weight
+    d_x = d_out + (d_normalized - mean(d_normalized) - normalized * mean(d_normalized * normalized)) * rstd
     d_bias = sum(d_normed)
-    d_weight = sum(d_normed * normalize(x))
+    d_weight = sum(d_normed * normalized)
 
 The kernel is layer_norm_and_d_add_layer_norm.cpp, built when it changes.
 """

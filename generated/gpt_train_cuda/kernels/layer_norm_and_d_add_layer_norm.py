@@ -1,7 +1,10 @@
 """layer_norm_and_d_add_layer_norm: normed, d_x, d_weight and d_bias, in one pass over the rows:
-    normed = layer_norm(x)
-    d_x = d_out + d_layer_norm(d_normed, x)
-    d_weight = sum(d_normed * normalize(x))
+    rstd = rsqrt(var(x) + eps)
+    normalized = (x - mean(x)) * rstd
+    normed = normalized * weight + bias
+    d_normalized = d_normed * weight
+    d_x = d_out + (d_normalized - mean(d_normalized) - normalized * mean(d_normalized * normalized)) * rstd
+    d_weight = sum(d_normed * normalized)
     d_bias = sum(d_normed)
 
     Block.forward    return x + self.mlp(self.ln_2(x))

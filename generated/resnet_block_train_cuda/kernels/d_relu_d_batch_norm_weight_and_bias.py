@@ -1,5 +1,10 @@
-"""d_relu_d_batch_norm_weight_and_bias: the backward pass of relu and batch norm: through_rstd, through_mean,
-d_weight and d_bias from conv1 and d_out, column by column.
+"""d_relu_d_batch_norm_weight_and_bias: through_rstd, through_mean, d_weight and d_bias, column by column:
+    normalized = (conv1 - bn1_mean) * bn1_rstd
+    d_bn1 = where(normalized * weight + bias <= 0.0, 0.0, d_out)
+    through_rstd = mean(d_bn1 * normalized)
+    through_mean = mean(d_bn1)
+    d_weight = sum(d_bn1 * normalized)
+    d_bias = sum(d_bn1)
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 

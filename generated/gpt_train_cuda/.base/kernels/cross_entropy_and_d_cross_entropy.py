@@ -118,11 +118,9 @@ def reference(logits, targets, n_counted, n_rows, n_cols, logits_stride):
     row_max = value.amax(-1, keepdim=True)
     numerator = torch.exp(value - row_max)
     denominator = numerator.sum(-1, keepdim=True)
-    target_logit = torch.where(
-        (targets >= 0) & (targets < n_cols),
-        logits[torch.where((targets >= 0) & (targets < n_cols), row * logits_stride + targets, 0)],
-        torch.nan,
-    )
+    is_class = (targets >= 0) & (targets < n_cols)
+    place = torch.where(is_class, row * logits_stride + targets, 0)
+    target_logit = torch.where(is_class, logits[place], torch.nan)
     probability = numerator / denominator
     unscaled_d_logits = torch.where(
         counts, torch.where(col == targets, probability - 1.0, probability) / n_counted.float(), 0.0

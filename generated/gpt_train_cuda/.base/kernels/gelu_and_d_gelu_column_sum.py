@@ -1,4 +1,4 @@
-"""gelu_and_d_gelu_column_sum: hidden = gelu(x); d_widen = d_gelu(d_hidden, x); d_bias = sum(d_widen).
+"""gelu_and_d_gelu_column_sum: hidden = gelu(x); d_widen = d_hidden * gelu'(x); d_bias = sum(d_widen).
 
     Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
 

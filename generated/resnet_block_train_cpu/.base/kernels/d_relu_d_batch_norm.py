@@ -1,7 +1,10 @@
 """d_relu_d_batch_norm: d_weight, d_x and d_bias, channel by channel:
-    d_weight = sum(d_relu(d_out, out) * normalize(x))
-    d_x = d_batch_norm(d_relu(d_out, out), x)
-    d_bias = sum(d_relu(d_out, out))
+    normalized = (x - mean) * rstd
+    masked_d_out = where(out <= 0.0, 0.0, d_out)
+    d_weight = sum(masked_d_out * normalized)
+    d_x = (masked_d_out - mean(masked_d_out) - normalized * mean(masked_d_out * normalized)) * (rstd *
+        weight)
+    d_bias = sum(masked_d_out)
 
 The kernel is d_relu_d_batch_norm.cpp, built when it changes.
 """
