@@ -111,24 +111,26 @@ class Planner:
 
     def _join_twins(self) -> bool:
         """Plans kernels again that are one where they are given a bit more; whether there are any."""
-        is_any = False
-        for keys, given in list(find_twins(self.kernels)):
-            again = {
-                key: (known, *self._plan(known.nest, known.entry, given))
-                for key, known in self._known.items()
-                if known.launch.kernel in keys
-            }
-            (_, one, _), *others = again.values()
-            if any(plan.key != one.key for _, plan, _ in others):
-                continue
-            for key, (known, plan, launch) in again.items():
-                one = one | plan
-                self._known[key] = dataclasses.replace(known, launch=launch)
-            place = min(map(list(self.kernels).index, keys))
-            rest = [(key, plan) for key, plan in self.kernels.items() if key not in keys]
-            self.kernels = dict([*rest[:place], (one.key, one), *rest[place:]])
-            is_any = True
-        return is_any
+        groups = list(find_twins(self.kernels))
+        return any([any(self._join(keys, given) for given in choices) for keys, choices in groups])
+
+    def _join(self, keys: tuple[str, ...], given: Given) -> bool:
+        """Plans kernels again with what they are given; whether they are one then, which takes their place."""
+        again = {
+            key: (known, *self._plan(known.nest, known.entry, given))
+            for key, known in self._known.items()
+            if known.launch.kernel in keys
+        }
+        (_, one, _), *others = again.values()
+        if any(plan.key != one.key for _, plan, _ in others):
+            return False
+        for key, (known, plan, launch) in again.items():
+            one = one | plan
+            self._known[key] = dataclasses.replace(known, launch=launch)
+        place = min(map(list(self.kernels).index, keys))
+        rest = [(key, plan) for key, plan in self.kernels.items() if key not in keys]
+        self.kernels = dict([*rest[:place], (one.key, one), *rest[place:]])
+        return True
 
     def _origins(self, nest: Nest) -> tuple[str, ...]:
         """The nodes that a nest computes, in the captured graph's order."""

@@ -6,7 +6,8 @@ computed more. What begins where its tensor does is given an offset of 0, if ano
 one product are copied by one kernel. So is a factor that is another number in each of them
 (`schedule.differing_numbers` knows that of nests of equal sizes, and of any number). Kernels that walk down columns
 of few rows in the deep stages of a model, and of many in the first ones, have another tile each: one kernel has the
-high tile, cut to the rows of a call.
+high tile, cut to the rows of a call. A tensor whose axes lie in another order (heads before tokens, or behind them)
+is walked by strides, too, as long as what lies side by side does in both.
 """
 
 from __future__ import annotations
@@ -64,33 +65,29 @@ class Given:
 NOTHING_GIVEN = Given()
 
 
-def find_twins(kernels: Mapping[str, KernelPlan]) -> Iterator[tuple[tuple[str, ...], Given]]:
-    """Groups of kernels that may be one, by key, each with what its kernels must be given for that."""
+def find_twins(kernels: Mapping[str, KernelPlan]) -> Iterator[tuple[tuple[str, ...], tuple[Given, ...]]]:
+    """Groups of kernels that may be one, by key, each with what its kernels must be given for that: little, or more."""
     alike: dict[object, list[str]] = {}
     for key, plan in kernels.items():
         alike.setdefault(_BodySignature(plan).everything(), []).append(key)
     for keys in alike.values():
         if len(keys) > 1:
             plans = [kernels[key] for key in keys]
+            strides = frozenset(_strides(plans))
             given = Given(
-                frozenset(_strides(plans)),
+                strides,
                 frozenset(_offsets(plans)),
                 frozenset(_factors(plans)),
                 heights=len({plan.tunables for plan in plans if _is_of_height(plan)}) > 1,
             )
             if all(_are_apart(given.with_factors(plan.body)) for plan in plans):
-                yield tuple(keys), given
+                # A stride says those of the axes around it, where these stand in one order.
+                every = dataclasses.replace(given, strides=frozenset(_every_stride(plans[0], strides)))
+                yield tuple(keys), tuple(dict.fromkeys((given, every)))
 
 
 class _BodySignature(CanonicalPlan):
     """What a plan has in common with others that differ in strides, offsets and factors alone."""
-
-    def everything(self) -> tuple[Any, ...]:
-        dims = tuple(
-            None if pointer.dims is None else tuple(self.axis[axis] for axis in pointer.dims)
-            for pointer in self.plan.pointers
-        )
-        return (*super().everything(), dims)
 
     def tunables(self) -> tuple[Any, ...]:
         return (
@@ -183,6 +180,17 @@ def _strides(plans: Sequence[KernelPlan]) -> Iterator[tuple[int, int]]:
                 products = {one.product(one.plan.addresses[position].axes[place][1]) for one in canonical}
                 if len(products) > 1:
                     yield first.pointer[value.buffer], first.axis[axis]
+
+
+def _every_stride(plan: KernelPlan, strides: frozenset[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The strides of all pointers that are given one."""
+    canonical = CanonicalPlan(plan)
+    given = {pointer for pointer, _ in strides}
+    for position, value in enumerate(plan.body):
+        if isinstance(value, Load | Store) and canonical.pointer[value.buffer] in given:
+            for axis, product in plan.addresses[position].axes:
+                if _is_stride(product):
+                    yield canonical.pointer[value.buffer], canonical.axis[axis]
 
 
 def _offsets(plans: Sequence[KernelPlan]) -> Iterator[int]:
