@@ -23,6 +23,7 @@ from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, St
 from longhand.schedule.kernels.address_terms import ParameterRef, Product, ScalarRef
 from longhand.schedule.kernels.kernel_plan import KernelPlan, Tunable
 from longhand.schedule.kernels.key import CanonicalPlan
+from longhand.schedule.kernels.space import ANY_WALK, Walk
 
 _ANY = ("any",)
 
@@ -36,12 +37,18 @@ class Given:
         offsets: The places of pointers that are walked from an offset on.
         factors: The positions in the body of numbers.
         heights: Whether its calls are of columns of few rows and of many.
+        walk: The axes that it walks along, though its own tensors would do with fewer.
     """
 
     strides: frozenset[tuple[int, int]] = frozenset()
     offsets: frozenset[int] = frozenset()
     factors: frozenset[int] = frozenset()
     heights: bool = False
+    walk: Walk = ANY_WALK
+
+    def along(self, walk: Walk | None) -> Given:
+        """The same of a kernel that is walked so."""
+        return self if walk is None else dataclasses.replace(self, walk=walk)
 
     def with_height(self, tunables: tuple[Tunable, ...]) -> tuple[Tunable, ...]:
         """Tunables of a kernel for columns of any height."""
@@ -65,11 +72,19 @@ class Given:
 NOTHING_GIVEN = Given()
 
 
-def find_twins(kernels: Mapping[str, KernelPlan]) -> Iterator[tuple[tuple[str, ...], tuple[Given, ...]]]:
-    """Groups of kernels that may be one, by key, each with what its kernels must be given for that: little, or more."""
+def find_twins(
+    kernels: Mapping[str, KernelPlan], in_any_order: bool = False
+) -> Iterator[tuple[tuple[str, ...], tuple[Given, ...]]]:
+    """Groups of kernels that may be one, by key, each with what its kernels must be given for that: little, or more.
+
+    Args:
+        kernels: By key.
+        in_any_order: Of tensors whose axes lie in memory in another order, too.
+    """
     alike: dict[object, list[str]] = {}
     for key, plan in kernels.items():
-        alike.setdefault(_BodySignature(plan).everything(), []).append(key)
+        orders = () if in_any_order else _orders(plan)
+        alike.setdefault((_BodySignature(plan).everything(), orders), []).append(key)
     for keys in alike.values():
         if len(keys) > 1:
             plans = [kernels[key] for key in keys]
@@ -84,6 +99,15 @@ def find_twins(kernels: Mapping[str, KernelPlan]) -> Iterator[tuple[tuple[str, .
                 # A stride says those of the axes around it, where these stand in one order.
                 every = dataclasses.replace(given, strides=frozenset(_every_stride(plans[0], strides)))
                 yield tuple(keys), tuple(dict.fromkeys((given, every)))
+
+
+def _orders(plan: KernelPlan) -> tuple[tuple[int, ...] | None, ...]:
+    """The order in memory of each tensor's axes."""
+    places = {axis.name: place for place, axis in enumerate(plan.axes)}
+    return tuple(
+        None if pointer.dims is None else tuple(places[axis] for axis in pointer.dims)
+        for pointer in plan.pointers
+    )
 
 
 class _BodySignature(CanonicalPlan):

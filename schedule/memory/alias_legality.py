@@ -15,10 +15,10 @@ store makes warps wait for each other only where Triton's layout spreads it over
 from __future__ import annotations
 
 from longhand.lower.ir import Load, Reduce, Size, Store, arguments
-from longhand.schedule.kernels.address_terms import ParameterRef, Product, SizeOf
+from longhand.schedule.kernels.address_terms import value_of
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan
 from longhand.schedule.plan import Launch
-from longhand.schedule.sizes import same, times
+from longhand.schedule.sizes import same
 from longhand.schedule.targets import TargetFacts
 
 
@@ -65,27 +65,17 @@ def _is_same_place(plan: KernelPlan, load: int, store: int, launch: Launch | Non
         return True
     if launch is None or launch.others or any(each.offset or each.values for each in (one, other)):
         return False
-    steps, theirs = ({axis: _step(plan, launch, p) for axis, p in each.axes} for each in (one, other))
-    return steps.keys() == theirs.keys() and all(
-        step is not None and theirs[axis] is not None and same(step, theirs[axis])  # type: ignore[arg-type]
-        for axis, step in steps.items()
+    sizes = dict(zip((axis.name for axis in plan.axes), launch.sizes, strict=True))
+    ints = dict(zip((parameter.name for parameter in plan.ints), launch.ints, strict=True))
+    written = dict(other.axes)
+    return written.keys() == dict(one.axes).keys() and all(
+        _are_same(value_of(product, sizes, ints), value_of(written[axis], sizes, ints))
+        for axis, product in one.axes
     )
 
 
-def _step(plan: KernelPlan, launch: Launch, factors: Product) -> Size | None:
-    """What a product of sizes and strides is in a launch; None where numbers of the body are in it."""
-    sizes = dict(zip((axis.name for axis in plan.axes), launch.sizes, strict=True))
-    ints = dict(zip((parameter.name for parameter in plan.ints), launch.ints, strict=True))
-    step: Size = 1
-    for factor in factors:
-        match factor:
-            case SizeOf(axis):
-                step = times(step, sizes[axis])
-            case ParameterRef(name):
-                step = times(step, ints[name])
-            case _:
-                return None
-    return step
+def _are_same(one: Size | None, other: Size | None) -> bool:
+    return one is not None and other is not None and same(one, other)
 
 
 def _feeds_later_store(plan: KernelPlan, loads: set[int], written: int) -> bool:
