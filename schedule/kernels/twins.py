@@ -142,7 +142,7 @@ class _BodySignature(CanonicalPlan):
             for axis, product in address.axes
         )
         _, by_value, offset = super().address(position)
-        return (along, by_value, _ANY if _may_begin_anywhere(self.plan, position) else offset)
+        return (along, by_value, _ANY if may_begin_anywhere(self.plan, position) else offset)
 
     def product(self, factors: Product) -> tuple[Any, ...]:
         named = super().product(factors)
@@ -160,7 +160,7 @@ def _is_stride(product: Product) -> bool:
     return bool(product) and not any(isinstance(factor, ScalarRef | int) for factor in product)
 
 
-def _may_begin_anywhere(plan: KernelPlan, position: int) -> bool:
+def may_begin_anywhere(plan: KernelPlan, position: int) -> bool:
     """Whether a value is all that a kernel reads or writes of a tensor, and where it begins may be an argument."""
     value = plan.body[position]
     if not isinstance(value, Load | Store):
@@ -222,7 +222,7 @@ def _offsets(plans: Sequence[KernelPlan]) -> Iterator[int]:
     first = CanonicalPlan(plans[0])
     for position, value in enumerate(plans[0].body):
         begins = {bool(plan.addresses[position].offset) for plan in plans if position in plan.addresses}
-        if isinstance(value, Load | Store) and _may_begin_anywhere(plans[0], position) and len(begins) > 1:
+        if isinstance(value, Load | Store) and may_begin_anywhere(plans[0], position) and len(begins) > 1:
             yield first.pointer[value.buffer]
 
 

@@ -15,6 +15,7 @@ from longhand.lower.ir import Load, Reduce, Size, Store, Value
 from longhand.schedule.kernels.address_terms import ParameterRef, value_of
 from longhand.schedule.kernels.kernel_plan import KernelPlan
 from longhand.schedule.kernels.key import CanonicalPlan
+from longhand.schedule.kernels.twins import may_begin_anywhere
 from longhand.schedule.plan import Launch
 from longhand.schedule.sizes import same
 
@@ -124,4 +125,5 @@ class _Math(CanonicalPlan):
         side_by_side = {axis for axis, product in address.axes if product == ()}
         last = self.plan.axes[-1].name if self.plan.axes else ""
         is_along = [axis.role.value for axis in self.plan.axes if axis.name in side_by_side]
-        return (last in side_by_side, tuple(is_along), len(address.values), bool(address.offset))
+        begins = bool(address.offset) and not may_begin_anywhere(self.plan, position)
+        return (last in side_by_side, tuple(is_along), len(address.values), begins)

@@ -35,6 +35,7 @@ from longhand.schedule.names.people_names import (
     name_of_differentiated,
     name_of_most,
     name_of_people,
+    name_of_small,
 )
 from longhand.schedule.names.schedule_names import words_of
 from longhand.schedule.names.shared.callers import Caller, Callers
@@ -113,7 +114,7 @@ def _candidates(
     walked = list(shapes_apart(plan, named[base][0])) if base in named else []
     walk = words_of(plan).adjective if base in named and plan.schedule == named[base][0].schedule else ""
     told = [word for word in qualifiers(plan, callers) if word != walk]  # both walk so
-    code = list(codes_apart(plan, callers, *named[base])) if base in named else []
+    code = list(codes_apart(plan, named[base][0])) if base in named else []
     layers = [*_layers(plan, callers), *layers_apart(callers)]  # which say nothing of the code
     additions = [*apart, *code, *told, *walked, *layers]
     further = [
@@ -163,7 +164,7 @@ def _told(plan: KernelPlan, caller: Caller) -> str:
         if not (derivatives or backward) and is_list_of_ops(nodes)
         else None
     )
-    told = derivatives or backward or people
+    told = derivatives or backward or people or name_of_small(nodes, words)
     base = told or _of_two_results(plan, caller) or name_of_ops(nodes)
     base = (name_of_copy(nodes, words) if base == "copy" else None) or base
     base = _of_many_results(plan, caller, base) or base
@@ -196,7 +197,7 @@ def _as_walked(plan: KernelPlan, caller: Caller, base: str, is_told: bool) -> st
     if plan.schedule.is_down_columns and not is_told:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
         base = re.sub(r"_norm$", "_norm_columns", base)
-    if plan.schedule.is_tiled and "transpose" not in base:
+    if plan.schedule.is_tiled and "transpose" not in base and not is_told:
         base = _joined("transpose", base)
     return _of_purpose(plan, caller) or _of_count(plan) or _of_padding(caller.nodes) or base
 

@@ -51,6 +51,8 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
         other: The one with the plain name.
         others: The calls of that.
     """
+    if _keeps_forward(plan, callers) and not _keeps_forward(other, others):
+        yield "recomputed"  # what the forward pass made, for other derivatives
     written = [place for place, p in enumerate(passed(plan)) if p.access is not Access.READ]
     if len(written) > _n_written(other):
         yield from _more("and", _words_beside(callers, written, others, other, is_read=False))
@@ -72,10 +74,8 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
         yield "transposed"
 
 
-def codes_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Callers) -> Iterator[str]:
+def codes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
     """What the code of a kernel does that the code of the one with the plain name does not; where words are missing."""
-    if _keeps_forward(plan, callers) and not _keeps_forward(other, others):
-        yield "recomputed"  # what the forward pass made, for other derivatives
     if _n_gathers(plan) > _n_gathers(other):
         yield "gathered"
     if _n_masks(plan) > _n_masks(other):
