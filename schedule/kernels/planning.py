@@ -117,12 +117,18 @@ class Planner:
         """Plans kernels again that are one where they are given a bit more; whether there are any."""
         groups = list(find_twins(self.kernels))
         are_any = any([any(self._join(keys, given) for given in choices) for keys, choices in groups])
-        return any([self._join_walks(keys) for keys in list(walked_otherwise(self.kernels))]) or are_any
+        for keys in list(walked_otherwise(self.kernels)):
+            for n_axes in sorted({len(self.kernels[key].axes) for key in keys}, reverse=True):
+                left = tuple(key for key in keys if key in self.kernels)
+                are_any |= self._join_walks(left, n_axes)
+        return are_any
 
-    def _join_walks(self, keys: tuple[str, ...]) -> bool:
-        """Plans kernels along as many axes as the one of them that needs most; whether some are one then."""
-        first = max(keys, key=lambda key: len(self.kernels[key].axes))
-        n_axes = len(self.kernels[first].axes)
+    def _join_walks(self, keys: tuple[str, ...], n_axes: int) -> bool:
+        """Plans kernels along as many axes as the ones of them that need so many; whether some are one then."""
+        keys = tuple(key for key in keys if len(self.kernels[key].axes) <= n_axes)
+        first = next((key for key in keys if len(self.kernels[key].axes) == n_axes), None)
+        if first is None or len(keys) < 2:
+            return False
         plans: dict[str, KernelPlan] = {}
         walks: dict[str, Walk] = {}
         of_keys: dict[str, set[str]] = {}

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from longhand.lower.ir import Load, Reduce, Size, Store, Value
+from longhand.lower.ir import AxisSize, Load, Reduce, Size, Store, Value
 from longhand.schedule.kernels.address_terms import ParameterRef, value_of
 from longhand.schedule.kernels.kernel_plan import KernelPlan
 from longhand.schedule.kernels.key import CanonicalPlan
@@ -118,6 +118,9 @@ class _Math(CanonicalPlan):
     def value(self, position: int, value: Value) -> tuple[Any, ...]:
         if isinstance(value, Reduce):
             return ("Reduce", str(value.dtype), value.op.value, value.arg)
+        if isinstance(value, AxisSize):
+            roles = {axis.role.value for axis in self.plan.axes if axis.name in value.axes}
+            return ("AxisSize", str(value.dtype), tuple(sorted(roles)))
         return super().value(position, value)
 
     def address(self, position: int) -> tuple[Any, ...]:
