@@ -116,7 +116,9 @@ class Planner:
     def _join_twins(self) -> bool:
         """Plans kernels again that are one where they are given a bit more; whether there are any."""
         groups = list(find_twins(self.kernels))
-        are_any = any([any(self._join(keys, given) for given in choices) for keys, choices in groups])
+        are_any = False
+        for keys, choices in groups:
+            are_any |= any(self._join(keys, given) for given in choices)
         for keys in list(walked_otherwise(self.kernels)):
             for n_axes in sorted({len(self.kernels[key].axes) for key in keys}, reverse=True):
                 left = tuple(key for key in keys if key in self.kernels)

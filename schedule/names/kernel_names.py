@@ -236,13 +236,15 @@ def _of_derivatives(plan: KernelPlan, caller: Caller) -> str | None:
     elif named == ["d_softmax"] and any(map(_is_scaled, nodes)):
         named = ["d_scale_softmax"]
     is_kept = any(name in words.nodes and not words.provenance(name).differentiates for name in stored)
-    is_of_norm = any(is_norm(word.of) for word in derived)  # whose derivative is made of what is computed again
+    is_of_norm = any(
+        is_norm(word.of) for word in derived
+    )  # whose derivative is made of what is computed again
     again = [] if is_of_norm or not is_kept else [node for node in nodes if not origins[node].differentiates]
     return f"{name_of_ops(again)}_and_{'_'.join(named)}" if again else "_".join(named)
 
 
 def _of_norm_derivative(plan: KernelPlan) -> str | None:
-    """``d_rms_norm``: a norm that the user wrote out, differentiated; what is computed again for that is a part of it."""
+    """``d_rms_norm``: a norm that the user wrote out, differentiated, with what is computed again for that."""
     norm = derivative_of_norm(plan)
     return f"d_{norm}" if norm else None
 

@@ -123,13 +123,13 @@ def _n_scalings(plan: KernelPlan) -> int:
 
     def is_factor(place: int) -> bool:
         value = plan.body[place]
-        is_vector = isinstance(value, Load) and rows.isdisjoint(axis for axis, _ in plan.addresses[place].axes)
+        is_vector = isinstance(value, Load) and rows.isdisjoint(
+            axis for axis, _ in plan.addresses[place].axes
+        )
         return isinstance(value, Constant | Scalar) or is_vector
 
     return sum(
-        isinstance(value, Pointwise)
-        and value.op is PointwiseOp.MUL
-        and any(map(is_factor, value.args))
+        isinstance(value, Pointwise) and value.op is PointwiseOp.MUL and any(map(is_factor, value.args))
         for value in plan.body
     )
 
