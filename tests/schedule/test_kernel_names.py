@@ -1,4 +1,4 @@
-"""What kernels are called: after a small module's one operation, not after pads of no width, nor after layers' paths."""
+"""What kernels are called: after a small module's one operation; not after pads of no width, nor after paths."""
 
 from __future__ import annotations
 
