@@ -51,7 +51,15 @@ from longhand.schedule.named_plan import (
     is_plain_variable,
 )
 from longhand.schedule.names.words import singular
-from longhand.schedule.plan import Access, Allocate, KernelPlan, Launch, UnitPlan, tensor_shape
+from longhand.schedule.plan import (
+    Access,
+    Allocate,
+    KernelPlan,
+    Launch,
+    UnitPlan,
+    dims_in_memory,
+    tensor_shape,
+)
 
 _CHANNELS_LAST = [0, 2, 3, 1]
 
@@ -343,7 +351,7 @@ class LaunchWriter:
         sizes: dict[str, Size] = dict(zip(names, step.sizes, strict=True))
         given = []
         for pointer, buffer in zip(passed, step.buffers, strict=True):
-            dims = pointer.dims
+            dims = pointer.dims and dims_in_memory(kernel, pointer, step.sizes, step.ints)
             if dims is None and pointer.access is not Access.READ:  # written at rows that are data
                 shape = tensor_shape(kernel, pointer) or ()
                 sizes |= rows_at_positions(kernel, step, shape)

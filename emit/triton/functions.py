@@ -98,7 +98,7 @@ def side_names(
     in_kernel = (
         joined([compose("tl.cast({}, tl.int64)", sizes[0]), *sizes[1:]], " * ") if is_long else product
     )
-    splits = tuple(unflatten(Flat(index, keys), names, is_long))
+    splits = tuple(unflatten(Flat(index, keys), names))
     lines, kernel_lines = ((size, product),), ((size, in_kernel),)
     return Axes(keys, word(index), word(size), lines, splits, is_wide, is_long, kernel_lines)
 

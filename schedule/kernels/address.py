@@ -9,7 +9,7 @@ same kernel.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from longhand.lower.ir import BOUNDARIES, Axis, Index, IndexExpression, Load, Scalar, Size, Store, Value
 from longhand.schedule.kernels.address_terms import Address, ParameterRef, Product, ScalarRef, SizeOf
@@ -69,9 +69,31 @@ def find_addresses(
     by_position = {
         position: finder.address(_pointer(value), value.index) for position, value in indexed.items()
     }
+    order = _order_of_arguments(finder.ints, axes, strided)
     return Addresses(
-        by_position, tuple(finder.ints), tuple(finder.values), _all_dims(list(indexed.values()), axes, hints)
+        by_position,
+        tuple(finder.ints[place] for place in order),
+        tuple(finder.values[place] for place in order),
+        _all_dims(list(indexed.values()), axes, hints),
     )
+
+
+def _order_of_arguments(
+    ints: Sequence[IntParameter], axes: tuple[Axis, ...], strided: Collection[tuple[str, str]]
+) -> list[int]:
+    """The order of a kernel's arguments: strides that several calls share come as the axes do, outermost first,
+    however each call's tensor lies in memory.
+    """
+    places = list(range(len(ints)))
+    shared = [place for place in places if (ints[place].pointer, ints[place].axis) in strided]
+    depth = {axis.name: count for count, axis in enumerate(axes)}
+    pointers = list(dict.fromkeys(parameter.pointer for parameter in ints))
+    ordered = sorted(
+        shared, key=lambda place: (pointers.index(ints[place].pointer), depth.get(ints[place].axis or "", 0))
+    )
+    for place, parameter in zip(shared, ordered, strict=True):
+        places[place] = parameter
+    return places
 
 
 def _pointer(value: Load | Store | IndexExpression) -> str | None:

@@ -6,6 +6,10 @@ Kernels are independent of sizes: no number of one call stands in an address.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+
+from longhand.lower.ir import Size
+from longhand.schedule.sizes import times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,3 +53,19 @@ class Address:
     values: tuple[tuple[int, Product], ...] = ()
     offset: tuple[Product, ...] = ()
     reversed: tuple[str, ...] = ()
+
+
+def value_of(factors: Product, sizes: Mapping[str, Size], ints: Mapping[str, Size]) -> Size | None:
+    """What a product is in a call with these sizes of axes and arguments; None where numbers of the body are in it."""
+    value: Size = 1
+    for factor in factors:
+        match factor:
+            case SizeOf(axis):
+                value = times(value, sizes[axis])
+            case ParameterRef(name):
+                value = times(value, ints[name])
+            case int():
+                value = times(value, factor)
+            case ScalarRef():
+                return None
+    return value

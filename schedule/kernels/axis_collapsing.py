@@ -42,10 +42,10 @@ def coefficient(index: Index, axis: str) -> Size:
     return next((factor for name, factor in index.axes if name == axis), 0)
 
 
-def collapse_axes(nest: Nest) -> Nest:
-    """The nest over as few axes as possible."""
+def collapse_axes(nest: Nest, least: int = 1) -> Nest:
+    """The nest over as few axes as possible, but `least`."""
     merged = True
-    while merged:
+    while merged and len(nest.axes) > least:
         merged = False
         for outer, inner in itertools.permutations(nest.axes, 2):
             if _are_one(outer, inner, nest.body):

@@ -84,6 +84,7 @@ def plan_kernel(
         hints,
         are_products=products is not None,
         has_windows=products is None and target.unrolls_windows,
+        walk=given.walk,
     )
     space = dataclasses.replace(space, body=given.with_factors(space.body))
     pointers, axes = list(accesses(space.body)), space.axes

@@ -96,6 +96,24 @@ class Pointer:
     many: bool = False
     region: Region = Region.WHOLE
 
+    def shared_with(self, other: Pointer, axes: Mapping[str, str]) -> Pointer:
+        """The pointer of a kernel with the calls of both.
+
+        Args:
+            other: Another call's.
+            axes: This kernel's axes, by the names that they have where the other call was planned; rows first.
+        """
+        theirs = None if other.dims is None else tuple(axes[axis] for axis in other.dims)
+        region = self.region | other.region
+        if self.dims == theirs:
+            return dataclasses.replace(self, region=region)
+        if self.dims is None or theirs is None:
+            return dataclasses.replace(self, dims=None, region=Region.PART)
+        # Walked by strides: in no memory's order, but in that of the loops.
+        return dataclasses.replace(
+            self, dims=tuple(axis for axis in axes.values() if axis in self.dims), region=region
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class IntParameter:
@@ -320,9 +338,9 @@ class KernelPlan:
 
     def __or__(self, other: KernelPlan) -> KernelPlan:
         """The same kernel for the calls of both: what one of them needs, or must not be told, holds for both."""
+        axes = {two.name: one.name for one, two in zip(self.axes, other.axes, strict=True)}
         pointers = tuple(
-            dataclasses.replace(one, region=one.region | two.region)
-            for one, two in zip(self.pointers, other.pointers, strict=True)
+            one.shared_with(two, axes) for one, two in zip(self.pointers, other.pointers, strict=True)
         )
         halves = self.halves if other.halves is not None else None
         tunables = max(

@@ -13,12 +13,16 @@ from longhand.schedule.contractions.template import ContractionTemplate
 from longhand.schedule.kernels.kernel import plan_kernel
 from longhand.schedule.kernels.kernel_plan import KernelPlan
 from longhand.schedule.kernels.schedules.entry import ScheduleEntry
+from longhand.schedule.kernels.space import Walk
 from longhand.schedule.kernels.twins import NOTHING_GIVEN, Given, find_twins
+from longhand.schedule.kernels.walks import best_order, walked_otherwise, walks_as_fast
 from longhand.schedule.plan import Launch
 from longhand.schedule.redundant_steps import buffers_of, without_names
 from longhand.schedule.simplification import value_key
 from longhand.schedule.sizes import Hints, Limits
 from longhand.schedule.targets import facts_of
+
+_AS_IT_IS: Mapping[str, Walk] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,24 +115,65 @@ class Planner:
 
     def _join_twins(self) -> bool:
         """Plans kernels again that are one where they are given a bit more; whether there are any."""
-        is_any = False
-        for keys, given in list(find_twins(self.kernels)):
-            again = {
-                key: (known, *self._plan(known.nest, known.entry, given))
-                for key, known in self._known.items()
-                if known.launch.kernel in keys
-            }
-            (_, one, _), *others = again.values()
-            if any(plan.key != one.key for _, plan, _ in others):
+        groups = list(find_twins(self.kernels))
+        are_any = False
+        for keys, choices in groups:
+            are_any |= any(self._join(keys, given) for given in choices)
+        for keys in list(walked_otherwise(self.kernels)):
+            for n_axes in sorted({len(self.kernels[key].axes) for key in keys}, reverse=True):
+                left = tuple(key for key in keys if key in self.kernels)
+                are_any |= self._join_walks(left, n_axes)
+        return are_any
+
+    def _join_walks(self, keys: tuple[str, ...], n_axes: int) -> bool:
+        """Plans kernels along as many axes as the ones of them that need so many; whether some are one then."""
+        keys = tuple(key for key in keys if len(self.kernels[key].axes) <= n_axes)
+        first = next((key for key in keys if len(self.kernels[key].axes) == n_axes), None)
+        if first is None or len(keys) < 2:
+            return False
+        plans: dict[str, KernelPlan] = {}
+        walks: dict[str, Walk] = {}
+        of_keys: dict[str, set[str]] = {}
+        first_call = self._a_call_of(first)
+        for known in self._known.values():
+            key = known.launch.kernel
+            if key not in keys or known.entry is not None:
                 continue
-            for key, (known, plan, launch) in again.items():
-                one = one | plan
-                self._known[key] = dataclasses.replace(known, launch=launch)
-            place = min(map(list(self.kernels).index, keys))
-            rest = [(key, plan) for key, plan in self.kernels.items() if key not in keys]
-            self.kernels = dict([*rest[:place], (one.key, one), *rest[place:]])
-            is_any = True
-        return is_any
+            walk = Walk(n_axes)
+            plan, launch = self._plan(known.nest, None, Given(walk=walk))
+            if len(plan.axes) == n_axes and key != first:
+                walk = Walk(n_axes, best_order(self.kernels[first], first_call, plan, launch))
+                plan, launch = self._plan(known.nest, None, Given(walk=walk))
+            if len(plan.axes) == n_axes and walks_as_fast(self.kernels[key], plan, launch.sizes):
+                plans[plan.key] = plan
+                walks[key] = walk
+                of_keys.setdefault(plan.key, set()).add(key)
+        are_any = False
+        for alike, choices in list(find_twins(plans, in_any_order=True)):
+            joined = tuple(key for key in keys if any(key in of_keys[one] for one in alike))
+            are_any |= len(joined) > 1 and any(self._join(joined, given, walks) for given in choices)
+        return are_any
+
+    def _a_call_of(self, kernel: str) -> Launch:
+        return next(known.launch for known in self._known.values() if known.launch.kernel == kernel)
+
+    def _join(self, keys: tuple[str, ...], given: Given, walks: Mapping[str, Walk] = _AS_IT_IS) -> bool:
+        """Plans kernels again with what they are given; whether they are one then, which takes their place."""
+        again = {
+            key: (known, *self._plan(known.nest, known.entry, given.along(walks.get(known.launch.kernel))))
+            for key, known in self._known.items()
+            if known.launch.kernel in keys
+        }
+        (_, one, _), *others = again.values()
+        if any(plan.key != one.key for _, plan, _ in others):
+            return False
+        for key, (known, plan, launch) in again.items():
+            one = one | plan
+            self._known[key] = dataclasses.replace(known, launch=launch)
+        place = min(map(list(self.kernels).index, keys))
+        rest = [(key, plan) for key, plan in self.kernels.items() if key not in keys]
+        self.kernels = dict([*rest[:place], (one.key, one), *rest[place:]])
+        return True
 
     def _origins(self, nest: Nest) -> tuple[str, ...]:
         """The nodes that a nest computes, in the captured graph's order."""

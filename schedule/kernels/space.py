@@ -66,10 +66,48 @@ class NestSpace:
         return self.rows + self.cols
 
     @property
+    def outer(self) -> tuple[Axis, ...]:
+        """The axes around the lanes, and around tiles, whose order nothing depends on."""
+        match self.family:
+            case Family.COLUMNS:
+                return self.cols[:-1]
+            case Family.TRANSPOSED:
+                return self.rows[:-1]
+            case Family.WINDOWS:
+                return ()
+        return self.rows
+
+    @property
     def loop(self) -> tuple[Axis, ...]:
         """The side that a reduction walks: cols in ROWS, rows in COLUMNS and WINDOWS; the cols where nothing is
         reduced."""
         return self.rows if self.family in (Family.COLUMNS, Family.WINDOWS) else self.cols
+
+
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    """How a nest is walked that another one of the same math is to share its kernel with.
+
+    Attributes:
+        n_axes: How many axes stay apart at least, though all accesses treat them as fewer.
+        order: The places that the outer axes of the side with the lanes have otherwise; empty: these very ones.
+    """
+
+    n_axes: int = 1
+    order: tuple[int, ...] = ()
+
+    def ordered(self, space: NestSpace) -> NestSpace:
+        """The space with its outer axes in this order."""
+        outer = space.outer
+        if len(outer) != len(self.order):
+            return space
+        ordered = tuple(outer[place] for place in self.order)
+        if space.family is Family.COLUMNS:
+            return dataclasses.replace(space, cols=(*ordered, *space.cols[len(outer) :]))
+        return dataclasses.replace(space, rows=(*ordered, *space.rows[len(outer) :]))
+
+
+ANY_WALK = Walk()
 
 
 def refusal(nest: Nest) -> str | None:
@@ -100,17 +138,19 @@ def find_space(
     *,
     are_products: bool = False,
     has_windows: bool = False,
+    walk: Walk = ANY_WALK,
 ) -> NestSpace:
     """The nest as rows x cols. ScheduleError if it is no single kernel (see `refusal`).
 
     `are_products`: it is a contraction, whose sums are over cols whatever is contiguous.
     `has_windows`: what is reduced over a small window is a family of its own.
+    `walk`: along which axes, where not along as few as possible.
     """
     reason = refusal(nest)
     if reason is not None:
         raise ScheduleError(f"This nest is no single kernel: {reason}.")
     nest = simplify_predicates(nest)
-    nest = collapse_axes(Nest(nest.axes, without_dead_values(nest.body)))
+    nest = collapse_axes(Nest(nest.axes, without_dead_values(nest.body)), walk.n_axes)
     layout = _Layout(nest, buffers, hints)
     reduced = reduced_axes(without_column_reductions(nest).body)
     if reduced:
@@ -119,8 +159,8 @@ def find_space(
         sums = find_column_reductions(nest)
         if sums and space.family is not Family.ROWS:
             raise ScheduleError("This nest has sums down columns beside reductions that are not of rows.")
-        return dataclasses.replace(space, column_reductions=sums)
-    return _elementwise_space(nest, layout)
+        return dataclasses.replace(walk.ordered(space), column_reductions=sums)
+    return walk.ordered(_elementwise_space(nest, layout))
 
 
 class _Layout:

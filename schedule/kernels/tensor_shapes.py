@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, IndexExpression, Load, Pointwise, PointwiseOp, Scalar, Size, Store
-from longhand.schedule.kernels.address_terms import Product, SizeOf
+from longhand.schedule.kernels.address_terms import Product, SizeOf, value_of
 from longhand.schedule.kernels.kernel_plan import KernelPlan, Pointer, Region
-from longhand.schedule.sizes import product, same
+from longhand.schedule.sizes import guess, product, same
 
 
 def find_regions(
@@ -65,6 +65,25 @@ def tensor_shape(plan: KernelPlan, pointer: Pointer) -> tuple[str | int, ...] | 
         return _table_shape(plan, pointer.name)
     filled = _filled(plan, pointer.name)
     return tuple(filled.get(axis, axis) for axis in pointer.dims)
+
+
+def dims_in_memory(
+    plan: KernelPlan, pointer: Pointer, sizes: Sequence[Size], ints: Sequence[Size]
+) -> tuple[str, ...]:
+    """The axes along which a tensor lies in one launch, outermost first: strides that are arguments may say so."""
+    dims = pointer.dims or ()
+    if not any(one.pointer == pointer.name and one.axis is not None for one in plan.ints):
+        return dims
+    of_axes = dict(zip((axis.name for axis in plan.axes), sizes, strict=True))
+    of_ints = dict(zip((one.name for one in plan.ints), ints, strict=True))
+    steps: dict[str, int] = {}
+    for position, value in enumerate(plan.body):
+        if isinstance(value, Load | Store) and value.buffer == pointer.name:
+            for axis, factors in plan.addresses[position].axes:
+                step = value_of(factors, of_axes, of_ints)
+                steps |= {} if step is None else {axis: abs(guess(step, {}))}
+    is_told = steps.keys() == {*dims}
+    return tuple(sorted(dims, key=lambda axis: -steps[axis])) if is_told else dims
 
 
 def _filled(plan: KernelPlan, pointer: str) -> dict[str, int]:

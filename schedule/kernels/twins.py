@@ -6,7 +6,8 @@ computed more. What begins where its tensor does is given an offset of 0, if ano
 one product are copied by one kernel. So is a factor that is another number in each of them
 (`schedule.differing_numbers` knows that of nests of equal sizes, and of any number). Kernels that walk down columns
 of few rows in the deep stages of a model, and of many in the first ones, have another tile each: one kernel has the
-high tile, cut to the rows of a call.
+high tile, cut to the rows of a call. A tensor whose axes lie in another order (heads before tokens, or behind them)
+is walked by strides, too, as long as what lies side by side does in both.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, St
 from longhand.schedule.kernels.address_terms import ParameterRef, Product, ScalarRef
 from longhand.schedule.kernels.kernel_plan import KernelPlan, Tunable
 from longhand.schedule.kernels.key import CanonicalPlan
+from longhand.schedule.kernels.space import ANY_WALK, Walk
 
 _ANY = ("any",)
 
@@ -35,12 +37,18 @@ class Given:
         offsets: The places of pointers that are walked from an offset on.
         factors: The positions in the body of numbers.
         heights: Whether its calls are of columns of few rows and of many.
+        walk: The axes that it walks along, though its own tensors would do with fewer.
     """
 
     strides: frozenset[tuple[int, int]] = frozenset()
     offsets: frozenset[int] = frozenset()
     factors: frozenset[int] = frozenset()
     heights: bool = False
+    walk: Walk = ANY_WALK
+
+    def along(self, walk: Walk | None) -> Given:
+        """The same of a kernel that is walked so."""
+        return self if walk is None else dataclasses.replace(self, walk=walk)
 
     def with_height(self, tunables: tuple[Tunable, ...]) -> tuple[Tunable, ...]:
         """Tunables of a kernel for columns of any height."""
@@ -64,33 +72,46 @@ class Given:
 NOTHING_GIVEN = Given()
 
 
-def find_twins(kernels: Mapping[str, KernelPlan]) -> Iterator[tuple[tuple[str, ...], Given]]:
-    """Groups of kernels that may be one, by key, each with what its kernels must be given for that."""
+def find_twins(
+    kernels: Mapping[str, KernelPlan], in_any_order: bool = False
+) -> Iterator[tuple[tuple[str, ...], tuple[Given, ...]]]:
+    """Groups of kernels that may be one, by key, each with what its kernels must be given for that: little, or more.
+
+    Args:
+        kernels: By key.
+        in_any_order: Of tensors whose axes lie in memory in another order, too.
+    """
     alike: dict[object, list[str]] = {}
     for key, plan in kernels.items():
-        alike.setdefault(_BodySignature(plan).everything(), []).append(key)
+        orders = () if in_any_order else _orders(plan)
+        alike.setdefault((_BodySignature(plan).everything(), orders), []).append(key)
     for keys in alike.values():
         if len(keys) > 1:
             plans = [kernels[key] for key in keys]
+            strides = frozenset(_strides(plans))
             given = Given(
-                frozenset(_strides(plans)),
+                strides,
                 frozenset(_offsets(plans)),
                 frozenset(_factors(plans)),
                 heights=len({plan.tunables for plan in plans if _is_of_height(plan)}) > 1,
             )
             if all(_are_apart(given.with_factors(plan.body)) for plan in plans):
-                yield tuple(keys), given
+                # A stride says those of the axes around it, where these stand in one order.
+                every = dataclasses.replace(given, strides=frozenset(_every_stride(plans[0], strides)))
+                yield tuple(keys), tuple(dict.fromkeys((given, every)))
+
+
+def _orders(plan: KernelPlan) -> tuple[tuple[int, ...] | None, ...]:
+    """The order in memory of each tensor's axes."""
+    places = {axis.name: place for place, axis in enumerate(plan.axes)}
+    return tuple(
+        None if pointer.dims is None else tuple(places[axis] for axis in pointer.dims)
+        for pointer in plan.pointers
+    )
 
 
 class _BodySignature(CanonicalPlan):
     """What a plan has in common with others that differ in strides, offsets and factors alone."""
-
-    def everything(self) -> tuple[Any, ...]:
-        dims = tuple(
-            None if pointer.dims is None else tuple(self.axis[axis] for axis in pointer.dims)
-            for pointer in self.plan.pointers
-        )
-        return (*super().everything(), dims)
 
     def tunables(self) -> tuple[Any, ...]:
         return (
@@ -121,7 +142,7 @@ class _BodySignature(CanonicalPlan):
             for axis, product in address.axes
         )
         _, by_value, offset = super().address(position)
-        return (along, by_value, _ANY if _may_begin_anywhere(self.plan, position) else offset)
+        return (along, by_value, _ANY if may_begin_anywhere(self.plan, position) else offset)
 
     def product(self, factors: Product) -> tuple[Any, ...]:
         named = super().product(factors)
@@ -139,7 +160,7 @@ def _is_stride(product: Product) -> bool:
     return bool(product) and not any(isinstance(factor, ScalarRef | int) for factor in product)
 
 
-def _may_begin_anywhere(plan: KernelPlan, position: int) -> bool:
+def may_begin_anywhere(plan: KernelPlan, position: int) -> bool:
     """Whether a value is all that a kernel reads or writes of a tensor, and where it begins may be an argument."""
     value = plan.body[position]
     if not isinstance(value, Load | Store):
@@ -185,12 +206,23 @@ def _strides(plans: Sequence[KernelPlan]) -> Iterator[tuple[int, int]]:
                     yield first.pointer[value.buffer], first.axis[axis]
 
 
+def _every_stride(plan: KernelPlan, strides: frozenset[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The strides of all pointers that are given one."""
+    canonical = CanonicalPlan(plan)
+    given = {pointer for pointer, _ in strides}
+    for position, value in enumerate(plan.body):
+        if isinstance(value, Load | Store) and canonical.pointer[value.buffer] in given:
+            for axis, product in plan.addresses[position].axes:
+                if _is_stride(product):
+                    yield canonical.pointer[value.buffer], canonical.axis[axis]
+
+
 def _offsets(plans: Sequence[KernelPlan]) -> Iterator[int]:
     """The places of pointers that not all of the plans walk from an offset on."""
     first = CanonicalPlan(plans[0])
     for position, value in enumerate(plans[0].body):
         begins = {bool(plan.addresses[position].offset) for plan in plans if position in plan.addresses}
-        if isinstance(value, Load | Store) and _may_begin_anywhere(plans[0], position) and len(begins) > 1:
+        if isinstance(value, Load | Store) and may_begin_anywhere(plans[0], position) and len(begins) > 1:
             yield first.pointer[value.buffer]
 
 

@@ -14,13 +14,26 @@ store makes warps wait for each other only where Triton's layout spreads it over
 
 from __future__ import annotations
 
-from longhand.lower.ir import Load, Reduce, Store, arguments
+from longhand.lower.ir import Load, Reduce, Size, Store, arguments
+from longhand.schedule.kernels.address_terms import value_of
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan
+from longhand.schedule.plan import Launch
+from longhand.schedule.sizes import same
 from longhand.schedule.targets import TargetFacts
 
 
-def may_alias(plan: KernelPlan, read: str, written: str, facts: TargetFacts) -> bool:
-    """Whether the pointer `written` may hold the memory of the pointer `read` in a launch on a target."""
+def may_alias(
+    plan: KernelPlan, read: str, written: str, facts: TargetFacts, launch: Launch | None = None
+) -> bool:
+    """Whether the pointer `written` may hold the memory of the pointer `read` in a launch on a target.
+
+    Args:
+        plan: The kernel.
+        read: A pointer.
+        written: Another one.
+        facts: The target's.
+        launch: Its strides are known; None: in any launch.
+    """
     pointers = {pointer.name: pointer for pointer in plan.pointers}
     source, target = pointers[read], pointers[written]
     if source.access is not Access.READ or target.access is not Access.WRITE:
@@ -36,13 +49,33 @@ def may_alias(plan: KernelPlan, read: str, written: str, facts: TargetFacts) -> 
     store = plan.body[stores[0]]
     if not isinstance(store, Store) or store.mask is not None:
         return False
-    if any(plan.addresses[load] != plan.addresses[stores[0]] for load in loads):
+    if not all(_is_same_place(plan, load, stores[0], launch) for load in loads):
         return False
     if _feeds_later_store(plan, set(loads), stores[0]):
         return False
     if facts.stores_blocks_late and _is_in_a_stored_sum(plan, set(loads), stores[0]):
         return False
     return _last_read(plan, loads) <= _first_write(plan, stores[0])
+
+
+def _is_same_place(plan: KernelPlan, load: int, store: int, launch: Launch | None) -> bool:
+    """Whether a load reads where a store writes: by their addresses, or by the strides that a launch gives."""
+    one, other = plan.addresses[load], plan.addresses[store]
+    if one == other:
+        return True
+    if launch is None or launch.others or any(each.offset or each.values for each in (one, other)):
+        return False
+    sizes = dict(zip((axis.name for axis in plan.axes), launch.sizes, strict=True))
+    ints = dict(zip((parameter.name for parameter in plan.ints), launch.ints, strict=True))
+    written = dict(other.axes)
+    return written.keys() == dict(one.axes).keys() and all(
+        _are_same(value_of(product, sizes, ints), value_of(written[axis], sizes, ints))
+        for axis, product in one.axes
+    )
+
+
+def _are_same(one: Size | None, other: Size | None) -> bool:
+    return one is not None and other is not None and same(one, other)
 
 
 def _feeds_later_store(plan: KernelPlan, loads: set[int], written: int) -> bool:

@@ -301,7 +301,7 @@ def _reusable(
             and candidate.dtype is target.dtype
             and candidate.layout_is_known
             and _holds_like(candidate, target)
-            and may_alias(plan, other.name, pointer, target_facts)
+            and may_alias(plan, other.name, pointer, target_facts, launch)
         ):
             is_later = newest is None or lifetimes.first_use[source] > lifetimes.first_use[newest[1]]
             newest = (other.name, source) if is_later else newest

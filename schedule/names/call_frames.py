@@ -109,6 +109,12 @@ _Operation = tuple[
 ]  # module, line, statement, operation: a second call of a function is no other
 
 
+def n_operations(frame: CallFrame, graph: Mapping[str, fx.Node]) -> int:
+    """How many operations of the forward pass the graph has of a function: those that are differentiated, too."""
+    nodes = list(graph.values())
+    return len(_operations(frame, nodes, derived=False) | _operations(frame, nodes, derived=True))
+
+
 def _share(frame: CallFrame, nodes: Sequence[fx.Node], graph: Mapping[str, fx.Node], derived: bool) -> float:
     """How much of the operations that the graph has of a function some nodes do, from 0 to 1."""
     whole = _operations(frame, graph.values(), derived)

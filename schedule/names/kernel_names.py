@@ -22,6 +22,7 @@ from longhand.schedule.names.meanings.lengths import weight_norm
 from longhand.schedule.names.operation_names import (
     aten_name,
     derivative_word,
+    is_norm,
     lists_ops,
     name_of_ops,
     op_word,
@@ -34,10 +35,18 @@ from longhand.schedule.names.people_names import (
     name_of_differentiated,
     name_of_most,
     name_of_people,
+    name_of_small,
 )
 from longhand.schedule.names.schedule_names import words_of
 from longhand.schedule.names.shared.callers import Caller, Callers
-from longhand.schedule.names.shared.telling_apart import differences, passed, qualifiers, shapes_apart
+from longhand.schedule.names.shared.telling_apart import (
+    codes_apart,
+    differences,
+    layers_apart,
+    passed,
+    qualifiers,
+    shapes_apart,
+)
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
     GradientWord,
@@ -105,7 +114,9 @@ def _candidates(
     walked = list(shapes_apart(plan, named[base][0])) if base in named else []
     walk = words_of(plan).adjective if base in named and plan.schedule == named[base][0].schedule else ""
     told = [word for word in qualifiers(plan, callers) if word != walk]  # both walk so
-    additions = [*_layers(plan, callers), *apart, *told, *walked]
+    code = list(codes_apart(plan, named[base][0])) if base in named else []
+    layers = [*_layers(plan, callers), *layers_apart(callers)]  # which say nothing of the code
+    additions = [*apart, *code, *told, *walked, *layers]
     further = [
         text
         for text in dict.fromkeys(additions)
@@ -141,7 +152,7 @@ def _told(plan: KernelPlan, caller: Caller) -> str:
     """The name of what a call computes: a formula's, or that of the people whose work it is."""
     nodes, words = caller.nodes, caller.words
     derivatives = _of_derivatives(plan, caller)
-    if derivatives is None and (norm := _of_norm_derivative(plan, caller)):
+    if derivatives is None and (norm := _of_norm_derivative(plan)):
         return norm
     if derivatives is not None and not plan.schedule.is_down_columns:
         derivatives = name_of_differentiated(nodes, _stored(plan, caller), words) or derivatives
@@ -153,7 +164,7 @@ def _told(plan: KernelPlan, caller: Caller) -> str:
         if not (derivatives or backward) and is_list_of_ops(nodes)
         else None
     )
-    told = derivatives or backward or people
+    told = derivatives or backward or people or name_of_small(nodes, words)
     base = told or _of_two_results(plan, caller) or name_of_ops(nodes)
     base = (name_of_copy(nodes, words) if base == "copy" else None) or base
     base = _of_many_results(plan, caller, base) or base
@@ -166,7 +177,7 @@ def _without_people(plan: KernelPlan, caller: Caller) -> str:
     nodes = caller.nodes
     derivatives = (
         _of_derivatives(plan, caller)
-        or _of_norm_derivative(plan, caller)
+        or _of_norm_derivative(plan)
         or _of_summands(nodes)
         or _of_softmax_backward(nodes)
     )
@@ -186,13 +197,15 @@ def _as_walked(plan: KernelPlan, caller: Caller, base: str, is_told: bool) -> st
     if plan.schedule.is_down_columns and not is_told:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
         base = re.sub(r"_norm$", "_norm_columns", base)
-    if plan.schedule.is_tiled and "transpose" not in base:
+    if plan.schedule.is_tiled and "transpose" not in base and not is_told:
         base = _joined("transpose", base)
     return _of_purpose(plan, caller) or _of_count(plan) or _of_padding(caller.nodes) or base
 
 
 def _of_derivatives(plan: KernelPlan, caller: Caller) -> str | None:
     """``gelu_and_d_gelu``: what is computed again and kept, and what is differentiated; of sums down columns, for what.
+
+    A norm that is computed again for its derivative is a part of that: ``d_layer_norm``.
 
     None where nothing with a name is differentiated.
     """
@@ -223,17 +236,17 @@ def _of_derivatives(plan: KernelPlan, caller: Caller) -> str | None:
     elif named == ["d_softmax"] and any(map(_is_scaled, nodes)):
         named = ["d_scale_softmax"]
     is_kept = any(name in words.nodes and not words.provenance(name).differentiates for name in stored)
-    again = name_of_ops([node for node in nodes if not origins[node].differentiates]) if is_kept else ""
-    return f"{again}_and_{'_'.join(named)}" if again else "_".join(named)
+    is_of_norm = any(
+        is_norm(word.of) for word in derived
+    )  # whose derivative is made of what is computed again
+    again = [] if is_of_norm or not is_kept else [node for node in nodes if not origins[node].differentiates]
+    return f"{name_of_ops(again)}_and_{'_'.join(named)}" if again else "_".join(named)
 
 
-def _of_norm_derivative(plan: KernelPlan, caller: Caller) -> str | None:
-    """``d_rms_norm``, ``layer_norm_and_d_layer_norm``: a norm that the user wrote out, differentiated."""
+def _of_norm_derivative(plan: KernelPlan) -> str | None:
+    """``d_rms_norm``: a norm that the user wrote out, differentiated, with what is computed again for that."""
     norm = derivative_of_norm(plan)
-    if not norm:
-        return None
-    kept = any(not caller.words.provenance(name).differentiates for name in _stored(plan, caller))
-    return f"{norm}_and_d_{norm}" if kept else f"d_{norm}"
+    return f"d_{norm}" if norm else None
 
 
 def _of_sum(plan: KernelPlan) -> str | None:

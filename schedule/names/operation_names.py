@@ -141,7 +141,7 @@ def spelled(name: str) -> str:
 def op_word(node: fx.Node) -> OpWord:
     """What `node` is called in a name."""
     name = aten_name(node)
-    if name in SILENT:
+    if name in SILENT or _pads_nothing(node, name):
         return OpWord(_silent_word(name), silent=True)
     dropped = _of_dropout(node, name)
     if dropped is not None:
@@ -155,6 +155,12 @@ def op_word(node: fx.Node) -> OpWord:
     if word == "add" and _adds_bias(node):
         return OpWord("bias")
     return OpWord(without_counter(word) if not word[-1:].isdigit() else word)
+
+
+def _pads_nothing(node: fx.Node, name: str) -> bool:
+    """Whether a node is a pad of no width: the causal padding of a convolution of one column."""
+    widths = node.args[1] if name == "constant_pad_nd" and len(node.args) > 1 else ()
+    return bool(widths) and not any(widths)  # type: ignore[arg-type]
 
 
 def is_normalizing(node: fx.Node) -> bool:

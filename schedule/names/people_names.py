@@ -20,6 +20,7 @@ from longhand.schedule.names.call_frames import (
     is_nearly_whole,
     is_nearly_whole_backward,
     is_whole,
+    n_operations,
 )
 from longhand.schedule.names.operation_names import (
     is_activation,
@@ -118,10 +119,35 @@ def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferN
         outside = [node for node, own in zip(loud, frames, strict=True) if own != frame]
         rest = loud_names(outside) if outside else []
         sign = "d_" if any(map(is_derivative, nodes)) else ""
+        made = made.removeprefix(sign)  # the gradient's of what it makes
         tail = "_".join(rest) if len(rest) <= _PLAINLY_SAID and not sign else ""
-        names = ["_".join(filter(None, parts)) for parts in ([told, made, tail], [told, made])]
+        both = _overlapped(told, made) if made else told
+        names = ["_".join(filter(None, parts)) for parts in ([both, tail], [both])]
         return next((f"{sign}{name}" for name in names if len(sign) + len(name) <= _LONGEST), None)
     return None
+
+
+def name_of_small(nodes: Sequence[fx.Node], words: BufferNamer) -> str | None:
+    """``layer_scale``, ``d_layer_scale``: the class of a module whose one operation a kernel is, or differentiates.
+
+    None where the module does more: a product inside of an attention is no attention.
+    """
+    loud = [node for node in nodes if not op_word(node).silent]
+    if not loud or len({op_word(node).word for node in loud}) > 1 or is_formula(op_word(loud[0]).word):
+        return None
+    are_derivatives = all(map(is_derivative, loud))
+    frame = frame_of_backward(nodes) if are_derivatives else frame_of(nodes)
+    if frame is None or not frame[1] or not is_forward(frame) or n_operations(frame, words.nodes) != 1:
+        return None
+    told = _told(frame)
+    return told if told is None or not are_derivatives else _short_enough(f"d_{told}")
+
+
+def _overlapped(told: str, made: str) -> str:
+    """``top_k_router_top_value``, of a router's ``router_top_value``: a word that both have stands once."""
+    words, others = told.split("_"), made.split("_")
+    shared = max((n for n in range(len(others)) if n <= len(words) and words[-n:] == others[:n]), default=0)
+    return "_".join([*words, *others[shared:]])
 
 
 def _made_by(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str:

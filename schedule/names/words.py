@@ -137,6 +137,7 @@ def without_counter(name: str) -> str:
     return re.sub(r"(_\d+)+$", "", name) or name
 
 
+_SHORT_PIECES = re.compile(r"[A-Z][a-z][A-Z][a-z]?(?=[A-Z][a-z]|_|\d|$)")  # NeXt, ViT
 _ACTIVATION = re.compile(r"(?:Re|Ge|Si|Se|Swi)G?LU")  # each of them is one word
 
 
@@ -145,10 +146,12 @@ def snake_case(name: str) -> str:
 
     ``Conv2dReLU`` is ``conv2d_relu``, and ``XLNetLayer`` is ``xlnet_layer``, as ``SENet`` is ``senet``.
 
-    So are mixtures of experts one word: ``MixtralSparseMoEBlock`` is ``mixtral_sparse_moe_block``.
+    So are mixtures of experts one word: ``MixtralSparseMoEBlock`` is ``mixtral_sparse_moe_block``. Short pieces beside
+    each other are: ``ConvNeXtBlock`` is ``conv_next_block``, and ``GroupViTModel`` is ``group_vit_model``.
     """
     in_capitals = re.sub(r"[A-Z]+Net(?![a-z])", lambda match: match[0].capitalize(), name)
     joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", in_capitals).replace("MoE", "Moe")
+    joined = _SHORT_PIECES.sub(lambda match: match[0].capitalize(), joined)
     joined = _ACTIVATION.sub(lambda match: match[0].capitalize(), joined)
     spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", joined)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", spaced).lower()

@@ -13,7 +13,7 @@ from longhand.schedule.names.dimensions.walked_parts import grouped_around_split
 from longhand.schedule.names.shared.callers import Caller, Callers
 from longhand.schedule.names.unit_names import AxisNames
 from longhand.schedule.names.words import Scope, plural, singular
-from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis
+from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, dims_in_memory
 
 # From the innermost axis outwards: words for axes that came without one.
 _ROW_LADDER = ("row", "group", "stack", "outer")
@@ -118,13 +118,14 @@ def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
         buffer = caller.buffers[name]
         order, words = memory_order(buffer), _with_heads(caller.dims.of(name, len(buffer.shape)))
         shape, known_words = apart([(buffer.shape[dim], words[dim]) for dim in order], {})
-        walked = [sizes[axis] for axis in pointer.dims or ()]
+        dims = dims_in_memory(plan, pointer, launch.sizes, launch.ints)
+        walked = [sizes[axis] for axis in dims]
         parts = (
             grouped(shape, known_words, walked)
             or grouped_before_last(shape, known_words, walked)
             or grouped_around_splits(shape, known_words, walked)
         )
-        for axis, group in zip(pointer.dims or (), parts or (), strict=False):
+        for axis, group in zip(dims, parts or (), strict=False):
             known = [word for _, word in group if word is not None]
             if known and len(known) == len(group):
                 by_axis.setdefault(axis, tuple(part for word in known for part in parts_of(word)))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from longhand.capture.graph import GradientPart
-from longhand.lower.ir import Load, Store
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, Store, arguments
 from longhand.schedule.names.people_names import is_telling
 from longhand.schedule.names.schedule_names import words_of
 from longhand.schedule.names.shared.callers import Callers
@@ -51,10 +51,12 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
         other: The one with the plain name.
         others: The calls of that.
     """
+    if _keeps_forward(plan, callers) and not _keeps_forward(other, others):
+        yield "recomputed"  # what the forward pass made, for other derivatives
     written = [place for place, p in enumerate(passed(plan)) if p.access is not Access.READ]
     if len(written) > _n_written(other):
         yield from _more("and", _words_beside(callers, written, others, other, is_read=False))
-    if _n_summands(plan, callers) > _n_summands(other, others):
+    if _n_summands(plan, callers) > _n_summands(other, others) or _n_added(plan) > _n_added(other):
         yield "of_sum"  # it adds up what several users of a value give it
     read = [place for place, p in enumerate(passed(plan)) if p.access is Access.READ]
     if len(read) > len(passed(other)) - _n_written(other) and not _reads_parts(plan):
@@ -70,6 +72,75 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
         yield "repeated"
     if _transposes(plan) > _transposes(other) or _moves_axes(plan) > _moves_axes(other):
         yield "transposed"
+
+
+def codes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
+    """What the code of a kernel does that the code of the one with the plain name does not; where words are missing."""
+    if _n_gathers(plan) > _n_gathers(other):
+        yield "gathered"
+    if _n_masks(plan) > _n_masks(other):
+        yield "padded"
+    if _n_scalings(plan) > _n_scalings(other):
+        yield "scaled"
+    if _broadcasts_more(plan, other):
+        yield "broadcast"
+
+
+def _keeps_forward(plan: KernelPlan, callers: Callers) -> bool:
+    """Whether a kernel of a backward pass stores what is no gradient, nor a part of one."""
+    words, given = callers.first.words, callers.first.launch.buffers
+    origins = [words.provenance(name) for name in callers.first.launch.origins]
+    stored = (b for b, p in zip(given, passed(plan), strict=True) if p.access is not Access.READ)
+    is_backward = any(origin.differentiates for origin in origins)
+    return is_backward and any(
+        not words.provenance(name).differentiates and not words.provenance(name).gradient_of
+        for name in stored
+        if name in words.nodes
+    )
+
+
+def _n_added(plan: KernelPlan) -> int:
+    """How many tensors a kernel adds up before it does anything else with them."""
+    summands: list[int] = []
+    for value in plan.body:
+        is_sum = isinstance(value, Pointwise) and value.op is PointwiseOp.ADD
+        parts = [summands[place] for place in arguments(value)] if is_sum else []
+        summands.append(1 if isinstance(value, Load) else sum(parts) if all(parts) else 0)
+    return max((count for count in summands if count > 1), default=0)
+
+
+def _n_gathers(plan: KernelPlan) -> int:
+    return sum(isinstance(value, Load) and bool(value.index.values) for value in plan.body)
+
+
+def _n_masks(plan: KernelPlan) -> int:
+    return sum(isinstance(value, Load) and value.mask is not None for value in plan.body)
+
+
+def _n_scalings(plan: KernelPlan) -> int:
+    """How often a kernel multiplies by a number, or by one for each column."""
+    rows = {axis.name for axis in plan.rows}
+
+    def is_factor(place: int) -> bool:
+        value = plan.body[place]
+        is_vector = isinstance(value, Load) and rows.isdisjoint(
+            axis for axis, _ in plan.addresses[place].axes
+        )
+        return isinstance(value, Constant | Scalar) or is_vector
+
+    return sum(
+        isinstance(value, Pointwise) and value.op is PointwiseOp.MUL and any(map(is_factor, value.args))
+        for value in plan.body
+    )
+
+
+def _broadcasts_more(plan: KernelPlan, other: KernelPlan) -> bool:
+    """Whether one of what two kernels read lies along fewer axes here, which is read again along the others."""
+    mine, theirs = ([len(steps) for steps in _walked(one, Load)] for one in (plan, other))
+    axes, other_axes = len(plan.axes), len(other.axes)
+    return len(mine) == len(theirs) and any(
+        axes - one > other_axes - two for one, two in zip(mine, theirs, strict=True)
+    )
 
 
 def shapes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
@@ -197,16 +268,6 @@ def qualifiers(plan: KernelPlan, callers: Callers) -> Iterator[str]:
     ]
     made = [local for local in made if len(local) > 1 and callers.have_local(local)]
     yield from filter(is_telling, made)
-    sources = [words.provenance(origin) for origin in reversed(launch.origins or plan.origins)]
-    for source in sources:
-        module = source.module.rpartition(".")[2]
-        if module and not module.isdigit() and callers.have_module(module):
-            yield identifier(module)
-    yield from (
-        snake_case(identifier(source.module_class))
-        for source in sources
-        if callers.have_module(source.module_class)
-    )
     yield from made  # that its result is called hidden_states sets few kernels apart
     yield words_of(plan).adjective or ("strided" if plan.ints else "flat")
     if plan.ints:
@@ -218,6 +279,21 @@ def qualifiers(plan: KernelPlan, callers: Callers) -> Iterator[str]:
     if any(isinstance(value, Store) and value.mask is not None for value in plan.body):
         yield "partial"
     yield from _broadcasts(plan)
+
+
+def layers_apart(callers: Callers) -> Iterator[str]:
+    """The layers whose work a kernel does in every call: where nothing in its code tells it from another one."""
+    words = callers.first.words
+    sources = [words.provenance(origin) for origin in reversed(callers.first.launch.origins)]
+    for source in sources:
+        module = source.module.rpartition(".")[2]
+        if module and not module.isdigit() and callers.have_module(module):
+            yield identifier(module)
+    yield from (
+        snake_case(identifier(source.module_class))
+        for source in sources
+        if callers.have_module(source.module_class)
+    )
 
 
 def passed(plan: KernelPlan) -> list[Pointer]:

@@ -1,0 +1,93 @@
+"""What kernels are called: after a small module's one operation; not after pads of no width, nor after paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import longhand
+from longhand.schedule.names.words import snake_case
+
+
+class LayerScale(nn.Module):
+    """One factor for each channel."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.gamma
+
+
+class Scaled(nn.Module):
+    """A product with the factors of channels, between two products of matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.ls1, self.fc2 = nn.Linear(16, 16), LayerScale(16), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(self.ls1(self.fc1(x)))
+
+
+class Padded(nn.Module):
+    """A pad whose width a function computes: nothing."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fc1, self.fc2, self.width = nn.Linear(16, 16), nn.Linear(16 + width, 16), width
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(F.pad(F.elu(self.fc1(x)), (self.width, 0)))
+
+
+class Normed(nn.Module):
+    """Residual layers with a norm before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm_one, self.norm_two = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.q_proj, self.k_proj, self.fc = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        normed = self.norm_one(x)
+        x = x + self.q_proj(normed) * self.k_proj(normed)
+        return x + self.fc(self.norm_two(x))
+
+
+def _kernels(model: nn.Module, out: Path, *, train: bool = False) -> list[str]:
+    longhand.generate(model.train(train), (torch.randn(6, 16),), out=out, train=train)
+    return sorted(path.stem for path in (out / "kernels").glob("*.cpp"))
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("ConvNeXtBlock", "conv_next_block"),
+        ("ViTSelfAttention", "vit_self_attention"),
+        ("TopKRouter", "top_k_router"),
+    ],
+)
+def test_short_pieces_beside_each_other_are_one_word(name: str, word: str) -> None:
+    assert snake_case(name) == word
+
+
+def test_a_product_that_is_a_module_is_called_after_it(tmp_path: Path) -> None:
+    assert _kernels(Scaled(), tmp_path / "unit") == ["layer_scale"]
+
+
+@pytest.mark.parametrize(("width", "kernel"), [(0, "elu"), (2, "elu_pad")])
+def test_a_pad_of_no_width_is_no_pad(width: int, kernel: str, tmp_path: Path) -> None:
+    assert _kernels(Padded(width), tmp_path / "unit") == [kernel]
+
+
+def test_the_derivative_of_a_norm_is_called_that_whatever_it_computes_again(tmp_path: Path) -> None:
+    kernels = _kernels(Normed(), tmp_path / "unit", train=True)
+    norms = [kernel for kernel in kernels if "norm" in kernel and kernel.startswith("d_")]
+    assert norms and not any("_and_d_" in kernel for kernel in kernels)
+    assert not any(layer in kernel for kernel in norms for layer in ("norm_one", "norm_two", "q_proj"))
