@@ -87,6 +87,10 @@ class LibraryWriter:
         made = CallCode("channels_last", (call.code,))
         return CallOfLibrary(made, call.needs_functional, "channels_last")
 
+    def dtype(self, step: Extern) -> torch.dtype:
+        """Of what a call makes first."""
+        return self._buffers[step.outputs[0]].dtype
+
     def _plain_call(self, step: Extern) -> CallOfLibrary:
         name = str(step.target.overloadpacket.__name__)
         is_aten = step.target.namespace == "aten"
@@ -196,7 +200,7 @@ class LibraryWriter:
         for name, value in step.kwargs:
             is_attention = name == "scale" and "attention" in str(step.target.overloadpacket.__name__)
             said = [KeywordCode(name, self.value(value))]
-            parts += scale_argument(self.named(step)) if is_attention else said
+            parts += scale_argument(self.named(step), self.dtype(step)) if is_attention else said
         return tuple(parts)
 
 
@@ -292,7 +296,7 @@ def _embedding(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
 
 
 def _attention(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
-    return attention_call(step.target, writer.named(step), writer.value)
+    return attention_call(step.target, writer.named(step), writer.dtype(step), writer.value)
 
 
 def _contiguous(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
