@@ -199,10 +199,11 @@ class _Found:
         self.fillers[node] = frozenset(
             word for word, of in zip(candidates, plain, strict=False) if of in fillers
         )
-        variable = self.forward.names.buffers.get(value, "")  # where each of its words is another layer's
-        if is_read and variable.isidentifier() and variable not in candidates:
-            candidates = (*candidates, variable)
-            self.fillers[node] |= {variable}  # it says whose it is: no module comes before it
+        variable = self.forward.names.buffers.get(value, "")
+        if is_read and variable.isidentifier():
+            if variable not in candidates:
+                self.fillers[node] |= {variable}  # it says whose it is: no module comes before it
+            candidates = (variable, *(word for word in candidates if word != variable))
         self.words[node] = candidates
         self.modules[node] = self.forward.words.module_of(value)
 
