@@ -119,7 +119,10 @@ def _singular(
     word = next((word for word in candidates if list_of(word) == name), f"one_of_{name}")
     # Lists of other loops, too: what the loop binds would take their place while they are still read.
     others = {list_holding(variable) for other, variable in buffers.items() if other != buffer}
-    return f"layer_{word}" if word in others or word in RESERVED_IN_MODULE else word
+    taken = others | RESERVED_IN_MODULE
+    return next(
+        one for one in (word, f"layer_{word}", f"one_of_{name}", f"each_of_{name}") if one not in taken
+    )
 
 
 def name_block(
@@ -153,8 +156,12 @@ def name_block(
     is_backward = bool(fields or loop.own)
     readers = {} if is_backward else users_of(given, words)
     users = words_of_forward(readers, loop.repeat.paths[loop.pattern], words)
+    outside = {} if is_backward else _carried_outside(loop, around)
     for buffer in given:
         if buffer in names:
+            continue
+        if scope.is_free(outside.get(buffer, "")):
+            names[buffer] = scope.take(outside[buffer])
             continue
         own = alike.variables(buffer)
         if buffer in loop.shared and around.get(buffer, "").isidentifier():
@@ -179,6 +186,17 @@ def name_block(
     names |= _for_the_next_layer(loop, names, scope)
     targets = [around.get(buffer, "") for buffer in loop.repeat.outputs[-1]]
     return names | as_called(loop.outputs, targets, names, scope)
+
+
+def _carried_outside(loop: Loop, around: Mapping[str, str]) -> dict[str, str]:
+    """By input: what the function around the layers calls what one of them hands to the next."""
+    last = loop.repeat.outputs[-1]
+    words = {
+        buffer: around.get(last[source], "")
+        for buffer, source in zip(loop.inputs, loop.carried, strict=False)
+    }
+    is_one = len({*words.values()}) == len(words)
+    return {buffer: word for buffer, word in words.items() if word.isidentifier()} if is_one else {}
 
 
 def as_called(

@@ -40,8 +40,8 @@ class LayerResults:
         names = self._found[loop.key]
         words = {place: names[buffer] for place, buffer in enumerate(loop.outputs)}
         carried = {source: names[buffer] for buffer, source in zip(loop.inputs, loop.carried, strict=False)}
-        others = [word for place, word in words.items() if place not in carried or carried[place] != word]
-        if any(word in others for word in carried.values()):  # a layer's x is another one behind it
+        moved = [word for place, word in words.items() if carried.get(place, word) != word]
+        if any(word in moved for word in carried.values()):  # a layer's x is another one behind it
             return {place: word for place, word in words.items() if place not in carried}
         return words | carried
 
