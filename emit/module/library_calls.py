@@ -198,9 +198,10 @@ class LibraryWriter:
             text = told or self.value(value)
             parts.append(KeywordCode(name, text, not is_word) if by_name else text)
         for name, value in step.kwargs:
-            is_attention = name == "scale" and "attention" in str(step.target.overloadpacket.__name__)
-            said = [KeywordCode(name, self.value(value))]
-            parts += scale_argument(self.named(step), self.dtype(step)) if is_attention else said
+            if name == "scale" and "attention" in str(step.target.overloadpacket.__name__):
+                parts += scale_argument(self.named(step), self.dtype(step))
+            else:
+                parts.append(KeywordCode(name, self.value(value)))
         return tuple(parts)
 
 
@@ -236,21 +237,16 @@ def _uniform(values: Any, sizes: SizeWriter) -> Code:
 
 def _is_per_dim(name: str, value: Any) -> bool:
     """Whether a value is one number for each spatial dimension, for which F's functions take one for all."""
-    return (
-        name.startswith(("conv", "max_pool", "avg_pool"))
-        and isinstance(value, list | tuple)
-        and len(value) > 0
-    )
+    is_spatial = name.startswith(("conv", "max_pool", "avg_pool"))
+    return is_spatial and isinstance(value, list | tuple) and len(value) > 0
 
 
 def _convolution(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
     given = writer.named(step)
-    weight = given["weight"]
-    n_dims = len(weight.shape) - 2
+    n_dims, transposed = len(given["weight"].shape) - 2, bool(given["transposed"])
     if n_dims not in (1, 2, 3):
         return None
-    transposed = bool(given["transposed"])
-    parts = [writer.value(given["input"]), writer.value(weight)]
+    parts = [writer.value(given["input"]), writer.value(given["weight"])]
     if given.get("bias") is not None:
         parts.append(writer.value(given["bias"]))
     parts += _steps_and_edges(writer, given)
