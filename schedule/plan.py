@@ -33,7 +33,13 @@ from longhand.schedule.kernels.kernel_plan import (
     scalar_at,
 )
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
-from longhand.schedule.kernels.tensor_shapes import conditions_of, dims_in_memory, limit_along, tensor_shape
+from longhand.schedule.kernels.tensor_shapes import (
+    conditions_of,
+    dims_in_memory,
+    limit_along,
+    row_stride,
+    tensor_shape,
+)
 from longhand.schedule.numerics.accumulator_precision import SumType
 from longhand.schedule.numerics.infinite_rows import shows_in_infinite_rows
 from longhand.schedule.numerics.narrow_positions import is_narrow_position
@@ -82,6 +88,7 @@ __all__ = [
     "flat_steps",
     "is_narrow_position",
     "limit_along",
+    "row_stride",
     "scalar_at",
     "shows_in_infinite_rows",
     "tensor_shape",

@@ -23,6 +23,7 @@ from longhand.emit.cpp.operators import ROUNDED_TO, TORCH_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
 from longhand.emit.text.kernel_head import head_lines, shape_comment
+from longhand.emit.text.places import places_comment
 from longhand.emit.text.quoting import cpp_comment
 from longhand.schedule.named_plan import KernelNames, in_plain_loops
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
@@ -207,7 +208,7 @@ def _pointer_parameter(
         declaration = f"{const}{cpp_type(pointer.dtype)} *const *{names.lists[pointer.name]}"
     comment = shape_comment(plan, names, pointer)
     if comment is None:
-        comment = "read at computed places" if pointer.access is Access.READ else "written at computed places"
+        comment = places_comment(plan, names, pointer)
     if pointer.many:
         comment = f"n_tensors x {comment}"
     if pointer.access is Access.READ_WRITE:

@@ -85,17 +85,18 @@ class LibraryWriter:
         if step.target is torch.ops.aten.conv2d.default:  # runtime.py's own
             return CallOfLibrary(CallCode("conv2d", self._arguments(step)), runtime="conv2d")
         call = self._plain_call(step)
-        made = CallCode("channels_last", (call.code,))
-        return CallOfLibrary(made, call.needs_functional, "channels_last")
+        return CallOfLibrary(CallCode("channels_last", (call.code,)), call.needs_functional, "channels_last")
+
+    def dtype(self, step: Extern) -> torch.dtype:
+        """Of what a call makes first."""
+        return self.buffers[step.outputs[0]].dtype
 
     def _plain_call(self, step: Extern) -> CallOfLibrary:
         name = str(step.target.overloadpacket.__name__)
         is_aten = step.target.namespace == "aten"
         special = _SPECIAL.get(name) if is_aten else None
-        if special is not None:
-            call = special(self, step)
-            if call is not None:
-                return call
+        if special is not None and (call := special(self, step)) is not None:
+            return call
         if is_aten and name.endswith("_") and step.mutates and isinstance(step.args[0], View):
             rest = self._raw_arguments(dataclasses.replace(step, args=step.args[1:]), 1)
             return CallOfLibrary(MethodCode(self.value(step.args[0]), name, rest))
@@ -195,9 +196,10 @@ class LibraryWriter:
             text = told or self.value(value)
             parts.append(KeywordCode(name, text, not is_word) if by_name else text)
         for name, value in step.kwargs:
-            is_attention = name == "scale" and "attention" in str(step.target.overloadpacket.__name__)
-            said = [KeywordCode(name, self.value(value))]
-            parts += scale_argument(self.named(step)) if is_attention else said
+            if name == "scale" and "attention" in str(step.target.overloadpacket.__name__):
+                parts += scale_argument(self.named(step), self.dtype(step))
+            else:
+                parts.append(KeywordCode(name, self.value(value)))
         return tuple(parts)
 
 
@@ -239,12 +241,10 @@ def _is_per_dim(name: str, value: Any) -> bool:
 
 def _convolution(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
     given = writer.named(step)
-    weight = given["weight"]
-    n_dims = len(weight.shape) - 2
+    n_dims, transposed = len(given["weight"].shape) - 2, bool(given["transposed"])
     if n_dims not in (1, 2, 3):
         return None
-    transposed = bool(given["transposed"])
-    parts = [writer.value(given["input"]), writer.value(weight)]
+    parts = [writer.value(given["input"]), writer.value(given["weight"])]
     if given.get("bias") is not None:
         parts.append(writer.value(given["bias"]))
     parts += _steps_and_edges(writer, given)
@@ -292,7 +292,7 @@ def _embedding(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
 
 
 def _attention(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
-    return attention_call(step.target, writer.named(step), writer.value)
+    return attention_call(step.target, writer.named(step), writer.dtype(step), writer.value)
 
 
 def _contiguous(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:

@@ -21,6 +21,7 @@ from jinja2.nativetypes import NativeCodeGenerator
 
 from longhand.emit.text.expression import Text, compose, joined, literal_text, outside, word
 from longhand.emit.text.kernel_head import head_lines, is_whole_shape, shape_comment
+from longhand.emit.text.places import places_comment
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference
 from longhand.emit.triton import schedules
@@ -295,7 +296,9 @@ def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> 
     if pointer.scratch:
         return f"{words}, a result of each chunk"
     shape = shape_comment(plan, names, pointer)
-    if shape is not None:
+    if shape is None:
+        words += f", {places_comment(plan, names, pointer)}"
+    else:
         words += f" {shape}" if is_whole_shape(plan, names, pointer) else f", {shape}"
     aliases = [pointer_word(names.pointers[alias]) for alias in pointer.may_alias]
     if aliases and pointer.access is not Access.READ:

@@ -244,7 +244,7 @@ def without_place(names: Iterable[str], path: str, taken: Container[str]) -> dic
     Where that is taken it is the module's, whichever it is: ``attn_x``.
     """
     words: dict[str, str] = {}
-    heads, own = list(_heads(path.split("."))), path.rpartition(".")[2]
+    heads, own = list(_heads(path.split("."))), _attribute(path)
     for name in names:
         inside = next((name.removeprefix(head) for head in heads if name.startswith(head)), "")
         for word in (inside, f"{own}_{inside}") if inside else ():
@@ -262,7 +262,7 @@ def without_parts(names: Iterable[str], path: str, taken: Container[str]) -> dic
     """
     parts = [part for word in path.split(".") for part in (word, singular(word)) for part in part.split("_")]
 
-    own = path.rpartition(".")[2]
+    own = _attribute(path)
 
     def within(word: str) -> str:
         return f"{own}_{word}"

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, IndexExpression, Load, Pointwise, PointwiseOp, Scalar, Size, Store
-from longhand.schedule.kernels.address_terms import Product, SizeOf, value_of
+from longhand.schedule.kernels.address_terms import ParameterRef, Product, SizeOf, value_of
 from longhand.schedule.kernels.kernel_plan import KernelPlan, Pointer, Region
 from longhand.schedule.sizes import guess, product, same
 
@@ -182,3 +182,21 @@ def limit_along(plan: KernelPlan, position: int, op: PointwiseOp) -> tuple[str, 
     if len(address.axes) != 1 or address.axes[0][1] != () or address.offset or address.values:
         return None
     return address.axes[0][0], value.args[1]
+
+
+def row_stride(plan: KernelPlan, pointer: Pointer) -> str | None:
+    """The argument that tells how far apart rows are in which all that is accessed lies, one element beside the last.
+
+    None where elements lie otherwise, or where a shape says it.
+    """
+    own = [one.name for one in plan.ints if one.pointer == pointer.name and one.axis is not None]
+    places = [
+        plan.addresses[position]
+        for position, value in enumerate(plan.body)
+        if isinstance(value, Load | Store) and value.buffer == pointer.name
+    ]
+    if len(own) != 1 or any(place.values or place.reversed for place in places):
+        return None
+    steps = {step for place in places for _, step in place.axes}
+    by_stride = {step for step in steps if ParameterRef(own[0]) in step}
+    return own[0] if by_stride and steps <= by_stride | {()} else None

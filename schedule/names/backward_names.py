@@ -173,7 +173,7 @@ def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardName
             sum_of_summands(user, words.value_of_gradient) for user in node.users
         ):
             known.add(node.name, value, map(GradientWord, words.candidates(value)))
-    return ForwardNames(known.words, known.fillers, known.modules, differentiated)
+    return ForwardNames(known.words, known.fillers, known.modules, differentiated, known.variables)
 
 
 class _Found:
@@ -184,6 +184,7 @@ class _Found:
         self.words: dict[str, tuple[str, ...]] = {}
         self.fillers: dict[str, frozenset[str]] = {}
         self.modules: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
 
     def add(self, node: str, value: str, words: Iterable[str], is_read: bool = False) -> None:
         """A node of the backward pass that is a value of the forward pass, or a gradient of it.
@@ -200,9 +201,11 @@ class _Found:
             word for word, of in zip(candidates, plain, strict=False) if of in fillers
         )
         variable = self.forward.names.buffers.get(value, "")  # where each of its words is another layer's
-        if is_read and variable.isidentifier() and variable not in candidates:
-            candidates = (*candidates, variable)
-            self.fillers[node] |= {variable}  # it says whose it is: no module comes before it
+        if is_read and variable.isidentifier():
+            self.variables[node] = variable
+            if variable not in candidates:
+                candidates = (*candidates, variable)
+                self.fillers[node] |= {variable}  # it says whose it is: no module comes before it
         self.words[node] = candidates
         self.modules[node] = self.forward.words.module_of(value)
 

@@ -83,7 +83,7 @@ class BufferNamer:
         weights: Mapping[str, str] | None = None,
     ) -> None:
         self.renamed = renamed
-        self.differentiated = forward.differentiated
+        self.differentiated, self.saved_as = forward.differentiated, forward.variables
         self.weights = weights or {}
         self._forward = forward
         self.origins = ValueOrigins(graph, buffers, renamed)

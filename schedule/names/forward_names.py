@@ -15,12 +15,14 @@ class ForwardNames:
         fillers: Those of them that say only by which operation the value is made.
         modules: The path of the module in which the forward makes the value.
         differentiated: By gradient the placeholder of the value that it is the gradient of.
+        variables: By placeholder of what is saved: the variable that the forward hands over.
     """
 
     words: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     fillers: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     modules: Mapping[str, str] = dataclasses.field(default_factory=dict)
     differentiated: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 NO_FORWARD = ForwardNames()

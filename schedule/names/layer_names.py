@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
 from longhand.capture.graph import GradientPart
@@ -20,6 +20,7 @@ from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.reached import Reached, list_holding
 from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
+from longhand.schedule.names.shared.layer_results import LayerResults
 from longhand.schedule.names.shared.layers import AlikeInLayers
 from longhand.schedule.names.shared.next_layers import words_handed_on, words_of_following
 from longhand.schedule.names.unit_names import LayerNames
@@ -30,11 +31,10 @@ from longhand.schedule.names.variables import (
     given_to_layers,
     gradients_word,
     list_names,
-    list_of,
 )
 from longhand.schedule.names.weight_names import inside_layer, name_weights
-from longhand.schedule.names.words import RESERVED_IN_MODULE, GradientWord, Scope, identifier
-from longhand.schedule.plan import Allocate, buffers_made
+from longhand.schedule.names.words import RESERVED_IN_MODULE, GradientWord, Scope, identifier, list_of
+from longhand.schedule.plan import Allocate, buffers_made, buffers_read
 
 _D_OUTPUT = (
     "d_output",
@@ -46,6 +46,7 @@ def name_layers(
     words: BufferNamer,
     buffers: Mapping[str, str],
     records: Sequence[SavedLayers] = (),
+    kept: Collection[str] = (),
 ) -> dict[LoopKey, LayerNames]:
     """The words of each of a function's loops.
 
@@ -54,6 +55,7 @@ def name_layers(
         words: The graph's.
         buffers: The function's variables.
         records: Of a backward pass: what layers saved for it.
+        kept: Buffers that are read after all steps.
     """
     lists, given = list_names(steps), given_to_layers(steps)
     names = {}
@@ -68,13 +70,32 @@ def name_layers(
             variables=name_block(loop, words, fields, buffers) | reached,
             record=record,
             own=given.keys() & {buffer for run in loop.own for buffer in run},
-            of_one=_names_of_one(loop, words, buffers),
+            of_one=_names_of_one(loop, words, buffers, _read_from(loop, steps, words.inputs, kept)),
             following=_word_of_following(loop, frozenset(buffers.values())),
         )
     return names
 
 
-def _names_of_one(loop: Loop, words: BufferNamer, buffers: Mapping[str, str]) -> dict[int, str]:
+def _read_from(
+    loop: Loop, steps: Sequence[ModelStep], given: Collection[str], kept: Collection[str]
+) -> Callable[[str], bool]:
+    """Whether something reads a buffer in a loop or after it that is made before it, or in another loop."""
+    place = next(place for place, step in enumerate(steps) if loop in loops_of([step]))
+    made = {
+        buffer: number
+        for number, step in enumerate(steps)
+        for plain in plain_steps(step)
+        for buffer in buffers_made(plain)
+    }
+    read = {
+        buffer for step in steps[place:] for plain in plain_steps(step) for buffer in buffers_read(plain)
+    }.union(kept)
+    return lambda buffer: buffer in given or (buffer in read and made.get(buffer, place) <= place)
+
+
+def _names_of_one(
+    loop: Loop, words: BufferNamer, buffers: Mapping[str, str], is_read: Callable[[str], bool]
+) -> dict[int, str]:
     """By place: the word for what one layer hands on, where the list of all layers' is what is named."""
     last = loop.repeat.outputs[-1]
     gathered = {place: list_holding(buffers[last[place]]) for place in loop.gathered}
@@ -82,19 +103,26 @@ def _names_of_one(loop: Loop, words: BufferNamer, buffers: Mapping[str, str]) ->
     if loop.own or loop.is_in_turn:
         return layer_words
     collected = {place: list_holding(buffers[last[place]]) for place in loop.collected}
+    inside = LayerResults(lambda one, around: name_block(one, words, around=around), ()).of(loop, buffers)
+    around = {name: variable for name, variable in buffers.items() if is_read(name)}
     return layer_words | {
-        place: _singular(name, last[place], f"{loop.repeat.paths[-1]}.", words, buffers)
+        place: _singular(name, last[place], inside.get(place, ""), f"{loop.repeat.paths[-1]}.", words, around)
         for place, name in collected.items()
     }
 
 
-def _singular(name: str, buffer: str, layer: str, words: BufferNamer, buffers: Mapping[str, str]) -> str:
+def _singular(
+    name: str, buffer: str, own: str, layer: str, words: BufferNamer, buffers: Mapping[str, str]
+) -> str:
     """The word that a list's name is made of, told apart from a variable that is there already: ``ands`` has none."""
-    candidates = words.variables(buffer, layer, is_of_all=True)
+    candidates = chain([own] * bool(own), words.variables(buffer, layer, is_of_all=True))
     word = next((word for word in candidates if list_of(word) == name), f"one_of_{name}")
     # Lists of other loops, too: what the loop binds would take their place while they are still read.
     others = {list_holding(variable) for other, variable in buffers.items() if other != buffer}
-    return f"layer_{word}" if word in others or word in RESERVED_IN_MODULE else word
+    taken = others | RESERVED_IN_MODULE
+    return next(
+        one for one in (word, f"layer_{word}", f"one_of_{name}", f"each_of_{name}") if one not in taken
+    )
 
 
 def name_block(
@@ -128,8 +156,12 @@ def name_block(
     is_backward = bool(fields or loop.own)
     readers = {} if is_backward else users_of(given, words)
     users = words_of_forward(readers, loop.repeat.paths[loop.pattern], words)
+    outside = {} if is_backward else _carried_outside(loop, around)
     for buffer in given:
         if buffer in names:
+            continue
+        if scope.is_free(outside.get(buffer, "")):
+            names[buffer] = scope.take(outside[buffer])
             continue
         own = alike.variables(buffer)
         if buffer in loop.shared and around.get(buffer, "").isidentifier():
@@ -154,6 +186,17 @@ def name_block(
     names |= _for_the_next_layer(loop, names, scope)
     targets = [around.get(buffer, "") for buffer in loop.repeat.outputs[-1]]
     return names | as_called(loop.outputs, targets, names, scope)
+
+
+def _carried_outside(loop: Loop, around: Mapping[str, str]) -> dict[str, str]:
+    """By input: what the function around the layers calls what one of them hands to the next."""
+    last = loop.repeat.outputs[-1]
+    words = {
+        buffer: around.get(last[source], "")
+        for buffer, source in zip(loop.inputs, loop.carried, strict=False)
+    }
+    is_one = len({*words.values()}) == len(words)
+    return {buffer: word for buffer, word in words.items() if word.isidentifier()} if is_one else {}
 
 
 def as_called(

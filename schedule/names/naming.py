@@ -18,9 +18,11 @@ from longhand.schedule.names.call_frames import own_origins
 from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_axes
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
+from longhand.schedule.names.layer_names import name_block
 from longhand.schedule.names.meanings.parts import part_names, word_of_offset
 from longhand.schedule.names.number_names import constant_names
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames, differentiated
+from longhand.schedule.names.shared.layer_results import NameLayer
 from longhand.schedule.names.shared.plain_names import plain_names
 from longhand.schedule.names.shared.telling_apart import plainness
 from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
@@ -84,7 +86,11 @@ def name_unit(
     facts = facts_of(plan.options.target)
     kernels = name_kernels(plan.kernels, callers_in(plan, words, dims), facts, ledger, elsewhere)
     steps = arrange(plan, words)
-    return UnitNames(kernels, name_variables(plan, words, steps, saved), {}, steps)
+    return UnitNames(kernels, name_variables(plan, words, steps, saved, _inside(words)), {}, steps)
+
+
+def _inside(words: BufferNamer) -> NameLayer:
+    return lambda loop, around: name_block(loop, words, around=around)
 
 
 def callers_in(plan: UnitPlan, words: BufferNamer, dims: DimNamer | None = None) -> dict[str, Callers]:
@@ -158,7 +164,9 @@ def with_records(
     if not records:
         return names
     steps = arrange(plan, words, records)
-    return dataclasses.replace(names, steps=steps, buffers=name_variables(plan, words, steps, saved))
+    return dataclasses.replace(
+        names, steps=steps, buffers=name_variables(plan, words, steps, saved, _inside(words))
+    )
 
 
 def launches(plan: UnitPlan) -> Iterator[Launch]:

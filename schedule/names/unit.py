@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from longhand.lower.ir import View
 from longhand.schedule.functions.alike_loops import with_words_of_first
 from longhand.schedule.layers.returned_gradients import find_returned_gradients
 from longhand.schedule.layers.saved_layers import SavedLayers
@@ -73,7 +74,8 @@ def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPla
         named: The pass.
         records: Of a backward pass: what layers saved for it.
     """
-    layers = name_layers(named.names.steps, named.words, named.names.buffers, records)
+    kept = {result.buffer for result in named.plan.results if isinstance(result, View)}
+    layers = name_layers(named.names.steps, named.words, named.names.buffers, records, kept)
     layers = with_words_of_first(layers, named.names.steps, named.words)
     plan = named.plan
     modules = find_modules(plan.program.graph, plan.buffers, named.names.steps, named.words)

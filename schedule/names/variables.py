@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from longhand.capture.graph import InputKind
 from longhand.lower.ir import Extern, View
@@ -24,8 +25,8 @@ from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.parameter_names import parameter_specs
 from longhand.schedule.names.reached import Reached
+from longhand.schedule.names.shared.layer_results import LayerResults, NameLayer, words_of_last
 from longhand.schedule.names.shared.layers import AlikeInLayers
-from longhand.schedule.names.shared.next_layers import words_handed_on
 from longhand.schedule.names.value_origins import words_in_module
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.weight_names import keys_of_gradients, name_weights
@@ -35,9 +36,8 @@ from longhand.schedule.names.words import (
     GradientWord,
     Scope,
     identifier,
+    list_of,
     own_name,
-    plural,
-    singular,
 )
 from longhand.schedule.plan import Release, Reuse, UnitPlan, buffers_made, buffers_read
 
@@ -46,7 +46,11 @@ TAKEN = OWN_WORDS
 
 
 def name_variables(
-    plan: UnitPlan, words: BufferNamer, steps: Sequence[ModelStep], saved: frozenset[str] = frozenset()
+    plan: UnitPlan,
+    words: BufferNamer,
+    steps: Sequence[ModelStep],
+    saved: frozenset[str] = frozenset(),
+    inside: NameLayer | None = None,
 ) -> dict[str, str]:
     """The variable of each buffer of forward() itself; what the module holds is not among them.
 
@@ -55,6 +59,7 @@ def name_variables(
         words: The captured graph's.
         steps: What forward() does.
         saved: Arguments that launch() hands to the backward pass after all steps: nothing else takes their words.
+        inside: Names what is in a layer.
     """
     names: dict[str, str] = {}
     graph = plan.program.graph
@@ -88,6 +93,8 @@ def name_variables(
             names[entry.node] = Reached(names[whole], place)
         elif entry.node in listed:
             names[entry.node] = Reached(*listed[entry.node].steps)
+        elif scope.is_free(words.saved_as.get(entry.node, "")):
+            names[entry.node] = scope.take(words.saved_as[entry.node])
         elif entry.node in listed_inputs(graph):
             names[entry.node] = scope.pick([identifier(entry.target), *words.variables(entry.node)])
         elif first[next(words.candidates(entry.node))] > 1:  # nobody's: each says where it is made
@@ -105,7 +112,7 @@ def name_variables(
         for place, result in enumerate(plan.results)
         if isinstance(result, View) and (place not in in_records or result.buffer in handed_on)
     }
-    StepNamer(words, names, scope, kept | saved).name(steps)
+    StepNamer(words, names, scope, kept | saved, inside=inside).name(steps)
     return names
 
 
@@ -116,12 +123,6 @@ def _read_apart(loop: Loop) -> set[str]:
         return set()
     read = {record.buffers[position][field] for position, _ in record.others for field in record.made}
     return read.intersection(loop.repeat.outputs[-1])
-
-
-def list_of(word: str) -> str:
-    """What the list of every layer's is called: ``q_projs``, and ``all_hidden_states`` of what is many already."""
-    is_many = word != singular(word) and not word.endswith(("as", "os"))
-    return f"all_{word}" if is_many else plural(word)
 
 
 def _name_weights(words: BufferNamer, names: dict[str, str], scope: Scope, inside: Collection[str]) -> None:
@@ -208,6 +209,7 @@ class StepNamer:
         kept: Buffers that are read after the steps.
         apart: Buffers that some layers make anew: there they never are what the others write over.
         alike: Of a layer's steps: what the layers call alike.
+        inside: Names what is in a layer that steps call.
     """
 
     def __init__(
@@ -218,6 +220,7 @@ class StepNamer:
         kept: Iterable[str],
         apart: Iterable[str] = (),
         alike: AlikeInLayers | None = None,
+        inside: NameLayer | None = None,
     ) -> None:
         self.words = words
         self.alike = alike or AlikeInLayers(words)
@@ -226,6 +229,7 @@ class StepNamer:
         self.scope = scope
         self.kept = frozenset(kept)
         self.apart = frozenset(apart)
+        self.layers = LayerResults(inside, self.kept)
         self.steps: Sequence[ModelStep] = ()
         self.of_several: set[str] = set()  # words that several of what is kept would have
         self.handed_on: set[str] = set()  # buffers whose word a later one took over while it was in use
@@ -248,13 +252,17 @@ class StepNamer:
                 self._keep_word(step)
             if isinstance(step, Loop):
                 self._name_loop(step, last_use, number)
+                self._release(name for name in step.repeat.outputs[-1] if last_use.get(name) == number)
             else:
                 if isinstance(step, LayerCall) and step.loop.own:
                     self._name_gradients(step.loop, step.number)
                 unread = self._unread_results(step, last_use, number)
+                of_call = self.layers.of_call(step, self.names) if isinstance(step, LayerCall) else {}
                 for buffer in (made for plain in plain_steps(step) for made in buffers_made(plain)):
                     if buffer and buffer not in self.names and buffer not in unread:
-                        self.names[buffer] = self.scope.pick(self._candidates(buffer))
+                        self.names[buffer] = self.scope.pick(
+                            chain(of_call.get(buffer, ()), self._candidates(buffer))
+                        )
             if not early:
                 self._release(dying)
             for variable in seen_as:
@@ -323,11 +331,14 @@ class StepNamer:
             for layer in range(len(loop.positions)):
                 self._name_gradients(loop, layer)
         first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
+        inside = self.layers.of(loop, self.names)
         for place, buffer in enumerate(last):
             if place in loop.collected and loop.own:
                 continue
+            own = inside.get(place, "")
             if place in loop.collected or place in loop.gathered:
-                words = self.words.variables(buffer, f"{loop.repeat.paths[-1]}.", is_of_all=True)
+                of_all = self.words.variables(buffer, f"{loop.repeat.paths[-1]}.", is_of_all=True)
+                words = chain([own] * bool(own), of_all)
                 is_gathered = place in loop.gathered
                 word = self.scope.pick(f"{EVERY}{word}" if is_gathered else list_of(word) for word in words)
                 for layer, run in enumerate(loop.repeat.outputs):
@@ -336,17 +347,16 @@ class StepNamer:
             if place in loop.carried:
                 begin = first[loop.carried.index(place)]
                 variable = self.names.get(begin, "")
-                of_next = self._words_of_carried(loop, place)
-                if of_next and variable not in of_next:
-                    word = self.names[buffer] = self.scope.pick(of_next)
-                    if last_use.get(begin) == number and self._is_made_here(begin, number, word):
-                        self.names[begin] = word  # under two words its memory would outlive the first layer
+                if own and variable != own and self.scope.is_free(own):
+                    if last_use.get(begin) == number and self._is_free_since(begin, own, last_use):
+                        self.names[begin] = own  # under two words its memory would outlive the first layer
+                    self.names[buffer] = self.scope.take(own)
                     continue
                 # Two results of the loop cannot keep the word of one input.
                 if variable.isidentifier() and last_use.get(begin) == number and self.scope.is_free(variable):
                     self.names[buffer] = self.scope.take(variable)
                     continue
-            self.names[buffer] = self.scope.pick(self.alike.variables(buffer))
+            self.names[buffer] = self.scope.pick(words_of_last(own, self.alike.variables(buffer)))
         if loop.record is not None:
             self._name_saved(loop.record)
 
@@ -358,26 +368,19 @@ class StepNamer:
                 if buffer not in self.names:
                     self.names[buffer] = Reached(record.word, place, f".{record.fields[field]}")
 
-    def _is_made_here(self, buffer: str, number: int, word: str) -> bool:
-        """Whether a step before this one makes it, and no other has had the word since."""
-        before = (
-            made
-            for step in self.steps[:number]
-            for plain in plain_steps(step)
-            for made in buffers_made(plain)
+    def _is_free_since(self, buffer: str, word: str, last_use: Mapping[str, int]) -> bool:
+        """Whether a step makes a buffer, and from there on nothing else is called by a word."""
+        made = next(
+            (
+                place
+                for place, step in enumerate(self.steps)
+                if not isinstance(step, Loop | FirstCall | LayerCall)
+                and any(buffer in buffers_made(plain) for plain in plain_steps(step))
+            ),
+            None,
         )
-        others = (name for other, name in self.names.items() if other != buffer)
-        return buffer in before and list(others).count(word) == 1
-
-    def _words_of_carried(self, loop: Loop, place: int) -> tuple[str, ...]:
-        """What the next layer calls what layers hand on that end in its norm: a sum is its ``residual``.
-
-        The first one may be given something else, and of the last one nothing may be read.
-        """
-        if loop.following is None:
-            return ()
-        words = self.words.variables(loop.repeat.outputs[0][place], f"{loop.repeat.paths[1]}.")
-        return tuple(words_handed_on(loop.following, words))
+        others = [name for name, own in self.names.items() if own == word]
+        return made is not None and all(last_use.get(name, made) < made for name in others)
 
     def _name_gradients(self, loop: Loop, number: int) -> None:
         """What a layer of a backward pass returns for its weights: ``d_blocks[3]["fc.weight"]``."""

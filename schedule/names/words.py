@@ -292,6 +292,12 @@ def first_free(words: Iterable[str], taken: Container[str]) -> str:
     return next(word for word in words if word not in taken)
 
 
+def list_of(word: str) -> str:
+    """What the list of every layer's is called: ``q_projs``, and ``all_hidden_states`` of what is many already."""
+    is_many = word != singular(word) and not word.endswith(("as", "os"))
+    return f"all_{word}" if is_many else plural(word)
+
+
 class Scope:
     """The names given out so far, each once."""
 

@@ -113,7 +113,7 @@ def test_each_layer_of_a_loop_is_given_its_entry(form: str, tmp_path: Path) -> N
     model, call = Decoder().eval(), given(form)
     text = generated(model, call, tmp_path / "unit")
     assert "for layer, block in enumerate(self.blocks):" in text
-    assert f"normed, residual, norms[layer + 1].weight, {ENTRIES[form]}, position, " in " ".join(text.split())
+    assert f"x, residual, norms[layer + 1].weight, {ENTRIES[form]}, position, " in " ".join(text.split())
     assert (
         "position] = k.reshape(" in text
         and "position] = v.reshape(" in text

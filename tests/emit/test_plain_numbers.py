@@ -42,7 +42,9 @@ class Attention(nn.Module):
 
 SCALES = {
     "1 / math.sqrt(width)": (1 / math.sqrt(12), ""),
+    "width**-0.5, which is rounded otherwise": (12**-0.5, ""),
     "as for another width": (256**-0.5, "scale=256**-0.5"),
+    "a part of what no head is as wide as": (4096**-0.5, "scale=1 / 64"),
     "a plain number": (0.3, "scale=0.3"),
     "one": (1.0, "scale=1.0"),
     "none": (None, ""),

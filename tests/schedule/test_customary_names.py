@@ -161,3 +161,40 @@ def test_scores_that_begin_at_a_bias() -> None:
     assert "constexpr float LEAST_FLOAT = -3.4028235e+38f;  // of float32" in softmax
     assert "arange" not in softmax.partition("#include")[0] or "mask" in softmax.partition("#include")[0]
     assert body.count("self.slopes[:, None, None] *") <= 1
+
+
+class Boxes(nn.Module):
+    """Whose argument has a last dimension of another size than its table, and that pools by a square layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.out = nn.Embedding(11, 24), nn.Linear(24, 24)
+        self.norm = nn.LayerNorm(24)
+
+    def forward(self, ids: torch.Tensor, boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self.norm(self.table(ids))
+        return torch.tanh(self.out(x)[:, 0]) * 2.0, boxes.mean(-1)
+
+
+def test_a_table_beside_an_argument_of_another_size() -> None:
+    text = model_of(Boxes(), torch.randint(0, 11, (2, 5)), torch.randn(2, 5, 7))
+    assert "boxes  float32 (batch, seq, dim=7)" in text
+    assert "EMBEDDING_DIM = 24" in text and "n_cols=EMBEDDING_DIM" in text
+    assert "out_dim" not in text.lower()  # as wide as what it reads
+
+
+class Heads(nn.Module):
+    """A square layer that makes heads: what it reads are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.out = nn.Linear(24, 24), nn.Linear(24, 12)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.out(torch.tanh(self.q(x))))
+
+
+def test_only_a_square_layer_makes_what_it_reads() -> None:
+    text = model_of(Heads(), torch.randn(2, 5, 24))
+    assert "24" not in text.partition("def forward")[2].partition("batch")[2].replace("24)", "")
+    assert "out_dim" in text.lower() or "numel()" in text

@@ -1,7 +1,7 @@
 """Attention as kernels for cpu, float32, inference.
 
     x   float32 (batch=4, seq=512, dim=256)
-    ->  float32 (batch, seq, 256)
+    ->  float32 (batch, seq, dim)
 
 Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
 """

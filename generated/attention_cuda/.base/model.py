@@ -1,7 +1,7 @@
 """Attention as kernels for cuda (sm_90), float32, inference.
 
     x   float32 (batch=4, seq=1024, dim=4096)
-    ->  float32 (batch, seq, 4096)
+    ->  float32 (batch, seq, dim)
 
 Written by longhand, yours to edit: `longhand generate` merges, `longhand verify` compares with eager PyTorch.
 """

@@ -14,9 +14,9 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per chunk of rows and block of columns. The chunks' sums are added up in double.
 extern "C" void d_qkv_and_bias(
-    const float *d_q,  // read at computed places
-    const float *d_k,  // read at computed places
-    const float *d_v,  // read at computed places
+    const float *d_q,  // rows of d_q_stride elements
+    const float *d_k,  // rows of d_k_stride elements
+    const float *d_v,  // rows of d_v_stride elements
     float *d_qkv,      // (n_rows, n_cols)
     float *d_bias,     // (n_cols,)
     long n_rows,

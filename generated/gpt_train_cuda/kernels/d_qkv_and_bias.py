@@ -22,9 +22,9 @@ NUM_WARPS = 2
 @fast_launch
 @triton.jit
 def d_qkv_and_bias_partial_kernel(
-    d_q_ptr,  # bf16
-    d_k_ptr,  # bf16
-    d_v_ptr,  # bf16
+    d_q_ptr,  # bf16, rows of d_q_stride elements
+    d_k_ptr,  # bf16, rows of d_k_stride elements
+    d_v_ptr,  # bf16, rows of d_v_stride elements
     d_qkv_ptr,  # bf16 (n_rows, n_cols)
     partial_ptr,  # float32, a result of each chunk
     n_rows,

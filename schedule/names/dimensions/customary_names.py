@@ -15,7 +15,25 @@ from longhand.schedule.names.words import identifier
 _ALONG = ("length", "samples", "n_frames", "seq", "width")  # what channels lie before, and not tokens
 _LETTER, _HEAD_DIM = "d", "head_dim"
 _HEADS = frozenset({"h", "heads", "n_heads", "num_heads"})
+_FEATURES = "dim"
 OF_IMAGES = frozenset({"w", "height", "width"})  # beside these ``h`` is a height
+
+
+def words_of_every_table(graph: CapturedGraph, arguments: Mapping[str, Words]) -> dict[str, Words]:
+    """Words for all tables; where an argument has another size for ``dim``, theirs is that of ``nn.Embedding``."""
+    tables = {**words_of_sliced_tables(graph), **words_of_tables(graph)}
+    nodes = {node.name: node for node in graph.graph.nodes}
+    sizes = {
+        str(size)
+        for name, words in arguments.items()
+        if name in nodes
+        for size, word in zip(shape_of(nodes[name]), words, strict=False)
+        if word == _FEATURES
+    }
+    return {
+        name: (rows, _FEATURES if sizes <= {str(shape_of(nodes[name])[-1])} else "embedding_dim")
+        for name, (rows, _) in tables.items()
+    }
 
 
 def words_of_tables(graph: CapturedGraph) -> dict[str, Words]:
@@ -28,7 +46,7 @@ def words_of_tables(graph: CapturedGraph) -> dict[str, Words]:
         table, positions = node.args[:2]
         if isinstance(table, fx.Node) and table.op == "placeholder" and table.name not in arguments:
             rows = "vocab_size" if getattr(positions, "name", "") in arguments else None
-            words.setdefault(table.name, (rows, "dim"))
+            words.setdefault(table.name, (rows, _FEATURES))
     return words
 
 
@@ -43,7 +61,7 @@ def words_of_sliced_tables(graph: CapturedGraph) -> dict[str, Words]:
         is_longer = isinstance(table, fx.Node) and str(shape_of(table)[:1]) != str(shape_of(node)[:1])
         if owner and owner == origin.module and "pos" in owner.rpartition(".")[2] and is_longer:
             assert isinstance(table, fx.Node)
-            words[table.name] = ("max_positions", "dim")
+            words[table.name] = ("max_positions", _FEATURES)
     return words
 
 
@@ -88,3 +106,24 @@ def of_another_sequence(argument: str, word: str) -> str | None:
     """``decoder_seq``: of ``decoder_input_ids``, where ``seq`` is as long as something else."""
     first, _, rest = identifier(argument).partition("_")
     return f"{first}_{word}" if word == "seq" and first and rest else None
+
+
+def makes_features(node: fx.Node) -> bool:
+    """Whether a value's last dimension is its own: what a linear layer makes, or one of the parts of that."""
+    source = node.args[0] if aten_name(node) == "getitem" else None
+    is_part = (
+        isinstance(source, fx.Node) and aten_name(source).startswith("split") and len(shape_of(node)) > 1
+    )
+    return is_part or aten_name(node) in ("linear", "addmm")
+
+
+def word_of_square(node: fx.Node, known: Mapping[str, Words]) -> str | None:
+    """The word of what a linear layer reads, if it makes as much of it; of heads the layer makes something else."""
+    if aten_name(node) != "linear":
+        return None
+    given, weight = node.all_input_nodes[:2]
+    words = known.get(given.name, ())
+    is_square = len({str(size) for size in shape_of(weight)}) == 1
+    if not words or not is_square or isinstance(words[-1], ProductWord):
+        return None
+    return words[-1] if words[-1] and words[-1].isidentifier() and "head" not in words[-1] else None

@@ -20,10 +20,11 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.caches import words_of_caches
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, parts_of
 from longhand.schedule.names.dimensions.customary_names import (
+    makes_features,
     of_another_sequence,
+    word_of_square,
     words_apart_from_heads,
-    words_of_sliced_tables,
-    words_of_tables,
+    words_of_every_table,
     words_of_tokens,
 )
 from longhand.schedule.names.dimensions.dimension_propagation import (
@@ -80,7 +81,7 @@ class DimNamer:
         chains: Sequence[Layers] = (),
     ) -> None:
         self.arguments: dict[str, Words] = dict(given) if given is not None else _argument_words(graph)
-        tables = {**words_of_sliced_tables(graph), **words_of_tables(graph)}
+        tables = words_of_every_table(graph, self.arguments)
         self._words: dict[str, Words] = {**tables, **self.arguments}
         self._sizes = _sizes_of(graph, self.arguments) if given is None else None
         self._twins: Mapping[str, str] = {}
@@ -100,6 +101,8 @@ class DimNamer:
         self._carry(graph, twins, known or {}, layers)
         self._meet(graph)
         self._are_met = True
+        self._carry(graph, twins, known or {}, layers)
+        self._meet(graph)
         self._carry(graph, twins, known or {}, layers)
         self._with_one_word_each(graph)
         self._words |= words_apart_from_heads(graph.graph, self._words)
@@ -128,8 +131,9 @@ class DimNamer:
             carried = self._agreeing(node, carried)
             old = self._words.get(node.name, ())
             carried = learned(old, carried) if len(old) == len(carried) else carried
-            if layers is not None and self._are_met and _makes_features(node) and carried:
-                carried = (*carried[:-1], carried[-1] or f"{next(layers.words_in_function(node.name))}_dim")
+            if layers is not None and self._are_met and makes_features(node) and carried:
+                of_made = f"{next(layers.words_in_function(node.name))}_dim"
+                carried = (*carried[:-1], carried[-1] or word_of_square(node, self._words) or of_made)
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
                 made = tuple(f"{next(layers.words_in_function(node.name))}_{side}" for side in sides)
@@ -255,15 +259,6 @@ class DimNamer:
             )
             if met and (met[0] or "").isidentifier() and list(map(str, size)) == list(map(str, shape)):
                 self.arguments[argument.name] = self._words[argument.name] = met
-
-
-def _makes_features(node: fx.Node) -> bool:
-    """Whether a value's last dimension is its own: what a linear layer makes, or one of the parts of that."""
-    source = node.args[0] if aten_name(node) == "getitem" else None
-    is_part = (
-        isinstance(source, fx.Node) and aten_name(source).startswith("split") and len(shape_of(node)) > 1
-    )
-    return is_part or aten_name(node) in ("linear", "addmm")
 
 
 def _plain(word: str | None, words: Words, size: Size, sizes: Mapping[str | None, str]) -> str | None:

@@ -68,7 +68,8 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         return (words.get(given[1].name, (None, None))[0], None)
     if name == "embedding":
         indices = words.get(given[-1].name, ())
-        return (*indices, "dim") if len(indices) == len(shape) - 1 else (None,) * len(shape)
+        of_table = words.get(given[0].name, (None, "dim"))[-1]
+        return (*indices, of_table) if len(indices) == len(shape) - 1 else (None,) * len(shape)
     if name.startswith(_POOLS) and len(first) == len(shape):
         made = _of_image(name, first, shape_of(given[0]), shape)
         return _put(made, 1, first[1]) if is_depthwise(node, given[0]) else made

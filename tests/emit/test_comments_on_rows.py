@@ -1,0 +1,45 @@
+"""A pointer of which no shape says what is read has a comment, too: rows a stride apart, or computed places."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.readability.units import text_of
+
+
+class Joined(nn.Module):
+    """Reads two tensors as halves of longer rows."""
+
+    def forward(self, v: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        return torch.cat([v, h], -1)
+
+
+class Turned(nn.Module):
+    """Reads what it is given from both ends of half a row."""
+
+    def forward(self, angles: torch.Tensor) -> torch.Tensor:
+        return torch.cat([angles, angles]).cos()
+
+
+def kernel_of(module: nn.Module, device: str, *given: torch.Tensor) -> str:
+    files = text_of((module.eval(), given, {}), device, train=False)
+    ending = ".cpp" if device == "cpu" else ".py"
+    return next(
+        text
+        for path, text in files.items()
+        if path.startswith("kernels/") and path.endswith(ending) and "__init__" not in path
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "comment"),
+    [("cpu", "  // rows of v_stride elements"), ("cuda", "  # float32, rows of v_stride elements")],
+)
+def test_rows_a_stride_apart(device: str, comment: str) -> None:
+    assert comment in kernel_of(Joined(), device, torch.randn(6, 40), torch.randn(6, 40))
+
+
+def test_places_that_a_condition_chooses() -> None:
+    assert "# float32, read at computed places" in kernel_of(Turned(), "cuda", torch.randn(64))
