@@ -98,7 +98,6 @@ from longhand.schedule.names.value_rules import counts_from_the_end, is_of_place
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
 from longhand.schedule.names.weight_names import keys_of_gradients
 from longhand.schedule.numerics.plain_loops import plan_domains
-from longhand.schedule.pixelwise import is_pixelwise_backward
 from longhand.schedule.unread import unread_buffers
 from longhand.schedule.verification.held_words import prove_words_hold
 
@@ -184,7 +183,6 @@ __all__ = [
     "is_lone_sum",
     "is_nearly_whole_backward",
     "is_of_places",
-    "is_pixelwise_backward",
     "is_plain_variable",
     "is_same",
     "kernels_of",

@@ -33,7 +33,6 @@ from longhand.emit.text.python_code import (
 )
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, View
-from longhand.schedule.named_plan import is_pixelwise_backward
 
 # torch functions that take the same arguments in the same order as the ATen op of that name.
 _SAME_IN_TORCH_TEXT = """
@@ -72,10 +71,10 @@ class LibraryWriter:
         buffers: Mapping[str, Buffer],
         has_blas: bool = False,
     ) -> None:
-        self.buffers = buffers
+        self._buffers = buffers
         self.variables = variables
         self.sizes = sizes
-        self.has_blas = has_blas
+        self._has_blas = has_blas
         self.views: dict[str, str] = {}  # what holds a view that has a line of its own, by node
 
     def write(self, step: Extern) -> CallOfLibrary:
@@ -89,7 +88,7 @@ class LibraryWriter:
 
     def dtype(self, step: Extern) -> torch.dtype:
         """Of what a call makes first."""
-        return self.buffers[step.outputs[0]].dtype
+        return self._buffers[step.outputs[0]].dtype
 
     def _plain_call(self, step: Extern) -> CallOfLibrary:
         name = str(step.target.overloadpacket.__name__)
@@ -100,7 +99,7 @@ class LibraryWriter:
         if is_aten and name.endswith("_") and step.mutates and isinstance(step.args[0], View):
             rest = self._raw_arguments(dataclasses.replace(step, args=step.args[1:]), 1)
             return CallOfLibrary(MethodCode(self.value(step.args[0]), name, rest))
-        if self.has_blas and step.target in _PRODUCTS:
+        if self._has_blas and step.target in _PRODUCTS:
             arguments = self._arguments(step)
             if not any(isinstance(one, KeywordCode) for one in arguments):  # factors of an addmm
                 return CallOfLibrary(CallCode(f"blas.{name}", arguments), runtime="blas")
@@ -137,7 +136,7 @@ class LibraryWriter:
             variable = (
                 self.views[value.calls[n_before - 1].origin] if n_before else self.variables[value.buffer]
             )
-            return write_view(value, variable, self.sizes, self.buffers[value.buffer], n_before)
+            return write_view(value, variable, self.sizes, self._buffers[value.buffer], n_before)
         if isinstance(value, list | tuple) and any(isinstance(item, View) or item is None for item in value):
             return SeveralCode(tuple(map(self.value, value)), "[]")
         return argument(value, self.sizes)
@@ -170,7 +169,7 @@ class LibraryWriter:
                 by_name = True
                 continue
             is_told = parameter.name in TOLD
-            made = self.buffers.get(step.outputs[0]) if is_told and step.outputs else None
+            made = self._buffers.get(step.outputs[0]) if is_told and step.outputs else None
             told = told_argument(parameter.name, given, self.sizes, self.value, made) if is_told else None
             text = told or (_uniform(value, self.sizes) if _is_per_dim(name, value) else self.value(value))
             # Python calls a tensor `self` input, a number `self` (bucketize, searchsorted): it stands by position.
@@ -186,7 +185,7 @@ class LibraryWriter:
         """Arguments as they are given; those by position begin with the schema's number `first`."""
         names = [parameter.name for parameter in step.target._schema.arguments[first:]]
         given = dict(zip(names, step.args, strict=False))
-        made = self.buffers[step.outputs[0]] if len(step.outputs) == 1 else None
+        made = self._buffers[step.outputs[0]] if len(step.outputs) == 1 else None
         parts: list[Code] = []
         by_name = False  # what is no tensor says what it is, and so does all after it
         for name, value in given.items():
@@ -277,9 +276,7 @@ def _convolution_backward(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
     wanted = tuple(map(bool, given["output_mask"]))
     if wanted != (True, True, False):
         parts.append(KeywordCode("wanted", LiteralCode(str(wanted))))
-    is_product = writer.has_blas and is_pixelwise_backward(step, writer.buffers)
-    name = "conv1x1_backward" if is_product else "convolution_backward"
-    return CallOfLibrary(CallCode(name, tuple(parts)), runtime=name)
+    return CallOfLibrary(CallCode("convolution_backward", tuple(parts)), runtime="convolution_backward")
 
 
 def _item(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
