@@ -47,9 +47,11 @@ def equations_of(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> li
     if not in_steps.written():
         return []
     refused: set[int] = set()
+    # Where a norm's means are given, what is left is short in lines of its own.
+    reduces = any(isinstance(value, Reduce) for value in plan.body)
     while waiting := [one for one in in_steps.inlinable() if one not in refused]:
         other = _InSteps(plan, names, words, inside | {waiting[0]})
-        most = _LONGEST_OF_NORM if in_steps.is_part_of_norm(waiting[0]) else LONGEST_LINE
+        most = _LONGEST_OF_NORM if reduces and in_steps.is_part_of_norm(waiting[0]) else LONGEST_LINE
         if other.written() and _longest(other) <= max(most, _longest(in_steps)):
             inside, in_steps = inside | {waiting[0]}, other
         else:

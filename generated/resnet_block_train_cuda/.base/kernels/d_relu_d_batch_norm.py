@@ -1,7 +1,7 @@
-"""d_relu_d_batch_norm: d_conv1 = (where(normalized * weight + bias <= 0.0, 0.0, d_out) - through_mean -
-normalized * through_rstd) * scale, where
+"""d_relu_d_batch_norm: d_conv1 = (less_mean - normalized * through_rstd) * scale, where
     normalized = (conv1 - bn1_mean) * bn1_rstd
     scale = bn1_rstd * weight
+    less_mean = where(normalized * weight + bias <= 0.0, 0.0, d_out) - through_mean
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 

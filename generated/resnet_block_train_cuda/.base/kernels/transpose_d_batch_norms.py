@@ -1,9 +1,6 @@
 """transpose_d_batch_norms: d_shortcut and d_conv2, in square tiles:
-    normalized = (shortcut - shortcut_mean) * shortcut_rstd
-    scale = shortcut_rstd * shortcut_1_weight
-    less_mean = d_out.t() - through_mean
-    d_shortcut = (less_mean - normalized * through_rstd) * scale
-    d_conv2 = (less_mean - (conv2 - bn2_mean) * bn2_rstd * bn2_through_rstd) * (bn2_rstd * bn2_weight)
+    d_shortcut = d_batch_norm(d_out, through_mean, shortcut, through_rstd)
+    d_conv2 = d_batch_norm(d_out, conv2, bn2_through_rstd)
 
     ResNetBlock.forward    out = out + self.shortcut(x)
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
