@@ -30,7 +30,11 @@ ATTENTION = aten.scaled_dot_product_attention.default
 _MASK = 3
 # Memory-efficient attention wants the rows of its bias to begin at multiples of this many elements.
 ALIGNMENT = 16
-_REMARK = "Once for all layers: of a mask of bools attention makes this bias in each call."
+_SHARED_REMARK = "Once for all layers: of a mask of bools attention makes this bias in each call."
+_BOOLS_REMARK = "What attention would make of a mask of bools, by kernels of its own."
+_ALIGNED_REMARK = (
+    f"Rows begin at multiples of {ALIGNMENT} elements, as memory-efficient attention reads a bias."
+)
 _ROWS_REMARK = "Keys side by side: no fused attention reads a bias that lies otherwise."
 
 
@@ -77,7 +81,7 @@ def make_biases(graph: fx.Graph, emit: Emit, device: Device) -> None:
         # What the caller gives as it is and one call reads stays as the user wrote it.
         if len(calls) == 1 and mask.op != "call_function":
             continue
-        maker = _Maker(graph, mask, _bias_word(mask_word(calls[0], mask)), emit)
+        maker = _Maker(graph, mask, _bias_word(mask_word(calls[0], mask)), emit, is_shared=len(calls) > 1)
         bias = maker.bias(dtype) if mask.meta["val"].dtype is torch.bool else mask
         if device is Device.CUDA and mask not in facts:
             bias = maker.in_rows(maker.aligned(bias))
@@ -112,21 +116,29 @@ class _Maker:
     mask: fx.Node
     word: str
     emit: Emit
+    is_shared: bool
 
     def bias(self, dtype: torch.dtype) -> fx.Node:
         """0 where the mask is True, minus infinity where it is not."""
         made = {"dtype": dtype, "device": self.mask.meta["val"].device}
         kept = self._call(aten.full.default, [], 0.0, **made)
         dropped = self._call(aten.full.default, [], float("-inf"), **made)
-        return self._call(aten.where.self, self.mask, kept, dropped, is_named=True)
+        remark = _SHARED_REMARK if self.is_shared else _BOOLS_REMARK
+        return self._call(aten.where.self, self.mask, kept, dropped, remark=remark)
 
     def aligned(self, bias: fx.Node) -> fx.Node:
         """The bias as a part of one with longer rows, where its own do not begin well."""
         count = shape_of(bias)[-1]
         if not isinstance(count, int) or count == 1 or count % ALIGNMENT == 0:
             return bias
+        remark = Provenance.of(bias).remark if bias is not self.mask else ""
         padded = self._call(
-            aten.constant_pad_nd.default, bias, [0, -count % ALIGNMENT], 0.0, is_named=True, behind=bias
+            aten.constant_pad_nd.default,
+            bias,
+            [0, -count % ALIGNMENT],
+            0.0,
+            behind=bias,
+            remark=remark or _ALIGNED_REMARK,
         )
         return self._call(aten.slice.Tensor, padded, -1, 0, count, behind=padded)
 
@@ -135,12 +147,11 @@ class _Maker:
         value = _as_it_lies(bias)
         if value.shape[-1] == 1 or value.stride(-1) == 1:
             return bias
-        rows = self._call(
-            aten.clone.default, bias, memory_format=torch.contiguous_format, is_named=True, behind=bias
-        )
+        rows = self._call(aten.clone.default, bias, memory_format=torch.contiguous_format, behind=bias)
         told: Provenance = Provenance.of(bias)
+        is_made = bias is not self.mask
         rows.meta["provenance"] = dataclasses.replace(
-            told, local=told.local or self.word, remark=told.remark or _ROWS_REMARK
+            told, local=told.local or self.word, remark=(is_made and told.remark) or _ROWS_REMARK
         )
         return rows
 
@@ -148,7 +159,7 @@ class _Maker:
         self,
         target: torch._ops.OpOverload,
         *args: Any,
-        is_named: bool = False,
+        remark: str = "",
         behind: fx.Node | None = None,
         **made: Any,
     ) -> fx.Node:
@@ -156,7 +167,7 @@ class _Maker:
         with self.graph.inserting_before(_after(behind or self.mask, args)):
             node = self.emit(target, args, made)
         node.meta["provenance"] = dataclasses.replace(
-            told, local=self.word if is_named else None, remark=_REMARK if is_named else ""
+            told, local=self.word if remark else None, remark=remark
         )
         return node
 
