@@ -14,7 +14,7 @@ from longhand.schedule.plan import Access, KernelPlan
 
 _MOST_NAMED = 4  # results in a first line; of more the first ones are
 LONGEST_LINE = 88  # of an equation that another one is put into: it still takes one line
-MOST_EQUATIONS = 12
+MOST_EQUATIONS = 7
 _MOST_LISTED = 4  # words
 
 

@@ -107,7 +107,7 @@ def block_backward(layer, saved, d_output):
     d_residual = d_output  # in place
     d_ln_2_weight = saved.residual.new_empty(dim)
     d_ln_2_bias = torch.empty_like(d_ln_2_weight)
-    kernels.layer_norm_and_d_add_layer_norm(
+    kernels.d_add_layer_norm(
         saved.residual,
         layer.ln_2.weight,
         layer.ln_2.bias,
@@ -165,7 +165,7 @@ def block_backward(layer, saved, d_output):
     d_x = d_residual  # in place
     d_ln_1_weight = saved.x.new_empty(dim)
     d_ln_1_bias = torch.empty_like(d_ln_1_weight)
-    kernels.layer_norm_and_d_add_layer_norm(
+    kernels.d_add_layer_norm(
         saved.x,
         layer.ln_1.weight,
         layer.ln_1.bias,

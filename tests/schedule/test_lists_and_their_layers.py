@@ -35,5 +35,12 @@ def test_what_one_layer_hands_on_hides_nothing(others: dict[str, str], expected:
         "conv_8": Reached("all_hidden_states", 1),
         **others,
     }
-    word = _singular("all_hidden_states", "conv_9", "layers.3.", cast(BufferNamer, Words()), variables)
+    word = _singular("all_hidden_states", "conv_9", "", "layers.3.", cast(BufferNamer, Words()), variables)
     assert word == expected
+
+
+def test_the_layers_own_word_comes_first_where_the_list_is_made_of_it() -> None:
+    variables = {"conv_9": Reached("all_hidden_states", 2)}
+    for own, expected in (("all_hidden_state", "all_hidden_state"), ("features", "hidden_states")):
+        words = cast(BufferNamer, Words())
+        assert _singular("all_hidden_states", "conv_9", own, "layers.3.", words, variables) == expected

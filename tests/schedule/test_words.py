@@ -126,7 +126,7 @@ def test_a_norm_of_images_goes_by_batches_channels_and_pixels(tmp_path: Path) ->
     longhand.generate(model, (x,), out=tmp_path / "unit", device="cuda", arch="sm_90", train=True, run=False)
     text = (tmp_path / "unit" / "kernels" / "d_relu_d_batch_norm.py").read_text()
     assert "d_activated_ptr,  # float32 (n_batches, n_channels, n_pixels)" in text
-    assert "channel by channel." in text and "lane_index" not in text
+    assert "channel by channel" in text and "lane_index" not in text
 
 
 def test_layers_of_a_sequential_are_counted_and_a_dropout_is_one_word(tmp_path: Path) -> None:

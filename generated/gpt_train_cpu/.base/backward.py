@@ -96,7 +96,7 @@ def block_backward(layer, saved, d_output):
     d_residual = d_normed  # in place
     d_ln_2_bias = empty((dim,), torch.float32)
     d_ln_2_weight = empty((dim,), torch.float32)
-    kernels.layer_norm_and_d_add_layer_norm(
+    kernels.d_add_layer_norm(
         saved.residual,
         layer.ln_2.weight,
         layer.ln_2.bias,
@@ -152,7 +152,7 @@ def block_backward(layer, saved, d_output):
     d_x = d_normed  # in place
     d_ln_1_bias = empty((dim,), torch.float32)
     d_ln_1_weight = empty((dim,), torch.float32)
-    kernels.layer_norm_and_d_add_layer_norm(
+    kernels.d_add_layer_norm(
         saved.x,
         layer.ln_1.weight,
         layer.ln_1.bias,

@@ -5,13 +5,13 @@ from .column_sum import column_sum
 from .cross_entropy import cross_entropy
 from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
 from .cross_entropy_n_counted import cross_entropy_n_counted
+from .d_add_layer_norm import d_add_layer_norm
 from .d_layer_norm import d_layer_norm
 from .d_qkv_and_bias import d_qkv_and_bias
 from .d_token_embedding_weight import d_token_embedding_weight
 from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
 from .gelu import gelu
 from .gelu_and_d_gelu_column_sum import gelu_and_d_gelu_column_sum
-from .layer_norm_and_d_add_layer_norm import layer_norm_and_d_add_layer_norm
 from .pad import pad
 
 __all__ = [
@@ -20,12 +20,12 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_and_d_cross_entropy",
     "cross_entropy_n_counted",
+    "d_add_layer_norm",
     "d_layer_norm",
     "d_qkv_and_bias",
     "d_token_embedding_weight",
     "embedding_add_and_layer_norm",
     "gelu",
     "gelu_and_d_gelu_column_sum",
-    "layer_norm_and_d_add_layer_norm",
     "pad",
 ]

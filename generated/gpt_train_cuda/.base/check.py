@@ -19,6 +19,7 @@ from .kernels.cross_entropy_and_d_cross_entropy import (
     reference as cross_entropy_and_d_cross_entropy_reference,
 )
 from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
+from .kernels.d_add_layer_norm import reference as d_add_layer_norm_reference
 from .kernels.d_embedding import reference as d_embedding_reference
 from .kernels.d_layer_norm import reference as d_layer_norm_reference
 from .kernels.d_qkv_and_bias import reference as d_qkv_and_bias_reference
@@ -27,7 +28,6 @@ from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and
 from .kernels.fill_padding import reference as fill_padding_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.gelu_and_d_gelu_column_sum import reference as gelu_and_d_gelu_column_sum_reference
-from .kernels.layer_norm_and_d_add_layer_norm import reference as layer_norm_and_d_add_layer_norm_reference
 from .kernels.pad_head import reference as pad_head_reference
 from .model import LanguageModel
 
@@ -178,6 +178,26 @@ def cross_entropy_n_counted_windows(targets, n_counted, n_elements):
     return read, written
 
 
+def d_add_layer_norm_windows(
+    x, weight, bias, d_out, d_normed, normed, d_x, d_weight, d_bias, n_rows, n_cols, eps
+):
+    read = {
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
+        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
+        "d_normed": window(d_normed, (n_rows, n_cols), (n_cols, 1)),
+        "eps": eps,
+    }
+    written = [
+        window(normed, (n_rows, n_cols), (n_cols, 1)),
+        window(d_x, (n_rows, n_cols), (n_cols, 1)),
+        window(d_weight, (1, n_cols), (0, 1)),
+        window(d_bias, (1, n_cols), (0, 1)),
+    ]
+    return read, written
+
+
 def d_embedding_windows(tokens, d_x, d_token_embedding_from_lookup_totals, n_rows, n_cols, n_places):
     read = {
         "tokens": window(tokens, (n_rows, 1), (1, 0)),
@@ -304,26 +324,6 @@ def gelu_and_d_gelu_column_sum_windows(x, d_hidden, hidden, d_widen, d_bias, n_r
     return read, written
 
 
-def layer_norm_and_d_add_layer_norm_windows(
-    x, weight, bias, d_out, d_normed, normed, d_x, d_weight, d_bias, n_rows, n_cols, eps
-):
-    read = {
-        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
-        "weight": window(weight, (n_cols,), (1,)),
-        "bias": window(bias, (n_cols,), (1,)),
-        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
-        "d_normed": window(d_normed, (n_rows, n_cols), (n_cols, 1)),
-        "eps": eps,
-    }
-    written = [
-        window(normed, (n_rows, n_cols), (n_cols, 1)),
-        window(d_x, (n_rows, n_cols), (n_cols, 1)),
-        window(d_weight, (1, n_cols), (0, 1)),
-        window(d_bias, (1, n_cols), (0, 1)),
-    ]
-    return read, written
-
-
 def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
     read = {
         "token_embedding": window(token_embedding, (n_filled, n_cols), (n_cols, 1)),
@@ -344,6 +344,7 @@ KERNELS = {
         cross_entropy_and_d_cross_entropy_reference,
     ),
     "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),
+    "d_add_layer_norm": (d_add_layer_norm_windows, d_add_layer_norm_reference),
     "d_embedding": (d_embedding_windows, d_embedding_reference),
     "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
     "d_qkv_and_bias": (d_qkv_and_bias_windows, d_qkv_and_bias_reference),
@@ -355,10 +356,6 @@ KERNELS = {
     "fill_padding": (fill_padding_windows, fill_padding_reference),
     "gelu": (gelu_windows, gelu_reference),
     "gelu_and_d_gelu_column_sum": (gelu_and_d_gelu_column_sum_windows, gelu_and_d_gelu_column_sum_reference),
-    "layer_norm_and_d_add_layer_norm": (
-        layer_norm_and_d_add_layer_norm_windows,
-        layer_norm_and_d_add_layer_norm_reference,
-    ),
     "pad_head": (pad_head_windows, pad_head_reference),
 }
 

@@ -6,6 +6,7 @@ from .column_sum_weight import column_sum_weight
 from .cross_entropy import cross_entropy
 from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
 from .cross_entropy_n_counted import cross_entropy_n_counted
+from .d_add_layer_norm import d_add_layer_norm
 from .d_embedding import d_embedding
 from .d_layer_norm import d_layer_norm
 from .d_qkv_and_bias import d_qkv_and_bias
@@ -14,7 +15,6 @@ from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
 from .fill_padding import fill_padding
 from .gelu import gelu
 from .gelu_and_d_gelu_column_sum import gelu_and_d_gelu_column_sum
-from .layer_norm_and_d_add_layer_norm import layer_norm_and_d_add_layer_norm
 from .pad_head import pad_head
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_and_d_cross_entropy",
     "cross_entropy_n_counted",
+    "d_add_layer_norm",
     "d_embedding",
     "d_layer_norm",
     "d_qkv_and_bias",
@@ -32,6 +33,5 @@ __all__ = [
     "fill_padding",
     "gelu",
     "gelu_and_d_gelu_column_sum",
-    "layer_norm_and_d_add_layer_norm",
     "pad_head",
 ]

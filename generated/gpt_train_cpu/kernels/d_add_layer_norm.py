@@ -1,4 +1,4 @@
-"""layer_norm_and_d_add_layer_norm: normed, d_x, d_bias and d_weight, in one pass over the rows:
+"""d_add_layer_norm: normed, d_x, d_bias and d_weight, in one pass over the rows:
     rstd = rsqrt(var(x) + eps)
     normalized = (x - mean(x)) * rstd
     normed = normalized * weight + bias
@@ -7,18 +7,18 @@
     d_bias = sum(d_normed)
     d_weight = sum(d_normed * normalized)
 
-The kernel is layer_norm_and_d_add_layer_norm.cpp, built when it changes.
+The kernel is d_add_layer_norm.cpp, built when it changes.
 """
 
 import torch
 
 from ..runtime import load_kernel
 
-layer_norm_and_d_add_layer_norm = load_kernel("layer_norm_and_d_add_layer_norm.cpp")
+d_add_layer_norm = load_kernel("d_add_layer_norm.cpp")
 
 
 def reference(x, weight, bias, d_out, d_normed, eps):
-    """What layer_norm_and_d_add_layer_norm() must fill normed, d_x, d_bias and d_weight with."""
+    """What d_add_layer_norm() must fill normed, d_x, d_bias and d_weight with."""
     centered = x - x.mean(-1, keepdim=True)
     rstd = torch.rsqrt((centered * centered).mean(-1, keepdim=True) + eps)
     normalized = centered * rstd

@@ -1,4 +1,4 @@
-"""layer_norm_and_d_add_layer_norm: normed, d_x, d_weight and d_bias, in one pass over the rows:
+"""d_add_layer_norm: normed, d_x, d_weight and d_bias, in one pass over the rows:
     rstd = rsqrt(var(x) + eps)
     normalized = (x - mean(x)) * rstd
     normed = normalized * weight + bias
@@ -27,7 +27,7 @@ SUM_COLS = 16  # columns of a program that adds up the chunks
 
 @fast_launch
 @triton.jit
-def layer_norm_and_d_add_layer_norm_partial_kernel(
+def d_add_layer_norm_partial_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
@@ -93,7 +93,7 @@ def layer_norm_and_d_add_layer_norm_partial_kernel(
 
 @fast_launch
 @triton.jit
-def layer_norm_and_d_add_layer_norm_combine_kernel(
+def d_add_layer_norm_combine_kernel(
     d_weight_partial_ptr,  # float32, a result of each chunk
     d_bias_partial_ptr,  # float32, a result of each chunk
     d_weight_ptr,  # bf16 (n_cols,)
@@ -119,16 +119,14 @@ def layer_norm_and_d_add_layer_norm_combine_kernel(
     tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
 
 
-def layer_norm_and_d_add_layer_norm(
-    x, weight, bias, d_out, d_normed, normed, d_x, d_weight, d_bias, n_rows, n_cols, eps
-):
+def d_add_layer_norm(x, weight, bias, d_out, d_normed, normed, d_x, d_weight, d_bias, n_rows, n_cols, eps):
     """Fill normed, d_x, d_weight and d_bias."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     n_splits = min(SPLITS, ceil_div(n_rows, rows))
     d_weight_partial = x.new_empty(n_splits, n_cols, dtype=torch.float32)
     d_bias_partial = x.new_empty(n_splits, n_cols, dtype=torch.float32)
-    layer_norm_and_d_add_layer_norm_partial_kernel[(n_splits,)](
+    d_add_layer_norm_partial_kernel[(n_splits,)](
         x,
         weight,
         bias,
@@ -145,7 +143,7 @@ def layer_norm_and_d_add_layer_norm(
         COLS=cols,
         num_warps=ceil_div(rows * cols, WARP_ELEMENTS),
     )
-    layer_norm_and_d_add_layer_norm_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
+    d_add_layer_norm_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
         d_weight_partial,
         d_bias_partial,
         d_weight,
@@ -158,7 +156,7 @@ def layer_norm_and_d_add_layer_norm(
 
 
 def reference(x, weight, bias, d_out, d_normed, eps):
-    """What layer_norm_and_d_add_layer_norm() must fill normed, d_x, d_weight and d_bias with."""
+    """What d_add_layer_norm() must fill normed, d_x, d_weight and d_bias with."""
     centered = x - x.mean(-1, keepdim=True)
     rstd = torch.rsqrt((centered * centered).mean(-1, keepdim=True) + eps)
     normalized = centered * rstd

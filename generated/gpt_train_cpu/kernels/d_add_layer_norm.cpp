@@ -1,4 +1,4 @@
-// layer_norm_and_d_add_layer_norm: normed, d_x, d_bias and d_weight, in one pass over the rows:
+// d_add_layer_norm: normed, d_x, d_bias and d_weight, in one pass over the rows:
 //     rstd = rsqrt(var(x) + eps)
 //     normalized = (x - mean(x)) * rstd
 //     normed = normalized * weight + bias
@@ -22,7 +22,7 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per chunk of rows; a row stays in cache between the loops (d_normalized in normed). Sums of rows
 // in double. The chunks' sums are added up in double.
-extern "C" void layer_norm_and_d_add_layer_norm(
+extern "C" void d_add_layer_norm(
     const float *x,         // (n_rows, n_cols)
     const float *weight,    // (n_cols,)
     const float *bias,      // (n_cols,)
