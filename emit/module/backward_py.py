@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -164,15 +163,9 @@ def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Bac
         imports.add("from . import model")
     if function.flows:
         imports |= {f"from .runtime import {name}" for name in ("looks_of", "or_none", "or_zeros")}
-    render = functools.partial(
-        render_template,
-        "backward.py.jinja",
-        backward=text,
-        function=function,
-        imports=sorted_imports(imports),
+    return render_template(
+        "backward.py.jinja", backward=text, function=function, imports=sorted_imports(imports)
     )
-    written = render(says_again=True)
-    return written if "# again: " in written else render(says_again=False)
 
 
 class _Function:

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-import torch
-from torch import nn
-
-import longhand
 from longhand.capture.graph import Provenance
 from longhand.emit.module.paragraphs import (
     LineKind,
@@ -94,24 +89,3 @@ def test_what_a_backward_pass_computes_again_is_said_to_be() -> None:
     assert quote_lines((again,), 90) == ["again: Layer.forward    y = norm(x)"]
     assert quote_lines((first,), 90) == quote_lines((mixed,), 90) == ["Layer.forward    y = norm(x)"]
     assert again == first  # quoted once, all the same
-
-
-@pytest.mark.parametrize("is_again", [False, True])
-def test_backward_tells_of_what_is_computed_again_where_something_is(is_again, tmp_path):
-    """Heads that are repeated, which a product reads, are repeated once more."""
-
-    class Repeated(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(8, 8)
-
-        def forward(self, x):
-            heads = self.layer(x).view(2, 5, 2, 4).transpose(1, 2)
-            if is_again:
-                heads = heads[:, :, None].expand(2, 2, 3, 5, 4).reshape(2, 6, 5, 4)
-                heads = heads @ heads.transpose(2, 3)
-            return heads.sin()
-
-    longhand.generate(Repeated(), (torch.randn(2, 5, 8),), out=tmp_path / "unit", device="cpu", train=True)
-    text = (tmp_path / "unit" / "backward.py").read_text()
-    assert ('after "again:"' in text) == ("# again: " in text) == is_again
