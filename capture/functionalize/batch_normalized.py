@@ -34,13 +34,7 @@ def _batch_normalized(
 
 
 @_batch_normalized.register_fake
-def _(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-) -> torch.Tensor:
+def _(x: torch.Tensor, *_: torch.Tensor | None) -> torch.Tensor:
     return torch.empty_like(x)
 
 

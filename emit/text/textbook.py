@@ -94,7 +94,7 @@ def is_part_of_norm(value: Value, word: str) -> bool:
 
 
 def mean_of(value: Value, body: Sequence[Value]) -> int | None:
-    """What a value is the mean of."""
+    """What a value is the mean of: ``sum(x) / n``, where n is how many are summed."""
     if not isinstance(value, Pointwise) or value.op is not PointwiseOp.DIV:
         return None
     total, count = (body[at] for at in value.args)
@@ -240,12 +240,6 @@ def _leaves(plan: KernelPlan, words: BufferNamer, positions: set[int], of: set[s
         elif not isinstance(value, _NUMBERS):
             leaves.add(position)
     return leaves
-
-
-def is_mean(value: Pointwise, body: Sequence[Value]) -> bool:
-    """``sum(x) / n``, where n is how many are summed."""
-    total, count = (body[at] for at in value.args)
-    return isinstance(total, Reduce) and total.op is ReduceOp.SUM and isinstance(count, AxisSize)
 
 
 def rectified(value: Pointwise, body: Sequence[Value]) -> int | None:

@@ -28,7 +28,7 @@ from longhand.emit.text.textbook import (
     find_functions,
     find_primed,
     gradients_in,
-    is_mean,
+    mean_of,
     plain_choice,
     rectified,
     softmax_gradient,
@@ -263,9 +263,8 @@ class Formula:
         if value.op is PointwiseOp.DIV and (x := variance_of(value, body)) is not None:
             made = self._value(x)
             return None if made is None else Text(f"var({made.text})")
-        if value.op is PointwiseOp.DIV and is_mean(value, body):
-            total = body[value.args[0]]
-            made = self._value(total.arg) if isinstance(total, Reduce) else None
+        if value.op is PointwiseOp.DIV and (x := mean_of(value, body)) is not None:
+            made = self._value(x)
             return None if made is None else Text(f"mean({made.text})")
         if value.op is PointwiseOp.MINIMUM and (bounds := clamp_of(value, body)) is not None:
             given = [text for one in bounds if (text := self._value(one)) is not None]

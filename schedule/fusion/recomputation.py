@@ -84,8 +84,10 @@ class Recomputation:
             besides = [buffer for buffer in made if self._is_for_few_nests(buffer)]
             if 0 < len(besides) < len(made):
                 self._compute_besides(number, producer, besides)
-            elif len(made) > 1:  # each of them is made besides the others
-                any(self._compute_besides(number, producer, [buffer]) for buffer in besides)
+                continue
+            for buffer in besides if len(made) > 1 else ():  # each of them is made besides the others
+                if self._compute_besides(number, producer, [buffer]):
+                    break  # what is left is another step
 
     def _compute_besides(self, number: int, producer: Nest, besides: Sequence[str]) -> bool:
         readers = dict.fromkeys(reader for buffer in besides for reader in self._graph.readers(buffer))
