@@ -206,6 +206,24 @@ def test_into_a_graph_atens_is_recorded(with_stand_in: StandIn) -> None:
     assert with_stand_in.by_aten == ["linear"] and with_stand_in["n_multiplied"] == 1
 
 
+def test_the_first_product_of_each_thread_is_atens(with_stand_in: StandIn) -> None:
+    """Who records it into a graph finds ATen ready: it cannot make its handle of cuBLAS then."""
+    x, weight = aligned(4, 16), aligned(24, 16)
+
+    def works() -> None:
+        for _ in range(3):
+            with_stand_in.functions.linear(x, weight)
+
+    for n_threads in (1, 2):
+        thread = threading.Thread(target=works)
+        thread.start()
+        thread.join()
+        assert with_stand_in.by_aten == ["linear"] * n_threads
+    assert with_stand_in["n_multiplied"] == 4
+    works()
+    assert with_stand_in["n_multiplied"] == 7, "this thread's was before"
+
+
 def test_what_autograd_watches_is_atens(with_stand_in: StandIn) -> None:
     x, weight = aligned(4, 16).requires_grad_(), aligned(24, 16)
     with_stand_in.answers["grad"] = True
