@@ -70,7 +70,7 @@ def loop_around(position: ResumePoint, running: CodeType, depths: Mapping[int, i
         missing = (after & before) - set(position.locals) - set(code.co_cellvars)
         deleted = {step.argval for step in steps[head:last] if step.name == Opcode.DELETE_FAST}
         kept = depth - is_for  # the iterator goes
-        if missing or deleted & after or any(position.nulls[:kept]):
+        if missing or deleted & after:
             return None
         return UserLoop(end, kept, after - before)
     return None

@@ -220,6 +220,23 @@ def test_what_goes_on_after_a_break_is_counted_for_each_module(hook):
     assert not [str(one.message) for one in told if "compiled 8 times" in str(one.message)]
 
 
+@pytest.mark.parametrize("before", ["", "layer = 3.0"])
+@pytest.mark.parametrize("result", ["made", "tuple(made)[::-1]", "(made, layer)"])
+def test_a_comprehension_whose_turns_break_gives_its_name_back(hook, before, result):
+    """CPython 3.12 runs it in its function's frame: what its variable held before, or that it held nothing, is kept."""
+    if "layer" in result and not before:
+        before = "layer = x.sum()"
+    text = f"def all_of_them(x):\n    {before or 'pass'}\n    made = sorted([len(layers), *[layer(x) for layer in layers]])\n"
+    namespace = {"layers": [Branching(float(number)) for number in range(1, 11)], "sorted": list}
+    exec(f"{text}    return {result}", namespace)
+    captured, x = running.Captured(namespace["all_of_them"]), torch.ones(2, 3)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            running.assert_same(captured(x), namespace["all_of_them"](x))
+    assert not [str(one.message) for one in told if "compiled 8 times" in str(one.message)]
+
+
 SETTINGS = {f"setting_{place}": place for place in range(12)}
 
 
