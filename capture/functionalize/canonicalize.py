@@ -84,7 +84,19 @@ def _batch_norm(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
     given = bound(target, args, kwargs)
     if not given["training"]:
         return rewriter.keep(target, tuple(given.values()), {}, eager)
+    if any(isinstance(size, int) and size == 0 for size in given["input"].fake.shape):
+        return _batch_norm_of_nothing(rewriter, given)
     return _training_batch_norm(rewriter, given)[0]
+
+
+def _batch_norm_of_nothing(rewriter: Rewriter, given: dict[str, Any]) -> Any:
+    """As eager has it: nothing is counted, and the first weight and bias have gradients of zero."""
+    result = rewriter.call(aten.clone.default, (given["input"],), {})
+    for op, scale in ((aten.mul.Tensor, given["weight"]), (aten.add.Tensor, given["bias"])):
+        if scale is not None:
+            first = rewriter.call(aten.select.int, (scale, 0, 0), {})
+            result = rewriter.call(op, (result, first), {})
+    return result
 
 
 def _native_batch_norm(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
