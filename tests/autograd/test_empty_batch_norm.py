@@ -1,4 +1,4 @@
-"""Batch norm of a batch that holds nothing: eager counts nothing and scales by the first weight; ATen's own op raises."""
+"""Batch norm of a batch that holds nothing: eager counts nothing and scales by the first weight; ATen's op raises."""
 
 from __future__ import annotations
 
