@@ -67,7 +67,10 @@ class OtherRoundings(TorchDispatchMode):
         return result
 
     def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.is_floating_point() and tensor.numel() and tensor.layout is torch.strided:
+        if tensor.is_complex() and tensor.layout is torch.strided:
+            parts = torch.view_as_real(tensor.resolve_conj().clone())
+            tensor.copy_(torch.view_as_complex(self._moved(parts)))
+        elif tensor.is_floating_point() and tensor.numel() and tensor.layout is torch.strided:
             tensor.copy_(tensor.double() * (1 + self._steps(tensor)))
         return tensor
 

@@ -32,7 +32,7 @@ from longhand.compiled.from_bytecode import captured
 from longhand.errors import CaptureError
 from longhand.verify.comparison import is_equal
 from tests.autograd.op_programs import Form, Program, op_names, programs, seen, seen_in_float64
-from tests.autograd.sample_judge import drawn_error, judge, plain
+from tests.autograd.sample_judge import drawn_error, judge, noise_of_roundings, plain
 
 LIMIT = 120.0  # seconds for an op
 SHORT = ("bfloat16", "half")  # they compute in 16 bits
@@ -195,9 +195,9 @@ def _difference(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> 
             continue  # memory that nothing was written into
         is_short = wanted.dtype.itemsize == 2 or case.program.name in SHORT
         draws = functools.partial(drawn_error, case.program, name, train=case.train)
-        verdict = judge(
-            name, plain(got), plain(wanted), exact.get(name), is_short=is_short, error_of_eager=draws
-        )
+        moved = functools.partial(noise_of_roundings, case.program, name, train=case.train)
+        values = (plain(got), plain(wanted), exact.get(name))
+        verdict = judge(name, *values, is_short=is_short, error_of_eager=draws, moved_by_roundings=moved)
         if not verdict.is_right:
             return Outcome.WRONG, verdict.words
         near = near or verdict.words

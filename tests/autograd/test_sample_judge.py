@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.autograd.op_programs import every_program
-from tests.autograd.sample_judge import drawn_error, judge
+from tests.autograd.sample_judge import drawn_error, judge, noise_of_roundings
 
 INF, NAN = float("inf"), float("nan")
 
@@ -52,6 +52,22 @@ def test_what_is_as_near_to_float64_as_eager_is_right_where_eager_is_near_too():
     assert verdict([5.5e-6], [-7.5e-6], [0.0], torch.float32)
     assert not verdict([5.5e-5], [-7.5e-6], [0.0], torch.float32)
     assert not verdict([0.45], [-0.5], [0.0], torch.float32)  # eager is far off: who knows what is right
+
+
+def test_what_roundings_move_is_near_and_what_is_farther_is_wrong():
+    values = (torch.tensor([1.3e-4]), torch.zeros(1), torch.tensor([-1.4e-14], dtype=torch.float64))
+    assert not judge("y", *values, is_short=False).is_right
+    near = judge("y", *values, is_short=False, moved_by_roundings=lambda: 1e-4)
+    assert near.is_right and near.is_near and near.words
+    assert not judge("y", *values, is_short=False, moved_by_roundings=lambda: 5e-5).is_right
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_roundings_move_a_result_by_its_last_bits(dtype):
+    program = next(one for one in every_program("mul", dtype) if one.tensors[0].numel() > 4)
+    largest = max(float(one.detach().abs().max()) for one in program.tensors)
+    moved = noise_of_roundings(program, "result 0", train=True)
+    assert 0 < moved < 1e-5 * largest * largest
 
 
 def test_a_drawn_error_is_of_the_order_of_a_unit():

@@ -62,3 +62,11 @@ def test_a_deviation_may_be_the_root_of_a_variance_of_its_type(dtype: torch.dtyp
         deviation, mean = torch.std_mean(x, 0)
         assert x.std().isinf() == deviation.isinf() == (dtype is torch.float32)
         assert mean.isfinite() and (x * 1e-15).std().isfinite()
+
+
+def test_both_parts_of_a_complex_number_are_rounded_otherwise() -> None:
+    x = torch.complex(torch.rand(5, 9) + 1, torch.rand(5, 9) + 1)
+    with OtherRoundings(1):
+        moved = x.mH * 1.0
+    apart = moved.resolve_conj() - x.mH.resolve_conj()
+    assert (apart.real != 0).any() and (apart.imag != 0).any() and apart.abs().max() < 1e-6
