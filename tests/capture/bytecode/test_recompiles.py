@@ -226,9 +226,14 @@ def test_a_comprehension_whose_turns_break_gives_its_name_back(hook, before, res
     """CPython 3.12 runs it in its function's frame: what its variable held before, or that it held nothing, is kept."""
     if "layer" in result and not before:
         before = "layer = x.sum()"
-    text = f"def all_of_them(x):\n    {before or 'pass'}\n    made = sorted([len(layers), *[layer(x) for layer in layers]])\n"
+    lines = [
+        before or "pass",
+        "made = sorted([len(layers), *[layer(x) for layer in layers]])",
+        f"return {result}",
+    ]
+    text = "def all_of_them(x):\n" + "".join(f"    {line}\n" for line in lines)
     namespace = {"layers": [Branching(float(number)) for number in range(1, 11)], "sorted": list}
-    exec(f"{text}    return {result}", namespace)
+    exec(text, namespace)
     captured, x = running.Captured(namespace["all_of_them"]), torch.ones(2, 3)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
