@@ -67,6 +67,43 @@ def tensor_shape(plan: KernelPlan, pointer: Pointer) -> tuple[str | int, ...] | 
     return tuple(filled.get(axis, axis) for axis in pointer.dims)
 
 
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What a kernel takes of a tensor that it does not take as it lies.
+
+    Attributes:
+        n_places: From how many places it walks the tensor's shape: 2 for a gate and what it is a gate of.
+        begins_at: The argument that says where that is, if there is one place and it is not the tensor's begin.
+        is_strided: Whether strides that are arguments say how far apart elements lie.
+        is_conditional: Whether some of the shape's elements may not be there, and are not read.
+    """
+
+    n_places: int
+    begins_at: str | None
+    is_strided: bool
+    is_conditional: bool
+
+
+def part_taken(plan: KernelPlan, pointer: Pointer) -> Part:
+    """How a kernel walks a pointer of which a shape alone does not say it."""
+    accesses = [
+        (position, value)
+        for position, value in enumerate(plan.body)
+        if isinstance(value, Load | Store) and value.buffer == pointer.name
+    ]
+    begins = {frozenset(plan.addresses[position].offset) for position, _ in accesses}
+    own = {one.name for one in plan.ints if one.pointer == pointer.name and one.axis is None}
+    begin = next(iter(begins)) if len(begins) == 1 else frozenset()
+    arguments = [name for name in own if begin == {(ParameterRef(name),)}]
+    is_told = tensor_shape(plan, pointer) != pointer.dims
+    return Part(
+        len(begins),
+        arguments[0] if arguments else None,
+        any(one.pointer == pointer.name and one.axis is not None for one in plan.ints),
+        not is_told and any(value.mask is not None for _, value in accesses if isinstance(value, Load)),
+    )
+
+
 def dims_in_memory(
     plan: KernelPlan, pointer: Pointer, sizes: Sequence[Size], ints: Sequence[Size]
 ) -> tuple[str, ...]:

@@ -25,6 +25,13 @@ def said(text: str) -> tuple[set[str], set[str], set[str], set[str]]:
     reads, _, kept = line.partition("; ")
     picked = {match[1] for match in re.finditer(r"(\w+) at [\w, ]+ twice", reads)}
     reads = re.sub(r" \([^)]*\)", "", reads.partition(", writes ")[0].partition(", adds to ")[0])
+    before, is_picked, _ = reads.partition(" where ")  # what data picks: how often nobody knows
+    if is_picked:
+        reads, once, tables = before.rpartition(" once")
+        reads += once
+        again = tables.startswith(" from memory and again from the cache")
+        reads += AGAIN.removeprefix(" once") if again else ""
+        picked |= words(tables.removeprefix(AGAIN.removeprefix(" once")))
     if not reads.endswith(AGAIN):
         return words(reads.removesuffix(" once")), set(), words(kept.partition(" stay")[0]), picked
     once, _, again = reads.removesuffix(AGAIN).rpartition(" once and ")
@@ -85,7 +92,7 @@ def test_the_line_about_traffic_counts_the_loads(path: Path) -> None:
         unnamed = tensors - bookkeeping - once - again - kept
         assert len(unnamed) == int(more[1])
         once |= unnamed
-    assert once | again | kept == tensors - bookkeeping
+    assert once | again | kept | picked == tensors - bookkeeping
     for word in again:
         assert found[word] > 1, f"{word} is loaded once"
     for word in once:
@@ -135,6 +142,41 @@ def test_parts_are_read_in_turn_and_overlaps_again(
     ]
     assert len(texts) == 1
     assert wanted in " ".join(texts[0].replace("//", "").split()), texts[0]
+
+
+def looked_up(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    return torch.relu(table[ids])
+
+
+def angles(x: torch.Tensor, inv_freq: torch.Tensor) -> torch.Tensor:
+    """The frequencies are read for every row, at places that are computed."""
+    freqs = torch.arange(x.shape[0], dtype=torch.float32)[:, None] * inv_freq
+    return x * torch.cat((freqs, freqs), dim=-1).cos()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("function", "args", "wanted"),
+    [
+        (
+            looked_up,
+            (torch.randint(9, (30,)), torch.randn(9, 12)),
+            "Reads ids once and table where ids says, writes",
+        ),
+        (
+            angles,
+            (torch.randn(30, 12), torch.randn(6)),
+            "Reads x once, writes product once; inv_freq stays in cache",
+        ),
+    ],
+)
+def test_once_is_said_of_what_is_read_once(
+    emit: Any, device: str, function: Any, args: Any, wanted: str
+) -> None:
+    text = "\n".join(
+        str(t) for path, t in emit(function, args, device=device).items() if path.startswith("kernels/")
+    )
+    assert wanted in " ".join(text.replace("//", "").split()), text
 
 
 def pooled(x: torch.Tensor, scale: torch.Tensor, skip: torch.Tensor) -> torch.Tensor:
