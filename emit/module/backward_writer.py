@@ -6,6 +6,7 @@ own layer's weights and what the forward pass saved for it, and returns what it 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence, Set
 
@@ -51,6 +52,7 @@ from longhand.schedule.named_plan import (
     loops_of,
     paths_of_weights,
     plain_steps,
+    statements_of_some,
     unread_weights,
     weights_inside,
 )
@@ -234,13 +236,15 @@ class BackwardWriter(ModelWriter):
             name = name.replace("_backward", "_layer_backward")
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
         numbers = name_numbers(loop, self.plan, self.names, {*variables.values(), *body.variables.values()})
+        inner = copy.copy(body)
+        inner.of_some = statements_of_some(loop.repeat.runs, 0, body.words)
         method = write_method(
             name,
             "",
             inputs,
             run,
             results,
-            body,
+            inner,
             variables,
             device,
             sizes=sizes,

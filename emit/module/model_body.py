@@ -60,6 +60,7 @@ from longhand.schedule.named_plan import (
     Quote,
     Reached,
     SharedCall,
+    Statement,
     UnitNames,
     Words,
     heading_of,
@@ -145,6 +146,7 @@ class BodyWriter:
         self.told: set[str] = set()  # remarks: each is made once
         self.calls: Mapping[int, SharedCall] = {}  # by the first of the steps that they stand for
         self._made_in_calls: set[str] = set()  # and seen by nobody else
+        self.of_some: Mapping[int, frozenset[Statement]] = {}  # by step: what not all layers come from
 
     def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
         """The paragraphs of `steps`.
@@ -255,7 +257,8 @@ class BodyWriter:
     def _stated(self, step: Launch | Extern) -> list[Provenance]:
         """Where its operations came from: those of which the user's statement is known."""
         origins = own_origins(step.origins, self.words.nodes) if isinstance(step, Launch) else (step.origin,)
-        return [where for where in map(self.words.provenance, origins) if where.statement]
+        left, known = self.of_some.get(id(step), ()), map(self.words.provenance, origins)
+        return [one for one in known if one.statement and (one.qualname, one.statement) not in left]
 
     def _choice(self, choice: Choice) -> list[str]:
         """``if self.layer == 3:`` and what that layer does, ``else:`` and what the others do."""

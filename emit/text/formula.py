@@ -284,7 +284,7 @@ def _moved(plan: KernelPlan, names: KernelNames) -> str:
             read, written = pointers[load.buffer].dims, pointers[store.buffer].dims
         case _:
             return ""
-    is_plain = not any(address.offset or address.values for address in plan.addresses.values())
+    is_plain = not any(address.values or address.reversed for address in plan.addresses.values())
     if not read or not written or read == written or not is_plain:
         return ""
     from_, to = (", ".join(names.axes[axis].index for axis in dims) for dims in (read, written))

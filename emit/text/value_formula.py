@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from longhand.capture.graph import Role
+from longhand.emit.text.axis_orders import axis_order_call
 from longhand.emit.text.expression import (
     Operator,
     Precedence,
@@ -62,6 +63,7 @@ from longhand.schedule.plan import (
     Product,
     ScalarRef,
     SizeOf,
+    order_among_results,
 )
 
 LONGEST_FORMULA = 88  # of a result's formula
@@ -283,13 +285,15 @@ class Formula:
             places = [self._value(place) for place in places_of(value)]
             known = [place.text for place in places if place is not None]
             return Text(f"{word}[{', '.join(known)}]") if len(known) == len(places) else None
-        address = dict(self.plan.addresses[position].axes)
-        rows, cols = self.plan.rows, self.plan.cols
-        if self.plan.schedule.is_tiled and rows and cols and address.get(rows[-1].name) == ():
-            return Text(
-                f"{word}.t()" if any(isinstance(f, SizeOf) for f in address.get(cols[-1].name, ())) else word
-            )
-        return Text(self._element(position, word))
+        return Text(self._element(position, word) + self._order(value))
+
+    def _order(self, load: Load) -> str:
+        """``.t()``, of what is read with its axes in another order than that of the results, element by element."""
+        if any(isinstance(value, Reduce) for value in self.plan.body):
+            return ""  # of rows, or of columns, in whatever order
+        pointer = next(one for one in self.plan.pointers if one.name == load.buffer)
+        wanted = order_among_results(self.plan, pointer)
+        return axis_order_call(pointer.dims, wanted) if pointer.dims and wanted != pointer.dims else ""
 
     def _element(self, position: int, word: str) -> str:
         """What is read of a tensor: of one that is read at several places the word for what stands there."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, IndexExpression, Load, Pointwise, PointwiseOp, Scalar, Size, Store
 from longhand.schedule.kernels.address_terms import ParameterRef, Product, SizeOf, value_of
-from longhand.schedule.kernels.kernel_plan import KernelPlan, Pointer, Region
+from longhand.schedule.kernels.kernel_plan import Access, KernelPlan, Pointer, Region
 from longhand.schedule.sizes import guess, product, same
 
 
@@ -65,6 +65,18 @@ def tensor_shape(plan: KernelPlan, pointer: Pointer) -> tuple[str | int, ...] | 
         return _table_shape(plan, pointer.name)
     filled = _filled(plan, pointer.name)
     return tuple(filled.get(axis, axis) for axis in pointer.dims)
+
+
+def order_among_results(plan: KernelPlan, pointer: Pointer) -> tuple[str, ...]:
+    """The axes of what is read, in the order in which the kernel's results have them; its own where that is the same,
+    or where one of the two only lies so in memory: nobody sees that.
+    """
+    dims = pointer.dims or ()
+    written = (one for one in plan.pointers if one.access is not Access.READ and not one.scratch)
+    result = max(written, key=lambda one: len(one.dims or ()), default=pointer)
+    if {*dims} != {*(result.dims or ())} or Region.IN_MEMORY in (pointer.region, result.region):
+        return dims
+    return result.dims or ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,42 @@
+"""A formula shows that a kernel reads its tensor with the axes in another order."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+
+def moved(x: torch.Tensor) -> torch.Tensor:
+    return x[:, :, 1:4].transpose(1, 2).contiguous()
+
+
+def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.transpose(1, 2) + y
+
+
+def permuted(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x.permute(2, 0, 3, 1)) * y
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("function", "args", "wanted"),
+    [
+        (moved, (torch.randn(3, 5, 7, 4),), r"\[(\w+), (\w+), (.*)\] = x\[\1, (?!\2)\w+, .*\]"),
+        (added, (torch.randn(3, 5, 7, 4), torch.randn(3, 7, 5, 4)), r"x\.transpose\(1, 2\) \+ y"),
+        (
+            permuted,
+            (torch.randn(3, 5, 7, 4), torch.randn(7, 3, 4, 5)),
+            r"relu\(x\.permute\(2, 0, 3, 1\)\) \* y",
+        ),
+    ],
+)
+def test_axes_in_another_order_are_shown(
+    emit: Any, device: str, function: Any, args: Any, wanted: str
+) -> None:
+    files = emit(function, args, device=device)
+    heads = [str(text)[:400] for path, text in files.items() if path.startswith("kernels/")]
+    assert any(re.search(wanted, " ".join(head.replace("//", "").split())) for head in heads), heads
