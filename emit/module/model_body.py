@@ -66,10 +66,12 @@ from longhand.schedule.named_plan import (
     heading_of,
     is_evident,
     is_lone_sum,
+    is_of_backward,
     loops_of,
     named_views,
     own_origins,
     plain_steps,
+    stated_by,
     unread_buffers,
     view_key,
 )
@@ -241,7 +243,7 @@ class BodyWriter:
         return argument(number, self.sizes)
 
     def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
-        return quotes_of(self._stated(step), bool(self.words.differentiated))
+        return quotes_of(self._stated(step), is_of_backward(self.words))
 
     def _paragraph(self, step: Launch | Extern | None, lines: list[str]) -> Paragraph:
         """Lines that do what a step does, below the part of the module and the user's statements that it is for."""
@@ -256,9 +258,8 @@ class BodyWriter:
 
     def _stated(self, step: Launch | Extern) -> list[Provenance]:
         """Where its operations came from: those of which the user's statement is known."""
-        origins = own_origins(step.origins, self.words.nodes) if isinstance(step, Launch) else (step.origin,)
-        left, known = self.of_some.get(id(step), ()), map(self.words.provenance, origins)
-        return [one for one in known if one.statement and (one.qualname, one.statement) not in left]
+        left = self.of_some.get(id(step), ())
+        return [one for one in stated_by(step, self.words) if (one.qualname, one.statement) not in left]
 
     def _choice(self, choice: Choice) -> list[str]:
         """``if self.layer == 3:`` and what that layer does, ``else:`` and what the others do."""

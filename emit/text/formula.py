@@ -18,7 +18,7 @@ from longhand.emit.text.expression import Operator, Precedence, Text, infix, lit
 from longhand.emit.text.reference_ops import find_joins
 from longhand.emit.text.textbook import CLOSED_FORMS, PRIMED
 from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, in_words, laid_out, some, update_in_words
-from longhand.emit.text.value_formula import value_formulas
+from longhand.emit.text.value_formula import reads_moved, value_formulas
 from longhand.lower.ir import Load, Store
 from longhand.schedule.named_plan import (
     SILENT,
@@ -319,7 +319,9 @@ def _padded(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
 def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
     """The results as formulas of values, else of the user's operations, else the operations in words."""
     how = _walk(plan, names)
-    of_values, of_ops = value_formulas(plan, names, words), op_equations(plan, names, words)
+    of_values = value_formulas(plan, names, words)
+    # The user's operations do not say in which order a kernel reads axes.
+    of_ops = [] if of_values and reads_moved(plan) else op_equations(plan, names, words)
     exact = "; ".join(of_values)
     coarse = "; ".join(map(str, of_ops))
     is_coarser = coarse and exact and len(coarse) < _MUCH_SHORTER * len(exact)

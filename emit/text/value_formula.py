@@ -57,6 +57,7 @@ from longhand.schedule.named_plan import (
     places_of,
 )
 from longhand.schedule.plan import (
+    Access,
     Factor,
     KernelPlan,
     ParameterRef,
@@ -92,6 +93,17 @@ _OF_TWO = frozenset({"cross_entropy"})
 def value_formulas(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> list[str]:
     """All results, each a formula of what the kernel reads; none where one is too long or has none."""
     return Formula(plan, names, words).written()
+
+
+def reduces(plan: KernelPlan) -> bool:
+    """Whether a kernel is of rows, or of columns, in whatever order these are."""
+    return any(isinstance(value, Reduce) for value in plan.body)
+
+
+def reads_moved(plan: KernelPlan) -> bool:
+    """Whether a formula of values shows that axes come in another order than those of the results."""
+    read = (one for one in plan.pointers if one.access is Access.READ)
+    return not reduces(plan) and any(order_among_results(plan, one) != (one.dims or ()) for one in read)
 
 
 def _side_by_side(pieces: Sequence[str]) -> str:
@@ -289,11 +301,10 @@ class Formula:
 
     def _order(self, load: Load) -> str:
         """``.t()``, of what is read with its axes in another order than that of the results, element by element."""
-        if any(isinstance(value, Reduce) for value in self.plan.body):
-            return ""  # of rows, or of columns, in whatever order
         pointer = next(one for one in self.plan.pointers if one.name == load.buffer)
         wanted = order_among_results(self.plan, pointer)
-        return axis_order_call(pointer.dims, wanted) if pointer.dims and wanted != pointer.dims else ""
+        is_moved = pointer.dims and wanted != pointer.dims and not reduces(self.plan)
+        return axis_order_call(pointer.dims or (), wanted) if is_moved else ""
 
     def _element(self, position: int, word: str) -> str:
         """What is read of a tensor: of one that is read at several places the word for what stands there."""

@@ -68,15 +68,11 @@ def tensor_shape(plan: KernelPlan, pointer: Pointer) -> tuple[str | int, ...] | 
 
 
 def order_among_results(plan: KernelPlan, pointer: Pointer) -> tuple[str, ...]:
-    """The axes of what is read, in the order in which the kernel's results have them; its own where that is the same,
-    or where one of the two only lies so in memory: nobody sees that.
-    """
+    """The axes of what is read, in the order in which the kernel's results have them in memory, where they have all."""
     dims = pointer.dims or ()
     written = (one for one in plan.pointers if one.access is not Access.READ and not one.scratch)
     result = max(written, key=lambda one: len(one.dims or ()), default=pointer)
-    if {*dims} != {*(result.dims or ())} or Region.IN_MEMORY in (pointer.region, result.region):
-        return dims
-    return result.dims or ()
+    return result.dims or () if {*dims} == {*(result.dims or ())} else dims
 
 
 @dataclasses.dataclass(frozen=True)
