@@ -18,7 +18,7 @@ from longhand.emit.text.expression import Operator, Precedence, Text, infix, lit
 from longhand.emit.text.reference_ops import find_joins
 from longhand.emit.text.textbook import CLOSED_FORMS, PRIMED
 from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, in_words, laid_out, some, update_in_words
-from longhand.emit.text.value_formula import reads_moved, value_formulas
+from longhand.emit.text.value_formula import called, reads_moved, value_formulas
 from longhand.lower.ir import Load, Store
 from longhand.schedule.named_plan import (
     SILENT,
@@ -83,6 +83,7 @@ def op_equations(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> li
 class _FormulaWriter:
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferNamer) -> None:
         self.inside = frozenset(plan.origins)
+        self.names = names
         self.words = words
         self.taken = {*names.pointers.values()}
         body = plan.body
@@ -133,7 +134,8 @@ class _FormulaWriter:
         texts = [text for tensor in main if (text := self.text(tensor)) is not None]
         if len(texts) < len(main):
             return None
-        return Text(f"{op_word(node).word}({', '.join(text.text for text in texts)})")
+        function = called(op_word(node).word, self.names)
+        return Text(f"{function}({', '.join(text.text for text in texts)})")
 
     def _derivative(self, node: fx.Node) -> Text | None:
         """``d_gelu(d_hidden, widen)``: what the nodes that together differentiate one op are given, gradients first."""

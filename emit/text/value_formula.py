@@ -95,6 +95,12 @@ def value_formulas(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> 
     return Formula(plan, names, words).written()
 
 
+def called(function: str, names: KernelNames) -> str:
+    """A function's word, told from a tensor that has the same: ``F.layer_norm(x + layer_norm)``."""
+    is_taken = function in names.pointers.values()
+    return f"F.{function}" if is_taken and hasattr(torch.nn.functional, function) else function
+
+
 def reduces(plan: KernelPlan) -> bool:
     """Whether a kernel is of rows, or of columns, in whatever order these are."""
     return any(isinstance(value, Reduce) for value in plan.body)
@@ -193,7 +199,7 @@ class Formula:
         if group is None and position in self.functions:
             function, x = self.functions[position]
             given_x = self._value(x)
-            return None if given_x is None else Text(f"{function}({given_x.text})")
+            return None if given_x is None else Text(f"{self._called(function)}({given_x.text})")
         if group is not None:
             node = self.words.nodes[getattr(value, "origin", "")]
             given = group.inputs if op_word(node).word in _OF_TWO else group.inputs[:1]
@@ -202,7 +208,7 @@ class Formula:
                 return None
             if group.memory:
                 return Text(f"{self.names.pointers[group.memory[0]]}[{inner[0].text}]")
-            return Text(f"{op_word(node).word}({', '.join(made.text for made in inner)})")
+            return Text(f"{self._called(op_word(node).word)}({', '.join(made.text for made in inner)})")
         match value:
             case Load():
                 return self._load(position, value)
@@ -223,6 +229,9 @@ class Formula:
             case Pointwise():
                 return self._pointwise(value)
         return None
+
+    def _called(self, function: str) -> str:
+        return called(function, self.names)
 
     def _with_prime(self, derivative: Primed) -> Text | None:
         """``d_out * gelu'(x)``."""
