@@ -23,7 +23,7 @@ from longhand.emit.layers.layer_methods import device_inside, sizes_inside, writ
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText
 from longhand.emit.layers.model_loops import LayerClass
-from longhand.emit.layers.saved_records import Record, fields_for_calls, shape_of
+from longhand.emit.layers.saved_records import Record, fields_for_calls, shapes_of
 from longhand.emit.layers.shared_backward import share_backward
 from longhand.emit.module.gradient_lists import OF_LAYERS, write_gradients
 from longhand.emit.module.model_body import BodyWriter
@@ -153,8 +153,8 @@ class BackwardWriter(ModelWriter):
 
     def saved_record(self) -> Record:
         """The record of what the function reads itself."""
-        buffers, dims = self.plan.buffers, self.dims
-        fields = tuple((word, shape_of([n], buffers, dims)) for n, word in self.saved_fields.items())
+        shapes = shapes_of([[node] for node in self.saved_fields], self.plan.buffers, self.dims)
+        fields = tuple(zip(self.saved_fields.values(), shapes, strict=True))
         lists = tuple((one.word, one.name) for one in self.layers)
         return Record(self.saved_name, "", snake_case(self.name), fields, lists)
 
