@@ -17,6 +17,7 @@ from longhand.emit.text.traffic_line import traffic_line
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Value
 from longhand.schedule.named_plan import (
     BufferNamer,
+    KernelNames,
     NamedPlan,
     launches,
     least_of,
@@ -134,7 +135,7 @@ def headed(passes: Sequence[NamedPlan]) -> list[NamedPlan]:
         for launch in launches(one.plan):
             if launch.kernel not in heads:
                 kernel, names = one.plan.kernels[launch.kernel], one.names.kernels[launch.kernel]
-                notes = _notes(kernel, launch, one.plan, names.pointers, one.words)
+                notes = _notes(kernel, launch, one.plan, names, one.words)
                 heads[launch.kernel] = title_of(kernel, names, one.words), notes
         # A kernel that two passes call has axes and pointers of other names in each: only what is said is shared.
         kernels = {
@@ -146,11 +147,11 @@ def headed(passes: Sequence[NamedPlan]) -> list[NamedPlan]:
 
 
 def _notes(
-    kernel: KernelPlan, launch: Launch, plan: UnitPlan, pointers: Mapping[str, str], words: BufferNamer
+    kernel: KernelPlan, launch: Launch, plan: UnitPlan, names: KernelNames, words: BufferNamer
 ) -> tuple[str, ...]:
     """Why longhand added the operation, if it did; what is read and written how often."""
     remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)
-    line = traffic_line(kernel, launch, plan.buffers, pointers)
+    line = traffic_line(kernel, launch, plan.buffers, names)
     return (*(remark for remark in remarks if remark), f"{line}.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from longhand.lower.ir import Buffer, Load, Store
-from longhand.schedule.named_plan import fills_padding
+from longhand.schedule.named_plan import KernelNames, fills_padding
 from longhand.schedule.names.words import listed
 from longhand.schedule.plan import KernelPlan, KernelReads, Launch
 
@@ -13,7 +13,7 @@ _MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many 
 
 
 def traffic_line(
-    kernel: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], pointers: Mapping[str, str]
+    kernel: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], names: KernelNames
 ) -> str:
     """The line, without its full stop.
 
@@ -21,8 +21,9 @@ def traffic_line(
         kernel: The kernel.
         launch: Its first call.
         buffers: The unit's buffers.
-        pointers: The kernel's words for its pointers.
+        names: The kernel's words.
     """
+    pointers = names.pointers
     stores = [value for value in kernel.body if isinstance(value, Store)]
     written = listed(dict.fromkeys(pointers[v.buffer] for v in stores if not v.adds))
     added = listed(dict.fromkeys(pointers[v.buffer] for v in stores if v.adds))
@@ -36,6 +37,8 @@ def traffic_line(
     kept = [buffer for buffer in loaded if reads.stays_in_cache(buffer)]
     picked = [buffer for buffer in loaded if reads.is_picked(buffer)]
     rest = [buffer for buffer in loaded if buffer not in (*kept, *picked)]
+    for_each = [buffer for buffer in rest if reads.read_for_each(buffer)]
+    rest = [buffer for buffer in rest if buffer not in for_each]
     again = [buffer for buffer in rest if reads.is_repeated(buffer)]
     once = [buffer for buffer in rest if buffer not in again]
     parts = (
@@ -47,6 +50,7 @@ def traffic_line(
         parts.append(
             f"{_some([pointers[buffer] for buffer in again])} once from memory and again from the cache"
         )
+    parts += _for_each(for_each, reads, names)
     parts += _where(picked, reads, pointers)
     line = f"Reads {listed(parts)}, {writes}" if parts else f"{writes[:1].upper()}{writes[1:]}"
     if kept:
@@ -63,6 +67,15 @@ def _picked(once: list[str], reads: KernelReads, pointers: Mapping[str, str]) ->
     ]
     texts = [f"{word} at {positions} twice" for word, positions in picks if positions]
     return f" ({listed(texts)})" if texts else ""
+
+
+def _for_each(buffers: list[str], reads: KernelReads, names: KernelNames) -> list[str]:
+    """``cos and sin once for each head``"""
+    tables: dict[str, list[str]] = {}
+    for buffer in buffers:
+        axes = listed(names.axes[axis].index for axis in reads.read_for_each(buffer))
+        tables.setdefault(axes, []).append(names.pointers[buffer])
+    return [f"{_some(words)} once for each {axes}" for axes, words in tables.items()]
 
 
 def _where(picked: list[str], reads: KernelReads, pointers: Mapping[str, str]) -> list[str]:

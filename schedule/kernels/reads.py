@@ -45,9 +45,29 @@ class KernelReads:
             # The rows of windows are places in them: what varies over all results is read once for each.
             is_windows = self.kernel.schedule.walks_windows
             axes = self.kernel.cols if is_windows else self.kernel.rows
-            return not {axis.name for axis in axes} <= varying
+            return not {axis.name for axis in axes} <= varying and not self._has_rows(varying)
         reduces = any(isinstance(value, Reduce) for value in self.kernel.body)
         return bool(self.kernel.cols) and not varying and not reduces
+
+    def read_for_each(self, buffer: str) -> tuple[str, ...]:
+        """The axes of rows for each of which all rows of a tensor are read again: heads, of a table of positions."""
+        places = self.loads[buffer]
+        varying = {axis for position in places for axis in self._varies_over(position)}
+        if any(map(self._is_picked, places)) or not self._has_rows(varying):
+            return ()
+        # What is read in one of two batches is not read for each of them.
+        masks = (getattr(self.kernel.body[position], "mask", None) for position in places)
+        below = {at for mask in masks if mask is not None for at in self._below(mask)}
+        counted = [at for at in below if isinstance(self.kernel.body[at], IndexExpression)]
+        varying |= {axis for at in counted for axis in self._varies_over(at)}
+        return tuple(axis.name for axis in self.kernel.rows if axis.name not in varying)
+
+    def _has_rows(self, varying: set[str]) -> bool:
+        """Whether a tensor is more than a vector, or a number of each row."""
+        rows, cols = ({axis.name for axis in axes} for axes in (self.kernel.rows, self.kernel.cols))
+        return (
+            bool(varying & rows) and bool(cols) and cols <= varying and not self.kernel.schedule.walks_windows
+        )
 
     def is_picked(self, buffer: str) -> bool:
         """Whether data alone says which elements are read: some perhaps often, others never."""

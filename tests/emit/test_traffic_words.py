@@ -25,6 +25,14 @@ def said(text: str) -> tuple[set[str], set[str], set[str], set[str]]:
     reads, _, kept = line.partition("; ")
     picked = {match[1] for match in re.finditer(r"(\w+) at [\w, ]+ twice", reads)}
     reads = re.sub(r" \([^)]*\)", "", reads.partition(", writes ")[0].partition(", adds to ")[0])
+    for_each = re.search(
+        r"(?:^| once and |the cache and |, and | once, |the cache, )([\w, ]+?) once for each [\w, ]+$", reads
+    )
+    if for_each is not None:  # rows that others read, too
+        picked |= words(for_each[1])
+        reads = reads[: for_each.start()] + for_each[0][: for_each.start(1) - for_each.start()].rstrip(
+            ", "
+        ).removesuffix(" and")
     before, is_picked, _ = reads.partition(" where ")  # what data picks: how often nobody knows
     if is_picked:
         reads, once, tables = before.rpartition(" once")
@@ -146,6 +154,11 @@ def test_parts_are_read_in_turn_and_overlaps_again(
 
 def looked_up(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     return torch.relu(table[ids])
+
+
+def by_head(x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """The table's rows are those of positions, and read for each head."""
+    return torch.softmax(x.transpose(1, 2) + table[:, None, :], -1).transpose(1, 2) * 2.0
 
 
 def angles(x: torch.Tensor, inv_freq: torch.Tensor) -> torch.Tensor:
