@@ -291,7 +291,7 @@ def _moved(plan: KernelPlan, names: KernelNames) -> str:
         return ""
     from_, to = (", ".join(names.axes[axis].index for axis in dims) for dims in (read, written))
     title = f"{names.pointers[store.buffer]}[{to}] = {names.pointers[load.buffer]}[{from_}]."
-    return title if len(title) <= _WIDEST - len(names.kernel) else ""
+    return title if len(title) <= _TWO_LINES - len(names.kernel) else ""
 
 
 def _place(plan: KernelPlan, names: KernelNames) -> str:

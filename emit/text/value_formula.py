@@ -387,8 +387,9 @@ def find_groups(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> dic
 
 
 def _batch_norms(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> dict[int, OperationCall]:
-    """``batch_norm(x)``, which no torch function is, where the statistics are given."""
+    """``batch_norm(x)``, which no torch function is, where the statistics are given, and the weights are met."""
     nodes = (words.nodes.get(origin) for origin in dict.fromkeys(getattr(v, "origin", "") for v in plan.body))
     norms = [node for node in nodes if node is not None and aten_name(node) == "batch_normalized"]
     found = [values for node in norms if (values := values_of(plan, node, names)) is not None]
-    return {values.result: OperationCall(values.tensors[:1], lambda texts: texts[0].text) for values in found}
+    whole = (values for values in found if len(values.tensors) == len(values.node.all_input_nodes))
+    return {values.result: OperationCall(values.tensors[:1], lambda texts: texts[0].text) for values in whole}

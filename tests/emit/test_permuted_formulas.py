@@ -13,6 +13,13 @@ def moved(x: torch.Tensor) -> torch.Tensor:
     return x[:, :, 1:4].transpose(1, 2).contiguous()
 
 
+def repeated(value_states_of_all: torch.Tensor) -> torch.Tensor:
+    """What is read and what is written have so many axes that a line does not hold both."""
+    batch, seq, heads, dim = value_states_of_all.shape
+    of_heads = value_states_of_all.transpose(1, 2)[:, :, None].expand(batch, heads, 3, seq, dim)
+    return of_heads.reshape(batch, heads * 3, seq, dim)
+
+
 def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x.transpose(1, 2) + y
 
@@ -26,6 +33,11 @@ def permuted(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     ("function", "args", "wanted"),
     [
         (moved, (torch.randn(3, 5, 7, 4),), r"\[(\w+), (\w+), (.*)\] = x\[\1, (?!\2)\w+, .*\]"),
+        (
+            repeated,
+            (torch.randn(2, 5, 3, 4),),
+            r"\[(\w+), (\w+), .*\] = value_states_of_all\[\1, (?!\2)\w+, .*\]",
+        ),
         (added, (torch.randn(3, 5, 7, 4), torch.randn(3, 7, 5, 4)), r"x \+ y\.transpose\(1, 2\)"),
         (
             permuted,

@@ -60,3 +60,30 @@ def test_a_gradient_inside_has_another_word_than_the_result(device: str) -> None
     for title in titles(text_of((Rebound(), args, {}), device, train=True)):
         made = re.findall(r"(\w+) = ", title)
         assert len(made) == len({*made}), title
+
+
+class Normalized(nn.Module):
+    """Its eps and its momentum are one number by chance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.out = nn.Conv3d(3, 8, 3), nn.Conv3d(8, 4, 1)
+        self.bn = nn.BatchNorm3d(8, eps=1e-3, momentum=1e-3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(torch.relu(self.bn(self.conv(x))))
+
+
+@pytest.fixture(scope="module")
+def normalized() -> str:
+    files = text_of((Normalized(), (torch.randn(1, 3, 5, 5, 5),), {}), "cuda", train=True)
+    return next(title for title in titles(files) if "running_var = " in title)
+
+
+def test_a_momentum_is_no_eps_that_is_as_large(normalized: str) -> None:
+    assert re.search(r"rstd = rsqrt\(.* \+ eps\)", normalized), normalized
+    assert "running_var * (1.0 - momentum)" in normalized, normalized
+
+
+def test_what_takes_the_mean_itself_is_no_batch_norm_of_the_rest(normalized: str) -> None:
+    assert "batch_norm(conv" not in normalized and "* weight + bias" in normalized, normalized
