@@ -83,7 +83,7 @@ from longhand.schedule.names.parameter_names import children, parameters_in_orde
 from longhand.schedule.names.people_names import own_or_class
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
 from longhand.schedule.names.schedule_names import in_plain_loops, words_of
-from longhand.schedule.names.shared.statements import Statement, is_of_backward, stated_by, statements_of_some
+from longhand.schedule.names.shared.statements import Statement, stated_by, statements_of_some
 from longhand.schedule.names.unit_names import (
     KernelNames,
     Ledger,
@@ -184,7 +184,6 @@ __all__ = [
     "is_evident",
     "is_lone_sum",
     "is_nearly_whole_backward",
-    "is_of_backward",
     "is_of_places",
     "is_plain_variable",
     "is_same",

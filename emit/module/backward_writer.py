@@ -83,6 +83,7 @@ class BackwardWriter(ModelWriter):
         self._training = training
         self._forward = forward
         super().__init__(backward)
+        self.in_backward = True
         self.home = Home(forward.tree.root)
         self.records = False  # what records both passes is the module's, in model.py
         self._apart = {buffer for layers in backward.names.layers.values() for buffer in layers.own}

@@ -66,7 +66,6 @@ from longhand.schedule.named_plan import (
     heading_of,
     is_evident,
     is_lone_sum,
-    is_of_backward,
     loops_of,
     named_views,
     own_origins,
@@ -148,6 +147,7 @@ class BodyWriter:
         self.told: set[str] = set()  # remarks: each is made once
         self.calls: Mapping[int, SharedCall] = {}  # by the first of the steps that they stand for
         self._made_in_calls: set[str] = set()  # and seen by nobody else
+        self.in_backward = False  # whether all but gradients is computed again
         self.of_some: Mapping[int, frozenset[Statement]] = {}  # by step: what not all layers come from
 
     def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
@@ -243,7 +243,7 @@ class BodyWriter:
         return argument(number, self.sizes)
 
     def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
-        return quotes_of(self._stated(step), is_of_backward(self.words))
+        return quotes_of(self._stated(step), self.in_backward)
 
     def _paragraph(self, step: Launch | Extern | None, lines: list[str]) -> Paragraph:
         """Lines that do what a step does, below the part of the module and the user's statements that it is for."""

@@ -108,7 +108,7 @@ def part_taken(plan: KernelPlan, pointer: Pointer) -> Part:
         len(begins),
         arguments[0] if arguments else None,
         any(one.pointer == pointer.name and one.axis is not None for one in plan.ints),
-        not is_told and any(value.mask is not None for _, value in accesses if isinstance(value, Load)),
+        not is_told and all(value.mask is not None for _, value in accesses if isinstance(value, Load)),
     )
 
 

@@ -87,3 +87,21 @@ def test_what_is_computed_again_is_told_where_it_stands_beside_a_gradient(device
     (first,) = re.findall(r"# (.*)inner = torch\.exp\(x\) \+ y", backward) or [""]
     assert first.startswith("again: "), backward
     assert "again: Recomputed.forward    return torch.sin" not in backward, backward
+
+
+class Loss(nn.Module):
+    """The forward pass computes the gradient of the logits, too, while it has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(32, 50, bias=False)
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        logits = self.head(torch.sin(x))
+        return nn.functional.cross_entropy(logits, labels)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_forward_pass_computes_nothing_again(device: str) -> None:
+    args = torch.randn(6, 32), torch.randint(50, (6,))
+    assert "again: " not in text_of((Loss(), args, {}), device, train=True)["model.py"]

@@ -36,17 +36,6 @@ def stated_by(step: Launch | Extern, words: BufferNamer) -> list[Provenance]:
     return [where for where in known if where.statement]
 
 
-def is_of_backward(words: BufferNamer) -> bool:
-    """Whether a graph computes gradients: all else in it is the forward pass's, computed again."""
-    first = next(iter(words.nodes.values()), None)
-    return first is not None and _has_gradients(first.graph)
-
-
-@functools.lru_cache(maxsize=4)
-def _has_gradients(graph: fx.Graph) -> bool:
-    return any(provenance_of(node).is_of_gradient for node in graph.nodes)
-
-
 def stated_origins(origins: Sequence[str], nodes: Mapping[str, fx.Node]) -> tuple[str, ...]:
     """The operations whose statements tell what is done."""
     own = own_origins(origins, nodes)
