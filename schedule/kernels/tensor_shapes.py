@@ -68,8 +68,13 @@ def tensor_shape(plan: KernelPlan, pointer: Pointer) -> tuple[str | int, ...] | 
 
 
 def order_among_results(plan: KernelPlan, pointer: Pointer) -> tuple[str, ...]:
-    """The axes of what is read, in the order in which the kernel's results have them in memory, where they have all."""
+    """The axes of what is read, in the order in which the kernel's results have them in memory, where they have all.
+
+    Its own where it only lies so in memory: nobody sees that.
+    """
     dims = pointer.dims or ()
+    if pointer.region is Region.IN_MEMORY:
+        return dims
     written = (one for one in plan.pointers if one.access is not Access.READ and not one.scratch)
     result = max(written, key=lambda one: len(one.dims or ()), default=pointer)
     return result.dims or () if {*dims} == {*(result.dims or ())} else dims
@@ -104,11 +109,12 @@ def part_taken(plan: KernelPlan, pointer: Pointer) -> Part:
     begin = next(iter(begins)) if len(begins) == 1 else frozenset()
     arguments = [name for name in own if begin == {(ParameterRef(name),)}]
     is_told = tensor_shape(plan, pointer) != pointer.dims
+    loads = [value for _, value in accesses if isinstance(value, Load)]
     return Part(
         len(begins),
         arguments[0] if arguments else None,
         any(one.pointer == pointer.name and one.axis is not None for one in plan.ints),
-        not is_told and all(value.mask is not None for _, value in accesses if isinstance(value, Load)),
+        bool(loads) and not is_told and all(load.mask is not None for load in loads),
     )
 
 
