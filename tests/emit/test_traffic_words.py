@@ -16,34 +16,27 @@ GENERATED = Path(__file__).resolve().parents[2] / "generated"
 TRITON = sorted(
     p for p in GENERATED.rglob("kernels/*.py") if ".base" not in p.parts and "@triton.jit" in p.read_text()
 )
-AGAIN = " once from memory and again from the cache"
+
+
+CLAUSE = re.compile(
+    r"([\w, ]+?) (once from memory and again from the cache|once for each [\w, ]+?|where [\w, ]+? says?|once)"
+    r"(?=$|, | and )"
+)
 
 
 def said(text: str) -> tuple[set[str], set[str], set[str], set[str]]:
-    """What a docstring says is read once, read again, kept in cache and picked out: the words of tensors."""
+    """What a docstring says is read once, read again, kept in cache and picked out: the words of tensors.
+
+    What is read for each of something, or where data say, may be read any number of times, as what is picked out.
+    """
     line = " ".join(text.split()).rpartition("Reads ")[2]
     reads, _, kept = line.partition("; ")
     picked = {match[1] for match in re.finditer(r"(\w+) at [\w, ]+ twice", reads)}
     reads = re.sub(r" \([^)]*\)", "", reads.partition(", writes ")[0].partition(", adds to ")[0])
-    for_each = re.search(
-        r"(?:^| once and |the cache and |, and | once, |the cache, )([\w, ]+?) once for each [\w, ]+$", reads
-    )
-    if for_each is not None:  # rows that others read, too
-        picked |= words(for_each[1])
-        reads = reads[: for_each.start()] + for_each[0][: for_each.start(1) - for_each.start()].rstrip(
-            ", "
-        ).removesuffix(" and")
-    before, is_picked, _ = reads.partition(" where ")  # what data picks: how often nobody knows
-    if is_picked:
-        reads, once, tables = before.rpartition(" once")
-        reads += once
-        again = tables.startswith(" from memory and again from the cache")
-        reads += AGAIN.removeprefix(" once") if again else ""
-        picked |= words(tables.removeprefix(AGAIN.removeprefix(" once")))
-    if not reads.endswith(AGAIN):
-        return words(reads.removesuffix(" once")), set(), words(kept.partition(" stay")[0]), picked
-    once, _, again = reads.removesuffix(AGAIN).rpartition(" once and ")
-    return words(once), words(again), words(kept.partition(" stay")[0]), picked
+    once, again = set[str](), set[str]()
+    for names, how in CLAUSE.findall(reads):
+        (once if how == "once" else again if "again" in how else picked).update(words(names))
+    return once, again, words(kept.partition(" stay")[0]), picked
 
 
 def words(text: str) -> set[str]:
@@ -100,6 +93,7 @@ def test_the_line_about_traffic_counts_the_loads(path: Path) -> None:
         unnamed = tensors - bookkeeping - once - again - kept
         assert len(unnamed) == int(more[1])
         once |= unnamed
+    picked &= tensors  # axes are no tensors
     assert once | again | kept | picked == tensors - bookkeeping
     for word in again:
         assert found[word] > 1, f"{word} is loaded once"
