@@ -126,11 +126,20 @@ class Role(enum.StrEnum):
         return repr(self.value)
 
     @property
-    def is_side(self) -> bool:
-        """Whether it says how long a side of an image is: equal ones stay apart, the image may be none of a square."""
-        return self in _SIDES
+    def stays_apart(self) -> bool:
+        """Whether an equal number of another role is another number: the sides of an image, eps and momentum."""
+        return self in _NUMBERS_APART
 
 
-_SIDES = frozenset(
-    {Role.DEPTH, Role.HEIGHT, Role.WIDTH, Role.PADDED_DEPTH, Role.PADDED_HEIGHT, Role.PADDED_WIDTH}
+_NUMBERS_APART = frozenset(
+    {
+        Role.EPS,
+        Role.MOMENTUM,
+        Role.DEPTH,
+        Role.HEIGHT,
+        Role.WIDTH,
+        Role.PADDED_DEPTH,
+        Role.PADDED_HEIGHT,
+        Role.PADDED_WIDTH,
+    }
 )

@@ -307,12 +307,12 @@ class BodyBuilder:
         self.values.append(value)
 
     def _add(self, value: Value, name: str | None = None) -> Handle:
-        """Appends a value unless an equal one is there. Names and origins do not tell values apart, sides do."""
+        """Appends a value unless an equal one is there. Names and origins tell no values apart, roles of numbers do."""
         # 0.0 == -0.0 == False in Python: keep them apart by their text.
         number = (
             value.value if isinstance(value, Constant) else value.other if isinstance(value, Load) else None
         )
-        side = name if isinstance(name, Role) and name.is_side and isinstance(value, Scalar) else None
+        side = name if isinstance(name, Role) and name.stays_apart and isinstance(value, Scalar) else None
         key = (value, repr(number), side)
         position = self._known.get(key)
         if position is None:

@@ -83,6 +83,7 @@ from longhand.schedule.names.parameter_names import children, parameters_in_orde
 from longhand.schedule.names.people_names import own_or_class
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
 from longhand.schedule.names.schedule_names import in_plain_loops, words_of
+from longhand.schedule.names.shared.statements import Statement, stated_by, statements_of_some
 from longhand.schedule.names.unit_names import (
     KernelNames,
     Ledger,
@@ -149,6 +150,7 @@ __all__ = [
     "SavedLayers",
     "SharedCall",
     "StageLayers",
+    "Statement",
     "ToldBlocks",
     "ToldSize",
     "TurnCall",
@@ -216,6 +218,8 @@ __all__ = [
     "rotated_half",
     "sizes_of_file",
     "stages_alike",
+    "stated_by",
+    "statements_of_some",
     "steps_of",
     "symbol_names",
     "unread_buffers",

@@ -33,10 +33,14 @@ from longhand.schedule.kernels.kernel_plan import (
     scalar_at,
 )
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
+from longhand.schedule.kernels.reads import KernelReads
 from longhand.schedule.kernels.tensor_shapes import (
+    Part,
     conditions_of,
     dims_in_memory,
     limit_along,
+    order_among_results,
+    part_taken,
     row_stride,
     tensor_shape,
 )
@@ -56,10 +60,12 @@ __all__ = [
     "Halves",
     "IntParameter",
     "KernelPlan",
+    "KernelReads",
     "KernelSchedule",
     "Launch",
     "OnlineSoftmax",
     "ParameterRef",
+    "Part",
     "Partial",
     "Pass",
     "PlanAxis",
@@ -88,6 +94,8 @@ __all__ = [
     "flat_steps",
     "is_narrow_position",
     "limit_along",
+    "order_among_results",
+    "part_taken",
     "row_stride",
     "scalar_at",
     "shows_in_infinite_rows",

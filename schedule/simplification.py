@@ -88,7 +88,7 @@ def simplify_body(body: tuple[Value, ...]) -> tuple[Value, ...]:
 def value_key(value: Value) -> tuple[object, ...]:
     """What makes two values of one body equal: all but their names and origins, 0.0 and -0.0 and False told apart.
 
-    Two sides of an image that happen to be equally long are two numbers.
+    Two sides of an image that happen to be equally long are two numbers, and so are eps and a momentum.
     """
     if not isinstance(value, Constant | Load | Scalar):
         return (type(value), *(part for field, part in vars(value).items() if field not in _NO_MEANING))
@@ -97,7 +97,7 @@ def value_key(value: Value) -> tuple[object, ...]:
         return (plain, type(value.value).__name__, math.copysign(1.0, value.value), str(value.value))
     if isinstance(value, Load):
         return (plain, type(value.other).__name__, math.copysign(1.0, value.other), str(value.other))
-    return (plain, value.name if isinstance(value.name, Role) and value.name.is_side else None)
+    return (plain, value.name if isinstance(value.name, Role) and value.name.stays_apart else None)
 
 
 def _visit(root: int, body: list[Value], order: list[int], seen: set[int]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.saved_call import SavedOfCall, SavedOfEach
-from longhand.emit.layers.saved_records import Record, shape_of
+from longhand.emit.layers.saved_records import Record, shapes_of
 from longhand.emit.module.module_tree import ModuleTree, member, module_expression
 from longhand.schedule.named_plan import (
     SAVED,
@@ -64,10 +64,9 @@ class LayersApart:
         paths = ("",) * len(self.fields)
         if record is not None:
             paths = tuple(record.paths[place] for place in record.made)
-        columns = zip(*(self.own if record is None else self.own[:1]), strict=True)
-        said = [
-            path or shape_of(nodes, plan.buffers, dims) for path, nodes in zip(paths, columns, strict=True)
-        ]
+        columns = [*zip(*(self.own if record is None else self.own[:1]), strict=True)]
+        shapes = shapes_of(columns, plan.buffers, dims)
+        said = [path or shape for path, shape in zip(paths, shapes, strict=True)]
         return Record(self.name, self.owner, self.function, tuple(zip(self.fields, said, strict=True)))
 
 

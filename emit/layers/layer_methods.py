@@ -134,7 +134,7 @@ def write_method(
         whose=whose,
         home=home,
     )
-    body.calls = outer.calls
+    body.calls, body.of_some, body.in_backward = outer.calls, outer.of_some, outer.in_backward
     body.returned = {word for code in results for word in words_in(code)}
     paragraphs = body.write(steps, {})
     if last is not None:

@@ -44,13 +44,14 @@ from longhand.schedule.named_plan import (
     layers_called,
     list_holding,
     records_apart,
+    statements_of_some,
     steps_of,
 )
 from longhand.schedule.names.words import listed, own_name
 from longhand.schedule.plan import buffers_made
 
 _FOLLOWING = "Ends with the next layer's {}; the last one with {}."
-_APART = "A layer, without the kernel where it ends and the next one begins: that stands between the calls."
+_APART = "A part of each layer: what the layer does besides stands between the calls."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +116,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
     whose = ModulePlace(tree.root, loop.repeat.paths[loop.pattern])
     inside = copy.copy(outer)
     inside.sizes = with_words_of_others(outer.sizes, outer.names.of_layers(loop).twins)
+    inside.of_some = statements_of_some(loop.repeat.runs, loop.pattern, outer.words)
     methods = _write_parts(parts, loop, inside, variables, word, saved, numbers, whose)
     made = construct_block(tree, first, word)
     name = free_name(own_name(loop.class_name), taken, loop.owner, is_in_turn=loop.is_in_turn)

@@ -6,12 +6,12 @@ Both ends read alike: launch() fills fields by their names, and what differentia
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.paragraphs import WIDEST
-from longhand.lower.ir import Buffer
-from longhand.schedule.named_plan import DimNamer, ListForCalls
+from longhand.lower.ir import Buffer, Size
+from longhand.schedule.named_plan import DimNamer, ListForCalls, ProductWord
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +56,50 @@ def fields_for_calls(one: ListForCalls, functions: Sequence[SharedFunction]) -> 
     return function.parameters[one.n_before : one.n_before + len(one.own[0])]
 
 
-def shape_of(nodes: Sequence[str], buffers: Mapping[str, Buffer], dims: DimNamer) -> str:
-    """``float32 (batch, seq, dim)``; only what is true of all of some tensors."""
+def shapes_of(columns: Sequence[Sequence[str]], buffers: Mapping[str, Buffer], dims: DimNamer) -> list[str]:
+    """For each field of a record ``float32 (batch, seq, dim)``; only what is true of all of some tensors.
+
+    A word that stands for two sizes in one record says neither: there the sizes stand as numbers.
+
+    Args:
+        columns: By field: the tensor that it is in each of several records.
+        buffers: Of the backward pass.
+        dims: Words for its dimensions.
+    """
+    meant: dict[tuple[int, str], set[Size]] = {}
+    for nodes in columns:
+        for number, node in enumerate(nodes):
+            told = _dimensions(node, buffers, dims)
+            for word, size in (factor for one in told for factor in _factors(*one)):
+                meant.setdefault((number, word), set()).add(size)
+    unclear = {word for (_, word), sizes in meant.items() if len(sizes) > 1}
+    return [_shape_of(nodes, buffers, dims, unclear) for nodes in columns]
+
+
+def _dimensions(node: str, buffers: Mapping[str, Buffer], dims: DimNamer) -> list[tuple[str, Size]]:
+    """The word and the size of each dimension; the size's own text where it has no word."""
+    shape = buffers[node].shape
+    return [(word or str(size), size) for word, size in zip(dims.of(node, len(shape)), shape, strict=True)]
+
+
+def _words(word: str) -> tuple[str, ...]:
+    return word.of if isinstance(word, ProductWord) else (word,)
+
+
+def _factors(word: str, size: Size) -> list[tuple[str, Size]]:
+    """The word and the size of each factor of a dimension, as far as they are known."""
+    sizes = word.sizes if isinstance(word, ProductWord) else (size,)
+    words = _words(word)
+    return [*zip(words, sizes, strict=True)] if len(sizes) == len(words) else []
+
+
+def _shape_of(nodes: Sequence[str], buffers: Mapping[str, Buffer], dims: DimNamer, unclear: Set[str]) -> str:
     said = set()
     for node in nodes:
-        buffer = buffers[node]
-        words = dims.of(node, len(buffer.shape))
-        shape = [word or str(size) for word, size in zip(words, buffer.shape, strict=True)]
+        told = _dimensions(node, buffers, dims)
+        shape = [str(size) if unclear & {*_words(word)} else word for word, size in told]
         comma = "," if len(shape) == 1 else ""
-        said.add((str(buffer.dtype).removeprefix("torch."), f" ({', '.join(shape)}{comma})"))
+        dtype = str(buffers[node].dtype).removeprefix("torch.")
+        said.add((dtype, f" ({', '.join(shape)}{comma})"))
     dtypes = dict.fromkeys(dtype for dtype, _ in sorted(said))
     return " or ".join(dtypes) + (next(iter(said))[1] if len(said) == 1 else "")

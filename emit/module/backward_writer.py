@@ -6,6 +6,7 @@ own layer's weights and what the forward pass saved for it, and returns what it 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence, Set
 
@@ -22,7 +23,7 @@ from longhand.emit.layers.layer_methods import device_inside, sizes_inside, writ
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText
 from longhand.emit.layers.model_loops import LayerClass
-from longhand.emit.layers.saved_records import Record, fields_for_calls, shape_of
+from longhand.emit.layers.saved_records import Record, fields_for_calls, shapes_of
 from longhand.emit.layers.shared_backward import share_backward
 from longhand.emit.module.gradient_lists import OF_LAYERS, write_gradients
 from longhand.emit.module.model_body import BodyWriter
@@ -51,6 +52,7 @@ from longhand.schedule.named_plan import (
     loops_of,
     paths_of_weights,
     plain_steps,
+    statements_of_some,
     unread_weights,
     weights_inside,
 )
@@ -81,6 +83,7 @@ class BackwardWriter(ModelWriter):
         self._training = training
         self._forward = forward
         super().__init__(backward)
+        self.in_backward = True
         self.home = Home(forward.tree.root)
         self.records = False  # what records both passes is the module's, in model.py
         self._apart = {buffer for layers in backward.names.layers.values() for buffer in layers.own}
@@ -151,8 +154,8 @@ class BackwardWriter(ModelWriter):
 
     def saved_record(self) -> Record:
         """The record of what the function reads itself."""
-        buffers, dims = self.plan.buffers, self.dims
-        fields = tuple((word, shape_of([n], buffers, dims)) for n, word in self.saved_fields.items())
+        shapes = shapes_of([[node] for node in self.saved_fields], self.plan.buffers, self.dims)
+        fields = tuple(zip(self.saved_fields.values(), shapes, strict=True))
         lists = tuple((one.word, one.name) for one in self.layers)
         return Record(self.saved_name, "", snake_case(self.name), fields, lists)
 
@@ -234,13 +237,15 @@ class BackwardWriter(ModelWriter):
             name = name.replace("_backward", "_layer_backward")
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
         numbers = name_numbers(loop, self.plan, self.names, {*variables.values(), *body.variables.values()})
+        inner = copy.copy(body)
+        inner.of_some = statements_of_some(loop.repeat.runs, 0, body.words)
         method = write_method(
             name,
             "",
             inputs,
             run,
             results,
-            body,
+            inner,
             variables,
             device,
             sizes=sizes,

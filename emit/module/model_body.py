@@ -60,6 +60,7 @@ from longhand.schedule.named_plan import (
     Quote,
     Reached,
     SharedCall,
+    Statement,
     UnitNames,
     Words,
     heading_of,
@@ -69,6 +70,7 @@ from longhand.schedule.named_plan import (
     named_views,
     own_origins,
     plain_steps,
+    stated_by,
     unread_buffers,
     view_key,
 )
@@ -145,6 +147,8 @@ class BodyWriter:
         self.told: set[str] = set()  # remarks: each is made once
         self.calls: Mapping[int, SharedCall] = {}  # by the first of the steps that they stand for
         self._made_in_calls: set[str] = set()  # and seen by nobody else
+        self.in_backward = False  # whether all but gradients is computed again
+        self.of_some: Mapping[int, frozenset[Statement]] = {}  # by step: what not all layers come from
 
     def write(self, steps: Sequence[ModelStep], loop_lines: Mapping[int, list[str]]) -> list[Paragraph]:
         """The paragraphs of `steps`.
@@ -239,7 +243,7 @@ class BodyWriter:
         return argument(number, self.sizes)
 
     def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
-        return quotes_of(self._stated(step), bool(self.words.differentiated))
+        return quotes_of(self._stated(step), self.in_backward)
 
     def _paragraph(self, step: Launch | Extern | None, lines: list[str]) -> Paragraph:
         """Lines that do what a step does, below the part of the module and the user's statements that it is for."""
@@ -254,8 +258,8 @@ class BodyWriter:
 
     def _stated(self, step: Launch | Extern) -> list[Provenance]:
         """Where its operations came from: those of which the user's statement is known."""
-        origins = own_origins(step.origins, self.words.nodes) if isinstance(step, Launch) else (step.origin,)
-        return [where for where in map(self.words.provenance, origins) if where.statement]
+        left = self.of_some.get(id(step), ())
+        return [one for one in stated_by(step, self.words) if (one.qualname, one.statement) not in left]
 
     def _choice(self, choice: Choice) -> list[str]:
         """``if self.layer == 3:`` and what that layer does, ``else:`` and what the others do."""

@@ -88,7 +88,7 @@ class ModelWriter:
         self.write_call: CallWriter = lambda call, block, body: write_layer_call(
             call, block, self.tree.root, body
         )
-        self.plan = plan
+        self.plan, self.in_backward = plan, False
         self.graph: CapturedGraph = plan.program.graph
         self.name = own_name(self.graph.name)
         self.names, self.words = names, words
@@ -395,5 +395,5 @@ def body_writer(writer: ModelWriter, sizes: SizeWriter, device: str) -> BodyWrit
     """What writes the statements of a file's outermost function, which binds the words of sizes."""
     lists: list[TensorList | MadeList] = [*writer.lists, *writer.made_lists]
     body = BodyWriter(writer.plan, writer.names, writer.words, writer.variables, sizes, device, lists)
-    body.whose, body.home = ModulePlace(writer.tree.root), writer.home
+    body.whose, body.home, body.in_backward = ModulePlace(writer.tree.root), writer.home, writer.in_backward
     return body

@@ -216,9 +216,10 @@ def fewest(quotes: Iterable[Quote]) -> tuple[Quote, ...]:
 
 
 def quotes_of(stated: Collection[Provenance], in_backward: bool) -> tuple[Quote, ...]:
-    """The statements that operations came from; of a backward pass that computes them again, where it does."""
-    is_again = in_backward and not any(where.is_of_gradient for where in stated)
-    return fewest(Quote(where.qualname, where.statement, is_again) for where in stated)
+    """The statements that operations came from; in a backward pass, which of them it only computes again."""
+    derived = {(where.qualname, where.statement) for where in stated if where.is_of_gradient}
+    each = dict.fromkeys((where.qualname, where.statement) for where in stated)
+    return fewest(Quote(*one, is_again=in_backward and one not in derived) for one in each)
 
 
 def said_once(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:

@@ -332,7 +332,8 @@ class _InSteps(_OfPieces):
             return made
         if len(made.text) <= self._longest_inside(word) and position not in self._normalized:
             return made
-        if said.halves or (said.rotates and word not in self.names.pointers.values()):
+        is_short = len(made.text) <= LONGEST_FORMULA // 2
+        if said.halves or (said.rotates and is_short and word not in self.names.pointers.values()):
             return made
         if isinstance(value, Pointwise) and plain_choice(value, self.plan.body) is not None:
             return made

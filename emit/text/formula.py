@@ -18,7 +18,7 @@ from longhand.emit.text.expression import Operator, Precedence, Text, infix, lit
 from longhand.emit.text.reference_ops import find_joins
 from longhand.emit.text.textbook import CLOSED_FORMS, PRIMED
 from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, in_words, laid_out, some, update_in_words
-from longhand.emit.text.value_formula import value_formulas
+from longhand.emit.text.value_formula import called, reads_moved, value_formulas
 from longhand.lower.ir import Load, Store
 from longhand.schedule.named_plan import (
     SILENT,
@@ -83,6 +83,7 @@ def op_equations(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> li
 class _FormulaWriter:
     def __init__(self, plan: KernelPlan, names: KernelNames, words: BufferNamer) -> None:
         self.inside = frozenset(plan.origins)
+        self.names = names
         self.words = words
         self.taken = {*names.pointers.values()}
         body = plan.body
@@ -133,7 +134,8 @@ class _FormulaWriter:
         texts = [text for tensor in main if (text := self.text(tensor)) is not None]
         if len(texts) < len(main):
             return None
-        return Text(f"{op_word(node).word}({', '.join(text.text for text in texts)})")
+        function = called(op_word(node).word, self.names)
+        return Text(f"{function}({', '.join(text.text for text in texts)})")
 
     def _derivative(self, node: fx.Node) -> Text | None:
         """``d_gelu(d_hidden, widen)``: what the nodes that together differentiate one op are given, gradients first."""
@@ -284,12 +286,12 @@ def _moved(plan: KernelPlan, names: KernelNames) -> str:
             read, written = pointers[load.buffer].dims, pointers[store.buffer].dims
         case _:
             return ""
-    is_plain = not any(address.offset or address.values for address in plan.addresses.values())
+    is_plain = not any(address.values or address.reversed for address in plan.addresses.values())
     if not read or not written or read == written or not is_plain:
         return ""
     from_, to = (", ".join(names.axes[axis].index for axis in dims) for dims in (read, written))
     title = f"{names.pointers[store.buffer]}[{to}] = {names.pointers[load.buffer]}[{from_}]."
-    return title if len(title) <= _WIDEST - len(names.kernel) else ""
+    return title if len(title) <= _TWO_LINES - len(names.kernel) else ""
 
 
 def _place(plan: KernelPlan, names: KernelNames) -> str:
@@ -319,7 +321,9 @@ def _padded(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
 def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
     """The results as formulas of values, else of the user's operations, else the operations in words."""
     how = _walk(plan, names)
-    of_values, of_ops = value_formulas(plan, names, words), op_equations(plan, names, words)
+    of_values = value_formulas(plan, names, words)
+    # The user's operations do not say in which order a kernel reads axes.
+    of_ops = [] if of_values and reads_moved(plan) else op_equations(plan, names, words)
     exact = "; ".join(of_values)
     coarse = "; ".join(map(str, of_ops))
     is_coarser = coarse and exact and len(coarse) < _MUCH_SHORTER * len(exact)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 
+from longhand.emit.text.axis_orders import axis_order_call
 from longhand.emit.text.expression import Precedence, Text, literal_text, number_operand
 from longhand.emit.text.numbers_of_pi import pi_text
 from longhand.emit.text.reference_ops import (
@@ -103,7 +104,7 @@ class ViewFinder:
         if order is None or len(order) != len(varying) or order == varying:
             return self._in_space(position, buffer, varying)
         view = self._in_space(position, buffer, order)
-        return dataclasses.replace(view, back=_back(order, varying))
+        return dataclasses.replace(view, back=axis_order_call(order, varying))
 
     def _memory_order(self, buffer: str, steps: Mapping[str, Product]) -> list[str] | None:
         pointer = next(pointer for pointer in self.plan.pointers if pointer.name == buffer)
@@ -137,17 +138,6 @@ class ViewFinder:
                 [*([offset] if offset != "0" else []), f"{start} * {self.product(step).text}"]
             )
         return dataclasses.replace(view, shape=tuple(shape), offset=offset)
-
-
-def _back(order: list[str], wanted: list[str]) -> str:
-    """The call that brings dimensions in `order` into the order `wanted`."""
-    moved = [place for place, axis in enumerate(wanted) if order[place] != axis]
-    if len(moved) == 2:
-        if len(order) == 2:
-            return ".t()"
-        one, other = (place - len(order) if moved[0] >= len(order) - 2 else place for place in moved)
-        return f".transpose({one}, {other})"
-    return f".permute({', '.join(str(order.index(axis)) for axis in wanted)})"
 
 
 def flat_pointers(

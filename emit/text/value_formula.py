@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from longhand.capture.graph import Role
+from longhand.emit.text.axis_orders import axis_order_call
 from longhand.emit.text.expression import (
     Operator,
     Precedence,
@@ -56,12 +57,14 @@ from longhand.schedule.named_plan import (
     places_of,
 )
 from longhand.schedule.plan import (
+    Access,
     Factor,
     KernelPlan,
     ParameterRef,
     Product,
     ScalarRef,
     SizeOf,
+    order_among_results,
 )
 
 LONGEST_FORMULA = 88  # of a result's formula
@@ -90,6 +93,23 @@ _OF_TWO = frozenset({"cross_entropy"})
 def value_formulas(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> list[str]:
     """All results, each a formula of what the kernel reads; none where one is too long or has none."""
     return Formula(plan, names, words).written()
+
+
+def called(function: str, names: KernelNames) -> str:
+    """A function's word, told from a tensor that has the same: ``F.layer_norm(x + layer_norm)``."""
+    is_taken = function in names.pointers.values()
+    return f"F.{function}" if is_taken and hasattr(torch.nn.functional, function) else function
+
+
+def reduces(plan: KernelPlan) -> bool:
+    """Whether a kernel is of rows, or of columns, in whatever order these are."""
+    return any(isinstance(value, Reduce) for value in plan.body)
+
+
+def reads_moved(plan: KernelPlan) -> bool:
+    """Whether a formula of values shows that axes come in another order than those of the results."""
+    read = (one for one in plan.pointers if one.access is Access.READ)
+    return not reduces(plan) and any(order_among_results(plan, one) != (one.dims or ()) for one in read)
 
 
 def _side_by_side(pieces: Sequence[str]) -> str:
@@ -179,7 +199,7 @@ class Formula:
         if group is None and position in self.functions:
             function, x = self.functions[position]
             given_x = self._value(x)
-            return None if given_x is None else Text(f"{function}({given_x.text})")
+            return None if given_x is None else Text(f"{self._called(function)}({given_x.text})")
         if group is not None:
             node = self.words.nodes[getattr(value, "origin", "")]
             given = group.inputs if op_word(node).word in _OF_TWO else group.inputs[:1]
@@ -188,7 +208,7 @@ class Formula:
                 return None
             if group.memory:
                 return Text(f"{self.names.pointers[group.memory[0]]}[{inner[0].text}]")
-            return Text(f"{op_word(node).word}({', '.join(made.text for made in inner)})")
+            return Text(f"{self._called(op_word(node).word)}({', '.join(made.text for made in inner)})")
         match value:
             case Load():
                 return self._load(position, value)
@@ -209,6 +229,9 @@ class Formula:
             case Pointwise():
                 return self._pointwise(value)
         return None
+
+    def _called(self, function: str) -> str:
+        return called(function, self.names)
 
     def _with_prime(self, derivative: Primed) -> Text | None:
         """``d_out * gelu'(x)``."""
@@ -283,13 +306,14 @@ class Formula:
             places = [self._value(place) for place in places_of(value)]
             known = [place.text for place in places if place is not None]
             return Text(f"{word}[{', '.join(known)}]") if len(known) == len(places) else None
-        address = dict(self.plan.addresses[position].axes)
-        rows, cols = self.plan.rows, self.plan.cols
-        if self.plan.schedule.is_tiled and rows and cols and address.get(rows[-1].name) == ():
-            return Text(
-                f"{word}.t()" if any(isinstance(f, SizeOf) for f in address.get(cols[-1].name, ())) else word
-            )
-        return Text(self._element(position, word))
+        return Text(self._element(position, word) + self._order(value))
+
+    def _order(self, load: Load) -> str:
+        """``.t()``, of what is read with its axes in another order than that of the results, element by element."""
+        pointer = next(one for one in self.plan.pointers if one.name == load.buffer)
+        wanted = order_among_results(self.plan, pointer)
+        is_moved = pointer.dims and wanted != pointer.dims and not reduces(self.plan)
+        return axis_order_call(pointer.dims or (), wanted) if is_moved else ""
 
     def _element(self, position: int, word: str) -> str:
         """What is read of a tensor: of one that is read at several places the word for what stands there."""
@@ -363,8 +387,9 @@ def find_groups(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> dic
 
 
 def _batch_norms(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> dict[int, OperationCall]:
-    """``batch_norm(x)``, which no torch function is, where the statistics are given."""
+    """``batch_norm(x)``, which no torch function is, where the statistics are given, and the weights are met."""
     nodes = (words.nodes.get(origin) for origin in dict.fromkeys(getattr(v, "origin", "") for v in plan.body))
     norms = [node for node in nodes if node is not None and aten_name(node) == "batch_normalized"]
     found = [values for node in norms if (values := values_of(plan, node, names)) is not None]
-    return {values.result: OperationCall(values.tensors[:1], lambda texts: texts[0].text) for values in found}
+    whole = (values for values in found if len(values.tensors) == len(values.node.all_input_nodes))
+    return {values.result: OperationCall(values.tensors[:1], lambda texts: texts[0].text) for values in whole}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -257,7 +258,13 @@ class _ToldNumbers:
         whole = self._values([step.ints for step in launches])
         for at in range(len(whole[0])) if len({len(ints) for ints in whole}) == 1 else ():
             numbers = tuple(ints[at] for ints in whole)
-            if all(type(number) is int for number in numbers) and _may_tell(numbers):
+            if _are_products(
+                plain := [step.ints[at] for step in launches], [step.sizes for step in launches]
+            ):
+                whole = [
+                    (*ints[:at], number, *ints[at + 1 :]) for ints, number in zip(whole, plain, strict=True)
+                ]
+            elif all(type(number) is int for number in numbers) and _may_tell(numbers):
                 in_blocks = next(self._in_blocks(numbers, [step.sizes for step in launches]), None)
                 for place, number in enumerate(in_blocks or ()):
                     whole[place] = (*whole[place][:at], number, *whole[place][at + 1 :])
@@ -282,6 +289,23 @@ class _ToldNumbers:
                     if any(isinstance(size, ToldSize) for size in shape):
                         of_site[name] = shape
         return shapes
+
+
+def _are_products(numbers: Sequence[Any], sizes: Sequence[Sequence[Any]]) -> bool:
+    """Whether numbers are the product of the same sizes of the launches: those say it, whatever else is as much."""
+    if len({len(of) for of in sizes}) != 1 or not all(type(n) is int for of in (numbers, *sizes) for n in of):
+        return False
+    places = range(len(sizes[0]))
+    subsets = (
+        some for length in range(2, len(places) + 1) for some in itertools.combinations(places, length)
+    )
+    return any(
+        all(
+            number == math.prod(of[place] for place in some)
+            for number, of in zip(numbers, sizes, strict=True)
+        )
+        for some in subsets
+    )
 
 
 def _may_tell(sizes: Column) -> bool:

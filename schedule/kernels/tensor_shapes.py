@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, IndexExpression, Load, Pointwise, PointwiseOp, Scalar, Size, Store
 from longhand.schedule.kernels.address_terms import ParameterRef, Product, SizeOf, value_of
-from longhand.schedule.kernels.kernel_plan import KernelPlan, Pointer, Region
+from longhand.schedule.kernels.kernel_plan import Access, KernelPlan, Pointer, Region
 from longhand.schedule.sizes import guess, product, same
 
 
@@ -65,6 +65,57 @@ def tensor_shape(plan: KernelPlan, pointer: Pointer) -> tuple[str | int, ...] | 
         return _table_shape(plan, pointer.name)
     filled = _filled(plan, pointer.name)
     return tuple(filled.get(axis, axis) for axis in pointer.dims)
+
+
+def order_among_results(plan: KernelPlan, pointer: Pointer) -> tuple[str, ...]:
+    """The axes of what is read, in the order in which the kernel's results have them in memory, where they have all.
+
+    Its own where it only lies so in memory: nobody sees that.
+    """
+    dims = pointer.dims or ()
+    if pointer.region is Region.IN_MEMORY:
+        return dims
+    written = (one for one in plan.pointers if one.access is not Access.READ and not one.scratch)
+    result = max(written, key=lambda one: len(one.dims or ()), default=pointer)
+    return result.dims or () if {*dims} == {*(result.dims or ())} else dims
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What a kernel takes of a tensor that it does not take as it lies.
+
+    Attributes:
+        n_places: From how many places it walks the tensor's shape: 2 for a gate and what it is a gate of.
+        begins_at: The argument that says where that is, if there is one place and it is not the tensor's begin.
+        is_strided: Whether strides that are arguments say how far apart elements lie.
+        is_conditional: Whether some of the shape's elements may not be there, and are not read.
+    """
+
+    n_places: int
+    begins_at: str | None
+    is_strided: bool
+    is_conditional: bool
+
+
+def part_taken(plan: KernelPlan, pointer: Pointer) -> Part:
+    """How a kernel walks a pointer of which a shape alone does not say it."""
+    accesses = [
+        (position, value)
+        for position, value in enumerate(plan.body)
+        if isinstance(value, Load | Store) and value.buffer == pointer.name
+    ]
+    begins = {frozenset(plan.addresses[position].offset) for position, _ in accesses}
+    own = {one.name for one in plan.ints if one.pointer == pointer.name and one.axis is None}
+    begin = next(iter(begins)) if len(begins) == 1 else frozenset()
+    arguments = [name for name in own if begin == {(ParameterRef(name),)}]
+    is_told = tensor_shape(plan, pointer) != pointer.dims
+    loads = [value for _, value in accesses if isinstance(value, Load)]
+    return Part(
+        len(begins),
+        arguments[0] if arguments else None,
+        any(one.pointer == pointer.name and one.axis is not None for one in plan.ints),
+        bool(loads) and not is_told and all(load.mask is not None for load in loads),
+    )
 
 
 def dims_in_memory(

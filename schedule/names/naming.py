@@ -14,7 +14,6 @@ from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store, arguments
 from longhand.schedule.layers.loops import arrange
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferNamer
-from longhand.schedule.names.call_frames import own_origins
 from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_axes
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
@@ -24,6 +23,7 @@ from longhand.schedule.names.number_names import constant_names
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames, differentiated
 from longhand.schedule.names.shared.layer_results import NameLayer
 from longhand.schedule.names.shared.plain_names import plain_names
+from longhand.schedule.names.shared.statements import stated_origins
 from longhand.schedule.names.shared.telling_apart import plainness
 from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
 from longhand.schedule.names.value_names import ValueNamer
@@ -182,7 +182,7 @@ def externs(plan: UnitPlan) -> Iterator[Extern]:
 def quotes_of(origins: tuple[str, ...], words: BufferNamer) -> tuple[Quote, ...]:
     """The user's statements behind these nodes, each once, in order."""
     quotes: dict[Quote, None] = {}
-    for origin in own_origins(origins, words.nodes):
+    for origin in stated_origins(origins, words.nodes):
         where: Provenance = words.provenance(origin)
         if where.statement:
             quotes[Quote(where.qualname, where.statement)] = None

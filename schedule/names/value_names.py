@@ -34,6 +34,7 @@ from longhand.schedule.names.words import (
     element_names,
     further_names,
     ordinals,
+    reworded,
     without_counter,
 )
 from longhand.schedule.plan import Access, KernelPlan
@@ -232,8 +233,10 @@ class ValueNamer:
             yield role
             if role == stored:
                 yield from one.once_more(role)
-        if ends_operation(position, self.plan.body) and (gradient := self.words.gradient(value.origin)):
-            yield gradient
+        gradient = self.words.gradient(value.origin) if ends_operation(position, self.plan.body) else None
+        if gradient:  # of what was bound to a name that had something else before: of the new one
+            is_newer = self._is_of_another(gradient, position)
+            yield reworded(gradient, lambda of: f"new_{of}") if is_newer else gradient
         if role and role != local and not self._is_of_another(role, position):
             yield from (f"{word}_{role}" for word in self._places(value))
         yield from words_by_rule(one)

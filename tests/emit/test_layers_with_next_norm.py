@@ -175,3 +175,14 @@ def test_a_list_of_weights_has_no_layers_to_end(tmp_path: Path) -> None:
     model, x = Listed(), torch.randn(4, 16)
     longhand.generate(model, (x,), out=tmp_path / "unit")
     torch.testing.assert_close(unit_of(model, tmp_path / "unit")(x), model(x))
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+def test_no_statement_of_one_layer_stands_above_what_all_do(train: bool, tmp_path: Path) -> None:
+    """The norm that the last layer ends in is the model's; the others' end in their next one's."""
+    model, tokens = stack(3)
+    longhand.generate(model.train(train), (tokens,), out=tmp_path / "unit", train=train)
+    text = (tmp_path / "unit" / "model.py").read_text()
+    layer = text.partition("def forward(self, ")[2].partition("\nclass ")[0]
+    assert "next_norm_weight" in layer and "self.down" in layer, layer
+    assert not re.search(r"# Stack\.forward .*self\.norm\(", layer), layer

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
 
 import black
+import torch
 
-from longhand.emit.layers.saved_records import Record
+from longhand.emit.layers.saved_records import Record, shapes_of
+from longhand.lower.ir import Buffer, BufferKind
+from longhand.schedule.named_plan import ProductWord
 
 LONG = "stage_3_block_0_aggregation_1_hidden_state"
 SHAPE = "float32 (batch, hidden_state_channels, hidden_state_height, hidden_state_width)"
@@ -23,3 +27,20 @@ def test_what_is_said_of_a_field_breaks_no_line() -> None:
     assert black.format_str(text, mode=black.Mode(line_length=110)) == text
     (made,) = ast.parse(text).body
     assert isinstance(made, ast.ClassDef) and len(made.body) == 2
+
+
+def test_a_word_for_two_sizes_of_one_record_says_neither() -> None:
+    def buffer(name: str, *shape: int) -> Buffer:
+        return Buffer(name, BufferKind.INTERMEDIATE, torch.float32, shape, (1,) * len(shape))
+
+    shapes = {"q": (2, 1, 32), "k": (2, 65, 32), "out": (16, 65, 4)}
+    words = {
+        "q": ("b", "n", "dim"),
+        "k": ("b", "n", "dim"),
+        "out": (ProductWord(("b", "h"), (2, 8)), "n", "head_dim"),
+    }
+    dims = SimpleNamespace(of=lambda node, n_dims: words[node])
+    buffers = {name: buffer(name, *shape) for name, shape in shapes.items()}
+    said = shapes_of([["q"], ["k"], ["out"]], buffers, dims)
+    assert said == ["float32 (b, 1, dim)", "float32 (b, 65, dim)", "float32 (b * h, 65, head_dim)"]
+    assert shapes_of([["k"], ["out"]], buffers, dims)[0] == "float32 (b, n, dim)"

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from longhand.lower.ir import PointwiseOp
-from longhand.schedule.names.meanings.settings import _word_in
+from longhand.schedule.names.meanings.settings import _Tensors, _word_in
 
 
 class Head(nn.Module):
@@ -55,8 +55,37 @@ def test_a_number_of_the_module_has_its_word_at_the_top(emit: Any, device: str) 
 def test_the_word_that_a_statement_has_for_a_number(
     statement: str, op: PointwiseOp, value: float, tensors: set[str], word: str
 ) -> None:
-    assert _word_in(statement, op, value, frozenset(tensors), is_computed=True) == word
+    assert _word_in(statement, op, value, _Tensors(frozenset(tensors), frozenset(), True)) == word
 
 
 def test_an_attribute_beside_what_the_call_is_given_may_be_a_tensor() -> None:
-    assert _word_in("y = factor * self.weight", PointwiseOp.MUL, 0.25, frozenset({"w"}), False) == ""
+    tensors = _Tensors(frozenset({"w"}), frozenset(), are_computed=False)
+    assert _word_in("y = factor * self.weight", PointwiseOp.MUL, 0.25, tensors) == ""
+
+
+def test_what_the_module_holds_is_no_number() -> None:
+    """Of a weight and a number, both attributes, the number is the other one, converted or not."""
+    tensors = _Tensors(frozenset({"gamma"}), frozenset({"gamma"}), are_computed=False)
+    statement = "gamma = self.gamma + float(self.unit_offset)"
+    assert _word_in(statement, PointwiseOp.ADD, 1.0, tensors) == "UNIT_OFFSET"
+    assert _word_in("gamma = self.gamma + f(1)", PointwiseOp.ADD, 1.0, tensors) == ""
+
+
+class Offset(nn.Module):
+    """A norm whose weights are kept as what they are off one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unit_offset = True
+        self.gamma = nn.Parameter(torch.zeros(48))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gamma = self.gamma + float(self.unit_offset)
+        return torch.tanh(x) * gamma
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_number_is_not_called_what_the_weight_is(emit: Any, device: str) -> None:
+    files = emit(Offset().eval(), (torch.randn(6, 48),), device=device)
+    text = "\n".join(str(one) for path, one in files.items() if path.startswith("kernels/"))
+    assert "GAMMA" not in text and "UNIT_OFFSET" in text, text

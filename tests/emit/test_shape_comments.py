@@ -247,4 +247,36 @@ def test_a_tensor_that_ends_at_the_nearer_of_two_limits(tmp_path):
     a, b, c = (torch.rand(1, n, 8, 9) for n in (3, 5, 6))
     longhand.generate(Joined(), (a, b, c), out=tmp_path / "unit", device="cuda", arch="sm_90")
     (kernel,) = (tmp_path / "unit" / "kernels").glob("[a-z]*.py")
-    assert re.search(r"\n    a_ptr,  # float32, a part of \(n_rows, n_cols\)\n", kernel.read_text())
+    assert re.search(r"\n    a_ptr,  # float32, at most \(n_rows, n_cols\)\n", kernel.read_text())
+
+
+def whole_rows(x: torch.Tensor) -> torch.Tensor:
+    return x[:, 3:].sin().sum(-1)
+
+
+def gated(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x[:, :5]) * x[:, 5:10]
+
+
+def first_tokens(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x[:, :2])
+
+
+def one_row(x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) + table[7]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "wanted"),
+    [
+        (whole_rows, (torch.rand(4, 40),), "(n_rows, n_cols), rows x_stride apart"),
+        (gated, (torch.rand(4, 40),), "2 parts, (n_rows, n_cols) each, rows x_stride apart"),
+        (first_tokens, (torch.rand(4, 7, 12),), "(n_rows, n_cols), rows x_stride apart"),
+        (one_row, (torch.rand(4, 12), torch.rand(9, 12)), "(n_cols,), from table_offset on"),
+    ],
+)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_part_of_a_larger_tensor_is_said_to_be_where_it_is(emit, device, function, args, wanted):
+    """The tensor is larger than that, and no part of what is as large as that."""
+    text = "\n".join(str(t) for path, t in emit(function, args, device=device).items() if "kernels/" in path)
+    assert re.search(rf"(float32, | // *){re.escape(wanted)}\n", text), text

@@ -16,19 +16,27 @@ GENERATED = Path(__file__).resolve().parents[2] / "generated"
 TRITON = sorted(
     p for p in GENERATED.rglob("kernels/*.py") if ".base" not in p.parts and "@triton.jit" in p.read_text()
 )
-AGAIN = " once from memory and again from the cache"
+
+
+CLAUSE = re.compile(
+    r"([\w, ]+?) (once from memory and again from the cache|once for each [\w, ]+?|where [\w, ]+? says?|once)"
+    r"(?=$|, | and )"
+)
 
 
 def said(text: str) -> tuple[set[str], set[str], set[str], set[str]]:
-    """What a docstring says is read once, read again, kept in cache and picked out: the words of tensors."""
+    """What a docstring says is read once, read again, kept in cache and picked out: the words of tensors.
+
+    What is read for each of something, or where data say, may be read any number of times, as what is picked out.
+    """
     line = " ".join(text.split()).rpartition("Reads ")[2]
     reads, _, kept = line.partition("; ")
     picked = {match[1] for match in re.finditer(r"(\w+) at [\w, ]+ twice", reads)}
     reads = re.sub(r" \([^)]*\)", "", reads.partition(", writes ")[0].partition(", adds to ")[0])
-    if not reads.endswith(AGAIN):
-        return words(reads.removesuffix(" once")), set(), words(kept.partition(" stay")[0]), picked
-    once, _, again = reads.removesuffix(AGAIN).rpartition(" once and ")
-    return words(once), words(again), words(kept.partition(" stay")[0]), picked
+    once, again = set[str](), set[str]()
+    for names, how in CLAUSE.findall(reads):
+        (once if how == "once" else again if "again" in how else picked).update(words(names))
+    return once, again, words(kept.partition(" stay")[0]), picked
 
 
 def words(text: str) -> set[str]:
@@ -85,7 +93,8 @@ def test_the_line_about_traffic_counts_the_loads(path: Path) -> None:
         unnamed = tensors - bookkeeping - once - again - kept
         assert len(unnamed) == int(more[1])
         once |= unnamed
-    assert once | again | kept == tensors - bookkeeping
+    picked &= tensors  # axes are no tensors
+    assert once | again | kept | picked == tensors - bookkeeping
     for word in again:
         assert found[word] > 1, f"{word} is loaded once"
     for word in once:
@@ -135,6 +144,46 @@ def test_parts_are_read_in_turn_and_overlaps_again(
     ]
     assert len(texts) == 1
     assert wanted in " ".join(texts[0].replace("//", "").split()), texts[0]
+
+
+def looked_up(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    return torch.relu(table[ids])
+
+
+def by_head(x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """The table's rows are those of positions, and read for each head."""
+    return torch.softmax(x.transpose(1, 2) + table[:, None, :], -1).transpose(1, 2) * 2.0
+
+
+def angles(x: torch.Tensor, inv_freq: torch.Tensor) -> torch.Tensor:
+    """The frequencies are read for every row, at places that are computed."""
+    freqs = torch.arange(x.shape[0], dtype=torch.float32)[:, None] * inv_freq
+    return x * torch.cat((freqs, freqs), dim=-1).cos()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("function", "args", "wanted"),
+    [
+        (
+            looked_up,
+            (torch.randint(9, (30,)), torch.randn(9, 12)),
+            "Reads ids once and table where ids says, writes",
+        ),
+        (
+            angles,
+            (torch.randn(30, 12), torch.randn(6)),
+            "Reads x once, writes product once; inv_freq stays in cache",
+        ),
+    ],
+)
+def test_once_is_said_of_what_is_read_once(
+    emit: Any, device: str, function: Any, args: Any, wanted: str
+) -> None:
+    text = "\n".join(
+        str(t) for path, t in emit(function, args, device=device).items() if path.startswith("kernels/")
+    )
+    assert wanted in " ".join(text.replace("//", "").split()), text
 
 
 def pooled(x: torch.Tensor, scale: torch.Tensor, skip: torch.Tensor) -> torch.Tensor:

@@ -6,10 +6,10 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void rotary(
-    const bfloat16 *q,  // a part of (n_batch, n_seq, n_head, n_half)
+    const bfloat16 *q,  // 2 parts, (n_batch, n_seq, n_head, n_half) each, rows q_head_stride apart
     const float *cos,   // (n_seq, n_half)
     const float *sin,   // (n_seq, n_half)
-    bfloat16 *out,      // a part of (n_batch, n_head, n_seq, n_half)
+    bfloat16 *out,      // 2 parts, (n_batch, n_head, n_seq, n_half) each, rows out_seq_stride apart
     long n_batch,
     long n_head,
     long n_seq,

@@ -9,7 +9,8 @@ import torch
 
 from longhand.lower.ir import Buffer, BufferKind, Extern, View, ViewCall
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
-from longhand.schedule.functions.told_sizes import ToldSize, with_told_sizes
+from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize, with_told_sizes
+from longhand.schedule.plan import Launch
 
 aten = torch.ops.aten
 
@@ -99,3 +100,24 @@ def test_numbers_are_told_alike_in_all_modules_or_in_none() -> None:
 
 def test_small_numbers_are_not_explained() -> None:
     assert all(type(end) is int for _, end in told(4, 8, bounds=[(0, 4), (0, 8)]))
+
+
+def test_a_stride_over_what_a_launch_walks_is_no_multiple_of_something_else() -> None:
+    """4 * 130 lines of 64 are as many as 8 * 65 of them, which the launch is given."""
+    buffers, sites = {}, []
+    for number, n_rows in enumerate((65, 37)):
+        step = Launch(
+            "copy", (f"x{number}", f"y{number}"), (2, 8, n_rows, 64), (n_rows * 512, n_rows * 64 + 64)
+        )
+        weights = {f"weight{number}": "conv.weight"}
+        sites.append(SiteSteps((step,), {}, (f"x{number}",), weights, (f"y{number}",)))
+        shapes = {"x": (2 * n_rows, 512), "y": (2, 7), "weight": (n_rows + 1, 3)}
+        buffers |= {f"{name}{number}": buffer(f"{name}{number}", *shape) for name, shape in shapes.items()}
+    given = tuple(((f"{name}0", f"{name}1"),) for name in "xy")
+    found = with_told_sizes(
+        AlikeSteps(tuple(sites), *given, (), ()), buffers, lambda _, rank: (None,) * rank, {"x0": "x"}, set()
+    )
+    (step,) = found.sites[0].steps
+    assert isinstance(step, Launch)
+    over_rows, further = step.ints
+    assert type(over_rows) is int and isinstance(further, ToldBlocks)

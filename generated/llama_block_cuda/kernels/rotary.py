@@ -3,7 +3,7 @@
     Rotary.forward    rotated = torch.cat([-second, first], dim=-1)
     Rotary.forward    return x * self.cos[:seq] + rotated * self.sin[:seq]
 
-Reads x once, writes out once; cos and sin stay in cache.
+Reads x once and cos and sin once for each batch and head, writes out once.
 """
 
 import torch

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 
@@ -47,7 +48,30 @@ def setting_word(number: Constant, user: Pointwise, callers: Callers) -> str:
     tensors = frozenset(words.provenance(one.name).local or one.name for one in node.all_input_nodes)
     # What is computed is no attribute: of a name and an attribute the attribute is the number.
     is_computed = all(one.op == "call_function" for one in node.all_input_nodes)
-    return _word_in(statement, user.op, float(number.value), tensors, is_computed)
+    given = [words.inputs[one.name].target for one in node.all_input_nodes if one.name in words.inputs]
+    held = frozenset(path.rpartition(".")[2] for path in given)
+    return _word_in(statement, user.op, float(number.value), _Tensors(tensors, held, is_computed))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tensors:
+    """What an operation is given besides the number.
+
+    Attributes:
+        words: Variables.
+        held: What the module calls those that it holds: ``gamma``.
+        are_computed: Whether no tensor is the module's own, or the call's.
+    """
+
+    words: frozenset[str]
+    held: frozenset[str]
+    are_computed: bool
+
+    def has(self, side: ast.expr) -> bool:
+        """Whether a name or an attribute is one of them."""
+        if isinstance(side, ast.Attribute):
+            return side.attr in self.held
+        return isinstance(side, ast.Name) and side.id in self.words
 
 
 def is_small(number: Constant, users: list[Pointwise]) -> bool:
@@ -78,9 +102,7 @@ def _is_number(argument: object, value: float) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _word_in(
-    statement: str, op: PointwiseOp, value: float, tensors: frozenset[str], is_computed: bool
-) -> str:
+def _word_in(statement: str, op: PointwiseOp, value: float, tensors: _Tensors) -> str:
     try:
         tree = ast.parse(statement)
     except SyntaxError:  # the head of a compound statement
@@ -88,7 +110,7 @@ def _word_in(
     if any(isinstance(one, ast.Constant) and _is_number(one.value, abs(value)) for one in ast.walk(tree)):
         return ""
     given: list[ast.expr | None] = [*_bounds(tree, _BOUNDS[op])] if op in _BOUNDS else []
-    given += [_number_of(sides, tensors, is_computed) for sides in _sides(tree, _OPERATORS.get(op))]
+    given += [_number_of(sides, tensors) for sides in _sides(tree, _OPERATORS.get(op))]
     return _word(given[0]) if len(given) == 1 and given[0] is not None else ""
 
 
@@ -101,15 +123,21 @@ def _sides(tree: ast.AST, kind: type[ast.operator] | None) -> Iterator[tuple[ast
             yield node.target, node.value
 
 
-def _number_of(
-    sides: tuple[ast.expr, ast.expr], tensors: frozenset[str], is_computed: bool
-) -> ast.expr | None:
+def _number_of(sides: tuple[ast.expr, ast.expr], tensors: _Tensors) -> ast.expr | None:
     """The side that is the number; None where nothing tells which it is."""
-    named = [one for one in sides if isinstance(one, ast.Attribute | ast.Name)]
-    plain = [one for one in named if not (isinstance(one, ast.Name) and one.id in tensors)]
+    named = [one for one in map(_converted, sides) if isinstance(one, ast.Attribute | ast.Name)]
+    plain = [one for one in named if not tensors.has(one)]
     attributes = [one for one in plain if isinstance(one, ast.Attribute)]
-    chosen = attributes if len(plain) > 1 and is_computed else plain
+    chosen = attributes if len(plain) > 1 and tensors.are_computed else plain
     return chosen[0] if len(chosen) == 1 else None
+
+
+def _converted(side: ast.expr) -> ast.expr:
+    """What stands between the brackets of ``float(self.unit_offset)``."""
+    match side:
+        case ast.Call(func=ast.Name(id="float" | "int"), args=[inner], keywords=[]):
+            return inner
+    return side
 
 
 def _bounds(tree: ast.AST, keyword: str) -> Iterator[ast.expr]:

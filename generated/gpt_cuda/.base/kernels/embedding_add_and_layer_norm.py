@@ -4,8 +4,8 @@
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     Block.forward    x = x + self.attn(self.ln_1(x))
 
-Reads tokens and token_embedding once, writes x and ln_1 once; position_embedding, weight and bias stay in
-cache.
+Reads tokens once, position_embedding once for each batch and token_embedding where tokens says, writes x and
+ln_1 once; weight and bias stay in cache.
 """
 
 import torch.nn.functional as F

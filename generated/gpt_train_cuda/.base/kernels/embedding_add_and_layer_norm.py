@@ -5,8 +5,8 @@
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     Block.forward    x = x + self.attn(self.ln_1(x))
 
-Reads tokens and token_embedding once, writes x and ln_1 once; position_embedding_weight, ln_1_weight and bias
-stay in cache.
+Reads tokens once, position_embedding_weight once for each batch and token_embedding where tokens says, writes
+x and ln_1 once; ln_1_weight and bias stay in cache.
 """
 
 import torch.nn.functional as F

@@ -20,7 +20,7 @@ NUM_WARPS = 8
 @fast_launch
 @triton.jit
 def fill_padding_kernel(
-    unscaled_d_logits_ptr,  # bf16, a part of (n_rows, n_cols)
+    unscaled_d_logits_ptr,  # bf16, (n_rows, n_cols), rows unscaled_d_logits_stride apart
     n_rows,
     n_cols,
     unscaled_d_logits_stride,

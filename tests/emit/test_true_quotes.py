@@ -1,0 +1,107 @@
+"""A statement is quoted where it is done, and where it says what is done there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.readability.units import text_of
+
+
+def kernels_of(files: dict[str, Any]) -> str:
+    return "\n".join(str(text) for path, text in files.items() if path.startswith("kernels/"))
+
+
+class Masked(nn.Module):
+    """The mask is all ones, and asks nothing of the kernel."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        mask = torch.ones(x.shape[0], x.shape[1])
+        weights = torch.exp(x) ** 3
+        weights = weights * mask[:, :, None]
+        return torch.matmul(weights, y)
+
+
+class ByDevice(nn.Module):
+    """What the CPU needs otherwise; the model is captured there, whatever it is for."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(x) * 2
+        counted = x.float() if x.device.type in ("cpu", "mps") else x.double()
+        counted = torch.exp(counted) if x.device.type == "cpu" else torch.cos(counted)
+        return counted.sin()
+
+
+class Heads(nn.Module):
+    """What differentiates a norm puts the gradient in the projection's order, and is no projection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.k_proj = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        key_states = self.k_proj(x).view(2, 7, 4, 8).transpose(1, 2)
+        rstd = torch.rsqrt(key_states.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return key_states * rstd
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_factor_of_ones_is_not_quoted(device: str) -> None:
+    args = torch.randn(3, 5, 7), torch.randn(3, 7, 5)
+    kernels = kernels_of(text_of((Masked().eval(), args, {}), device, train=False))
+    assert "torch.exp(x) ** 3" in kernels and "weights * mask" not in kernels, kernels
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_view_of_what_a_library_makes_is_not_quoted_beside_what_is_done(device: str) -> None:
+    files = text_of((Heads(), (torch.randn(2, 7, 32),), {}), device, train=True)
+    heads = [text[:900] for path, text in files.items() if path.startswith("kernels/")]
+    quoting = [one for one in heads if "d_key_states = " in one and "rstd = torch.rsqrt" in one]
+    assert quoting and not any("self.k_proj" in one for one in quoting), quoting
+
+
+@pytest.mark.parametrize(("device", "is_quoted"), [("cpu", True), ("cuda", False)])
+def test_the_branch_of_another_device_is_not_quoted(device: str, is_quoted: bool) -> None:
+    files = text_of((ByDevice().eval(), (torch.randn(3, 5),), {}), device, train=False)
+    text = kernels_of(files) + files["model.py"]
+    assert "torch.tanh(x) * 2" in text
+    assert ("x.device.type ==" in text) is is_quoted, text
+
+
+class Recomputed(nn.Module):
+    """The backward pass computes the first statement again, in the kernel that differentiates the second one."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        inner = torch.exp(x) + y
+        return torch.sin(inner)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_what_is_computed_again_is_told_where_it_stands_beside_a_gradient(device: str) -> None:
+    args = torch.randn(5, 40, requires_grad=False), torch.randn(5, 40, requires_grad=True)
+    backward = text_of((Recomputed(), args, {}), device, train=True)["backward.py"]
+    (first,) = re.findall(r"# (.*)inner = torch\.exp\(x\) \+ y", backward) or [""]
+    assert first.startswith("again: "), backward
+    assert "again: Recomputed.forward    return torch.sin" not in backward, backward
+
+
+class Loss(nn.Module):
+    """The forward pass computes the gradient of the logits, too, while it has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(32, 50, bias=False)
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        logits = self.head(torch.sin(x))
+        return nn.functional.cross_entropy(logits, labels)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_forward_pass_computes_nothing_again(device: str) -> None:
+    args = torch.randn(6, 32), torch.randint(50, (6,))
+    assert "again: " not in text_of((Loss(), args, {}), device, train=True)["model.py"]
