@@ -127,7 +127,9 @@ def _candidates(
     further = [
         text
         for text in dict.fromkeys(additions)
-        if text and not {text, text.removesuffix("d")} & {*base.split("_")} and not _says_again(text, base)
+        if text
+        and not {text, text.removesuffix("d"), text.removesuffix("s")} & {*base.split("_")}
+        and not _says_again(text, base)
     ]
     fitting = [text for text in further if len(base) + len(text) < _LONGEST]  # the formula stays whole
     for qualifier in (*fitting, *further):

@@ -26,6 +26,7 @@ from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.words import (
     GradientWord,
     identifier,
+    reworded,
     snake_case,
     undifferentiated,
     without_counter,
@@ -187,7 +188,7 @@ def kept_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Ca
     is_sum = any(isinstance(value, Reduce) for value in plan.body)
     if is_backward and is_sum and _n_vectors(plan) > _n_vectors(other):
         yield "sums"  # of gradients, for weights
-    yield from (f"keep_{word}" for word in words)
+    yield from (f"keep_{word}" for word in words if not isinstance(word, GradientWord))
 
 
 def axes_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Callers) -> Iterator[str]:
@@ -250,7 +251,10 @@ def _words_beside(callers: Callers, places: list[int], others: Callers, other: K
         for word in callers.candidates(place)[:1]
         if word not in theirs
     ]
-    plain = {identifier(without_counter(word)): identifier(undifferentiated(word)) for word in words}
+    plain = {
+        reworded(word, lambda of: identifier(without_counter(of))): identifier(undifferentiated(word))
+        for word in words
+    }
     said = [word for word, of in plain.items() if is_telling(of)]
     return said or [word for word, of in plain.items() if "_" in of]  # hidden_states, but not out
 
