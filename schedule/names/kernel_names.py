@@ -58,6 +58,7 @@ from longhand.schedule.names.words import (
     KernelScope,
     Scope,
     identifier,
+    undifferentiated,
 )
 from longhand.schedule.plan import KernelPlan
 
@@ -124,13 +125,9 @@ def _candidates(
     layers = [*_layers(plan, callers), *layers_apart(callers)]  # which say nothing of the code
     axes = list(axes_apart(plan, callers, *named[base])) if base in named else []
     additions = [*apart, *code, *kept, *axes, *told, *walked, *layers]
-    further = [
-        text
-        for text in dict.fromkeys(additions)
-        if text
-        and not {text, text.removesuffix("d"), text.removesuffix("s")} & {*base.split("_")}
-        and not _says_again(text, base)
-    ]
+    if base.startswith("d_"):
+        additions = [*map(undifferentiated, additions)]
+    further = [text for text in dict.fromkeys(additions) if text and not _says_again(text, base)]
     fitting = [text for text in further if len(base) + len(text) < _LONGEST]  # the formula stays whole
     for qualifier in (*fitting, *further):
         yield _joined(base, qualifier)
@@ -143,9 +140,10 @@ def _candidates(
 
 
 def _says_again(text: str, base: str) -> bool:
-    """Whether a name has a word for a class already: ``gemma2_rms_norm`` beside ``rms_norm``."""
+    """Whether a name has a word already: ``scaled`` beside ``scale``; ``gemma2_rms_norm``, a class, ``rms_norm``."""
     _, *tail = text.rsplit("_", 2)
-    return len(tail) > 1 and "_".join(tail) in base
+    is_in = {text, text.removesuffix("d"), text.removesuffix("s")} & {*base.split("_")}
+    return bool(is_in) or (len(tail) > 1 and "_".join(tail) in base)
 
 
 def _keeps_rows(plan: KernelPlan) -> bool:

@@ -76,7 +76,7 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
     if dtypes:
         yield f"to_{'_'.join(sorted(dtypes))}"
     if dtypes := _dtypes(plan, Access.READ) - _dtypes(other, Access.READ):
-        yield f"of_{'_'.join(sorted(dtypes))}"
+        yield "masked" if dtypes == {"bool"} else f"of_{'_'.join(sorted(dtypes))}"
     if _repeats(plan) and not _repeats(other):
         yield "repeated"
     if _transposes(plan) > _transposes(other) or _moves_axes(plan) > _moves_axes(other):
@@ -98,8 +98,11 @@ def _normalized_beside(callers: Callers, others: Callers) -> Iterator[str]:
 
 def _work(node: fx.Node) -> str:
     """The formula that a node computes or differentiates, or that it joins tensors; empty of anything else."""
-    word = provenance_of(node).differentiated or op_word(node).word
-    return spelled(word) if is_formula(spelled(word)) or word == "cat" else ""
+    differentiated = spelled(provenance_of(node).differentiated)
+    word = op_word(node).word
+    if differentiated:
+        return GradientWord(differentiated) if is_formula(differentiated) else ""
+    return word if is_formula(word) or word == "cat" else ""
 
 
 def codes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
