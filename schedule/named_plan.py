@@ -62,7 +62,8 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward, own_origins
 from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words, apart
 from longhand.schedule.names.dimensions.dimension_names import DimNamer, symbol_names
-from longhand.schedule.names.dimensions.dimension_propagation import grouped, reshaped
+from longhand.schedule.names.dimensions.dimension_propagation import grouped
+from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
 from longhand.schedule.names.meanings.body_values import places_of, words_in_formula

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from longhand.capture.graph import Role
 from longhand.emit.cpp.types import cpp_type, literal
-from longhand.emit.text.expression import log_of, root_text
+from longhand.emit.text.expression import log_of, root_text, scale_text
 from longhand.emit.text.formula import title_of
 from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Reduce, Size, Store, Value
 from longhand.schedule.named_plan import (
@@ -93,7 +93,7 @@ def named_constants(
             elif word in used:
                 word = identifier(f"{word}_{text.rstrip('L').replace('-', 'MINUS_')}")
             used.add(word)
-            same = NamedConstant(kind, word, text, _remark(value))
+            same = NamedConstant(kind, word, text, scale_text(word, value.value) or _remark(value))
         constants[position] = same
     return constants
 

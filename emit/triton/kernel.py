@@ -19,7 +19,7 @@ import jinja2
 from jinja2.compiler import Frame
 from jinja2.nativetypes import NativeCodeGenerator
 
-from longhand.emit.text.expression import Text, compose, joined, literal_text, outside, word
+from longhand.emit.text.expression import Text, compose, joined, literal_text, outside, scale_text, word
 from longhand.emit.text.kernel_head import head_lines, is_whole_shape, shape_comment
 from longhand.emit.text.places import places_comment
 from longhand.emit.text.quoting import python_docstring
@@ -191,7 +191,8 @@ def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
     lines: list[str] = []
     for name, value in values.items():
         if isinstance(value, Constant):
-            number = literal_text(value.value) if value.dtype.is_floating_point else int(value.value)
+            literal = scale_text(name, value.value) or literal_text(value.value)
+            number = literal if value.dtype.is_floating_point else int(value.value)
             least = least_of(value)
             remark = f"  # of {str(least).removeprefix('torch.')}" if least is not None else ""
             lines.append(f"{name} = tl.constexpr({number}){remark}")

@@ -32,11 +32,11 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
     filled,
     is_depthwise,
     propagated_names,
-    reshaped,
     shape_of,
 )
 from longhand.schedule.names.dimensions.kinds_of_arguments import is_image, is_signal
 from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
+from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.operation_names import aten_name, provenance_of
 from longhand.schedule.names.words import identifier
