@@ -95,6 +95,10 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         if "scaled_dot_product" in aten_name(node.args[0]) and len(shape) == len(shape_of(whole[0])) - 1:
             return words.get(whole[0].name, (None,) * (len(shape) + 1))[:-1]  # logsumexp, of the queries
         known = words.get(whole[0].name, ())
+        if aten_name(node.args[0]) == "unbind" and len(known) == len(shape) + 1:
+            dim = (*node.args[0].args[1:], 0)[0]
+            assert isinstance(dim, int)
+            return _without(known, dim % len(known))
         if "batch_norm" in aten_name(node.args[0]) and len(shape) == 1 and len(known) > 1:
             return known[1:2]  # statistics of the channels
         piece = _of_piece(whole[0], words, shape)
@@ -238,7 +242,11 @@ def _moved(name: str, args: tuple[Any, ...], first: Words, n_dims: int) -> Words
     dim = args[1] % n_dims if name == "unsqueeze" else args[1] % len(first)
     if name == "unsqueeze":
         return (*first[:dim], None, *first[dim:])
-    return (*first[:dim], *first[dim + 1 :])
+    return _without(first, dim)
+
+
+def _without(words: Words, dim: int) -> Words:
+    return (*words[:dim], *words[dim + 1 :])
 
 
 def moved_back(name: str, args: tuple[Any, ...], words: Words, n_dims: int) -> Words | None:
