@@ -83,7 +83,7 @@ from longhand.schedule.names.operation_names import (
 from longhand.schedule.names.parameter_names import children, parameters_in_order
 from longhand.schedule.names.people_names import own_or_class
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
-from longhand.schedule.names.schedule_names import in_plain_loops, words_of
+from longhand.schedule.names.schedule_names import in_plain_loops, why_so, words_of
 from longhand.schedule.names.unit_names import (
     KernelNames,
     Ledger,
@@ -223,6 +223,7 @@ __all__ = [
     "unread_weights",
     "view_key",
     "weights_inside",
+    "why_so",
     "words_in_formula",
     "words_of",
 ]

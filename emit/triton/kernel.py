@@ -28,6 +28,7 @@ from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import (
     N_SPLITS,
     Binding,
+    FunctionRole,
     FunctionText,
     KernelText,
     constexpr_sizes,
@@ -39,11 +40,12 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.operators import DEVICE_FUNCTIONS, calls_libdevice
 from longhand.emit.triton.scope import FileScope, dtype_word, is_narrow
 from longhand.lower.ir import Constant, Pointwise, Reduce, ReduceOp, Store
-from longhand.schedule.named_plan import KernelNames, as_printed, least_of, pointer_word
+from longhand.schedule.named_plan import KernelNames, as_printed, least_of, pointer_word, why_so
 from longhand.schedule.names.words import listed
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
 _WIDTH = 110
+_INDENT = 4  # of a docstring
 
 _OF_RUNTIME = frozenset({"ceil_div", "next_power_of_2", "tensor_table"})
 
@@ -221,6 +223,10 @@ def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, templa
     body = _with_sizes(lines, getattr(template, function.macro)(function.context))
     parameters = _parameters(plan, names, function, body.names)
     does = f"{function.does}{_precision(plan)}."
+    why = why_so(plan) if function.role is not FunctionRole.COMBINE else ""
+    if why:
+        lines = textwrap.indent("\n".join(textwrap.wrap(why, _WIDTH - _INDENT)), " " * _INDENT)
+        does = f"{does}\n\n{lines}\n{' ' * _INDENT}"
     word = "_".join(filter(None, (names.kernel, function.role.value, "kernel")))
     return JitFunction(word, parameters, does, body)
 
