@@ -225,8 +225,8 @@ def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, templa
     does = f"{function.does}{_precision(plan)}."
     why = why_so(plan) if function.role is not FunctionRole.COMBINE else ""
     if why:
-        lines = textwrap.indent("\n".join(textwrap.wrap(why, _WIDTH - _INDENT)), " " * _INDENT)
-        does = f"{does}\n\n{lines}\n{' ' * _INDENT}"
+        reason = textwrap.indent("\n".join(textwrap.wrap(why, _WIDTH - _INDENT)), " " * _INDENT)
+        does = f"{does}\n\n{reason}\n{' ' * _INDENT}"
     word = "_".join(filter(None, (names.kernel, function.role.value, "kernel")))
     return JitFunction(word, parameters, does, body)
 

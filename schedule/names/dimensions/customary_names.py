@@ -94,7 +94,8 @@ def _brings_heads_forward(node: fx.Node) -> bool:
         case "transpose", (int(one), int(other)):
             return {one % 4, other % 4} == {1, 2}
         case "permute", (order, *_):
-            return [int(dim) % 4 for dim in order][:2] == [0, 2]  # type: ignore[union-attr]
+            dims = order if isinstance(order, list | tuple) else []
+            return [dim % 4 for dim in dims if isinstance(dim, int)][:2] == [0, 2]
     return False
 
 

@@ -33,6 +33,7 @@ from longhand.schedule.names.words import (
 )
 from longhand.schedule.plan import Access, KernelPlan, Pointer, Product
 
+_MOST_PARTS = 2  # of the word for what is kept
 _COUNTED = re.compile(r"n_(\w+s)")  # n_heads
 _DTYPES = {
     torch.float32: "fp32",
@@ -191,7 +192,8 @@ def kept_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Ca
     is_sum = any(isinstance(value, Reduce) for value in plan.body)
     if is_backward and is_sum and _n_vectors(plan) > _n_vectors(other):
         yield "sums"  # of gradients, for weights
-    yield from (f"keep_{word}" for word in words if not isinstance(word, GradientWord))
+    kept = [word.split("_") for word in words if not isinstance(word, GradientWord)]
+    yield from (f"keep_{'_'.join(parts[-_MOST_PARTS:])}" for parts in kept)
 
 
 def axes_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Callers) -> Iterator[str]:
