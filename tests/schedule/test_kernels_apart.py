@@ -6,9 +6,12 @@ import re
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 from benchmarks.readability.units import text_of
+from longhand.capture.graph import Provenance
+from longhand.schedule.names.shared.telling_apart import _work
+from longhand.schedule.names.words import undifferentiated
 
 
 class RootMeanSquareRMSNorm(nn.Module):
@@ -151,6 +154,14 @@ def test_a_derivative_has_the_order_of_the_forward_pass_and_lists_no_results(
     listing = re.compile(r"_with_|_several|_pair$|_and_d_|^d_.*_(d_|and_)")
     assert not [name for name in names if listing.search(name)], names
     assert max(map(len, names)) <= 30, names
+
+
+def test_a_derivative_that_is_one_operation_is_told_without_its_sign() -> None:
+    """It was d_batch_norm_d_avg_pool2d."""
+    graph = fx.Graph()
+    node = graph.call_function(torch.ops.aten.avg_pool2d_backward.default, ())
+    node.meta["provenance"] = Provenance()
+    assert undifferentiated(_work(node)) == "avg_pool2d"
 
 
 def test_a_sum_is_the_derivative_of_the_function_that_repeats() -> None:

@@ -13,6 +13,7 @@ from longhand.capture.graph import GradientPart, Role
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, Scalar, Store, arguments
 from longhand.schedule.names.dimensions.axis_names import dimensions_of
 from longhand.schedule.names.operation_names import (
+    aten_name,
     is_formula,
     is_normalizing,
     op_word,
@@ -103,6 +104,8 @@ def _work(node: fx.Node) -> str:
     word = op_word(node).word
     if differentiated:
         return GradientWord(differentiated) if is_formula(differentiated) else ""
+    if aten_name(node).endswith("_backward"):
+        return GradientWord(word.removeprefix("d_")) if is_formula(word) else ""
     return word if is_formula(word) or word == "cat" else ""
 
 
