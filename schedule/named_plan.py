@@ -62,7 +62,8 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward, own_origins
 from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words, apart
 from longhand.schedule.names.dimensions.dimension_names import DimNamer, symbol_names
-from longhand.schedule.names.dimensions.dimension_propagation import grouped, reshaped
+from longhand.schedule.names.dimensions.dimension_propagation import grouped
+from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
 from longhand.schedule.names.meanings.body_values import places_of, words_in_formula
@@ -82,7 +83,7 @@ from longhand.schedule.names.operation_names import (
 from longhand.schedule.names.parameter_names import children, parameters_in_order
 from longhand.schedule.names.people_names import own_or_class
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
-from longhand.schedule.names.schedule_names import in_plain_loops, words_of
+from longhand.schedule.names.schedule_names import in_plain_loops, why_so, words_of
 from longhand.schedule.names.shared.statements import Statement, stated_by, statements_of_some
 from longhand.schedule.names.unit_names import (
     KernelNames,
@@ -226,6 +227,7 @@ __all__ = [
     "unread_weights",
     "view_key",
     "weights_inside",
+    "why_so",
     "words_in_formula",
     "words_of",
 ]

@@ -87,7 +87,7 @@ NUMBERS = {
     "emit/text/value_formula.py": {"LONGEST_FORMULA"},
     "emit/triton/block.py": {"_WIDEST"},
     "emit/triton/functions.py": {"_SHORT"},
-    "emit/triton/kernel.py": {"_WIDTH"},
+    "emit/triton/kernel.py": {"_WIDTH", "_INDENT"},
     "emit/unit/contract.py": {"_LEAST_LIKE"},
     "emit/unit/loading.py": {"_SECONDS_OF_A_RACE"},
     "emit/unit/lock.py": {"_MOST_LINES"},

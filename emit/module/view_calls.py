@@ -33,6 +33,8 @@ from longhand.schedule.named_plan import PaddedWord, ToldSize, Words, reshaped
 
 _FULL_SLICE_END = 2**62
 _FUNCTIONS = frozenset({"view_as_real", "view_as_complex"})  # of torch, no methods of tensors
+_MOVES = frozenset({"transpose", "permute", "unsqueeze"})
+_EXPANSIONS = frozenset({"expand", "broadcast_to"})
 _RESHAPES = {"view": "view", "_unsafe_view": "view", "_reshape_alias": "view", "reshape": "reshape"}
 
 
@@ -66,7 +68,7 @@ def write_view(
     seen = _Seen((), ()) if buffer is None else _Seen(buffer.shape, sizes.words_of(buffer))
     for call in view.calls[:n_before]:
         seen = _after(call, seen)
-    calls = _without_detours(view.calls[n_before:], seen.shape)
+    calls = _without_detours(_straightened(view.calls[n_before:], seen), seen.shape)
     while calls:
         places, n_used = _subscript(calls, sizes, seen)
         if n_used:
@@ -79,6 +81,51 @@ def write_view(
             seen = _after(call, seen)
         calls = calls[max(n_used, 1) :]
     return code
+
+
+def _straightened(calls: Sequence[ViewCall], seen: _Seen) -> list[ViewCall]:
+    """The calls, those that move dimensions before a reshape as one; as none if only dimensions of one element move.
+
+    Args:
+        calls: The calls.
+        seen: The tensor that they begin with.
+    """
+    straight_calls: list[ViewCall] = []
+    moves: list[ViewCall] = []
+    before = seen
+    for call in calls:
+        if _base(call) in _MOVES:
+            moves.append(call)
+        else:
+            is_reshape = _base(call) in _RESHAPES and bool(before.shape)
+            straight_calls += [*(_as_one_move(moves, before.shape) if is_reshape else moves), call]
+            moves = []
+        seen = _after(call, seen)
+        before = before if moves else seen
+    return [*straight_calls, *moves]
+
+
+def _as_one_move(moves: Sequence[ViewCall], shape: tuple[Size, ...]) -> list[ViewCall]:
+    """What calls do to the order of the elements, in at most one call; they themselves where that is no shorter."""
+    dims: list[int | None] = list(range(len(shape)))  # by dimension now: where it was
+    for call in moves:
+        match _base(call), call.args:
+            case "transpose", (int(one), int(other)):
+                dims[one], dims[other] = dims[other], dims[one]
+            case "permute", (order, *_):
+                dims = [dims[int(dim)] for dim in order]
+            case "unsqueeze", (int(dim),):
+                dims.insert(dim % (len(dims) + 1), None)
+            case _:
+                return [*moves]
+    moved = iter(dim for dim in dims if dim is not None and shape[dim] != 1)
+    order = [dim if size == 1 else next(moved) for dim, size in enumerate(shape)]
+    places = [dim for dim, was in enumerate(order) if dim != was]
+    if not places:
+        return []
+    if len(places) == 2:
+        return [ViewCall(torch.ops.aten.transpose.int, tuple(places))]
+    return [ViewCall(torch.ops.aten.permute.default, (order,))] if len(moves) > 1 else [*moves]
 
 
 def _without_detours(calls: Sequence[ViewCall], shape: tuple[Size, ...]) -> list[ViewCall]:
@@ -115,6 +162,10 @@ def _joined(before: ViewCall, call: ViewCall) -> _Joined | None:
         )
     if second in _RESHAPES and first == "unsqueeze":  # a dimension of one element changes no order
         return _Joined(call)
+    if second == "unsqueeze" and first in _RESHAPES:
+        shape = [*before.args[0]]
+        shape.insert(int(call.args[0]) % (len(shape) + 1), 1)
+        return _Joined(dataclasses.replace(call, target=before.target, args=(shape,)))
     if first == second == "transpose":
         return _Joined(None) if {*before.args} == {*call.args} else None
     if first == second == "permute":
@@ -138,6 +189,16 @@ def _after(call: ViewCall, seen: _Seen) -> _Seen:
     elif name in _RESHAPES and rank:
         shape = _without_minus_one(tuple(args[0]), seen.shape)
         return _Seen(shape, reshaped(seen.shape, seen.words, shape))
+    elif name in _EXPANSIONS and rank:
+        n_new = len(args[0]) - rank
+        shape = tuple(
+            seen.shape[dim - n_new] if str(size) == "-1" else size for dim, size in enumerate(args[0])
+        )
+        kept = ((None,) * n_new + seen.words, (None,) * n_new + seen.shape)
+        words = tuple(
+            word if str(was) == str(size) else None for word, was, size in zip(*kept, shape, strict=True)
+        )
+        return _Seen(shape, words)
     elif name == "slice" and rank and isinstance(seen.shape[args[0]], int):
         start, end, step = slice(*(*args[1:], None, None, None)[:3]).indices(int(seen.shape[args[0]]))
         length = len(range(start, end, step))
@@ -194,12 +255,26 @@ def _call(of: Code, call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words
         return of
     if len(seen.shape) == 2 and (name == "t" or (name == "transpose" and (args[0] - args[1]) % 2)):
         return MethodCode(of, "T")
+    if name in _EXPANSIONS and seen.shape:
+        return MethodCode(of, "expand", _expanded(call, sizes, seen))
     writer = _METHODS.get(name)
     if writer is not None:
         return writer(of, args, sizes)
     if not callable(getattr(torch.Tensor, name, None) or str):  # real, imag
         return MethodCode(of, name)
     return MethodCode(of, name.strip("_"), tuple(argument(value, sizes) for value in args))
+
+
+def _expanded(call: ViewCall, sizes: SizeWriter, seen: _Seen) -> tuple[Code, ...]:
+    """The sizes of an expand: -1 for those that stay."""
+    shape = tuple(call.args[0])
+    old = (*(1 for _ in shape[len(seen.shape) :]), *seen.shape)
+    words = sizes.words_at(call.origin, len(shape))
+    n_new = len(shape) - len(seen.shape)
+    return tuple(
+        whole_number(-1) if dim >= n_new and str(size) in ("-1", str(was)) else sizes.text(size, word)
+        for dim, (size, was, word) in enumerate(zip(shape, old, words, strict=True))
+    )
 
 
 def argument(value: Any, sizes: SizeWriter) -> Code:

@@ -234,6 +234,12 @@ def root_text(value: float) -> str | None:
     return None
 
 
+def scale_text(word: str, value: float) -> str | None:
+    """``64**-0.5`` of the 0.125 that a SCALE is: what heads are wide. None of any other number or name."""
+    is_of_heads = math.isfinite(value) and 1 / _LARGEST < value < 0.25 and math.frexp(value)[0] == 0.5
+    return f"{round(value**-2)}**-0.5" if is_of_heads and word.upper().endswith("SCALE") else None
+
+
 def log_of(value: float) -> int | None:
     """The whole number that `value` is the logarithm of, where nobody would write its digits."""
     whole = _whole(math.exp(value)) if _is_long(value) and 0 < value < math.log(_LARGEST) else None

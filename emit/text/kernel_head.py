@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from longhand.capture.graph import Role
 from longhand.emit.cpp.types import cpp_type, literal
-from longhand.emit.text.expression import log_of, root_text
+from longhand.emit.text.expression import log_of, root_text, scale_text
 from longhand.emit.text.formula import title_of
 from longhand.emit.text.traffic_line import traffic_line
 from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Value
@@ -92,7 +92,7 @@ def named_constants(
             elif word in used:
                 word = identifier(f"{word}_{text.rstrip('L').replace('-', 'MINUS_')}")
             used.add(word)
-            same = NamedConstant(kind, word, text, _remark(value))
+            same = NamedConstant(kind, word, text, scale_text(word, value.value) or _remark(value))
         constants[position] = same
     return constants
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import torch
 
-from longhand.emit.text.expression import Precedence, Text
+from longhand.emit.text.expression import Precedence, Text, number_operand, scale_text
 from longhand.emit.text.reference_calls import OperationCall
 from longhand.emit.text.reference_columns import ColumnRead, find_columns
 from longhand.emit.text.reference_joins import JoinWriter
@@ -325,7 +325,8 @@ class _ReferenceWriter:
             case Load():
                 return self._load(position, value) if join is None else self.joiner.pad(join, value)
             case Constant(value=number):
-                return number_text(number)
+                scale = scale_text(self.names.constants.get(position, ""), number)
+                return number_operand(scale) if scale else number_text(number)
             case Scalar():
                 return self._scalar(position, value)
             case AxisSize(axes=axes):

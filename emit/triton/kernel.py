@@ -19,7 +19,7 @@ import jinja2
 from jinja2.compiler import Frame
 from jinja2.nativetypes import NativeCodeGenerator
 
-from longhand.emit.text.expression import Text, compose, joined, literal_text, outside, word
+from longhand.emit.text.expression import Text, compose, joined, literal_text, outside, scale_text, word
 from longhand.emit.text.kernel_head import head_lines
 from longhand.emit.text.places import places_comment
 from longhand.emit.text.quoting import python_docstring
@@ -29,6 +29,7 @@ from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import (
     N_SPLITS,
     Binding,
+    FunctionRole,
     FunctionText,
     KernelText,
     constexpr_sizes,
@@ -40,11 +41,12 @@ from longhand.emit.triton.functions import (
 from longhand.emit.triton.operators import DEVICE_FUNCTIONS, calls_libdevice
 from longhand.emit.triton.scope import FileScope, dtype_word, is_narrow
 from longhand.lower.ir import Constant, Pointwise, Reduce, ReduceOp, Store
-from longhand.schedule.named_plan import KernelNames, as_printed, least_of, pointer_word
+from longhand.schedule.named_plan import KernelNames, as_printed, least_of, pointer_word, why_so
 from longhand.schedule.names.words import listed
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 
 _WIDTH = 110
+_INDENT = 4  # of a docstring
 
 _OF_RUNTIME = frozenset({"ceil_div", "next_power_of_2", "tensor_table"})
 
@@ -192,7 +194,8 @@ def _constant_lines(plan: KernelPlan, scope: FileScope) -> tuple[str, ...]:
     lines: list[str] = []
     for name, value in values.items():
         if isinstance(value, Constant):
-            number = literal_text(value.value) if value.dtype.is_floating_point else int(value.value)
+            literal = scale_text(name, value.value) or literal_text(value.value)
+            number = literal if value.dtype.is_floating_point else int(value.value)
             least = least_of(value)
             remark = f"  # of {str(least).removeprefix('torch.')}" if least is not None else ""
             lines.append(f"{name} = tl.constexpr({number}){remark}")
@@ -221,6 +224,10 @@ def _kernel(plan: KernelPlan, names: KernelNames, function: FunctionText, templa
     body = _with_sizes(lines, getattr(template, function.macro)(function.context))
     parameters = _parameters(plan, names, function, body.names)
     does = f"{function.does}{_precision(plan)}."
+    why = why_so(plan) if function.role is not FunctionRole.COMBINE else ""
+    if why:
+        reason = textwrap.indent("\n".join(textwrap.wrap(why, _WIDTH - _INDENT)), " " * _INDENT)
+        does = f"{does}\n\n{reason}\n{' ' * _INDENT}"
     word = "_".join(filter(None, (names.kernel, function.role.value, "kernel")))
     return JitFunction(word, parameters, does, body)
 

@@ -86,7 +86,7 @@ def block_backward(layer, saved, d_output):
     hidden = empty(d_hidden.shape, torch.float32)
     d_widen_out = d_hidden  # in place
     d_widen_bias = empty((widen_dim,), torch.float32)
-    kernels.gelu_and_d_gelu_column_sum(
+    kernels.d_gelu(
         saved.widen_out, d_hidden, hidden, d_widen_out, d_widen_bias, n_rows=batch * seq, n_cols=widen_dim
     )
 
@@ -133,7 +133,7 @@ def block_backward(layer, saved, d_output):
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_qkv_out = empty((batch * seq, qkv_dim), torch.float32)
     d_qkv_bias = empty((qkv_dim,), torch.float32)
-    kernels.d_qkv_and_bias(
+    kernels.make_d_qkv(
         d_q,
         d_k,
         d_v,

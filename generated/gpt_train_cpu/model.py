@@ -151,7 +151,7 @@ class LanguageModel(nn.Module):
         kernels.cross_entropy_n_counted(targets, n_counted, n_elements=batch * seq)
         losses = empty((batch * seq,), torch.float32)
         unscaled_d_logits = empty((batch * seq, VOCAB_SIZE), torch.float32)
-        kernels.cross_entropy_and_d_cross_entropy(
+        kernels.cross_entropy_and_gradient(
             logits, targets, n_counted, losses, unscaled_d_logits, n_rows=batch * seq, n_cols=VOCAB_SIZE
         )
         loss = empty((), torch.float32)

@@ -95,7 +95,7 @@ def block_backward(layer, saved, d_output):
     hidden = torch.empty_like(d_hidden)
     d_widen_out = torch.empty_like(d_hidden)
     d_widen_bias = saved.widen_out.new_empty(widen_dim)
-    kernels.gelu_and_d_gelu_column_sum(
+    kernels.d_gelu(
         saved.widen_out, d_hidden, hidden, d_widen_out, d_widen_bias, n_rows=batch * seq, n_cols=widen_dim
     )
     del d_hidden
@@ -146,7 +146,7 @@ def block_backward(layer, saved, d_output):
     d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_qkv_out = d_q.new_empty(batch * seq, qkv_dim)
     d_qkv_bias = d_q.new_empty(qkv_dim)
-    kernels.d_qkv_and_bias(
+    kernels.make_d_qkv(
         d_q,
         d_k,
         d_v,

@@ -170,7 +170,7 @@ class LanguageModel(nn.Module):
         kernels.cross_entropy_n_counted(targets, n_counted, n_elements=batch * seq)
         losses = torch.empty(batch * seq, dtype=torch.float32, device=tokens.device)
         unscaled_d_logits = logits.new_empty(batch * seq, PADDED_VOCAB_SIZE)
-        kernels.cross_entropy_and_d_cross_entropy(
+        kernels.cross_entropy_and_gradient(
             logits,
             targets,
             n_counted,

@@ -74,7 +74,7 @@ def resnet_block_backward(model, saved, d_activated):
     d_shortcut_1_weight = empty((conv2_channels,), torch.float32)
     d_shortcut_out = empty(saved.shortcut_out.shape, torch.float32)
     d_shortcut_1_bias = empty((conv2_channels,), torch.float32)
-    kernels.d_relu_d_batch_norm(
+    kernels.d_batch_norm_relu(
         saved.activated,
         d_activated,
         saved.shortcut_out,
@@ -98,7 +98,7 @@ def resnet_block_backward(model, saved, d_activated):
     d_bn2_weight = empty(saved.bn2_mean.shape, torch.float32)
     d_conv2_out = empty(saved.activated.shape, torch.float32)
     d_bn2_bias = empty(saved.bn2_mean.shape, torch.float32)
-    kernels.d_relu_d_batch_norm(
+    kernels.d_batch_norm_relu(
         saved.activated,
         d_activated,
         saved.conv2_out,
@@ -119,7 +119,7 @@ def resnet_block_backward(model, saved, d_activated):
     d_bn1_weight = empty(saved.bn1_mean.shape, torch.float32)
     d_conv1_out = empty(saved.out.shape, torch.float32)
     d_bn1_bias = empty(saved.bn1_mean.shape, torch.float32)
-    kernels.d_relu_d_batch_norm(
+    kernels.d_batch_norm_relu(
         saved.out,
         d_out,
         saved.conv1_out,

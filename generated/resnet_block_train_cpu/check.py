@@ -13,7 +13,7 @@ import torch
 from . import kernels
 from .kernels.add_gradients import reference as add_gradients_reference
 from .kernels.add_relu import reference as add_relu_reference
-from .kernels.d_relu_d_batch_norm import reference as d_relu_d_batch_norm_reference
+from .kernels.d_batch_norm_relu import reference as d_batch_norm_relu_reference
 from .kernels.relu import reference as relu_reference
 from .model import ResNetBlock
 
@@ -105,7 +105,7 @@ def add_relu_windows(bn2, shortcut, activated, n_elements):
     return read, written
 
 
-def d_relu_d_batch_norm_windows(
+def d_batch_norm_relu_windows(
     out, d_out, x, mean, rstd, weight, d_weight, d_x, d_bias, n_channels, n_batches, n_pixels
 ):
     read = {
@@ -137,7 +137,7 @@ def relu_windows(bn1, out, n_elements):
 KERNELS = {
     "add_gradients": (add_gradients_windows, add_gradients_reference),
     "add_relu": (add_relu_windows, add_relu_reference),
-    "d_relu_d_batch_norm": (d_relu_d_batch_norm_windows, d_relu_d_batch_norm_reference),
+    "d_batch_norm_relu": (d_batch_norm_relu_windows, d_batch_norm_relu_reference),
     "relu": (relu_windows, relu_reference),
 }
 

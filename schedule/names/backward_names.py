@@ -28,8 +28,9 @@ from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loo
 from longhand.schedule.layers.saved_alike import held_alike, made_alike, of_other_layers
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferNamer
-from longhand.schedule.names.dimensions.compound_names import Words, product_word
+from longhand.schedule.names.dimensions.compound_names import ProductWord, Words
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
+from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.forward_names import ForwardNames
 from longhand.schedule.names.layer_names import name_block
 from longhand.schedule.names.meanings.graph_values import sum_of_summands
@@ -40,6 +41,7 @@ from longhand.schedule.names.variables import list_names
 from longhand.schedule.names.weight_names import weights_of
 from longhand.schedule.names.words import GradientWord
 from longhand.schedule.plan import KernelPlan, TrainingPlan, UnitPlan, buffers_read, facts_of
+from longhand.schedule.sizes import as_size
 
 
 def _backward_dims(
@@ -85,14 +87,14 @@ def _known(
 
 
 def _flattened(node: fx.Node, value: torch.Tensor, dims: DimNamer) -> Words:
-    """The words of a node's dimensions for a value of the same elements: all but the last dimension may be one."""
+    """The words of a node's dimensions for a value of the same elements, of which several may be one."""
     shape = node.meta["val"].shape
     words = dims.of(node.name, len(shape))
     if shape == value.shape:
         return words
-    if value.ndim == 2 and len(shape) > 2 and shape[-1] == value.shape[1] and all(words[:-1]):
-        return product_word(words[:-1]), words[-1]
-    return (None,) * value.ndim
+    made = reshaped(tuple(map(as_size, shape)), words, tuple(map(as_size, value.shape)))
+    # What each factor is here is no matter: one function is written for layers of several sizes.
+    return tuple(ProductWord(word.of) if isinstance(word, ProductWord) else word for word in made)
 
 
 def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedPlan) -> NamedPlan:

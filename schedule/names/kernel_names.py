@@ -9,20 +9,23 @@ from collections.abc import Iterator, Mapping
 from torch import fx
 
 from longhand.capture.graph import Provenance, Role
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, Store
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Store
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.axis_names import dimensions_of
 from longhand.schedule.names.kernel_purposes import KernelPurpose, purpose_of
+from longhand.schedule.names.meanings.derivative_names import (
+    of_derivatives,
+    of_norm_derivative,
+    of_softmax_backward,
+    of_summands,
+)
 from longhand.schedule.names.meanings.kernel_formulas import (
-    derivative_of_norm,
     heads_moved,
     softmax_of_visible,
 )
 from longhand.schedule.names.meanings.lengths import weight_norm
 from longhand.schedule.names.operation_names import (
-    aten_name,
-    derivative_word,
-    is_norm,
+    field_word,
     lists_ops,
     name_of_ops,
     op_word,
@@ -37,11 +40,14 @@ from longhand.schedule.names.people_names import (
     name_of_people,
     name_of_small,
 )
+from longhand.schedule.names.result_names import STATISTIC_WORDS
 from longhand.schedule.names.schedule_names import words_of
 from longhand.schedule.names.shared.callers import Caller, Callers
 from longhand.schedule.names.shared.telling_apart import (
+    axes_apart,
     codes_apart,
     differences,
+    kept_apart,
     layers_apart,
     passed,
     qualifiers,
@@ -49,11 +55,10 @@ from longhand.schedule.names.shared.telling_apart import (
 )
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
-    GradientWord,
     KernelScope,
     Scope,
     identifier,
-    reworded,
+    undifferentiated,
 )
 from longhand.schedule.plan import KernelPlan
 
@@ -85,7 +90,8 @@ def name_kernel(
         named: The kernels that have these names, with their calls.
     """
     for candidate in _candidates(plan, callers, named):
-        word = identifier(candidate)[:_LONGEST].rstrip("_")
+        word = identifier(candidate)
+        word = _without_loose_end(word[:_LONGEST]) if len(word) > _LONGEST else word
         if scope.is_free(word):
             return scope.take(word)
     raise AssertionError("unreachable: the last candidate holds the kernel's own key")
@@ -115,13 +121,13 @@ def _candidates(
     walk = words_of(plan).adjective if base in named and plan.schedule == named[base][0].schedule else ""
     told = [word for word in qualifiers(plan, callers) if word != walk]  # both walk so
     code = list(codes_apart(plan, named[base][0])) if base in named else []
+    kept = list(kept_apart(plan, callers, *named[base])) if base in named else []
     layers = [*_layers(plan, callers), *layers_apart(callers)]  # which say nothing of the code
-    additions = [*apart, *code, *told, *walked, *layers]
-    further = [
-        text
-        for text in dict.fromkeys(additions)
-        if text and not {text, text.removesuffix("d")} & {*base.split("_")} and not _says_again(text, base)
-    ]
+    axes = list(axes_apart(plan, callers, *named[base])) if base in named else []
+    additions = [*apart, *code, *kept, *axes, *told, *walked, *layers]
+    if base.startswith("d_"):
+        additions = [*map(undifferentiated, additions)]
+    further = [text for text in dict.fromkeys(additions) if text and not _says_again(text, base)]
     fitting = [text for text in further if len(base) + len(text) < _LONGEST]  # the formula stays whole
     for qualifier in (*fitting, *further):
         yield _joined(base, qualifier)
@@ -134,9 +140,10 @@ def _candidates(
 
 
 def _says_again(text: str, base: str) -> bool:
-    """Whether a name has a word for a class already: ``gemma2_rms_norm`` beside ``rms_norm``."""
+    """Whether a name has a word already: ``scaled`` beside ``scale``; ``gemma2_rms_norm``, a class, ``rms_norm``."""
     _, *tail = text.rsplit("_", 2)
-    return len(tail) > 1 and "_".join(tail) in base
+    is_in = {text, text.removesuffix("d"), text.removesuffix("s")} & {*base.split("_")}
+    return bool(is_in) or (len(tail) > 1 and "_".join(tail) in base)
 
 
 def _keeps_rows(plan: KernelPlan) -> bool:
@@ -151,12 +158,12 @@ def _keeps_rows(plan: KernelPlan) -> bool:
 def _told(plan: KernelPlan, caller: Caller) -> str:
     """The name of what a call computes: a formula's, or that of the people whose work it is."""
     nodes, words = caller.nodes, caller.words
-    derivatives = _of_derivatives(plan, caller)
-    if derivatives is None and (norm := _of_norm_derivative(plan)):
+    derivatives = of_derivatives(plan, caller, _stored(plan, caller))
+    if derivatives is None and (norm := of_norm_derivative(plan, nodes)):
         return norm
     if derivatives is not None and not plan.schedule.is_down_columns:
         derivatives = name_of_differentiated(nodes, _stored(plan, caller), words) or derivatives
-    derivatives = derivatives or _of_summands(nodes) or _of_softmax_backward(nodes)
+    derivatives = derivatives or of_summands(nodes) or of_softmax_backward(nodes)
     derivatives = derivatives or weight_norm([node for node in nodes if not op_word(node).silent])
     backward = None if derivatives else name_of_backward(nodes, _stored(plan, caller), words)
     people = (
@@ -176,10 +183,10 @@ def _without_people(plan: KernelPlan, caller: Caller) -> str:
     """The name of what a call computes, whoever wrote it: of a kernel that is not one function's alone."""
     nodes = caller.nodes
     derivatives = (
-        _of_derivatives(plan, caller)
-        or _of_norm_derivative(plan)
-        or _of_summands(nodes)
-        or _of_softmax_backward(nodes)
+        of_derivatives(plan, caller, _stored(plan, caller))
+        or of_norm_derivative(plan, nodes)
+        or of_summands(nodes)
+        or of_softmax_backward(nodes)
     )
     base = derivatives or _of_two_results(plan, caller) or name_of_ops(nodes)
     return _as_walked(plan, caller, base, is_told=bool(derivatives))
@@ -202,70 +209,10 @@ def _as_walked(plan: KernelPlan, caller: Caller, base: str, is_told: bool) -> st
     return _of_purpose(plan, caller) or _of_count(plan) or _of_padding(caller.nodes) or base
 
 
-def _of_derivatives(plan: KernelPlan, caller: Caller) -> str | None:
-    """``gelu_and_d_gelu``: what is computed again and kept, and what is differentiated; of sums down columns, for what.
-
-    A norm that is computed again for its derivative is a part of that: ``d_layer_norm``.
-
-    None where nothing with a name is differentiated.
-    """
-    nodes, words = caller.nodes, caller.words
-    origins = {node: provenance_of(node) for node in nodes}
-    derived = list(dict.fromkeys(derivative_word(o) for o in origins.values() if o.differentiated))
-    if not derived:
-        return None
-    if [aten_name(node) for node in nodes if not op_word(node).silent] == ["sum"]:
-        return _of_sum(plan)  # whatever it is the gradient of
-    stored = {*map(words.origins.node_of, _stored(plan, caller))}
-    kept = [node for node in nodes if node.name in stored]
-    if all(origins[node].role and not origins[node].gradient_of for node in kept):
-        return f"{derived[0].of}_{origins[kept[-1]].role}" if kept else None
-    ops = {origins[node].differentiates: derivative_word(origins[node]) for node in kept}
-    several = {word for word in derived if [*ops.values()].count(word) > 1}
-    named: list[str] = [GradientWord(f"{word.of}s") if word in several else word for word in derived]
-    own = [_parameter_word(origins[node]) for node in kept if origins[node].differentiated]
-    others = [_parameter_word(origins[node]) for node in kept if not origins[node].differentiated]
-    if plan.schedule.is_down_columns and any(own):
-        named[-1] += f"_{'_and_'.join(dict.fromkeys(word for word in own if word))}"
-    elif plan.schedule.is_down_columns and any(others):
-        named.append("column_sum")
-    elif any(
-        not o.differentiated and o.differentiates and op_word(n).word == "add" for n, o in origins.items()
-    ):
-        named[-1] = reworded(named[-1], lambda of: f"add_{of}")
-    elif named == ["d_softmax"] and any(map(_is_scaled, nodes)):
-        named = ["d_scale_softmax"]
-    is_kept = any(name in words.nodes and not words.provenance(name).differentiates for name in stored)
-    is_of_norm = any(
-        is_norm(word.of) for word in derived
-    )  # whose derivative is made of what is computed again
-    again = [] if is_of_norm or not is_kept else [node for node in nodes if not origins[node].differentiates]
-    return f"{name_of_ops(again)}_and_{'_'.join(named)}" if again else "_".join(named)
-
-
-def _of_norm_derivative(plan: KernelPlan) -> str | None:
-    """``d_rms_norm``: a norm that the user wrote out, differentiated, with what is computed again for that."""
-    norm = derivative_of_norm(plan)
-    return f"d_{norm}" if norm else None
-
-
-def _of_sum(plan: KernelPlan) -> str | None:
-    """``channel_sum``: over what stands around the channels."""
-    n_axes = sum(len(value.axes) for value in plan.body if isinstance(value, Reduce))
-    return "column_sum" if plan.schedule.is_down_columns else "channel_sum" if n_axes > 1 else None
-
-
-def _is_scaled(node: fx.Node) -> bool:
-    """Whether a node of a derivative multiplies by a number that the forward multiplied by."""
-    origin = provenance_of(node)
-    is_of_none = bool(origin.differentiates) and not origin.differentiated
-    return is_of_none and aten_name(node) == "mul" and isinstance(node.args[-1], int | float)
-
-
 def _layers(plan: KernelPlan, callers: Callers) -> list[str]:
     """The layers whose gradients a kernel stores in every call, last first: ``bn1``."""
     caller = callers.first
-    if _of_derivatives(plan, caller) is None:
+    if of_derivatives(plan, caller, _stored(plan, caller)) is None:
         return []
     stored = {*_stored(plan, caller)}
     paths = [provenance_of(node).module for node in caller.nodes if node.name in stored]
@@ -275,32 +222,6 @@ def _layers(plan: KernelPlan, callers: Callers) -> list[str]:
         for word in dict.fromkeys(words)
         if word and not word.isdigit() and callers.have_module(word)
     ]
-
-
-def _of_summands(nodes: list[fx.Node]) -> str | None:
-    """``add_gradients``: a kernel that only adds up what several users of a value give it."""
-    is_sum = all(
-        op_word(n).silent or (op_word(n).word == "add" and provenance_of(n).differentiates) for n in nodes
-    )
-    return "add_gradients" if is_sum and not all(op_word(node).silent for node in nodes) else None
-
-
-def _of_softmax_backward(nodes: list[fx.Node]) -> str | None:
-    """``d_softmax``: a softmax inside of an attention is differentiated as ``weights * (d - sum(d * weights))``."""
-    loud = [node for node in nodes if not op_word(node).silent]
-    if [op_word(node).word for node in loud] != ["mul", "sum", "mul", "sub"]:
-        return None
-    product, total, scaled, result = loud
-    weights = {arg for arg in product.args if isinstance(arg, fx.Node)} & set(scaled.args)
-    is_softmax = all(provenance_of(node).differentiates for node in loud) and len(weights) == 1
-    is_softmax = is_softmax and total.args[0] is product and total in scaled.args
-    return "d_softmax" if is_softmax and result.args[:2] == (product, scaled) else None
-
-
-def _parameter_word(origin: Provenance) -> str:
-    """``weight``, of the gradient of a layer's weight."""
-    leaf = origin.gradient_of.rpartition("_")[2]
-    return leaf if leaf in ("weight", "bias") else ""
 
 
 def _of_purpose(plan: KernelPlan, caller: Caller) -> str | None:
@@ -331,6 +252,8 @@ def _of_two_results(plan: KernelPlan, caller: Caller) -> str | None:
     before, after = nodes[: first + 1], nodes[first + 1 :]
     if first == last or any(all(op_word(node).silent for node in part) for part in (before, after)):
         return None
+    if {provenance_of(nodes[first]).role, field_word(nodes[first])} & STATISTIC_WORDS:
+        return None  # a number of each row, beside the rows
     name = f"{name_of_ops(before)}_and_{name_of_ops(after)}"
     return name if len(name) <= _LONGEST and name_of_ops(before) != name_of_ops(after) else None
 
@@ -377,6 +300,11 @@ def _stored(plan: KernelPlan, caller: Caller) -> list[str]:
     return [given[value.buffer] for value in plan.body if isinstance(value, Store) and value.buffer in given]
 
 
+def _without_loose_end(name: str) -> str:
+    """A name that was cut, without the ``_and`` or ``_d`` that it may end in now."""
+    return re.sub(r"(_+(and|with|of|to|d)?)+$", "", name)
+
+
 def _joined(base: str, *qualifiers: str) -> str:
     """The parts joined, the base shortened by whole words where needed."""
     tail = "_".join(qualifiers)
@@ -385,6 +313,7 @@ def _joined(base: str, *qualifiers: str) -> str:
     while len(parts) > 1 and len("_".join(parts)) > room:
         parts.pop()
     head = "_".join(parts)[: max(room, 1)]
+    head = _without_loose_end(head) if head != base else head
     # A name that ended in a type's number would look like one of many: bf16_add.
     ordered = (tail, head) if tail[-2:].isdigit() else (head, tail)
     return "_".join(part for part in ordered if part)

@@ -206,7 +206,7 @@ def _of_moved(nodes: Sequence[fx.Node], loud: Sequence[str], words: BufferNamer)
 
 
 def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str | None:
-    """``new_gelu_and_d_new_gelu``: a function that is differentiated, and what it computes again and keeps.
+    """``d_new_gelu``: a function that is differentiated, whatever of it is computed again and kept.
 
     None where a known formula is (``d_gelu`` says it), or where the kernel does anything else.
     """
@@ -222,7 +222,7 @@ def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], word
     kept = [name for name in stored if name in words.nodes and not words.provenance(name).differentiates]
     if kept and not is_nearly_whole(frame, nodes, words.nodes):
         return None
-    return _short_enough(f"{told}_and_d_{told}" if kept else f"d_{told}")
+    return _short_enough(f"d_{told}")
 
 
 def _leaf(buffer: str, words: BufferNamer) -> str:
@@ -244,7 +244,10 @@ def _named_gradient(buffer: str, words: BufferNamer) -> str | None:
 
 
 def _of_gradients(told: str | None, stored: Sequence[str], words: BufferNamer) -> str | None:
-    """``d_qkv_and_bias``, ``d_token_embedding_weight``: the values that a kernel makes the gradients of."""
+    """``make_d_qkv``, ``d_token_embedding_weight``: the values that a kernel makes the gradients of.
+
+    The sum for a layer's bias beside the gradient of what it is of is not told.
+    """
     gradients: list[str | None] = []
     leaves: list[str] = []
     for buffer in stored:
@@ -259,10 +262,11 @@ def _of_gradients(told: str | None, stored: Sequence[str], words: BufferNamer) -
             gradients.append(GradientWord(f"{told}_{leaf}") if told is not None else None)
     if not all(word is not None and is_telling(undifferentiated(word)) for word in gradients):
         return None
-    told_once = list(dict.fromkeys(identifier(word) for word in [*gradients, *leaves] if word))
-    is_bare = len(stored) == 1 and told_once[0] == _named_gradient(
-        stored[0], words
-    )  # as its result is called
+    told_once = list(dict.fromkeys(identifier(word) for word in gradients or leaves if word))
+    if not told_once:
+        return None
+    # As its result is called.
+    is_bare = len(told_once) == 1 and told_once[0] in {_named_gradient(one, words) for one in stored}
     return _short_enough(f"{'make_' if is_bare else ''}{'_and_'.join(told_once)}")
 
 

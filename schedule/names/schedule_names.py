@@ -22,30 +22,58 @@ class ScheduleNames:
         adjective: What sets such a kernel apart in its name; empty where its shape tells it (``flat``, ``blocks``).
         is_best: Whether of all that may tell two kernels of the same math apart that word is the best.
         walk: How it goes through its space, for the title. Empty where that is plain, or facts of the plan tell it.
+        why: What a reader would ask about that walk of a program of the GPU; empty where it is plain. Of a walk that
+            may be in chunks why it is, as the first half of a sentence.
     """
 
     adjective: str = ""
     is_best: bool = False
     walk: str = ""
+    why: str = ""
 
 
 _WORDS = {
     "elementwise": ScheduleNames(),
     "foreach": ScheduleNames(),
-    "transposed": ScheduleNames("transposed", is_best=True),
-    "columns": ScheduleNames("columns", is_best=True, walk="column by column"),
+    "transposed": ScheduleNames(
+        "transposed",
+        is_best=True,
+        why="Reads lie along one side of a tile, writes along the other: both take whole lines of memory.",
+    ),
+    "columns": ScheduleNames(
+        "columns",
+        is_best=True,
+        walk="column by column",
+        why="Blocks of columns alone are few programs, chunks of their rows are more",
+    ),
     "windows": ScheduleNames("windows", walk="window by window"),
     "rows_and_columns": ScheduleNames(walk="in one pass over the rows"),
-    "rows_split": ScheduleNames("split", is_best=True),
+    "rows_split": ScheduleNames(
+        "split", is_best=True, why="Rows are few and long: chunks of them keep more of the GPU busy"
+    ),
     "rows_persistent": ScheduleNames("rows"),
-    "rows_looped": ScheduleNames("rows"),
+    "rows_looped": ScheduleNames("rows", why="Rows may be longer than registers hold."),
 }
+_IN_ORDER = "they are combined in order, so that results repeat."
 
 
 def words_of(plan: KernelPlan) -> ScheduleNames:
     """The words of a kernel's schedule; one that has none here is called by its own name."""
     name = plan.schedule.name
     return _WORDS.get(name) or ScheduleNames(name)
+
+
+def why_so(plan: KernelPlan) -> str:
+    """What a reader would ask about how a program of the GPU walks: a sentence or two; empty where that is plain."""
+    if plan.partials:
+        # The order of atomic sums would be another one in each call.
+        chunks = words_of(plan).why or "Each chunk has its own sums"
+        return f"{chunks}; {_IN_ORDER}"
+    if plan.schedule.is_down_columns:
+        return ""
+    loops = plan.passes if plan.schedule.is_row_by_row else ()
+    is_read_again = len(loops) > 1 and not any(one.from_stage for one in loops)
+    return words_of(plan).why + (" Each loop reads them again." if is_read_again else "")
 
 
 def in_plain_loops(plan: KernelPlan, names: KernelNames) -> tuple[KernelPlan, KernelNames]:

@@ -6,10 +6,13 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+from benchmarks.readability.units import text_of
 from longhand.emit.layers.file_settings import FileSettings, with_words
+from longhand.emit.text.expression import scale_text
 from longhand.emit.text.python_code import CallCode, KeywordCode, LiteralCode, NameCode, ProductCode
 from longhand.schedule.modules.settings import sizes_of_file
 from longhand.schedule.names.layer_names import as_called
@@ -145,3 +148,26 @@ def test_a_function_returns_what_its_caller_calls_it() -> None:
     # The caller's word is another value's inside: only what would be misread gives way.
     assert as_called(["a", "b"], ["hidden", "total"], names, scope) == {"b": "layer_hidden"}
     assert as_called(["a", "b"], ["x", "hidden"], names, scope) == {}
+
+
+class Scores(nn.Module):
+    """Attention whose scores are scaled by what heads are wide."""
+
+    def __init__(self, head_dim: int) -> None:
+        super().__init__()
+        self.scale = head_dim**-0.5
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        dots = torch.matmul(q, k) * self.scale
+        return torch.softmax(dots * torch.sigmoid(dots), dim=-1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_scale_of_heads_is_written_as_that(device: str) -> None:
+    """It was 0.125, in the kernel and in its reference."""
+    given = torch.randn(2, 5, 64), torch.randn(2, 64, 5)
+    texts = text_of((Scores(64).eval(), given, {}), device, train=False)
+    kernels = "\n".join(text for path, text in texts.items() if path.startswith("kernels/"))
+    assert "64**-0.5" in kernels and "* 0.125" not in kernels
+    assert scale_text("SCALE", 0.125) == "64**-0.5"
+    assert scale_text("SCALE", 0.5) is scale_text("SCALE", 0.1) is scale_text("BETA", 0.125) is None

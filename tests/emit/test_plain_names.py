@@ -48,14 +48,14 @@ def norms() -> dict[str, str]:
 
 
 def test_statistics_are_called_that_whose_they_are(norms: dict[str, str]) -> None:
-    found = parameters(norms["kernels/d_relu_d_batch_norm.py"])
+    found = parameters(norms["kernels/d_batch_norm_relu.py"])
     assert {"mean", "rstd", "weight", "d_weight", "d_bias"} <= {*found}
     assert not {"y", "z", "x_in"} & {*found}
 
 
 def test_what_comes_with_its_gradient_goes_by_that(norms: dict[str, str]) -> None:
     """The gradient that is read is that of ``out``, which is computed again, the one that is written that of ``x``."""
-    text = norms["kernels/d_relu_d_batch_norm.py"]
+    text = norms["kernels/d_batch_norm_relu.py"]
     assert {"d_out", "x", "d_x"} <= {*parameters(text)} and "out" not in parameters(text)
     assert "<= 0.0, 0.0, d_out)" in text and "(x - mean) * rstd" in text
 

@@ -83,8 +83,8 @@ def test_images_are_channels_last_and_nothing_is_laid_out_again(unit: Path) -> N
 
 def test_what_is_normalized_is_computed_again_by_both_who_read_it(unit: Path) -> None:
     text = (unit / "backward.py").read_text()
-    assert "d_relu_d_batch_norm(" in text and not re.search(r"\bnormalized\b", text)
-    kernel = (unit / "kernels" / "d_relu_d_batch_norm.py").read_text()
+    assert "d_batch_norm_relu(" in text and not re.search(r"\bnormalized\b", text)
+    kernel = (unit / "kernels" / "d_batch_norm_relu.py").read_text()
     assert "normalized = (" in kernel and "normalized_ptr" not in kernel
 
 

@@ -46,6 +46,27 @@ def made(x: torch.Tensor, calls: list[ViewCall]) -> torch.Tensor:
             "x.reshape(6, 4)",
         ),
         ([ViewCall(ATEN.transpose.int, (0, 1)), ViewCall(ATEN.transpose.int, (1, 0))], "x"),
+        # a product of one row: x.unsqueeze(3).permute(0, 3, 1, 2).reshape(6, 1, 4)
+        (
+            [
+                ViewCall(ATEN.unsqueeze.default, (3,)),
+                ViewCall(ATEN.permute.default, ([0, 3, 1, 2],)),
+                ViewCall(ATEN.reshape.default, ([6, 1, 4],)),
+            ],
+            "x.reshape(6, 1, 4)",
+        ),
+        (
+            [
+                ViewCall(ATEN.unsqueeze.default, (0,)),
+                ViewCall(ATEN.permute.default, ([0, 3, 2, 1],)),
+                ViewCall(ATEN.reshape.default, ([12, 2],)),
+            ],
+            "x.transpose(0, 2).reshape(12, 2)",
+        ),
+        (
+            [ViewCall(ATEN.reshape.default, ([6, 4],)), ViewCall(ATEN.unsqueeze.default, (-1,))],
+            "x.reshape(6, 4, 1)",
+        ),
         (
             [ViewCall(ATEN.permute.default, ([1, 2, 0],)), ViewCall(ATEN.permute.default, ([1, 0, 2],))],
             "x.permute(2, 1, 0)",
@@ -65,7 +86,7 @@ def test_a_detour_is_not_written(calls: list[ViewCall], text: str) -> None:
 @pytest.mark.parametrize("seed", range(80))
 def test_random_chains_are_what_the_calls_make(seed: int) -> None:
     draw = random.Random(seed)
-    x = seen = torch.arange(24.0).reshape(2, 3, 4)
+    x = seen = torch.arange(24.0).reshape(draw.choice([(2, 3, 4), (2, 1, 12)]))
     calls: list[ViewCall] = []
     for _ in range(draw.randrange(1, 9)):
         rank = seen.dim()
@@ -86,6 +107,14 @@ def test_random_chains_are_what_the_calls_make(seed: int) -> None:
                 calls.append(ViewCall(ATEN.reshape.default, (shape,)))
         seen = made(x, calls)
     assert torch.equal(eval(written(x, calls), {"x": x}), seen)
+
+
+def test_what_an_expand_leaves_as_it_is_is_not_told() -> None:
+    """It was x.unsqueeze(1).expand(2, 5, 3, 4)."""
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    calls = [ViewCall(ATEN.unsqueeze.default, (1,)), ViewCall(ATEN.expand.default, ([2, 5, 3, 4],))]
+    assert written(x, calls) == "x.unsqueeze(1).expand(-1, 5, -1, -1)"
+    assert torch.equal(eval(written(x, calls)), made(x, calls))
 
 
 def test_the_only_part_of_a_list_is_a_tensor(unit_folder: Callable[..., Path]) -> None:

@@ -60,7 +60,7 @@ def test_a_part_of_a_modules_backward_pass_has_its_variables_name(tmp_path: Path
     )
     found = kernels_of(tmp_path / "unit")
     assert not found & {"d_attention", "d_tied", "tied", "cat"}
-    assert found & {"make_d_qkv", "d_qkv_and_bias"}
+    assert found & {"make_d_qkv"}
     assert "add_gradients" in found
 
 

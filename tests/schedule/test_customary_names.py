@@ -9,7 +9,8 @@ from benchmarks.readability.units import text_of
 from longhand.capture.graph import Provenance
 from longhand.schedule.names.dimensions.compound_names import ProductWord
 from longhand.schedule.names.dimensions.customary_names import words_apart_from_heads, words_of_tokens
-from longhand.schedule.names.dimensions.dimension_propagation import propagated_names, reshaped
+from longhand.schedule.names.dimensions.dimension_propagation import propagated_names
+from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import word_of_end, words_of_reshape
 
 

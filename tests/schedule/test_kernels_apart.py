@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 from benchmarks.readability.units import text_of
+from longhand.capture.graph import Provenance
+from longhand.schedule.names.shared.telling_apart import _work
+from longhand.schedule.names.words import undifferentiated
 
 
 class RootMeanSquareRMSNorm(nn.Module):
@@ -84,6 +89,33 @@ class Gated(nn.Module):
         return self.out(nn.functional.silu(gate) * up)
 
 
+class Images(nn.Module):
+    """Batch norms whose results are activated, one with a shortcut and one of joined channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = (nn.Conv2d(n, 8, 3, padding=1, bias=False) for n in (8, 8, 16))
+        self.bn1, self.bn2, self.bn3 = (nn.BatchNorm2d(n) for n in (8, 8, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = torch.relu(self.bn1(self.first(x)))
+        out = torch.relu(self.bn2(self.second(out)) + x)
+        return self.third(torch.relu(self.bn3(torch.cat([out, x], 1)))).mean((2, 3))
+
+
+class Gelu(nn.Module):
+    """A gelu that is computed again in the backward pass; a norm with a factor for each channel, and one without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down, self.norm = nn.Linear(16, 64), nn.Linear(64, 16), nn.LayerNorm(16)
+        self.other, self.gamma = nn.LayerNorm(16), nn.Parameter(torch.ones(16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.down(nn.functional.gelu(self.up(self.norm(x))))
+        return self.down(nn.functional.gelu(self.up(self.other(x * self.gamma) * self.gamma)))
+
+
 def kernels(module: nn.Module, *args: torch.Tensor, train: bool) -> list[str]:
     files = text_of((module, args, {}), "cuda", train=train)
     names = (
@@ -107,6 +139,29 @@ def test_what_a_kernel_does_besides_is_said(sandwich: list[str]) -> None:
     says_nothing = ("_short", "_and_sum", "_and_parts", "_nested", "_batched", "_strided", "_flat", "_pair")
     assert not [name for name in sandwich if name.endswith(says_nothing)], sandwich
     assert any(name.startswith("rms_norm") for name in sandwich)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "wanted"),
+    [(Images, (2, 8, 8, 8), "d_batch_norm_relu"), (Gelu, (2, 4, 16), "d_gelu")],
+)
+def test_a_derivative_has_the_order_of_the_forward_pass_and_lists_no_results(
+    module: type[nn.Module], shape: tuple[int, ...], wanted: str
+) -> None:
+    """They were d_relu_d_batch_norm_weight_and_bias, gelu_and_d_gelu, d_layer_norm_with_gamma."""
+    names = kernels(module(), torch.randn(shape), train=True)
+    assert wanted in names, names
+    listing = re.compile(r"_with_|_several|_pair$|_and_d_|^d_.*_(d_|and_)")
+    assert not [name for name in names if listing.search(name)], names
+    assert max(map(len, names)) <= 30, names
+
+
+def test_a_derivative_that_is_one_operation_is_told_without_its_sign() -> None:
+    """It was d_batch_norm_d_avg_pool2d."""
+    graph = fx.Graph()
+    node = graph.call_function(torch.ops.aten.avg_pool2d_backward.default, ())
+    node.meta["provenance"] = Provenance()
+    assert undifferentiated(_work(node)) == "avg_pool2d"
 
 
 def test_a_sum_is_the_derivative_of_the_function_that_repeats() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -11,9 +12,11 @@ from torch.nn import functional as F
 
 from benchmarks.readability.units import text_of
 from longhand.capture.graph import Provenance
+from longhand.schedule.names.backward_names import _flattened
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words
-from longhand.schedule.names.dimensions.dimension_propagation import reshaped
+from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
+from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import word_of_split, words_of_reshape
 
 SOURCE = """
@@ -152,3 +155,24 @@ def test_what_a_convolution_over_a_line_reads_has_channels_and_a_length() -> Non
     text = text_of((Listener().eval(), (torch.randn(2, 6, 20),), {}), "cpu", train=False)["model.py"]
     assert "sound  float32 (batch=2, channels=6, length=20)" in text
     assert "out_seq" not in text and "out_dim" not in text
+
+
+def test_two_pairs_of_dimensions_that_become_one_each_have_two_words() -> None:
+    words = reshaped((2, 19, 4, 512), ("batch", "seq", "n_heads", "head_dim"), (38, 2048))
+    assert words == ("batch * seq", "n_heads * head_dim")
+    assert reshaped((2, 3, 4), ("a", "b", "c"), (8, 3)) == (None, None)
+
+
+def test_what_is_computed_again_as_rows_has_the_words_of_its_dimensions() -> None:
+    """It was new_empty(38, 2048)."""
+
+    class Known:
+        def of(self, node: str, n_dims: int) -> tuple[str | None, ...]:
+            return ("batch", "seq", "n_heads", "head_dim")
+
+    node = torch.fx.Graph().placeholder("x")
+    node.meta["val"] = torch.empty(2, 19, 4, 512)
+    rows, cols = _flattened(node, torch.empty(38, 2048), cast(DimNamer, Known()))
+    assert (rows, cols) == ("batch * seq", "n_heads * head_dim")
+    # One function is written for layers of several sizes: how long each is here is no part of the word.
+    assert isinstance(rows, ProductWord) and not rows.sizes

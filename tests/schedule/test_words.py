@@ -124,7 +124,7 @@ def test_a_norm_of_images_goes_by_batches_channels_and_pixels(tmp_path: Path) ->
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())  # too few channels to lie last
     x = torch.randn(2, 3, 9, 7)
     longhand.generate(model, (x,), out=tmp_path / "unit", device="cuda", arch="sm_90", train=True, run=False)
-    text = (tmp_path / "unit" / "kernels" / "d_relu_d_batch_norm.py").read_text()
+    text = (tmp_path / "unit" / "kernels" / "d_batch_norm_relu.py").read_text()
     assert "d_activated_ptr,  # float32 (n_batches, n_channels, n_pixels)" in text
     assert "channel by channel" in text and "lane_index" not in text
 

@@ -2,7 +2,7 @@
 
 from .add_gradients import add_gradients
 from .add_relu import add_relu
-from .d_relu_d_batch_norm import d_relu_d_batch_norm
+from .d_batch_norm_relu import d_batch_norm_relu
 from .relu import relu
 
-__all__ = ["add_gradients", "add_relu", "d_relu_d_batch_norm", "relu"]
+__all__ = ["add_gradients", "add_relu", "d_batch_norm_relu", "relu"]

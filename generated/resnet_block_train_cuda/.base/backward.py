@@ -89,7 +89,7 @@ def resnet_block_backward(model, saved, d_activated):
     d_bn2_weight = torch.empty_like(d_shortcut_1_weight)
     d_shortcut_1_bias = torch.empty_like(d_shortcut_1_weight)
     d_bn2_bias = torch.empty_like(d_shortcut_1_weight)
-    kernels.d_relu_d_batch_norms(
+    kernels.d_batch_norms_relu(
         saved.activated,
         d_activated,
         saved.shortcut_out,
@@ -114,7 +114,7 @@ def resnet_block_backward(model, saved, d_activated):
 
     d_shortcut_out = torch.empty_like(saved.shortcut_out)
     d_conv2_out = torch.empty_like(saved.conv2_out)
-    kernels.transpose_d_batch_norms(
+    kernels.d_batch_norms(
         d_out,
         through_mean,
         saved.shortcut_out,
@@ -148,7 +148,7 @@ def resnet_block_backward(model, saved, d_activated):
     through_mean = torch.empty_like(through_rstd)
     d_bn1_weight = saved.conv1_out.new_empty(conv1_channels)
     d_bn1_bias = torch.empty_like(d_bn1_weight)
-    kernels.d_relu_d_batch_norm_weight_and_bias(
+    kernels.d_batch_norm_relu_weight(
         saved.conv1_out,
         saved.bn1_mean,
         saved.bn1_rstd,
@@ -163,7 +163,7 @@ def resnet_block_backward(model, saved, d_activated):
         n_cols=conv1_channels,
     )
     d_conv1_out = torch.empty_like(saved.conv1_out)
-    kernels.d_relu_d_batch_norm(
+    kernels.d_batch_norm_relu(
         saved.conv1_out,
         saved.bn1_mean,
         saved.bn1_rstd,
@@ -182,7 +182,7 @@ def resnet_block_backward(model, saved, d_activated):
     )
     del x_channels_last, d_conv1_out
     d_x = d_x_from_shortcut.new_empty(batch, channels, height, width)
-    kernels.transpose_add_gradients(
+    kernels.add_gradients(
         d_x_from_shortcut, d_x_from_conv1, d_x, n_batches=batch, n_pixels=height * width, n_channels=channels
     )
     return d_x, {

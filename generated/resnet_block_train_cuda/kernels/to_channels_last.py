@@ -24,7 +24,10 @@ def to_channels_last_kernel(
     n_channels,
     TILE: tl.constexpr,
 ):
-    """Each program fills one TILE x TILE tile."""
+    """Each program fills one TILE x TILE tile.
+
+    Reads lie along one side of a tile, writes along the other: both take whole lines of memory.
+    """
     tile = tl.program_id(0)
     col_tiles = tl.cdiv(n_channels, TILE)
     row_tiles = tl.cdiv(n_pixels, TILE)

@@ -42,7 +42,10 @@ def transpose_batch_norms_add_relu_kernel(
     n_channels,
     TILE: tl.constexpr,
 ):
-    """Each program fills one TILE x TILE tile; arithmetic in float32."""
+    """Each program fills one TILE x TILE tile; arithmetic in float32.
+
+    Reads lie along one side of a tile, writes along the other: both take whole lines of memory.
+    """
     tile = tl.program_id(0)
     col_tiles = tl.cdiv(n_channels, TILE)
     row_tiles = tl.cdiv(n_pixels, TILE)
@@ -66,11 +69,9 @@ def transpose_batch_norms_add_relu_kernel(
     shortcut_1_weight = tl.load(shortcut_1_weight_ptr + channel, mask=in_cols).to(tl.float32)
     shortcut_1_bias = tl.load(shortcut_1_bias_ptr + channel, mask=in_cols).to(tl.float32)
 
-    centered = conv2 - bn2_mean
-    normalized = centered * bn2_rstd
+    normalized = (conv2 - bn2_mean) * bn2_rstd
     weighted = (shortcut - shortcut_mean) * shortcut_rstd * shortcut_1_weight
     out = normalized * bn2_weight + bn2_bias + (weighted + shortcut_1_bias)
-
     tl.store(
         activated_ptr + (batch * n_channels + channel) * n_pixels + pixel,
         nan_maximum(out, 0.0),

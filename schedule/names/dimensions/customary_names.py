@@ -8,7 +8,8 @@ from torch import fx
 
 from longhand.capture.graph import CapturedGraph, InputKind, Provenance
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, parts_of
-from longhand.schedule.names.dimensions.dimension_propagation import shape_of
+from longhand.schedule.names.dimensions.dimension_propagation import RESHAPES, shape_of
+from longhand.schedule.names.dimensions.stated_sizes import HEADS as N_HEADS
 from longhand.schedule.names.operation_names import aten_name
 from longhand.schedule.names.words import identifier
 
@@ -74,6 +75,28 @@ def words_of_tokens(node: fx.Node, words: Words, known: Mapping[str, Words]) -> 
         return words
     are_tokens = any(word and not isinstance(word, ProductWord) for word in joined)
     return (words[0], "n_all_tokens" if are_tokens else "n_tokens", words[2])
+
+
+def words_of_heads(node: fx.Node, words: Words) -> Words:
+    """The words; features that are taken apart, the first part then brought before the tokens, are those of heads."""
+    given, shape = (node.all_input_nodes or [node])[0], shape_of(node)
+    is_split = aten_name(node) in RESHAPES and list(map(str, shape[:-2])) == list(
+        map(str, shape_of(given)[:-1])
+    )
+    if not is_split or len(shape) != 4 or words[-2:] != (None, None) or not node.users:
+        return words
+    return (*words[:-2], N_HEADS, _HEAD_DIM) if all(map(_brings_heads_forward, node.users)) else words
+
+
+def _brings_heads_forward(node: fx.Node) -> bool:
+    """Whether a value is (batch, heads, tokens, features of a head), of one that has the heads behind the tokens."""
+    match aten_name(node), node.args[1:]:
+        case "transpose", (int(one), int(other)):
+            return {one % 4, other % 4} == {1, 2}
+        case "permute", (order, *_):
+            dims = order if isinstance(order, list | tuple) else []
+            return [dim % 4 for dim in dims if isinstance(dim, int)][:2] == [0, 2]
+    return False
 
 
 def words_apart_from_heads(graph: fx.Graph, known: Mapping[str, Words]) -> dict[str, Words]:

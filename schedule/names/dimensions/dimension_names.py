@@ -25,6 +25,7 @@ from longhand.schedule.names.dimensions.customary_names import (
     word_of_square,
     words_apart_from_heads,
     words_of_every_table,
+    words_of_heads,
     words_of_tokens,
 )
 from longhand.schedule.names.dimensions.dimension_propagation import (
@@ -32,11 +33,11 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
     filled,
     is_depthwise,
     propagated_names,
-    reshaped,
     shape_of,
 )
 from longhand.schedule.names.dimensions.kinds_of_arguments import is_image, is_signal
 from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
+from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.operation_names import aten_name, provenance_of
 from longhand.schedule.names.words import identifier
@@ -152,7 +153,7 @@ class DimNamer:
         that no argument has are their layers' own: those of several sizes say ``height`` of several heights.
         """
         if self._are_met:
-            return words_of_tokens(node, words, self._words)
+            return words_of_heads(node, words_of_tokens(node, words, self._words))
         if self._sizes is None or len(words) != len(shape_of(node)):
             return words
         sizes = zip(words, map(str, shape_of(node)), strict=True)

@@ -14,9 +14,8 @@ from longhand.schedule.names.dimensions.compound_names import (
     PaddedWord,
     ProductWord,
     Words,
-    parts_of,
-    product_word,
 )
+from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import (
     word_of_count,
     word_of_end,
@@ -96,6 +95,10 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         if "scaled_dot_product" in aten_name(node.args[0]) and len(shape) == len(shape_of(whole[0])) - 1:
             return words.get(whole[0].name, (None,) * (len(shape) + 1))[:-1]  # logsumexp, of the queries
         known = words.get(whole[0].name, ())
+        if aten_name(node.args[0]) == "unbind" and len(known) == len(shape) + 1:
+            dim = (*node.args[0].args[1:], 0)[0]
+            assert isinstance(dim, int)
+            return _without(known, dim % len(known))
         if "batch_norm" in aten_name(node.args[0]) and len(shape) == 1 and len(known) > 1:
             return known[1:2]  # statistics of the channels
         piece = _of_piece(whole[0], words, shape)
@@ -239,7 +242,11 @@ def _moved(name: str, args: tuple[Any, ...], first: Words, n_dims: int) -> Words
     dim = args[1] % n_dims if name == "unsqueeze" else args[1] % len(first)
     if name == "unsqueeze":
         return (*first[:dim], None, *first[dim:])
-    return (*first[:dim], *first[dim + 1 :])
+    return _without(first, dim)
+
+
+def _without(words: Words, dim: int) -> Words:
+    return (*words[:dim], *words[dim + 1 :])
 
 
 def moved_back(name: str, args: tuple[Any, ...], words: Words, n_dims: int) -> Words | None:
@@ -255,44 +262,6 @@ def moved_back(name: str, args: tuple[Any, ...], words: Words, n_dims: int) -> W
     if name == "unsqueeze":
         return (*words[:dim], *words[dim + 1 :])
     return (*words[:dim], None, *words[dim:])
-
-
-def reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Words:
-    """Dimensions that stay, counted from both ends, keep their words; those that become one have its product.
-
-    Where they are of one element they come and go.
-    """
-    known = tuple(words) + (None,) * (len(old) - len(words))
-    kept = [place for place, size in enumerate(old) if str(size) != "1"]
-    places = [place for place, size in enumerate(new) if str(size) != "1"]
-    made = _reshaped([old[i] for i in kept], [known[i] for i in kept], [new[i] for i in places])
-    by_place = dict(zip(places, made, strict=True))
-    plain = _reshaped(list(old), list(known), list(new))
-    extra = tuple(by_place.get(place) for place in range(len(new)))
-    return tuple(
-        word if word is not None else other if other not in plain or known.count(other) > 1 else None
-        for word, other in zip(plain, extra, strict=True)
-    )
-
-
-def _reshaped(old: Sequence[Size], words: Sequence[str | None], new: Sequence[Size]) -> list[str | None]:
-    new_words: list[str | None] = [None] * len(new)
-    front = 0
-    while front < min(len(old), len(new)) and str(old[front]) == str(new[front]):
-        new_words[front] = words[front]
-        front += 1
-    tail = 0
-    for back in range(1, min(len(old), len(new)) - front + 1):
-        if str(old[-back]) != str(new[-back]):
-            break
-        new_words[-back] = words[-back]
-        tail = back
-    inner, made = words[front : len(old) - tail], range(front, len(new) - tail)
-    if len(made) == 1 < len(inner) and all(inner):
-        new_words[front] = product_word(tuple(inner), old[front : len(old) - tail])
-    elif len(inner) == 1 < len(made) and len(parts := parts_of(inner[0])) == len(made):
-        new_words[front : len(new) - tail] = parts
-    return new_words
 
 
 def _joined(pieces: list[fx.Node], words: Mapping[str, Words], shape: tuple[Size, ...]) -> Words:

@@ -16,9 +16,9 @@ from longhand.schedule.names.dimensions.compound_names import Words
 from longhand.schedule.names.dimensions.dimension_propagation import (
     RESHAPES,
     moved_back,
-    reshaped,
     shape_of,
 )
+from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.operation_names import aten_name
 
 _MOVES = ("transpose", "permute", "t", "unsqueeze", "select")

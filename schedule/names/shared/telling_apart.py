@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 import torch
+from torch import fx
 
-from longhand.capture.graph import GradientPart
-from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, Store, arguments
+from longhand.capture.graph import GradientPart, Role
+from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, Scalar, Store, arguments
+from longhand.schedule.names.dimensions.axis_names import dimensions_of
+from longhand.schedule.names.operation_names import (
+    aten_name,
+    is_formula,
+    is_normalizing,
+    op_word,
+    provenance_of,
+    spelled,
+)
 from longhand.schedule.names.people_names import is_telling
+from longhand.schedule.names.result_names import STATISTIC_WORDS
 from longhand.schedule.names.schedule_names import words_of
 from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.words import (
     GradientWord,
     identifier,
+    reworded,
     snake_case,
     undifferentiated,
     without_counter,
 )
 from longhand.schedule.plan import Access, KernelPlan, Pointer, Product
 
-_MOST_TOLD = 2  # things that a name says a kernel has beside another one
+_MOST_PARTS = 2  # of the word for what is kept
+_COUNTED = re.compile(r"n_(\w+s)")  # n_heads
 _DTYPES = {
     torch.float32: "fp32",
     torch.float64: "fp64",
@@ -53,25 +67,46 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
     """
     if _keeps_forward(plan, callers) and not _keeps_forward(other, others):
         yield "recomputed"  # what the forward pass made, for other derivatives
-    written = [place for place, p in enumerate(passed(plan)) if p.access is not Access.READ]
-    if len(written) > _n_written(other):
-        yield from _more("and", _words_beside(callers, written, others, other, is_read=False))
     if _n_summands(plan, callers) > _n_summands(other, others) or _n_added(plan) > _n_added(other):
         yield "of_sum"  # it adds up what several users of a value give it
-    read = [place for place, p in enumerate(passed(plan)) if p.access is Access.READ]
-    if len(read) > len(passed(other)) - _n_written(other) and not _reads_parts(plan):
-        yield from _more("with", _words_beside(callers, read, others, other, is_read=True))
+    if plan.schedule.is_down_columns:
+        yield from _normalized_beside(callers, others)
+    yield from _formulas_beside(callers, others)
     if _reads_parts(plan) and not _reads_parts(other):
         yield "packed"  # what others are given side by side lies in one tensor
     dtypes = _dtypes(plan, Access.WRITE) - _dtypes(other, Access.WRITE)
     if dtypes:
         yield f"to_{'_'.join(sorted(dtypes))}"
     if dtypes := _dtypes(plan, Access.READ) - _dtypes(other, Access.READ):
-        yield f"of_{'_'.join(sorted(dtypes))}"
+        yield "masked" if dtypes == {"bool"} else f"of_{'_'.join(sorted(dtypes))}"
     if _repeats(plan) and not _repeats(other):
         yield "repeated"
     if _transposes(plan) > _transposes(other) or _moves_axes(plan) > _moves_axes(other):
         yield "transposed"
+
+
+def _formulas_beside(callers: Callers, others: Callers) -> Iterator[str]:
+    """``gelu``, ``cat``: what a kernel does, forward or backward, and the one that has the plain name does not."""
+    mine, theirs = ({*map(_work, one.first.nodes)} for one in (callers, others))
+    yield from (word for word in dict.fromkeys(map(_work, callers.first.nodes)) if word in mine - theirs)
+
+
+def _normalized_beside(callers: Callers, others: Callers) -> Iterator[str]:
+    """``normalized``: what is summed up is normalized first, which the other one is given."""
+    mine, theirs = (any(map(is_normalizing, one.first.nodes)) for one in (callers, others))
+    if mine and not theirs:
+        yield Role.NORMALIZED.value
+
+
+def _work(node: fx.Node) -> str:
+    """The formula that a node computes or differentiates, or that it joins tensors; empty of anything else."""
+    differentiated = spelled(provenance_of(node).differentiated)
+    word = op_word(node).word
+    if differentiated:
+        return GradientWord(differentiated) if is_formula(differentiated) else ""
+    if aten_name(node).endswith("_backward"):
+        return GradientWord(word.removeprefix("d_")) if is_formula(word) else ""
+    return word if is_formula(word) or word == "cat" else ""
 
 
 def codes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
@@ -82,8 +117,6 @@ def codes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
         yield "padded"
     if _n_scalings(plan) > _n_scalings(other):
         yield "scaled"
-    if _broadcasts_more(plan, other):
-        yield "broadcast"
 
 
 def _keeps_forward(plan: KernelPlan, callers: Callers) -> bool:
@@ -143,12 +176,61 @@ def _broadcasts_more(plan: KernelPlan, other: KernelPlan) -> bool:
     )
 
 
+def kept_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Callers) -> Iterator[str]:
+    """``keep_rstd``, ``sums``: what a kernel stores beside what both are for; one word, however much that is.
+
+    Args:
+        plan: The kernel.
+        callers: Its calls.
+        other: The one with the plain name.
+        others: The calls of that.
+    """
+    written = [place for place, p in enumerate(passed(plan)) if p.access is not Access.READ]
+    if len(written) <= _n_written(other):
+        return
+    words = _words_beside(callers, written, others, other)
+    if words and all(word.rpartition("_")[2] in STATISTIC_WORDS for word in words):
+        yield "keep_statistics" if len(words) > 1 else f"keep_{words[0]}"
+    is_backward = any(provenance_of(node).differentiates for node in callers.first.nodes)
+    is_sum = any(isinstance(value, Reduce) for value in plan.body)
+    if is_backward and is_sum and _n_vectors(plan) > _n_vectors(other):
+        yield "sums"  # of gradients, for weights
+    kept = [word.split("_") for word in words if not isinstance(word, GradientWord)]
+    yield from (f"keep_{'_'.join(parts[-_MOST_PARTS:])}" for parts in kept)
+
+
+def axes_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Callers) -> Iterator[str]:
+    """``of_heads``: what a kernel walks along, and the one that has the plain name does not.
+
+    Args:
+        plan: The kernel.
+        callers: Its calls.
+        other: The one with the plain name.
+        others: The calls of that.
+    """
+    mine, theirs = (
+        [word for words in dimensions_of(one, calls).values() for word in words[:1]]
+        for one, calls in ((plan, callers), (other, others))
+    )
+    for word in mine:
+        counted = _COUNTED.fullmatch(word)
+        if counted and word not in theirs:
+            yield f"of_{counted[1].rpartition('_')[2]}"
+
+
+def _n_vectors(plan: KernelPlan) -> int:
+    """How many results of a kernel have fewer axes than it walks."""
+    return sum(len(steps) < len(plan.axes) for steps in _walked(plan, Store))
+
+
 def shapes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
     """How a kernel walks otherwise than the one that has the plain name: the last that may tell them apart."""
+    if _broadcasts_more(plan, other):
+        yield "broadcast"
     if plan.schedule != other.schedule:
         yield words_of(plan).adjective or ("blocks" if plan.rows else "flat")
     if _n_stores(plan) > _n_stores(other):
-        yield "and_sum" if _n_stores(plan) == _n_stores(other) + 1 else "and_parts"
+        yield "keep_more"
     if len(plan.pointers) < len(other.pointers):
         yield "short"
     if len(plan.rows) != len(other.rows) or len(plan.cols) != len(other.cols):
@@ -162,26 +244,25 @@ def _n_summands(plan: KernelPlan, callers: Callers) -> int:
     return sum(words.provenance(buffer).part is GradientPart.SUMMAND for buffer in read)
 
 
-def _more(how: str, words: list[str]) -> Iterator[str]:
-    """``and_rstd``, ``with_bias``: up to two things."""
-    if 0 < len(words) <= _MOST_TOLD:
-        yield f"{how}_{'_and_'.join(words)}"
-    for word in words if len(words) > 1 else ():
-        yield f"{how}_{word}"
-
-
-def _words_beside(
-    callers: Callers, places: list[int], others: Callers, other: KernelPlan, is_read: bool
-) -> list[str]:
-    """The words of what a kernel reads or makes, and another one does not; those that say what it is."""
+def _words_beside(callers: Callers, places: list[int], others: Callers, other: KernelPlan) -> list[str]:
+    """The words of what a kernel makes, and another one does not; those that say what it is."""
     theirs = {
         word
         for place, pointer in enumerate(passed(other))
-        if (pointer.access is Access.READ) == is_read
+        if pointer.access is not Access.READ
         for word in others.candidates(place)
     }
-    words = [word for place in places for word in callers.candidates(place)[:1] if word not in theirs]
-    plain = {identifier(without_counter(word)): identifier(undifferentiated(word)) for word in words}
+    made = [callers.first.words.nodes.get(buffer) for buffer in callers.first.launch.buffers]
+    words = [
+        Role.NORMALIZED.value if (node := made[place]) is not None and is_normalizing(node) else word
+        for place in places
+        for word in callers.candidates(place)[:1]
+        if word not in theirs
+    ]
+    plain = {
+        reworded(word, lambda of: identifier(without_counter(of))): identifier(undifferentiated(word))
+        for word in words
+    }
     said = [word for word, of in plain.items() if is_telling(of)]
     return said or [word for word, of in plain.items() if "_" in of]  # hidden_states, but not out
 
@@ -272,8 +353,6 @@ def qualifiers(plan: KernelPlan, callers: Callers) -> Iterator[str]:
     yield words_of(plan).adjective or ("strided" if plan.ints else "flat")
     if plan.ints:
         yield "strided"
-    if len(places) > 1:
-        yield {2: "pair", 3: "triple"}.get(len(places), "several")
     if any(isinstance(value, Load) and value.mask is not None for value in plan.body):
         yield "masked"
     if any(isinstance(value, Store) and value.mask is not None for value in plan.body):

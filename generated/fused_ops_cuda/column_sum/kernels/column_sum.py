@@ -29,7 +29,11 @@ def column_sum_partial_kernel(
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """Each program walks COLS columns down one chunk of the rows, ROWS at a time; arithmetic in float32."""
+    """Each program walks COLS columns down one chunk of the rows, ROWS at a time; arithmetic in float32.
+
+    Blocks of columns alone are few programs, chunks of their rows are more; they are combined in order, so
+    that results repeat.
+    """
     col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
     in_cols = col < n_cols
     split = tl.program_id(1)

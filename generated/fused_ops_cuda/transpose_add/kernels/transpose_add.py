@@ -25,7 +25,10 @@ def transpose_add_kernel(
     n_cols,
     TILE: tl.constexpr,
 ):
-    """Each program fills one TILE x TILE tile; arithmetic in float32."""
+    """Each program fills one TILE x TILE tile; arithmetic in float32.
+
+    Reads lie along one side of a tile, writes along the other: both take whole lines of memory.
+    """
     tile = tl.program_id(0)
     col_tiles = tl.cdiv(n_cols, TILE)
     row_tile = tile // col_tiles

@@ -3,29 +3,29 @@
 from .add_and_layer_norm import add_and_layer_norm
 from .column_sum import column_sum
 from .cross_entropy import cross_entropy
-from .cross_entropy_and_d_cross_entropy import cross_entropy_and_d_cross_entropy
+from .cross_entropy_and_gradient import cross_entropy_and_gradient
 from .cross_entropy_n_counted import cross_entropy_n_counted
 from .d_add_layer_norm import d_add_layer_norm
+from .d_gelu import d_gelu
 from .d_layer_norm import d_layer_norm
-from .d_qkv_and_bias import d_qkv_and_bias
 from .d_token_embedding_weight import d_token_embedding_weight
 from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
 from .gelu import gelu
-from .gelu_and_d_gelu_column_sum import gelu_and_d_gelu_column_sum
+from .make_d_qkv import make_d_qkv
 from .pad import pad
 
 __all__ = [
     "add_and_layer_norm",
     "column_sum",
     "cross_entropy",
-    "cross_entropy_and_d_cross_entropy",
+    "cross_entropy_and_gradient",
     "cross_entropy_n_counted",
     "d_add_layer_norm",
+    "d_gelu",
     "d_layer_norm",
-    "d_qkv_and_bias",
     "d_token_embedding_weight",
     "embedding_add_and_layer_norm",
     "gelu",
-    "gelu_and_d_gelu_column_sum",
+    "make_d_qkv",
     "pad",
 ]

@@ -37,7 +37,10 @@ def d_layer_norm_partial_kernel(
     ROWS: tl.constexpr,
     COLS: tl.constexpr,  # n_cols, rounded up to a power of two
 ):
-    """Each program walks a chunk of the rows and adds up their columns; arithmetic in float32."""
+    """Each program walks a chunk of the rows and adds up their columns; arithmetic in float32.
+
+    Each chunk has its own sums; they are combined in order, so that results repeat.
+    """
     col = tl.arange(0, COLS)[None, :]
     in_cols = col < n_cols
     split = tl.program_id(0)

@@ -43,7 +43,10 @@ def transpose_batch_norms_add_relu_kernel(
     eps: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Each program fills one TILE x TILE tile; arithmetic in float32."""
+    """Each program fills one TILE x TILE tile; arithmetic in float32.
+
+    Reads lie along one side of a tile, writes along the other: both take whole lines of memory.
+    """
     tile = tl.program_id(0)
     col_tiles = tl.cdiv(n_channels, TILE)
     row_tiles = tl.cdiv(n_pixels, TILE)

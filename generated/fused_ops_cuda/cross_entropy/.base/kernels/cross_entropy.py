@@ -29,7 +29,10 @@ def cross_entropy_kernel(
     n_cols: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """Each program walks one row, COLS columns at a time; arithmetic in float32."""
+    """Each program walks one row, COLS columns at a time; arithmetic in float32.
+
+    Rows may be longer than registers hold.
+    """
     row = tl.program_id(0)
     row_start = row * n_cols
     lane = tl.arange(0, COLS)
