@@ -22,10 +22,9 @@ from longhand.emit.cpp.loops import CppLoop, loop_of, product_of_sizes
 from longhand.emit.cpp.operators import ROUNDED_TO, TORCH_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
-from longhand.emit.text.kernel_head import head_lines
+from longhand.emit.text.kernel_head import head_lines, shape_comment
 from longhand.emit.text.places import places_comment
 from longhand.emit.text.quoting import cpp_comment
-from longhand.emit.text.shape_comments import shape_comment
 from longhand.schedule.named_plan import KernelNames, in_plain_loops
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
 

@@ -22,6 +22,7 @@ from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_code
 from longhand.emit.module.view_calls import argument
 from longhand.emit.text.expression import machine_epsilon_text, number
+from longhand.emit.text.kernel_head import shape_names
 from longhand.emit.text.python_code import (
     NO_CODE,
     CallCode,
@@ -36,7 +37,6 @@ from longhand.emit.text.python_code import (
     dimension,
     whole_number,
 )
-from longhand.emit.text.shape_comments import shape_names
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path, rows_at_positions
 from longhand.lower.ir import Buffer, Extern, Size, memory_order

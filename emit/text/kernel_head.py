@@ -1,6 +1,7 @@
-"""The head of a kernel's file: numbers that get a name, and how much it reads and writes.
+"""The head of a kernel's file: numbers that get a name, the shapes of its tensors, how much it reads and writes.
 
-A number's name is the user's, ``BETA2`` for 0.999, or its role's.
+A number's name is the user's, ``BETA2`` for 0.999, or its role's. A tensor of which a kernel takes a part is not as
+large as that: the comment says where the part lies.
 """
 
 from __future__ import annotations
@@ -13,19 +14,32 @@ from longhand.capture.graph import Role
 from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text, scale_text
 from longhand.emit.text.formula import title_of
-from longhand.emit.text.traffic_line import traffic_line
-from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Value
+from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Store, Value
 from longhand.schedule.named_plan import (
     BufferNamer,
     KernelNames,
     NamedPlan,
+    fills_padding,
     launches,
     least_of,
 )
-from longhand.schedule.names.words import further_names, identifier
-from longhand.schedule.plan import KernelPlan, Launch, UnitPlan
+from longhand.schedule.names.words import further_names, identifier, listed
+from longhand.schedule.plan import (
+    KernelPlan,
+    KernelReads,
+    Launch,
+    Pointer,
+    Region,
+    UnitPlan,
+    part_taken,
+    row_stride,
+    tensor_shape,
+)
 
 _LARGEST_BARE = 9
+_MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many there are besides
+_ELEMENT = {Region.WHOLE: "one element", Region.FIRST: "the first element"}
+_SHAPE = {Region.WHOLE: "{}", Region.IN_MEMORY: "{} in memory", Region.FIRST: "the first {}"}
 # By the role of the value that compares with them.
 _CONSTANTS_OF: dict[str | None, str] = {Role.COUNTS: "IGNORE_INDEX", Role.IS_IGNORED: "IGNORE_INDEX"}
 _ROLES = {
@@ -186,3 +200,134 @@ def head_lines(kernel: str, title: str, width: int, escaped: Callable[[str], str
             _INDENT + escaped(equation), width, subsequent_indent=2 * _INDENT, break_long_words=False
         )
     return lines
+
+
+def shape_names(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> tuple[str, ...] | None:
+    """A word for each dimension; none for a single element, None where no shape says what is accessed."""
+    shape = tensor_shape(plan, pointer)
+    if shape is None:
+        return None
+    return tuple(names.scalars[dim] if isinstance(dim, int) else names.axes[dim].size for dim in shape)
+
+
+def shape_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> str | None:
+    """``(n_rows, n_cols)``, ``the first (n_rows, n_cols)``, ``one element``; None where no shape says it."""
+    words = shape_names(plan, names, pointer)
+    if words is None:
+        return None
+    if not words:
+        return _ELEMENT.get(pointer.region, "an element")
+    sizes = f"({', '.join(words)}{',' if len(words) == 1 else ''})"
+    if pointer.region in _SHAPE:
+        return _SHAPE[pointer.region].format(sizes)
+    return _part_comment(plan, names, pointer, sizes)
+
+
+def _part_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer, sizes: str) -> str:
+    """``(n_rows, n_cols), rows x_stride apart``: where the kernel's elements lie among the tensor's."""
+    part = part_taken(plan, pointer)
+    stride = row_stride(plan, pointer)
+    text = f"{part.n_places} parts, {sizes} each" if part.n_places > 1 else sizes
+    text = f"at most {text}" if part.is_conditional else text
+    if stride is not None:
+        return f"{text}, rows {names.ints[stride]} apart"
+    begin = None if part.is_conditional else part.begins_at
+    if part.is_strided:
+        text += " by strides"
+    elif begin is None and not part.is_conditional:
+        text += " of a tensor that may be larger"
+    return text if begin is None else f"{text}, from {names.ints[begin]} on"
+
+
+def is_whole_shape(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> bool:
+    """Whether `shape_comment` begins with sizes: nothing but them says what is accessed."""
+    return bool(shape_names(plan, names, pointer)) and pointer.region in (Region.WHOLE, Region.IN_MEMORY)
+
+
+def traffic_line(
+    kernel: KernelPlan, launch: Launch, buffers: Mapping[str, Buffer], names: KernelNames
+) -> str:
+    """The line, without its full stop.
+
+    Args:
+        kernel: The kernel.
+        launch: Its first call.
+        buffers: The unit's buffers.
+        names: The kernel's words.
+    """
+    pointers = names.pointers
+    stores = [value for value in kernel.body if isinstance(value, Store)]
+    written = listed(dict.fromkeys(pointers[v.buffer] for v in stores if not v.adds))
+    added = listed(dict.fromkeys(pointers[v.buffer] for v in stores if v.adds))
+    writes = " and ".join(
+        [*([f"writes {written} once"] if written else []), *([f"adds to {added}"] if added else [])]
+    )
+    if fills_padding(kernel):
+        return f"Writes the padding of {written} once, and nothing else"
+    reads = KernelReads(kernel, launch.sizes, [buffers[buffer].shape for buffer in launch.buffers])
+    loaded = dict.fromkeys(value.buffer for value in kernel.body if isinstance(value, Load))
+    kept = [buffer for buffer in loaded if reads.stays_in_cache(buffer)]
+    picked = [buffer for buffer in loaded if reads.is_picked(buffer)]
+    rest = [buffer for buffer in loaded if buffer not in (*kept, *picked)]
+    for_each = [buffer for buffer in rest if reads.read_for_each(buffer)]
+    rest = [buffer for buffer in rest if buffer not in for_each]
+    again = [buffer for buffer in rest if reads.is_repeated(buffer)]
+    once = [buffer for buffer in rest if buffer not in again]
+    parts = (
+        [f"{_some([pointers[buffer] for buffer in once])} once{_picked(once, reads, pointers)}"]
+        if once
+        else []
+    )
+    if again:
+        parts.append(
+            f"{_some([pointers[buffer] for buffer in again])} once from memory and again from the cache"
+        )
+    parts += _for_each(for_each, reads, names)
+    parts += _where(picked, reads, pointers)
+    line = f"Reads {listed(parts)}, {writes}" if parts else f"{writes[:1].upper()}{writes[1:]}"
+    if kept:
+        words = [pointers[buffer] for buffer in kept]
+        what = listed(words) if len(words) <= _MOST_WORDS else f"the {len(words)} vectors"
+        line += f"; {what} stay{'s' * (len(words) == 1)} in cache"
+    return f"One launch over lists of tensors of any sizes. {line}" if kernel.schedule.is_over_lists else line
+
+
+def _picked(once: list[str], reads: KernelReads, pointers: Mapping[str, str]) -> str:
+    """`` (logits at labels twice)``: elements that are read again because a tensor of positions says so."""
+    picks = [
+        (pointers[buffer], listed(map(pointers.__getitem__, reads.picked_by(buffer)))) for buffer in once
+    ]
+    texts = [f"{word} at {positions} twice" for word, positions in picks if positions]
+    return f" ({listed(texts)})" if texts else ""
+
+
+def _for_each(buffers: list[str], reads: KernelReads, names: KernelNames) -> list[str]:
+    """``cos and sin once for each head``"""
+    tables: dict[str, list[str]] = {}
+    for buffer in buffers:
+        axes = listed(names.axes[axis].index for axis in reads.read_for_each(buffer))
+        tables.setdefault(axes, []).append(names.pointers[buffer])
+    return [f"{_some(words)} once for each {axes}" for axes, words in tables.items()]
+
+
+def _where(picked: list[str], reads: KernelReads, pointers: Mapping[str, str]) -> list[str]:
+    """``embed_tokens where input_ids says``: of each element nobody knows how often it is read, or whether."""
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for buffer in picked:
+        tables.setdefault(tuple(map(pointers.__getitem__, reads.picked_by(buffer))), []).append(
+            pointers[buffer]
+        )
+    return [
+        f"{_some(words)} where {listed(positions)} say{'s' * (len(positions) == 1)}"
+        for positions, words in tables.items()
+    ]
+
+
+def _some(words: list[str]) -> str:
+    """All of a few; of many the first ones, and how many there are besides."""
+    few = (
+        words
+        if len(words) <= _MOST_WORDS
+        else [*words[: _MOST_WORDS - 1], f"{len(words) - _MOST_WORDS + 1} more"]
+    )
+    return listed(few)

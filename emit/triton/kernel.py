@@ -20,11 +20,10 @@ from jinja2.compiler import Frame
 from jinja2.nativetypes import NativeCodeGenerator
 
 from longhand.emit.text.expression import Text, compose, joined, literal_text, outside, scale_text, word
-from longhand.emit.text.kernel_head import head_lines
+from longhand.emit.text.kernel_head import head_lines, is_whole_shape, shape_comment
 from longhand.emit.text.places import places_comment
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference
-from longhand.emit.text.shape_comments import is_whole_shape, shape_comment
 from longhand.emit.triton import schedules
 from longhand.emit.triton.functions import (
     N_SPLITS,
