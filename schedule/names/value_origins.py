@@ -123,8 +123,6 @@ _RESULTS = {
     "max": "maxima",
     "min": "minima",
     "not": "inverted",
-    "copy": "copied",
-    "transpose": "transposed",
     "cast": "converted",
     "max_pool2d_with_indices": "pooled",
 }
@@ -154,8 +152,6 @@ def laid_out(origins: ValueOrigins, buffer: str) -> str | None:
 
 
 _UNFILLED = "unfilled"
-_COPIES = frozenset({"copy", "transpose"})
-_ANY_TENSOR = frozenset({"tensor", "t"})  # what einops calls whatever it is given
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\s+|.")
 _SEPARATOR = "    "  # between function and statement in the lock
 
@@ -374,22 +370,6 @@ class ValueOrigins:
         origin = self.of(node)
         run = self._runs.get((origin.module, origin.statement), ())
         return sum(_is_same_op(other, node) and self.ends_statement(other) for other in run)
-
-
-def copied_names(origins: ValueOrigins, node: fx.Node) -> Iterator[str]:
-    """The user's name for what a library call is given a copy of: ``q`` of ``torch.einsum("...", q, k)``."""
-    source = node
-    while source.op == "call_function" and (source is node or op_word(source).silent):
-        if source is node and op_word(node).word not in _COPIES:
-            return
-        above = source.args[0] if source.args else None
-        if not isinstance(above, fx.Node):
-            return
-        source = above
-        local = origins.local(source)
-        if local is not None and local not in _ANY_TENSOR:
-            yield local
-            return
 
 
 def _is_same_op(one: fx.Node, other: fx.Node) -> bool:

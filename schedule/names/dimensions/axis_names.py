@@ -75,7 +75,8 @@ def dimensions_of(plan: KernelPlan, callers: Callers) -> dict[str, tuple[str, ..
     ]
     first, *others = told
     shared = {
-        axis: shared_words([words, *(other.get(axis, ()) for other in others)]) for axis, words in first.items()
+        axis: shared_words([words, *(other.get(axis, ()) for other in others)])
+        for axis, words in first.items()
     }
     return {axis: words for axis, words in shared.items() if words}
 

@@ -18,7 +18,9 @@ _INDEX_OF = {
     ("n_rep",): "repeat",
 }
 _LENGTHS = "seq_len seq_length sequence_length slen q_len tgt_len q_length query_length src_len target_length"
-_HEAD_DIMS = "head_dim dim_head head_size attention_head_size attn_head_size d_head d_kv size_per_head head_features"
+_HEAD_DIMS = (
+    "head_dim dim_head head_size attention_head_size attn_head_size d_head d_kv size_per_head head_features"
+)
 # Words of one meaning, whatever the numbers are: an index says of neither how many there are.
 _MEANINGS = {
     **dict.fromkeys(("b", "batch_size", "bsz", "bs", "n_batch", "num_batch", "n_batches"), "batch"),
