@@ -20,6 +20,7 @@ from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
 from longhand.schedule.names.layer_names import name_block
 from longhand.schedule.names.meanings.parts import part_names, word_of_offset
+from longhand.schedule.names.meanings.pieces import ends_of_pieces, word_of_end
 from longhand.schedule.names.number_names import constant_names
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames, differentiated
 from longhand.schedule.names.shared.layer_results import NameLayer
@@ -259,8 +260,11 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
         parameter.name: scope.pick(_int_words(kernel, parameter.name, pointers, axes, parts))
         for parameter in kernel.ints
     }
+    ends = _end_words(kernel, pointers)
     scalars = {
-        scalar.position: scope.pick([scalar.name or "", *_scalar_words(kernel, scalar.position)])
+        scalar.position: scope.pick(
+            [ends.get(scalar.position, ""), scalar.name or "", *_scalar_words(kernel, scalar.position)]
+        )
         for scalar in kernel.scalars
     }
     if prints_blocks:
@@ -374,6 +378,13 @@ def _int_words(
     axis = axes[parameter.axis].index
     only = sum(other.pointer == parameter.pointer and other.axis is not None for other in kernel.ints) == 1
     return [f"{word}_stride"] * only + [f"{word}_{axis}_stride", f"{word}_other_{axis}_stride"]
+
+
+def _end_words(kernel: KernelPlan, pointers: Mapping[str, str]) -> dict[int, str]:
+    """Words for the numbers at which pieces end that are put together: ``d_q_end``."""
+    of = {position: pointers[piece] for position, piece in ends_of_pieces(kernel.body).items()}
+    alone = {position: word for position, word in of.items() if [*of.values()].count(word) == 1}
+    return {position: end for position, word in alone.items() if (end := word_of_end(word))}
 
 
 def _is_factor(kernel: KernelPlan, position: int) -> bool:

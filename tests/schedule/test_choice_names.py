@@ -61,4 +61,4 @@ def test_halves_of_which_one_is_negated_are_rotated_where_the_place_decides() ->
 
 def test_elements_of_a_tensor_have_an_index() -> None:
     assert first_free(element_names("h"), {"h"}) == "h_i"
-    assert first_free(element_names("h"), {f"h_{index}" for index in "ijklm"}) == "other_h"
+    assert first_free(element_names("h"), {f"h_{index}" for index in "ijklm"}) == "second_h"

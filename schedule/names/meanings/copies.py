@@ -12,7 +12,7 @@ from longhand.schedule.names.operation_names import aten_name, op_word
 from longhand.schedule.names.value_origins import ValueOrigins, last_word, without_positions
 from longhand.schedule.names.words import reworded
 
-_RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten", "squeeze", "unsqueeze"})
+_RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 _COPIES = frozenset({"copy", "transpose", "slice"})
 _ANY_TENSOR = frozenset({"tensor", "t"})  # what einops calls whatever it is given
 # Behind the word, where both layouts live.
