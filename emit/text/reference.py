@@ -51,12 +51,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.named_plan import (
-    BufferNamer,
-    KernelNames,
-    noun_of,
-    words_in_formula,
-)
+from longhand.schedule.named_plan import BufferNamer, KernelNames, words_where_unnamed
 from longhand.schedule.names.words import listed
 from longhand.schedule.plan import KernelPlan
 
@@ -304,11 +299,19 @@ class _ReferenceWriter:
         value = self.plan.body[position]
         known = self.names.values.get(position)
         role = getattr(value, "name", None)
-        noun = noun_of(value)
         stored = self.stored.get(position)
         new = f"new_{stored}" if stored in self.views else None
-        meant = words_in_formula(position, self.plan)
-        return [word for word in (stored, known, new, role, *meant, noun) if word]
+        words = words_where_unnamed(position, self.plan, self._word_of)
+        return [word for word in (stored, known, new, role, *words) if word]
+
+    def _word_of(self, position: int) -> str | None:
+        """The word of a value that has one: its line's, or that of the tensor that it is read from."""
+        value, text = self.plan.body[position], self.done.get(position)
+        if text is not None and text.text.isidentifier():
+            return text.text
+        return (
+            self.names.pointers[value.buffer] if isinstance(value, Load) else self.names.values.get(position)
+        )
 
     def _expression(self, position: int) -> Text:
         group = self.groups.get(position)

@@ -25,6 +25,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.schedule.names.meanings.conditions import words_of_condition
 from longhand.schedule.names.meanings.kernel_values import (
     argument_of_function,
     biased_word,
@@ -288,6 +289,10 @@ def _choice(one: Nameless) -> Iterator[str]:
         yield from choice_names(one.value, one.plan.body, one.operands)
 
 
+def _condition(one: Nameless) -> Iterator[str]:
+    yield from words_of_condition(one.value, one.plan.body, one.operand)
+
+
 def _element_of_a_result(one: Nameless) -> Iterator[str]:
     stored = one.stored
     if isinstance(one.value, Pointwise) and stored:
@@ -339,6 +344,7 @@ RULES: tuple[NamingRule, ...] = (
     argument_of_function,
     part_of_quotient,
     phrase_of_two,
+    _condition,
     _noun,
     _noun_of_a_word,
 )

@@ -15,8 +15,10 @@ _LONGEST = 24  # characters of a piece's word that says where it ends
 
 
 def ends_of_pieces(body: Sequence[Value]) -> dict[int, str]:
-    """By position of the number at which a piece ends: the tensor that alone the piece is read from."""
-    return {limit: piece for limit, piece in zip(_boundaries(body), _pieces(body), strict=False) if piece}
+    """By position of the number at which a piece ends: the tensor from which it, and no other piece, is read."""
+    pieces = _pieces(body)
+    ends = zip(_boundaries(body), pieces, strict=False)
+    return {limit: piece for limit, piece in ends if piece is not None and pieces.count(piece) == 1}
 
 
 def word_of_end(piece: str) -> str | None:
