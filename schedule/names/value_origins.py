@@ -18,7 +18,14 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, Provenance, is_overwritten
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
-from longhand.schedule.names.words import identifier, place_names, snake_case, whole_path, with_place
+from longhand.schedule.names.words import (
+    identifier,
+    place_names,
+    singular,
+    snake_case,
+    whole_path,
+    with_place,
+)
 
 
 def words_of_module(origin: Provenance) -> Iterator[str]:
@@ -67,9 +74,17 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     last = last_word(without_positions(path))
     if not path or not last:
         return
+    few, whole = [*itertools.islice(place_names(path, 1), _FEW)], whole_path(path)
+    said = {
+        _in_singular(place) for place in few
+    }  # ``layers_0_x`` beside ``layer_0_x`` would be no other name
     for word in words:
-        for place in (*itertools.islice(place_names(path, 1), _FEW), whole_path(path)):
+        for place in few if _in_singular(whole) in said else [*few, whole]:
             yield with_place(word, place, last)
+
+
+def _in_singular(place: str) -> tuple[str, ...]:
+    return tuple(map(singular, place.split("_")))
 
 
 _FEW = 4  # words that say the place in a list and the end of the path, before all of it is said
@@ -151,7 +166,6 @@ def laid_out(origins: ValueOrigins, buffer: str) -> str | None:
     return laid_out(origins, made.of) if made is not None and made.how.is_layout else None
 
 
-_UNFILLED = "unfilled"
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\s+|.")
 _SEPARATOR = "    "  # between function and statement in the lock
 
@@ -289,7 +303,7 @@ class ValueOrigins:
         """The same of a node of the graph."""
         origin: Provenance = node.meta.get("provenance") or Provenance()
         if origin.local and is_overwritten(node):  # the user's variable is what is written there
-            return dataclasses.replace(origin, local=_UNFILLED)
+            return dataclasses.replace(origin, local=f"initial_{origin.local}")
         if not origin.local or origin.qualname not in self._renamed.locals:
             return origin
         return dataclasses.replace(origin, local=self._renamed.local(origin.qualname, origin.local))

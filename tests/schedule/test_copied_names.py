@@ -51,3 +51,15 @@ def test_a_weight_in_another_layout_says_which_weight_it_is() -> None:
     text = unit_of(Turned(), torch.randn(3, 2, 2, 4))
     assert re.search(r"\bo_t\b", text)
     assert not re.search(r"\b(d_)?copied\b", text)
+
+
+class Decomposed(nn.Module):
+    """Attention as its formula, whose softmax is the one that keeps hidden rows finite."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._safe_softmax(x @ x.transpose(-1, -2) * 0.5, -1) @ x
+
+
+def test_what_a_softmax_reads_is_scores_whatever_the_softmax_is_called() -> None:
+    text = unit_of(Decomposed(), torch.randn(2, 5, 8))
+    assert re.search(r"\bscores\b", text) and not re.search(r"\bproduct\b", text), text
