@@ -17,6 +17,7 @@ from longhand.schedule.names.meanings.copies import (
     copied_names,
     fillers_of_copy,
     is_only_seen,
+    scaled_names,
     words_of_copied,
 )
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
@@ -260,6 +261,7 @@ class BufferNamer:
         if word := field_word(node):
             yield word
         yield from words_by_use(node)
+        yield from scaled_names(self.origins, node)
         yield from words_of_copied(node, self._told, self._held)
         yield from self._fillers(node)
 
@@ -337,12 +339,10 @@ class BufferNamer:
                 entry = self.inputs.get(source.name)
                 if entry is not None and entry.kind not in _TENSORS:
                     continue
-                where = self.provenance(source.name)
-                own = self.provenance(node.name)
                 local = self.origins.local(source)
                 if entry is not None:
                     return next(_of_input(entry))
-                if local and where.qualname != own.qualname:
+                if local and self.provenance(source.name).qualname != self.provenance(node.name).qualname:
                     return local
                 waiting.append(source)
         return None

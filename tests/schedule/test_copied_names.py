@@ -56,10 +56,24 @@ def test_a_weight_in_another_layout_says_which_weight_it_is() -> None:
 class Decomposed(nn.Module):
     """Attention as its formula, whose softmax is the one that keeps hidden rows finite."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(8, 8)
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.aten._safe_softmax(x @ x.transpose(-1, -2) * 0.5, -1) @ x
+        made = self.proj(x)
+        return torch.ops.aten._safe_softmax(made @ made.transpose(-1, -2) * 0.5, -1) @ made
 
 
 def test_what_a_softmax_reads_is_scores_whatever_the_softmax_is_called() -> None:
     text = unit_of(Decomposed(), torch.randn(2, 5, 8))
     assert re.search(r"\bscores\b", text) and not re.search(r"\bproduct\b", text), text
+
+
+def test_what_is_scaled_says_what() -> None:
+    def attend(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        q, k = q.sin(), k.sin()
+        return (q * 0.5).transpose(1, 2) @ (k * 0.25)
+
+    text = text_of((attend, (torch.randn(2, 4, 5), torch.randn(2, 4, 5)), {}), "cpu", train=False)["model.py"]
+    assert "scaled_q" in text and "scaled_k" in text, text

@@ -15,6 +15,7 @@ from longhand.schedule.names.words import reworded
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 _COPIES = frozenset({"copy", "transpose", "slice"})
 _ANY_TENSOR = frozenset({"tensor", "t"})  # what einops calls whatever it is given
+_SHORT = 16  # characters of what is scaled
 # Behind the word, where both layouts live.
 _ENDINGS = {
     **dict.fromkeys(("clone", "contiguous"), "contiguous"),
@@ -43,6 +44,20 @@ def copied_names(origins: ValueOrigins, node: fx.Node) -> Iterator[str]:
         if local is not None and local not in _ANY_TENSOR:
             yield local
             return
+
+
+def scaled_names(origins: ValueOrigins, node: fx.Node) -> Iterator[str]:
+    """``scaled_q``, of the product of the user's q and a number."""
+    source = (
+        node.args[0] if node.op == "call_function" and op_word(node).word == "scale" and node.args else None
+    )
+    while isinstance(source, fx.Node):
+        local = origins.local(source)
+        if local is not None and local not in _ANY_TENSOR:
+            yield f"scaled_{local}" if len(local) <= _SHORT else "scaled"
+        if local is not None or source.op != "call_function" or not op_word(source).silent or not source.args:
+            return
+        source = source.args[0]
 
 
 def words_of_copied(
