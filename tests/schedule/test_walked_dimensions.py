@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from benchmarks.readability.units import text_of
+from longhand.schedule.names.dimensions.axis_names import _with_channels
 from longhand.schedule.names.dimensions.walked_dimensions import index_of, shared_words, size_of
 
 
@@ -50,3 +51,10 @@ def test_what_is_counted_has_its_own_index_and_a_letter_says_less_than_columns()
     assert size_of(["seq"]) is None
     assert size_of(["d"]) is None
     assert size_of(["height", "width"]) is None
+
+
+def test_what_lies_before_lines_and_columns_is_channels() -> None:
+    """DenseNet's joined features have no word for how many they are: a kernel of them had n_rows of n_pixels."""
+    assert _with_channels(("batch", None, "conv_height", "conv_width"))[1] == "channels"
+    assert _with_channels(("batch", None, "seq", "head_dim"))[1] is None
+    assert _with_channels(("batch", "n_heads", "height", "width"))[1] == "n_heads"

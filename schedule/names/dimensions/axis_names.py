@@ -90,7 +90,9 @@ def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
     by_axis: dict[str, tuple[str, ...]] = {}
     for pointer, name in reversed(list(zip(passed, launch.buffers, strict=True))):
         buffer = caller.buffers[name]
-        order, words = memory_order(buffer), _with_heads(caller.dims.of(name, len(buffer.shape)))
+        order, words = memory_order(buffer), _with_channels(
+            _with_heads(caller.dims.of(name, len(buffer.shape)))
+        )
         shape, known_words = apart([(buffer.shape[dim], words[dim]) for dim in order], {})
         dims = dims_in_memory(plan, pointer, launch.sizes, launch.ints)
         walked = [sizes[axis] for axis in dims]
@@ -104,6 +106,15 @@ def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
             if known and len(known) == len(group):
                 by_axis.setdefault(axis, tuple(part for word in known for part in parts_of(word)))
     return by_axis
+
+
+def _with_channels(words: Words) -> Words:
+    """The words, ``channels`` for what lies between the batch and the lines and columns of its images."""
+    if len(words) != 4 or words[1] is not None or not all(isinstance(word, str) for word in words[2:]):
+        return words
+    of_image = [index_of([word or ""]) for word in words[2:]]
+    is_image = of_image[0] == "line" and (words[3] or "").rpartition("_")[2] == "width"
+    return (words[0], "channels", *words[2:]) if is_image else words
 
 
 def _with_heads(words: Words) -> Words:

@@ -23,7 +23,7 @@ _HEAD_DIMS = (
 )
 # Words of one meaning, whatever the numbers are: an index says of neither how many there are.
 _MEANINGS = {
-    **dict.fromkeys(("b", "batch_size", "bsz", "bs", "n_batch", "num_batch", "n_batches"), "batch"),
+    **dict.fromkeys(("b", "B", "batch_size", "bsz", "bs", "n_batch", "num_batch", "n_batches"), "batch"),
     **dict.fromkeys(_LENGTHS.split(), "seq"),
     **dict.fromkeys(_HEAD_DIMS.split(), "head_dim"),
     **dict.fromkeys(("num_key_value_groups", "n_kv_groups", "kv_groups"), "n_rep"),
