@@ -227,23 +227,12 @@ def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bi
 
 
 def d_qkv_and_bias_windows(
-    d_q,
-    d_k,
-    d_v,
-    d_qkv,
-    d_bias,
-    n_rows,
-    n_cols,
-    d_q_stride,
-    d_k_stride,
-    d_v_stride,
-    boundary,
-    second_boundary,
+    d_q, d_k, d_v, d_qkv, d_bias, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, d_q_end, d_k_end
 ):
     read = {
-        "d_q": window(d_q, (n_rows, boundary), (d_q_stride, 1)),
-        "d_k": window(d_k, (n_rows, second_boundary - boundary), (d_k_stride, 1)),
-        "d_v": window(d_v, (n_rows, n_cols - second_boundary), (d_v_stride, 1)),
+        "d_q": window(d_q, (n_rows, d_q_end), (d_q_stride, 1)),
+        "d_k": window(d_k, (n_rows, d_k_end - d_q_end), (d_k_stride, 1)),
+        "d_v": window(d_v, (n_rows, n_cols - d_k_end), (d_v_stride, 1)),
     }
     written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
     return read, written
@@ -273,22 +262,22 @@ def embedding_add_and_layer_norm_windows(
     ln_1,
     n_batches,
     n_positions,
-    n_cols,
+    dim,
     table_size,
     eps,
 ):
     read = {
         "tokens": window(tokens, (n_batches, n_positions, 1), (n_positions, 1, 0)),
         "token_embedding": memory(token_embedding),
-        "position_embedding_weight": window(position_embedding_weight, (n_positions, n_cols), (n_cols, 1)),
-        "ln_1_weight": window(ln_1_weight, (n_cols,), (1,)),
-        "bias": window(bias, (n_cols,), (1,)),
-        "n_cols": n_cols,
+        "position_embedding_weight": window(position_embedding_weight, (n_positions, dim), (dim, 1)),
+        "ln_1_weight": window(ln_1_weight, (dim,), (1,)),
+        "bias": window(bias, (dim,), (1,)),
+        "dim": dim,
         "eps": eps,
     }
     written = [
-        window(x, (n_batches, n_positions, n_cols), (n_positions * n_cols, n_cols, 1)),
-        window(ln_1, (n_batches, n_positions, n_cols), (n_positions * n_cols, n_cols, 1)),
+        window(x, (n_batches, n_positions, dim), (n_positions * dim, dim, 1)),
+        window(ln_1, (n_batches, n_positions, dim), (n_positions * dim, dim, 1)),
     ]
     return read, written
 

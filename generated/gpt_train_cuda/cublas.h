@@ -81,3 +81,13 @@ static bool are_found(const char *cublas_path, const char *driver_path) {
   if (are_all) cublas = found;
   return are_all;
 }
+
+// ATen makes a handle of cuBLAS in a thread's first product, which it cannot while a CUDA graph is recorded: without
+// this, whoever records a step of a warm unit would be in that thread's first one (pytorch#99397).
+static bool aten_is_ready(int64_t device) {
+  static _Thread_local uint64_t devices;  // a bit for each
+  const uint64_t bit = (uint64_t)1 << device;
+  const bool was_asked = (devices & bit) != 0;
+  devices |= bit;
+  return was_asked;
+}

@@ -114,7 +114,7 @@ def resnet_block_backward(model, saved, d_activated):
 
     d_shortcut_out = torch.empty_like(saved.shortcut_out)
     d_conv2_out = torch.empty_like(saved.conv2_out)
-    kernels.transpose_d_batch_norms(
+    kernels.d_batch_norms(
         d_out,
         through_mean,
         saved.shortcut_out,
@@ -182,7 +182,7 @@ def resnet_block_backward(model, saved, d_activated):
     )
     del x_channels_last, d_conv1_out
     d_x = d_x_from_shortcut.new_empty(batch, channels, height, width)
-    kernels.transpose_add_gradients(
+    kernels.add_gradients(
         d_x_from_shortcut, d_x_from_conv1, d_x, n_batches=batch, n_pixels=height * width, n_channels=channels
     )
     return d_x, {

@@ -297,7 +297,7 @@ static PyObject *with_plan(int function, PyObject *a, PyObject *b, PyObject *bia
   int status = 0;
   if (exchange->current_stream(ON_CUDA, tensors[A].device, &stream) != 0) return NULL;
   if (cublas.is_capturing(stream, &status) != 0 || status != 0) return NULL;  // into a graph, the host's time does not matter
-  Plan *plan = plan_for(&key, a, bias == NULL ? NULL : tensors[BIAS].data);
+  Plan *plan = aten_is_ready(key.device) ? plan_for(&key, a, bias == NULL ? NULL : tensors[BIAS].data) : NULL;
   if (plan == NULL) return NULL;
   PyObject *result = PyObject_Call(empty, plan->out, NULL);
   const bool takes_more = result != NULL && plan->workspace != NULL;

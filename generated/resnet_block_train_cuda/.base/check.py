@@ -11,8 +11,10 @@ import sys
 import torch
 
 from . import kernels
+from .kernels.add_gradients import reference as add_gradients_reference
 from .kernels.batch_norm_relu import reference as batch_norm_relu_reference
 from .kernels.batch_statistics import reference as batch_statistics_reference
+from .kernels.d_batch_norms import reference as d_batch_norms_reference
 from .kernels.d_relu_d_batch_norm import reference as d_relu_d_batch_norm_reference
 from .kernels.d_relu_d_batch_norm_weight_and_bias import (
     reference as d_relu_d_batch_norm_weight_and_bias_reference,
@@ -20,9 +22,7 @@ from .kernels.d_relu_d_batch_norm_weight_and_bias import (
 from .kernels.d_relu_d_batch_norms import reference as d_relu_d_batch_norms_reference
 from .kernels.piece_statistics import reference as piece_statistics_reference
 from .kernels.to_channels_last import reference as to_channels_last_reference
-from .kernels.transpose_add_gradients import reference as transpose_add_gradients_reference
 from .kernels.transpose_batch_norms_add_relu import reference as transpose_batch_norms_add_relu_reference
-from .kernels.transpose_d_batch_norms import reference as transpose_d_batch_norms_reference
 from .model import ResNetBlock
 
 DEVICE = "cuda"
@@ -95,6 +95,19 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
+def add_gradients_windows(d_x_from_shortcut, d_x_from_conv1, d_x, n_batches, n_pixels, n_channels):
+    read = {
+        "d_x_from_shortcut": window(
+            d_x_from_shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+        "d_x_from_conv1": window(
+            d_x_from_conv1, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+    }
+    written = [window(d_x, (n_batches, n_pixels, n_channels), (n_channels * n_pixels, 1, n_pixels))]
+    return read, written
+
+
 def batch_norm_relu_windows(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_rows, n_cols):
     read = {
         "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
@@ -135,6 +148,48 @@ def batch_statistics_windows(
         window(rstd, (n_rows, 1), (1, 0)),
         window(running_mean, (n_rows, 1), (1, 0)),
         window(running_var, (n_rows, 1), (1, 0)),
+    ]
+    return read, written
+
+
+def d_batch_norms_windows(
+    d_out,
+    through_mean,
+    shortcut,
+    shortcut_mean,
+    shortcut_rstd,
+    through_rstd,
+    shortcut_1_weight,
+    conv2,
+    bn2_mean,
+    bn2_rstd,
+    bn2_through_rstd,
+    bn2_weight,
+    d_shortcut,
+    d_conv2,
+    n_batches,
+    n_pixels,
+    n_channels,
+):
+    read = {
+        "d_out": window(d_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "through_mean": window(through_mean, (n_channels,), (1,)),
+        "shortcut": window(
+            shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+        "shortcut_mean": window(shortcut_mean, (n_channels,), (1,)),
+        "shortcut_rstd": window(shortcut_rstd, (n_channels,), (1,)),
+        "through_rstd": window(through_rstd, (n_channels,), (1,)),
+        "shortcut_1_weight": window(shortcut_1_weight, (n_channels,), (1,)),
+        "conv2": window(conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        "bn2_mean": window(bn2_mean, (n_channels,), (1,)),
+        "bn2_rstd": window(bn2_rstd, (n_channels,), (1,)),
+        "bn2_through_rstd": window(bn2_through_rstd, (n_channels,), (1,)),
+        "bn2_weight": window(bn2_weight, (n_channels,), (1,)),
+    }
+    written = [
+        window(d_shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        window(d_conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
     ]
     return read, written
 
@@ -261,19 +316,6 @@ def to_channels_last_windows(x, x_channels_last, n_batches, n_pixels, n_channels
     return read, written
 
 
-def transpose_add_gradients_windows(d_x_from_shortcut, d_x_from_conv1, d_x, n_batches, n_pixels, n_channels):
-    read = {
-        "d_x_from_shortcut": window(
-            d_x_from_shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
-        ),
-        "d_x_from_conv1": window(
-            d_x_from_conv1, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
-        ),
-    }
-    written = [window(d_x, (n_batches, n_pixels, n_channels), (n_channels * n_pixels, 1, n_pixels))]
-    return read, written
-
-
 def transpose_batch_norms_add_relu_windows(
     conv2,
     bn2_mean,
@@ -308,51 +350,11 @@ def transpose_batch_norms_add_relu_windows(
     return read, written
 
 
-def transpose_d_batch_norms_windows(
-    d_out,
-    through_mean,
-    shortcut,
-    shortcut_mean,
-    shortcut_rstd,
-    through_rstd,
-    shortcut_1_weight,
-    conv2,
-    bn2_mean,
-    bn2_rstd,
-    bn2_through_rstd,
-    bn2_weight,
-    d_shortcut,
-    d_conv2,
-    n_batches,
-    n_pixels,
-    n_channels,
-):
-    read = {
-        "d_out": window(d_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-        "through_mean": window(through_mean, (n_channels,), (1,)),
-        "shortcut": window(
-            shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
-        ),
-        "shortcut_mean": window(shortcut_mean, (n_channels,), (1,)),
-        "shortcut_rstd": window(shortcut_rstd, (n_channels,), (1,)),
-        "through_rstd": window(through_rstd, (n_channels,), (1,)),
-        "shortcut_1_weight": window(shortcut_1_weight, (n_channels,), (1,)),
-        "conv2": window(conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
-        "bn2_mean": window(bn2_mean, (n_channels,), (1,)),
-        "bn2_rstd": window(bn2_rstd, (n_channels,), (1,)),
-        "bn2_through_rstd": window(bn2_through_rstd, (n_channels,), (1,)),
-        "bn2_weight": window(bn2_weight, (n_channels,), (1,)),
-    }
-    written = [
-        window(d_shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
-        window(d_conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
-    ]
-    return read, written
-
-
 KERNELS = {
+    "add_gradients": (add_gradients_windows, add_gradients_reference),
     "batch_norm_relu": (batch_norm_relu_windows, batch_norm_relu_reference),
     "batch_statistics": (batch_statistics_windows, batch_statistics_reference),
+    "d_batch_norms": (d_batch_norms_windows, d_batch_norms_reference),
     "d_relu_d_batch_norm": (d_relu_d_batch_norm_windows, d_relu_d_batch_norm_reference),
     "d_relu_d_batch_norm_weight_and_bias": (
         d_relu_d_batch_norm_weight_and_bias_windows,
@@ -361,12 +363,10 @@ KERNELS = {
     "d_relu_d_batch_norms": (d_relu_d_batch_norms_windows, d_relu_d_batch_norms_reference),
     "piece_statistics": (piece_statistics_windows, piece_statistics_reference),
     "to_channels_last": (to_channels_last_windows, to_channels_last_reference),
-    "transpose_add_gradients": (transpose_add_gradients_windows, transpose_add_gradients_reference),
     "transpose_batch_norms_add_relu": (
         transpose_batch_norms_add_relu_windows,
         transpose_batch_norms_add_relu_reference,
     ),
-    "transpose_d_batch_norms": (transpose_d_batch_norms_windows, transpose_d_batch_norms_reference),
 }
 
 

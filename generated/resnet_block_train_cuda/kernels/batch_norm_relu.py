@@ -50,8 +50,7 @@ def batch_norm_relu_kernel(
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
-    centered = conv1 - bn1_mean
-    normalized = centered * bn1_rstd
+    normalized = (conv1 - bn1_mean) * bn1_rstd
     tl.store(out_ptr + at, nan_maximum(normalized * weight + bias, 0.0), mask=in_range)
 
 

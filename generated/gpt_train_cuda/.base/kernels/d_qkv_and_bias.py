@@ -32,8 +32,8 @@ def d_qkv_and_bias_partial_kernel(
     d_q_stride,
     d_k_stride,
     d_v_stride,
-    boundary,
-    second_boundary,
+    d_q_end,
+    d_k_end,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
@@ -45,21 +45,19 @@ def d_qkv_and_bias_partial_kernel(
     begin = tl.minimum(split * chunk, n_rows)  # an unrolled loop must not begin past its end
     end = tl.minimum((split + 1) * chunk, n_rows)
 
-    in_first = col < boundary
-    in_first_two = col < second_boundary
+    in_d_q = col < d_q_end
+    before_d_v = col < d_k_end
 
     acc = tl.zeros([ROWS, COLS], tl.float32)
     for start in tl.range(begin, end, ROWS, loop_unroll_factor=2):
         row = start + tl.arange(0, ROWS)[:, None]
         in_range = (row < n_rows) & in_cols
-        d_q = tl.load(d_q_ptr + row * d_q_stride + col, mask=in_range & in_first, other=0.0).to(tl.float32)
-        reads_d_k = in_range & ~in_first & in_first_two
-        d_k = tl.load(d_k_ptr + row * d_k_stride + col - boundary, mask=reads_d_k, other=0.0).to(tl.float32)
-        reads_d_v = in_range & ~in_first_two
-        d_v = tl.load(d_v_ptr + row * d_v_stride + col - second_boundary, mask=reads_d_v, other=0.0).to(
-            tl.float32
-        )
-        d_qkv = tl.where(in_first, d_q, tl.where(in_first_two, d_k, d_v))
+        d_q = tl.load(d_q_ptr + row * d_q_stride + col, mask=in_range & in_d_q, other=0.0).to(tl.float32)
+        reads_d_k = in_range & ~in_d_q & before_d_v
+        d_k = tl.load(d_k_ptr + row * d_k_stride + col - d_q_end, mask=reads_d_k, other=0.0).to(tl.float32)
+        reads_d_v = in_range & ~before_d_v
+        d_v = tl.load(d_v_ptr + row * d_v_stride + col - d_k_end, mask=reads_d_v, other=0.0).to(tl.float32)
+        d_qkv = tl.where(in_d_q, d_q, tl.where(before_d_v, d_k, d_v))
         acc += d_qkv
         tl.store(d_qkv_ptr + row * n_cols + col, d_qkv, mask=in_range)
 
@@ -91,18 +89,7 @@ def d_qkv_and_bias_combine_kernel(
 
 
 def d_qkv_and_bias(
-    d_q,
-    d_k,
-    d_v,
-    d_qkv,
-    d_bias,
-    n_rows,
-    n_cols,
-    d_q_stride,
-    d_k_stride,
-    d_v_stride,
-    boundary,
-    second_boundary,
+    d_q, d_k, d_v, d_qkv, d_bias, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, d_q_end, d_k_end
 ):
     """Fill d_qkv and d_bias."""
     cols = min(MAX_COLS, next_power_of_2(n_cols))
@@ -120,8 +107,8 @@ def d_qkv_and_bias(
         d_q_stride,
         d_k_stride,
         d_v_stride,
-        boundary,
-        second_boundary,
+        d_q_end,
+        d_k_end,
         ROWS=ROWS,
         COLS=cols,
         num_warps=NUM_WARPS,

@@ -66,11 +66,9 @@ def transpose_batch_norms_add_relu_kernel(
     shortcut_1_weight = tl.load(shortcut_1_weight_ptr + channel, mask=in_cols).to(tl.float32)
     shortcut_1_bias = tl.load(shortcut_1_bias_ptr + channel, mask=in_cols).to(tl.float32)
 
-    centered = conv2 - bn2_mean
-    normalized = centered * bn2_rstd
+    normalized = (conv2 - bn2_mean) * bn2_rstd
     weighted = (shortcut - shortcut_mean) * shortcut_rstd * shortcut_1_weight
     out = normalized * bn2_weight + bn2_bias + (weighted + shortcut_1_bias)
-
     tl.store(
         activated_ptr + (batch * n_channels + channel) * n_pixels + pixel,
         nan_maximum(out, 0.0),

@@ -1,4 +1,4 @@
-"""transpose_d_batch_norms: d_shortcut and d_conv2, in square tiles:
+"""d_batch_norms: d_shortcut and d_conv2, in square tiles:
     d_shortcut = d_batch_norm(d_out, through_mean, shortcut, through_rstd)
     d_conv2 = d_batch_norm(d_out, conv2, bn2_through_rstd)
 
@@ -20,7 +20,7 @@ NUM_WARPS = 8
 
 @fast_launch
 @triton.jit
-def transpose_d_batch_norms_kernel(
+def d_batch_norms_kernel(
     d_out_ptr,  # bf16 (n_batches, n_channels, n_pixels)
     through_mean_ptr,  # float32 (n_channels,)
     shortcut_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
@@ -76,7 +76,7 @@ def transpose_d_batch_norms_kernel(
     tl.store(d_conv2_ptr + at, less_means * (bn2_rstd * bn2_weight), mask=in_range)
 
 
-def transpose_d_batch_norms(
+def d_batch_norms(
     d_out,
     through_mean,
     shortcut,
@@ -97,7 +97,7 @@ def transpose_d_batch_norms(
 ):
     """Fill d_shortcut and d_conv2."""
     tiles = ceil_div(n_pixels, TILE) * ceil_div(n_channels, TILE)
-    transpose_d_batch_norms_kernel[(n_batches * tiles,)](
+    d_batch_norms_kernel[(n_batches * tiles,)](
         d_out,
         through_mean,
         shortcut,
@@ -133,7 +133,7 @@ def reference(
     bn2_through_rstd,
     bn2_weight,
 ):
-    """What transpose_d_batch_norms() must fill d_shortcut and d_conv2 with."""
+    """What d_batch_norms() must fill d_shortcut and d_conv2 with."""
     less_mean = d_out.transpose(-2, -1) - through_mean
     d_shortcut = (less_mean - (shortcut - shortcut_mean) * shortcut_rstd * through_rstd) * (
         shortcut_rstd * shortcut_1_weight

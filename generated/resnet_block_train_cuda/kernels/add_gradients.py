@@ -1,4 +1,4 @@
-"""transpose_add_gradients: d_x = d_x_from_shortcut + d_x_from_conv1, in square tiles.
+"""add_gradients: d_x = d_x_from_shortcut + d_x_from_conv1, in square tiles.
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
@@ -17,7 +17,7 @@ NUM_WARPS = 8
 
 @fast_launch
 @triton.jit
-def transpose_add_gradients_kernel(
+def add_gradients_kernel(
     d_x_from_shortcut_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     d_x_from_conv1_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     d_x_ptr,  # bf16 (n_batches, n_channels, n_pixels)
@@ -46,10 +46,10 @@ def transpose_add_gradients_kernel(
     )
 
 
-def transpose_add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, n_batches, n_pixels, n_channels):
+def add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, n_batches, n_pixels, n_channels):
     """Fill d_x."""
     tiles = ceil_div(n_pixels, TILE) * ceil_div(n_channels, TILE)
-    transpose_add_gradients_kernel[(n_batches * tiles,)](
+    add_gradients_kernel[(n_batches * tiles,)](
         d_x_from_shortcut,
         d_x_from_conv1,
         d_x,
@@ -61,5 +61,5 @@ def transpose_add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, n_batches, n
 
 
 def reference(d_x_from_shortcut, d_x_from_conv1):
-    """What transpose_add_gradients() must fill d_x with."""
+    """What add_gradients() must fill d_x with."""
     return d_x_from_shortcut + d_x_from_conv1
