@@ -301,17 +301,8 @@ class _ReferenceWriter:
         role = getattr(value, "name", None)
         stored = self.stored.get(position)
         new = f"new_{stored}" if stored in self.views else None
-        words = words_where_unnamed(position, self.plan, self._word_of)
+        words = words_where_unnamed(position, self.plan, functools.partial(_word_of, self))
         return [word for word in (stored, known, new, role, *words) if word]
-
-    def _word_of(self, position: int) -> str | None:
-        """The word of a value that has one: its line's, or that of the tensor that it is read from."""
-        value, text = self.plan.body[position], self.done.get(position)
-        if text is not None and text.text.isidentifier():
-            return text.text
-        return (
-            self.names.pointers[value.buffer] if isinstance(value, Load) else self.names.values.get(position)
-        )
 
     def _expression(self, position: int) -> Text:
         group = self.groups.get(position)
@@ -397,3 +388,13 @@ def is_square(value: Value) -> bool:
     """Whether a value is another one times itself."""
     is_product = isinstance(value, Pointwise) and value.op is PointwiseOp.MUL
     return is_product and len(set(arguments(value))) == 1
+
+
+def _word_of(writer: _ReferenceWriter, position: int) -> str | None:
+    """The word of a value that has one: its line's, or that of the tensor that it is read from."""
+    value, text = writer.plan.body[position], writer.done.get(position)
+    if text is not None and text.text.isidentifier():
+        return text.text
+    if isinstance(value, Load):
+        return writer.names.pointers[value.buffer]
+    return writer.names.values.get(position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping
@@ -156,8 +157,7 @@ class BufferNamer:
         is_of_weight = buffer in self.paths or bool(self.provenance(buffer).gradient_of)
         told = [word for word in words if not (is_of_weight and _BARE.fullmatch(word))] or words
         yield told[0]
-        fillers = self.fillers(buffer)
-        plain = [word for word in told if word not in fillers] or told[:1]
+        plain = [word for word in told if word not in self.fillers(buffer)] or told[:1]
         yield from plain
         module = self.module_of(buffer)
         if buffer not in self.inputs:
@@ -262,25 +262,19 @@ class BufferNamer:
             yield word
         yield from words_by_use(node)
         yield from scaled_names(self.origins, node)
-        yield from words_of_copied(node, self._told, self._held)
+        yield from words_of_copied(node, functools.partial(_told, self), self._held)
         yield from self._fillers(node)
-
-    def _told(self, buffer: str, is_told: bool = True) -> list[str]:
-        """The words for a buffer that say what it is, or the others."""
-        fillers = self.fillers(buffer) - {self.provenance(buffer).local}
-        return [word for word in self.candidates(buffer) if (word not in fillers) == is_told]
 
     def _fillers(self, node: fx.Node) -> Iterator[str]:
         """Words that say by which operation a value is made, where nothing says what it is."""
         origin, local = self.origins.of(node), self.origins.local(node)
-        call = call_of_several(node)
-        op = op_word(node if call is None else call)
+        op = op_word(call_of_several(node) or node)
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
         if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
             yield hint
-        result = filled_word(node) or result_word(op.word)
-        result = "squares" if aten_name(node) == "pow" and node.args[1:] == (2,) else result
-        yield from fillers_of_copy(node, self._told, self._held, self.origins)
+        is_square = aten_name(node) == "pow" and node.args[1:] == (2,)
+        result = "squares" if is_square else filled_word(node) or result_word(op.word)
+        yield from fillers_of_copy(node, functools.partial(_told, self), self._held, self.origins)
         if compared := comparison_word(op.word, node.args[1:]):
             yield compared
         yield "loss" if result == "losses" and not _shape_of(node) else result
@@ -369,6 +363,12 @@ class BufferNamer:
             local = self.origins.local(node)
             word = local or next(self._returned(node, origin), None) or next(words_of_module(origin), None)
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
+
+
+def _told(words: BufferNamer, buffer: str, is_told: bool = True) -> list[str]:
+    """The words for a buffer that say what it is, or the others."""
+    fillers = words.fillers(buffer) - {words.provenance(buffer).local}
+    return [word for word in words.candidates(buffer) if (word not in fillers) == is_told]
 
 
 def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:

@@ -19,9 +19,9 @@ from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_ax
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
 from longhand.schedule.names.layer_names import name_block
+from longhand.schedule.names.meanings.number_parameters import end_words, int_words, scalar_words
 from longhand.schedule.names.meanings.parts import part_names
 from longhand.schedule.names.number_names import constant_names
-from longhand.schedule.names.number_parameters import end_words, int_words, scalar_words
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames, differentiated
 from longhand.schedule.names.shared.layer_results import NameLayer
 from longhand.schedule.names.shared.plain_names import plain_names
