@@ -66,17 +66,17 @@ from longhand.schedule.names.dimensions.dimension_propagation import grouped
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
-from longhand.schedule.names.meanings.body_values import places_of, words_in_formula
+from longhand.schedule.names.meanings.body_values import places_of
 from longhand.schedule.names.meanings.halves import rotated_half
 from longhand.schedule.names.meanings.kernel_formulas import derivative_of_norm
 from longhand.schedule.names.meanings.settings import numbers_of
+from longhand.schedule.names.meanings.unnamed import words_where_unnamed
 from longhand.schedule.names.naming import launches
 from longhand.schedule.names.number_names import least_of
 from longhand.schedule.names.operation_names import (
     SILENT,
     aten_name,
     derivative_word,
-    noun_of,
     op_word,
     provenance_of,
 )
@@ -198,7 +198,6 @@ __all__ = [
     "loops_of",
     "module_signature",
     "named_views",
-    "noun_of",
     "numbers_of",
     "op_word",
     "own_or_class",
@@ -228,6 +227,6 @@ __all__ = [
     "view_key",
     "weights_inside",
     "why_so",
-    "words_in_formula",
     "words_of",
+    "words_where_unnamed",
 ]

@@ -51,12 +51,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
-from longhand.schedule.named_plan import (
-    BufferNamer,
-    KernelNames,
-    noun_of,
-    words_in_formula,
-)
+from longhand.schedule.named_plan import BufferNamer, KernelNames, words_where_unnamed
 from longhand.schedule.names.words import listed
 from longhand.schedule.plan import KernelPlan
 
@@ -304,11 +299,10 @@ class _ReferenceWriter:
         value = self.plan.body[position]
         known = self.names.values.get(position)
         role = getattr(value, "name", None)
-        noun = noun_of(value)
         stored = self.stored.get(position)
         new = f"new_{stored}" if stored in self.views else None
-        meant = words_in_formula(position, self.plan)
-        return [word for word in (stored, known, new, role, *meant, noun) if word]
+        words = words_where_unnamed(position, self.plan, functools.partial(_word_of, self))
+        return [word for word in (stored, known, new, role, *words) if word]
 
     def _expression(self, position: int) -> Text:
         group = self.groups.get(position)
@@ -395,3 +389,13 @@ def is_square(value: Value) -> bool:
     """Whether a value is another one times itself."""
     is_product = isinstance(value, Pointwise) and value.op is PointwiseOp.MUL
     return is_product and len(set(arguments(value))) == 1
+
+
+def _word_of(writer: _ReferenceWriter, position: int) -> str | None:
+    """The word of a value that has one: its line's, or that of the tensor that it is read from."""
+    value, text = writer.plan.body[position], writer.done.get(position)
+    if text is not None and text.text.isidentifier():
+        return text.text
+    if isinstance(value, Load):
+        return writer.names.pointers[value.buffer]
+    return writer.names.values.get(position)

@@ -133,7 +133,7 @@ class LanguageModel(nn.Module):
             normed,
             n_batches=batch,
             n_positions=seq,
-            n_cols=DIM,
+            dim=DIM,
             table_size=VOCAB_SIZE,
             eps=EPS,
         )

@@ -71,7 +71,7 @@ class LlamaBlock(nn.Module):
             n_batches=batch,
             n_positions=seq,
             n_heads=N_HEADS,
-            n_cols=HEAD_DIM,
+            head_dim=HEAD_DIM,
             half=HEAD_DIM // 2,
         )
         rotary_k = empty((batch, seq, N_KV_HEADS, HEAD_DIM), torch.float32).transpose(1, 2)
@@ -83,7 +83,7 @@ class LlamaBlock(nn.Module):
             n_batches=batch,
             n_positions=seq,
             n_heads=N_KV_HEADS,
-            n_cols=HEAD_DIM,
+            head_dim=HEAD_DIM,
             half=HEAD_DIM // 2,
         )
 

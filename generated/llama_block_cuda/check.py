@@ -112,22 +112,22 @@ def rms_norm_windows(x, weight, attention_norm, n_rows, n_cols, eps):
     return read, written
 
 
-def rotary_windows(x, cos, sin, out, n_batches, n_positions, n_heads, n_cols, half):
+def rotary_windows(x, cos, sin, out, n_batches, n_positions, n_heads, head_dim, half):
     read = {
         "x": window(
             x,
-            (n_batches, n_positions, n_heads, n_cols),
-            (n_positions * n_heads * n_cols, n_heads * n_cols, n_cols, 1),
+            (n_batches, n_positions, n_heads, head_dim),
+            (n_positions * n_heads * head_dim, n_heads * head_dim, head_dim, 1),
         ),
-        "cos": window(cos, (n_positions, 1, n_cols), (n_cols, 0, 1)),
-        "sin": window(sin, (n_positions, 1, n_cols), (n_cols, 0, 1)),
+        "cos": window(cos, (n_positions, 1, head_dim), (head_dim, 0, 1)),
+        "sin": window(sin, (n_positions, 1, head_dim), (head_dim, 0, 1)),
         "half": half,
     }
     written = [
         window(
             out,
-            (n_batches, n_positions, n_heads, n_cols),
-            (n_positions * n_heads * n_cols, n_heads * n_cols, n_cols, 1),
+            (n_batches, n_positions, n_heads, head_dim),
+            (n_positions * n_heads * head_dim, n_heads * head_dim, head_dim, 1),
         )
     ]
     return read, written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping
@@ -13,10 +14,17 @@ from longhand.capture.graph import CapturedGraph, GradientPart, GraphInput, Inpu
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.names.forward_names import NO_FORWARD, ForwardNames
+from longhand.schedule.names.meanings.copies import (
+    copied_names,
+    fillers_of_copy,
+    is_only_seen,
+    scaled_names,
+    words_of_copied,
+)
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
 from longhand.schedule.names.meanings.values_of_modules import names_of_modules, of_value
 from longhand.schedule.names.module_names import alike, short_names
-from longhand.schedule.names.operation_names import OpWord, aten_name, field_word, op_word, spelled
+from longhand.schedule.names.operation_names import aten_name, field_word, op_word, spelled
 from longhand.schedule.names.result_names import (
     STATISTIC_WORDS,
     call_of_several,
@@ -30,7 +38,6 @@ from longhand.schedule.names.value_origins import (
     RenamedLocals,
     ValueOrigins,
     comparison_word,
-    copied_names,
     has_result_word,
     is_call_of,
     laid_out,
@@ -55,7 +62,6 @@ _SHORT = 14
 _BARE = re.compile(r"((unscaled_)?d_)?(weight|bias)(_from_\w+)?")  # whose, they do not say
 _COUNTED_LAYOUT = re.compile(r"_\d+(?=_(contiguous|channels_last)$)")  # ``x_22_contiguous``
 _TENSORS = frozenset({InputKind.ARGUMENT, InputKind.PART})  # of the caller
-_RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
 
 
 class BufferNamer:
@@ -151,8 +157,7 @@ class BufferNamer:
         is_of_weight = buffer in self.paths or bool(self.provenance(buffer).gradient_of)
         told = [word for word in words if not (is_of_weight and _BARE.fullmatch(word))] or words
         yield told[0]
-        fillers = self.fillers(buffer)
-        plain = [word for word in told if word not in fillers] or told[:1]
+        plain = [word for word in told if word not in self.fillers(buffer)] or told[:1]
         yield from plain
         module = self.module_of(buffer)
         if buffer not in self.inputs:
@@ -220,7 +225,7 @@ class BufferNamer:
     def value_of_gradient(self, origin: Provenance) -> str | None:
         """The value of this graph that something is the gradient of, as it was before it was only seen otherwise."""
         node = self.nodes.get(origin.gradient_of)
-        while node is not None and _is_only_seen(node, self.origins):
+        while node is not None and is_only_seen(node, self.origins):
             node = node.all_input_nodes[0]
         return node.name if node is not None else None
 
@@ -256,18 +261,20 @@ class BufferNamer:
         if word := field_word(node):
             yield word
         yield from words_by_use(node)
+        yield from scaled_names(self.origins, node)
+        yield from words_of_copied(node, functools.partial(_told, self), self._held)
         yield from self._fillers(node)
 
     def _fillers(self, node: fx.Node) -> Iterator[str]:
         """Words that say by which operation a value is made, where nothing says what it is."""
         origin, local = self.origins.of(node), self.origins.local(node)
-        call = call_of_several(node)
-        op: OpWord = op_word(node if call is None else call)
+        op = op_word(call_of_several(node) or node)
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
         if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
             yield hint
-        result = filled_word(node) or result_word(op.word)
-        result = "squares" if aten_name(node) == "pow" and node.args[1:] == (2,) else result
+        is_square = aten_name(node) == "pow" and node.args[1:] == (2,)
+        result = "squares" if is_square else filled_word(node) or result_word(op.word)
+        yield from fillers_of_copy(node, functools.partial(_told, self), self._held, self.origins)
         if compared := comparison_word(op.word, node.args[1:]):
             yield compared
         yield "loss" if result == "losses" and not _shape_of(node) else result
@@ -326,12 +333,10 @@ class BufferNamer:
                 entry = self.inputs.get(source.name)
                 if entry is not None and entry.kind not in _TENSORS:
                     continue
-                where = self.provenance(source.name)
-                own = self.provenance(node.name)
                 local = self.origins.local(source)
                 if entry is not None:
                     return next(_of_input(entry))
-                if local and where.qualname != own.qualname:
+                if local and self.provenance(source.name).qualname != self.provenance(node.name).qualname:
                     return local
                 waiting.append(source)
         return None
@@ -360,10 +365,10 @@ class BufferNamer:
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
 
 
-def _is_only_seen(node: fx.Node, origins: ValueOrigins) -> bool:
-    """Whether a value is another one in another shape, without a name of its own."""
-    is_view = node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
-    return is_view and origins.local(node) is None
+def _told(words: BufferNamer, buffer: str, is_told: bool = True) -> list[str]:
+    """The words for a buffer that say what it is, or the others."""
+    fillers = words.fillers(buffer) - {words.provenance(buffer).local}
+    return [word for word in words.candidates(buffer) if (word not in fillers) == is_told]
 
 
 def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:

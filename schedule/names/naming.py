@@ -10,7 +10,7 @@ from types import MappingProxyType
 import torch
 
 from longhand.capture.graph import Provenance
-from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store, arguments
+from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store
 from longhand.schedule.layers.loops import arrange
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferNamer
@@ -18,14 +18,15 @@ from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_ax
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
 from longhand.schedule.names.layer_names import name_block
-from longhand.schedule.names.meanings.parts import part_names, word_of_offset
+from longhand.schedule.names.meanings.number_parameters import end_words, int_words, scalar_words
+from longhand.schedule.names.meanings.parts import part_names
 from longhand.schedule.names.number_names import constant_names
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames, differentiated
 from longhand.schedule.names.shared.layer_results import NameLayer
 from longhand.schedule.names.shared.plain_names import plain_names
 from longhand.schedule.names.shared.statements import stated_origins
 from longhand.schedule.names.shared.telling_apart import plainness
-from longhand.schedule.names.unit_names import AxisNames, KernelNames, Ledger, Quote, UnitNames, pointer_word
+from longhand.schedule.names.unit_names import KernelNames, Ledger, Quote, UnitNames, pointer_word
 from longhand.schedule.names.value_names import ValueNamer
 from longhand.schedule.names.variables import name_variables
 from longhand.schedule.names.words import (
@@ -256,11 +257,14 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
     axes = name_axes(kernel, scope, dimensions_of(kernel, callers))
     parts = part_names(kernel, callers)
     ints = {
-        parameter.name: scope.pick(_int_words(kernel, parameter.name, pointers, axes, parts))
+        parameter.name: scope.pick(int_words(kernel, parameter.name, pointers, axes, parts))
         for parameter in kernel.ints
     }
+    ends = end_words(kernel, pointers)
     scalars = {
-        scalar.position: scope.pick([scalar.name or "", *_scalar_words(kernel, scalar.position)])
+        scalar.position: scope.pick(
+            [ends.get(scalar.position, ""), scalar.name or "", *scalar_words(kernel, scalar.position)]
+        )
         for scalar in kernel.scalars
     }
     if prints_blocks:
@@ -352,46 +356,3 @@ def _pointer_fallbacks(pointer: Pointer, candidates: list[str], n_written: int) 
         return [f"{candidates[0]}_in", "source"]
     of_several = [f"{candidates[0]}_out"] if n_written > 1 else []
     return [*of_several, "out", f"{candidates[0]}_out", "result"]
-
-
-def _int_words(
-    kernel: KernelPlan,
-    name: str,
-    pointers: dict[str, str],
-    axes: dict[str, AxisNames],
-    parts: Mapping[int, str],
-) -> list[str]:
-    parameter = next(parameter for parameter in kernel.ints if parameter.name == name)
-    word = pointers[parameter.pointer] if parameter.pointer is not None else "position"
-    if parameter.axis is None:
-        part = word_of_offset(kernel, name, parts)
-        return [
-            *([f"{part}_offset"] if part else []),
-            f"{word}_offset",
-            f"{word}_second_offset",
-            f"{word}_start",
-        ]
-    axis = axes[parameter.axis].index
-    only = sum(other.pointer == parameter.pointer and other.axis is not None for other in kernel.ints) == 1
-    return [f"{word}_stride"] * only + [f"{word}_{axis}_stride", f"{word}_other_{axis}_stride"]
-
-
-def _is_factor(kernel: KernelPlan, position: int) -> bool:
-    """Whether a number is only multiplied with, or divided by."""
-    users = [value for value in kernel.body if position in arguments(value)]
-    return all(
-        isinstance(user, Pointwise) and user.op in (PointwiseOp.MUL, PointwiseOp.DIV) for user in users
-    )
-
-
-def _scalar_words(kernel: KernelPlan, position: int) -> list[str]:
-    origin = getattr(kernel.body[position], "origin", "")
-    name = getattr(kernel.body[position], "name", None)
-    hint = "_".join(word for word in origin.split("_") if word and not word.isdigit())
-    return [
-        "scale" if hint in ("mul", "div") or _is_factor(kernel, position) else "",
-        *((f"{turn}_{name}" for turn in ("second", "third", "fourth", "fifth", "sixth")) if name else ()),
-        f"{hint}_by" if hint else "",
-        "number",
-        "second_number",
-    ]

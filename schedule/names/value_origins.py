@@ -18,7 +18,14 @@ from torch import fx
 from longhand.capture.graph import CapturedGraph, Provenance, is_overwritten
 from longhand.lower.ir import Buffer, Derivation, Derived
 from longhand.schedule.names.operation_names import aten_name, name_of_ops, op_word
-from longhand.schedule.names.words import identifier, place_names, snake_case, whole_path, with_place
+from longhand.schedule.names.words import (
+    identifier,
+    place_names,
+    singular,
+    snake_case,
+    whole_path,
+    with_place,
+)
 
 
 def words_of_module(origin: Provenance) -> Iterator[str]:
@@ -67,9 +74,17 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     last = last_word(without_positions(path))
     if not path or not last:
         return
+    few, whole = [*itertools.islice(place_names(path, 1), _FEW)], whole_path(path)
+    said = {
+        _in_singular(place) for place in few
+    }  # ``layers_0_x`` beside ``layer_0_x`` would be no other name
     for word in words:
-        for place in (*itertools.islice(place_names(path, 1), _FEW), whole_path(path)):
+        for place in few if _in_singular(whole) in said else [*few, whole]:
             yield with_place(word, place, last)
+
+
+def _in_singular(place: str) -> tuple[str, ...]:
+    return tuple(map(singular, place.split("_")))
 
 
 _FEW = 4  # words that say the place in a list and the end of the path, before all of it is said
@@ -123,8 +138,6 @@ _RESULTS = {
     "max": "maxima",
     "min": "minima",
     "not": "inverted",
-    "copy": "copied",
-    "transpose": "transposed",
     "cast": "converted",
     "max_pool2d_with_indices": "pooled",
 }
@@ -153,9 +166,6 @@ def laid_out(origins: ValueOrigins, buffer: str) -> str | None:
     return laid_out(origins, made.of) if made is not None and made.how.is_layout else None
 
 
-_UNFILLED = "unfilled"
-_COPIES = frozenset({"copy", "transpose"})
-_ANY_TENSOR = frozenset({"tensor", "t"})  # what einops calls whatever it is given
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\s+|.")
 _SEPARATOR = "    "  # between function and statement in the lock
 
@@ -293,7 +303,7 @@ class ValueOrigins:
         """The same of a node of the graph."""
         origin: Provenance = node.meta.get("provenance") or Provenance()
         if origin.local and is_overwritten(node):  # the user's variable is what is written there
-            return dataclasses.replace(origin, local=_UNFILLED)
+            return dataclasses.replace(origin, local=f"initial_{origin.local}")
         if not origin.local or origin.qualname not in self._renamed.locals:
             return origin
         return dataclasses.replace(origin, local=self._renamed.local(origin.qualname, origin.local))
@@ -374,22 +384,6 @@ class ValueOrigins:
         origin = self.of(node)
         run = self._runs.get((origin.module, origin.statement), ())
         return sum(_is_same_op(other, node) and self.ends_statement(other) for other in run)
-
-
-def copied_names(origins: ValueOrigins, node: fx.Node) -> Iterator[str]:
-    """The user's name for what a library call is given a copy of: ``q`` of ``torch.einsum("...", q, k)``."""
-    source = node
-    while source.op == "call_function" and (source is node or op_word(source).silent):
-        if source is node and op_word(node).word not in _COPIES:
-            return
-        above = source.args[0] if source.args else None
-        if not isinstance(above, fx.Node):
-            return
-        source = above
-        local = origins.local(source)
-        if local is not None and local not in _ANY_TENSOR:
-            yield local
-            return
 
 
 def _is_same_op(one: fx.Node, other: fx.Node) -> bool:

@@ -25,6 +25,7 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.schedule.names.meanings.conditions import words_of_condition
 from longhand.schedule.names.meanings.kernel_values import (
     argument_of_function,
     biased_word,
@@ -262,8 +263,7 @@ def _sum_of_the_users(one: Nameless) -> Iterator[str]:
     if one.words.adds_bias(value.origin):
         yield "biased"
     if one.words.provenance(value.origin).differentiates:  # gradients that are added up are no stream
-        n_terms = _n_terms(one.position, one.plan.body)
-        yield from [f"sum_of_{_COUNTS[n_terms - 2]}"] if n_terms - 2 < len(_COUNTS) else []
+        yield from _sum_of_terms(one)
         return
     sides = [body[argument] for argument in value.args]
     if any(isinstance(side, Load) and side.index.values for side in sides):
@@ -272,7 +272,22 @@ def _sum_of_the_users(one: Nameless) -> Iterator[str]:
         yield "residual"
 
 
-_COUNTS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TO_NINE = "two three four five six seven eight nine"
+_TO_TWENTY = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"
+_COUNTS = (*_TO_NINE.split(), *_TO_TWENTY.split())
+
+
+def _sum_of_terms(one: Nameless) -> Iterator[str]:
+    """``sum_of_three``, of a sum by how many things it adds up."""
+    if isinstance(one.value, Pointwise) and one.value.op is PointwiseOp.ADD:
+        n_terms = _n_terms(one.position, one.plan.body)
+        yield from [f"sum_of_{_COUNTS[n_terms - 2]}"] if n_terms - 2 < len(_COUNTS) else []
+
+
+def _sum_of_many(one: Nameless) -> Iterator[str]:
+    """The same of more than two things: each would be ``total``."""
+    if isinstance(one.value, Pointwise) and _n_terms(one.position, one.plan.body) > 2:
+        yield from _sum_of_terms(one)
 
 
 def _n_terms(position: int, body: Sequence[Value]) -> int:
@@ -288,6 +303,10 @@ def _choice(one: Nameless) -> Iterator[str]:
         yield from choice_names(one.value, one.plan.body, one.operands)
 
 
+def _condition(one: Nameless) -> Iterator[str]:
+    yield from words_of_condition(one.value, one.plan.body, one.operand)
+
+
 def _element_of_a_result(one: Nameless) -> Iterator[str]:
     stored = one.stored
     if isinstance(one.value, Pointwise) and stored:
@@ -301,7 +320,8 @@ def _noun(one: Nameless) -> Iterator[str]:
 
 def _noun_of_a_word(one: Nameless) -> Iterator[str]:
     if isinstance(one.value, Pointwise):
-        yield from (f"{name}_{noun_of(one.value)}" for name in one.named)
+        noun = noun_of(one.value)
+        yield from (f"{name}_{noun}" for name in one.named if not name.endswith(noun))
 
 
 RULES: tuple[NamingRule, ...] = (
@@ -339,6 +359,8 @@ RULES: tuple[NamingRule, ...] = (
     argument_of_function,
     part_of_quotient,
     phrase_of_two,
+    _condition,
+    _sum_of_many,
     _noun,
     _noun_of_a_word,
 )

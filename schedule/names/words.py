@@ -64,7 +64,6 @@ _OWN_TEXT = """
     kept_for_backward one_for_each kept_on_list kept_from_list of_layers of_parameters
 """
 OWN_WORDS = frozenset(_OWN_TEXT.split())
-_FALLBACKS = ("other", "further", "another", "extra", "spare")
 
 
 class GradientWord(str):
@@ -259,16 +258,28 @@ def listed(words: Iterable[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
+_UNITS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+_TENS = ("twent", "thirt", "fort", "fift", "sixt", "sevent", "eight", "ninet")
+_TEENS = (
+    "tenth",
+    "eleventh",
+    "twelfth",
+    *(f"{ten}eenth" for ten in ("thirt", "fourt", "fift", "sixt", "sevent")),
+)
+_TO_TWENTY = (*_UNITS[1:], *_TEENS, "eighteenth", "nineteenth")
+_ORDINALS = (*_UNITS[1:], "tenth")
+
+
 def further_names(word: str) -> Iterator[str]:
-    """Without an end: what else a second thing of a name may be called: ``other_total``."""
+    """Without an end: what else things of a name may be called: ``second_total``, ``third_total``."""
     prefix = ""
     while True:
-        for before in _FALLBACKS:
+        for before in _TO_TWENTY:
             yield f"{prefix}{before}_{word}"
+        for ten in _TENS:
+            for before in (f"{ten}ieth", *(f"{ten}y_{unit}" for unit in _UNITS)):
+                yield f"{prefix}{before}_{word}"
         prefix += "yet_"
-
-
-_ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 def ordinals(word: str) -> Iterator[str]:
@@ -349,7 +360,7 @@ class KernelScope(Scope):
 
     @staticmethod
     def _last_resorts(stem: str) -> Iterator[str]:
-        if is_macro(f"other_{stem}"):  # size_t, whatever stands before it
+        if is_macro(f"second_{stem}"):  # size_t, whatever stands before it
             stem += "_name"
             yield stem
         yield from further_names(stem)

@@ -70,4 +70,4 @@ def test_of_several_results_each_is_what_it_is_made_of() -> None:
     model = nn.Sequential(Block(), Block(), nn.LayerNorm(16))
     texts = text_of((model.eval(), (torch.randn(2, 5, 16),), {}), "cuda", train=False)
     found = parameters(texts["kernels/add_and_layer_norm.py"])
-    assert {"residual", "normed"} <= {*found} and not {"out", "other_out"} & {*found}
+    assert {"residual", "normed"} <= {*found} and not {"out", "second_out"} & {*found}

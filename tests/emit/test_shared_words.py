@@ -48,8 +48,8 @@ def test_a_boundary_is_a_half_only_if_it_is_for_every_caller(emit: Any) -> None:
     sizes = 4, 4, 3, 5
     files = emit(Joined(), tuple(torch.randn(6, size) for size in sizes))
     (text,) = kernels_of(files)
-    assert "boundary" in text and not re.search(r"\bhalf\b|in_first_half", text), text
-    assert "in_first" in text
+    assert "x_end" in text and not re.search(r"\bhalf\b|in_first_half", text), text
+    assert "in_x" in text
 
 
 class Attention(nn.Module):

@@ -2,6 +2,7 @@
 
 import torch
 
+from benchmarks.readability.units import text_of
 from longhand.lower.ir import Constant, Index, IndexExpression, Load, Pointwise, PointwiseOp
 from longhand.schedule.names.value_rules import choice_names
 from longhand.schedule.names.words import element_names, first_free
@@ -61,4 +62,17 @@ def test_halves_of_which_one_is_negated_are_rotated_where_the_place_decides() ->
 
 def test_elements_of_a_tensor_have_an_index() -> None:
     assert first_free(element_names("h"), {"h"}) == "h_i"
-    assert first_free(element_names("h"), {f"h_{index}" for index in "ijklm"}) == "other_h"
+    assert first_free(element_names("h"), {f"h_{index}" for index in "ijklm"}) == "second_h"
+
+
+def test_sums_of_many_things_say_of_how_many() -> None:
+    """DenseNet's were ``total_total_total``."""
+
+    def summed(x: torch.Tensor) -> torch.Tensor:
+        terms = [torch.sin(x * number) for number in (1.5, 2.5, 3.5, 4.5, 5.5, 6.5)]
+        halves = (terms[0] + terms[1] + terms[2]) * (terms[3] + terms[4] + terms[5])
+        return torch.exp(halves) * (terms[0] + terms[1] + terms[2] + terms[3] + terms[4] + terms[5])
+
+    text = text_of((summed, (torch.randn(4, 8),), {}), "cpu", train=False)
+    kernels = "\n".join(lines for path, lines in text.items() if path.endswith(".cpp"))
+    assert "sum_of_three" in kernels and "total_total" not in kernels, kernels

@@ -69,3 +69,10 @@ def test_whether_a_word_is_a_gradients_is_no_matter_of_its_letters() -> None:
     ]
     assert len(calls) > 5000
     assert not [call for call in calls if call[1].endswith(("('d_')", "('d_', '')"))]
+
+
+def test_the_plural_of_a_place_is_no_other_place() -> None:
+    """A stream was layers_0_hidden_states beside another that was layer_0_hidden_states."""
+    assert [*words_in_module("layers.0", ["hidden_states"])] == ["layer_0_hidden_states"]
+    of_stage = [*words_in_module("stages.0.blocks.1.mlp", ["x"])]
+    assert of_stage[-1] == "stages_0_blocks_1_mlp_x" or len({*of_stage}) == len(of_stage)

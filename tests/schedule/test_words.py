@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import nn
 
 import longhand
 from longhand.schedule.names.unit_names import KernelNames, Ledger
-from longhand.schedule.names.words import snake_case
+from longhand.schedule.names.words import further_names, snake_case
 
 
 def _files(folder: Path, model: Any, *args: Any) -> dict[str, str]:
@@ -151,3 +152,18 @@ def test_a_new_value_for_what_is_updated_is_called_so() -> None:
     assert "const float new_exp_avg = exp_avg_i + " in kernel and "exp_avg[i] = new_exp_avg;" in kernel
     reference = (generated / "adamw_cuda/kernels/adamw.py").read_text().partition("def reference")[2]
     assert "return new_exp_avg, new_exp_avg_sq, new_param" in reference
+
+
+def test_many_things_of_a_name_are_counted() -> None:
+    """Of twelve gradients that are added up the last ones were ``yet_spare_d_x``."""
+    words = list(itertools.islice(further_names("x"), 120))
+    assert words[:3] == ["second_x", "third_x", "fourth_x"]
+    assert words[9:13] == ["eleventh_x", "twelfth_x", "thirteenth_x", "fourteenth_x"]
+    assert words[17:22] == [
+        "nineteenth_x",
+        "twentieth_x",
+        "twenty_first_x",
+        "twenty_second_x",
+        "twenty_third_x",
+    ]
+    assert len({*words}) == len(words)

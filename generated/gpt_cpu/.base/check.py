@@ -108,22 +108,22 @@ def embedding_add_and_layer_norm_windows(
     ln_1,
     n_batches,
     n_positions,
-    n_cols,
+    dim,
     table_size,
     eps,
 ):
     read = {
         "tokens": window(tokens, (n_batches, n_positions, 1), (n_positions, 1, 0)),
         "token_embedding": memory(token_embedding),
-        "position_embedding": window(position_embedding, (n_positions, n_cols), (n_cols, 1)),
-        "weight": window(weight, (n_cols,), (1,)),
-        "bias": window(bias, (n_cols,), (1,)),
-        "n_cols": n_cols,
+        "position_embedding": window(position_embedding, (n_positions, dim), (dim, 1)),
+        "weight": window(weight, (dim,), (1,)),
+        "bias": window(bias, (dim,), (1,)),
+        "dim": dim,
         "eps": eps,
     }
     written = [
-        window(x, (n_batches, n_positions, n_cols), (n_positions * n_cols, n_cols, 1)),
-        window(ln_1, (n_batches, n_positions, n_cols), (n_positions * n_cols, n_cols, 1)),
+        window(x, (n_batches, n_positions, dim), (n_positions * dim, dim, 1)),
+        window(ln_1, (n_batches, n_positions, dim), (n_positions * dim, dim, 1)),
     ]
     return read, written
 

@@ -23,46 +23,46 @@ WARP_ELEMENTS = 1024  # held by each warp
 @triton.jit
 def embedding_add_and_layer_norm_kernel(
     tokens_ptr,  # int64 (n_batches, n_positions)
-    token_embedding_ptr,  # bf16 (table_size, n_cols)
-    position_embedding_ptr,  # bf16 (n_positions, n_cols)
-    weight_ptr,  # bf16 (n_cols,)
-    bias_ptr,  # bf16 (n_cols,)
-    x_ptr,  # bf16 (n_batches, n_positions, n_cols)
-    ln_1_ptr,  # bf16 (n_batches, n_positions, n_cols)
+    token_embedding_ptr,  # bf16 (table_size, dim)
+    position_embedding_ptr,  # bf16 (n_positions, dim)
+    weight_ptr,  # bf16 (dim,)
+    bias_ptr,  # bf16 (dim,)
+    x_ptr,  # bf16 (n_batches, n_positions, dim)
+    ln_1_ptr,  # bf16 (n_batches, n_positions, dim)
     n_batches,
     n_positions,
-    n_cols: tl.constexpr,
+    dim: tl.constexpr,
     table_size,
     eps: tl.constexpr,
     ROWS: tl.constexpr,
-    COLS: tl.constexpr,  # n_cols, rounded up to a power of two
+    COLS: tl.constexpr,  # dim, rounded up to a power of two
 ):
     """Each program keeps ROWS whole rows in registers; arithmetic in float32."""
     n_rows = n_batches * n_positions
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     col = tl.arange(0, COLS)[None, :]
     in_rows = row < n_rows
-    in_cols = col < n_cols
+    in_cols = col < dim
     in_range = in_rows & in_cols
     position = row % n_positions
-    at = row * n_cols + col
+    at = row * dim + col
 
-    position_embedding = tl.load(
-        position_embedding_ptr + position * n_cols + col, mask=in_range, other=0.0
-    ).to(tl.float32)
+    position_embedding = tl.load(position_embedding_ptr + position * dim + col, mask=in_range, other=0.0).to(
+        tl.float32
+    )
     tokens = tl.load(tokens_ptr + row, mask=in_rows)
     in_table = (tokens >= 0) & (tokens < table_size)
 
     token_embedding = tl.load(
-        token_embedding_ptr + tokens * n_cols + col, mask=in_range & in_table, other=float("nan")
+        token_embedding_ptr + tokens * dim + col, mask=in_range & in_table, other=float("nan")
     ).to(tl.float32)
 
     x = token_embedding + position_embedding
     row_sum = tl.sum(tl.where(in_cols, x, 0.0), axis=1, keep_dims=True)
-    mean = row_sum / n_cols
+    mean = row_sum / dim
     centered = tl.where(in_cols, x - mean, 0.0)
     sum_of_squares = tl.sum(centered * centered, axis=1, keep_dims=True)
-    variance = sum_of_squares / n_cols
+    variance = sum_of_squares / dim
     rstd = tl.rsqrt(variance + eps)
     normalized = centered * rstd
 
@@ -83,13 +83,13 @@ def embedding_add_and_layer_norm(
     ln_1,
     n_batches,
     n_positions,
-    n_cols,
+    dim,
     table_size,
     eps,
 ):
     """Fill x and ln_1."""
     n_rows = n_batches * n_positions
-    cols = next_power_of_2(n_cols)
+    cols = next_power_of_2(dim)
     rows = max(1, ELEMENTS // cols)
     embedding_add_and_layer_norm_kernel[(ceil_div(n_rows, rows),)](
         tokens,
@@ -101,7 +101,7 @@ def embedding_add_and_layer_norm(
         ln_1,
         n_batches,
         n_positions,
-        n_cols,
+        dim,
         table_size,
         eps,
         ROWS=rows,
@@ -110,7 +110,7 @@ def embedding_add_and_layer_norm(
     )
 
 
-def reference(tokens, token_embedding, position_embedding, weight, bias, n_cols, eps):
+def reference(tokens, token_embedding, position_embedding, weight, bias, dim, eps):
     """What embedding_add_and_layer_norm() must fill x and ln_1 with."""
-    x = token_embedding.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding
+    x = token_embedding.view(-1, dim)[tokens.squeeze(-1)] + position_embedding
     return x, F.layer_norm(x, weight.shape, weight, bias, eps)

@@ -144,8 +144,8 @@ def block_backward(layer, saved, d_output):
         d_q_stride=dim,
         d_k_stride=dim,
         d_v_stride=dim,
-        boundary=dim,
-        second_boundary=2 * dim,
+        d_q_end=dim,
+        d_k_end=2 * dim,
     )
     d_normed = torch.mm(d_qkv_out, layer.attn.qkv.weight)
 

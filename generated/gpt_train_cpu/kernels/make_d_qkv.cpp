@@ -24,8 +24,8 @@ extern "C" void make_d_qkv(
     long d_q_stride,
     long d_k_stride,
     long d_v_stride,
-    long boundary,
-    long second_boundary) {
+    long d_q_end,
+    long d_k_end) {
   const long n_splits = std::max(1L, std::min(SPLITS, n_rows / ROWS));
   const long chunk = (n_rows + n_splits - 1) / n_splits;
   std::vector<float> partial(n_splits * n_cols);
@@ -45,12 +45,12 @@ extern "C" void make_d_qkv(
         float *d_qkv_row = d_qkv + row * n_cols;
 #pragma omp simd
         for (long col = begin; col < end; ++col) {
-          const bool in_first = col < boundary;
-          const float d_q_i = in_first ? d_q_row[col] : 0.0f;
-          const bool in_first_two = col < second_boundary;
-          const float d_k_i = !in_first && in_first_two ? d_k_row[col - boundary] : 0.0f;
-          const float d_v_i = !in_first_two ? d_v_row[col - second_boundary] : 0.0f;
-          const float d_qkv_i = in_first ? d_q_i : in_first_two ? d_k_i : d_v_i;
+          const bool in_d_q = col < d_q_end;
+          const float d_q_i = in_d_q ? d_q_row[col] : 0.0f;
+          const bool before_d_v = col < d_k_end;
+          const float d_k_i = !in_d_q && before_d_v ? d_k_row[col - d_q_end] : 0.0f;
+          const float d_v_i = !before_d_v ? d_v_row[col - d_k_end] : 0.0f;
+          const float d_qkv_i = in_d_q ? d_q_i : before_d_v ? d_k_i : d_v_i;
 
           col_sum[col] += d_qkv_i;
           d_qkv_row[col] = d_qkv_i;

@@ -1,4 +1,4 @@
-"""make_d_qkv: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
+"""d_qkv_and_bias: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
 
     CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
 
@@ -21,7 +21,7 @@ NUM_WARPS = 2
 
 @fast_launch
 @triton.jit
-def make_d_qkv_partial_kernel(
+def d_qkv_and_bias_partial_kernel(
     d_q_ptr,  # bf16, rows of d_q_stride elements
     d_k_ptr,  # bf16, rows of d_k_stride elements
     d_v_ptr,  # bf16, rows of d_v_stride elements
@@ -32,16 +32,12 @@ def make_d_qkv_partial_kernel(
     d_q_stride,
     d_k_stride,
     d_v_stride,
-    boundary,
-    second_boundary,
+    d_q_end,
+    d_k_end,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """Each program walks COLS columns down one chunk of the rows, ROWS at a time; arithmetic in float32.
-
-    Blocks of columns alone are few programs, chunks of their rows are more; they are combined in order, so
-    that results repeat.
-    """
+    """Each program walks COLS columns down one chunk of the rows, ROWS at a time; arithmetic in float32."""
     col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
     in_cols = col < n_cols
     split = tl.program_id(1)
@@ -49,21 +45,19 @@ def make_d_qkv_partial_kernel(
     begin = tl.minimum(split * chunk, n_rows)  # an unrolled loop must not begin past its end
     end = tl.minimum((split + 1) * chunk, n_rows)
 
-    in_first = col < boundary
-    in_first_two = col < second_boundary
+    in_d_q = col < d_q_end
+    before_d_v = col < d_k_end
 
     acc = tl.zeros([ROWS, COLS], tl.float32)
     for start in tl.range(begin, end, ROWS, loop_unroll_factor=2):
         row = start + tl.arange(0, ROWS)[:, None]
         in_range = (row < n_rows) & in_cols
-        d_q = tl.load(d_q_ptr + row * d_q_stride + col, mask=in_range & in_first, other=0.0).to(tl.float32)
-        reads_d_k = in_range & ~in_first & in_first_two
-        d_k = tl.load(d_k_ptr + row * d_k_stride + col - boundary, mask=reads_d_k, other=0.0).to(tl.float32)
-        reads_d_v = in_range & ~in_first_two
-        d_v = tl.load(d_v_ptr + row * d_v_stride + col - second_boundary, mask=reads_d_v, other=0.0).to(
-            tl.float32
-        )
-        d_qkv = tl.where(in_first, d_q, tl.where(in_first_two, d_k, d_v))
+        d_q = tl.load(d_q_ptr + row * d_q_stride + col, mask=in_range & in_d_q, other=0.0).to(tl.float32)
+        reads_d_k = in_range & ~in_d_q & before_d_v
+        d_k = tl.load(d_k_ptr + row * d_k_stride + col - d_q_end, mask=reads_d_k, other=0.0).to(tl.float32)
+        reads_d_v = in_range & ~before_d_v
+        d_v = tl.load(d_v_ptr + row * d_v_stride + col - d_k_end, mask=reads_d_v, other=0.0).to(tl.float32)
+        d_qkv = tl.where(in_d_q, d_q, tl.where(before_d_v, d_k, d_v))
         acc += d_qkv
         tl.store(d_qkv_ptr + row * n_cols + col, d_qkv, mask=in_range)
 
@@ -74,7 +68,7 @@ def make_d_qkv_partial_kernel(
 
 @fast_launch
 @triton.jit
-def make_d_qkv_combine_kernel(
+def d_qkv_and_bias_combine_kernel(
     partial_ptr,  # float32, a result of each chunk
     d_bias_ptr,  # bf16 (n_cols,)
     n_cols,
@@ -94,26 +88,15 @@ def make_d_qkv_combine_kernel(
     tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
 
 
-def make_d_qkv(
-    d_q,
-    d_k,
-    d_v,
-    d_qkv,
-    d_bias,
-    n_rows,
-    n_cols,
-    d_q_stride,
-    d_k_stride,
-    d_v_stride,
-    boundary,
-    second_boundary,
+def d_qkv_and_bias(
+    d_q, d_k, d_v, d_qkv, d_bias, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, d_q_end, d_k_end
 ):
     """Fill d_qkv and d_bias."""
     cols = min(MAX_COLS, next_power_of_2(n_cols))
     n_blocks = ceil_div(n_cols, cols)
     n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
     partial = d_q.new_empty(n_splits, n_cols, dtype=torch.float32)
-    make_d_qkv_partial_kernel[(n_blocks, n_splits)](
+    d_qkv_and_bias_partial_kernel[(n_blocks, n_splits)](
         d_q,
         d_k,
         d_v,
@@ -124,13 +107,13 @@ def make_d_qkv(
         d_q_stride,
         d_k_stride,
         d_v_stride,
-        boundary,
-        second_boundary,
+        d_q_end,
+        d_k_end,
         ROWS=ROWS,
         COLS=cols,
         num_warps=NUM_WARPS,
     )
-    make_d_qkv_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
+    d_qkv_and_bias_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
         partial,
         d_bias,
         n_cols,
@@ -141,6 +124,6 @@ def make_d_qkv(
 
 
 def reference(d_q, d_k, d_v):
-    """What make_d_qkv() must fill d_qkv and d_bias with."""
+    """What d_qkv_and_bias() must fill d_qkv and d_bias with."""
     d_qkv = torch.cat([d_q, d_k, d_v], dim=-1)
     return d_qkv, d_qkv.sum(-2, keepdim=True)

@@ -70,7 +70,7 @@ class LlamaBlock(nn.Module):
             n_batches=batch,
             n_positions=seq,
             n_heads=N_HEADS,
-            n_cols=HEAD_DIM,
+            head_dim=HEAD_DIM,
             half=HEAD_DIM // 2,
         )
         del q
@@ -83,7 +83,7 @@ class LlamaBlock(nn.Module):
             n_batches=batch,
             n_positions=seq,
             n_heads=N_KV_HEADS,
-            n_cols=HEAD_DIM,
+            head_dim=HEAD_DIM,
             half=HEAD_DIM // 2,
         )
         del k

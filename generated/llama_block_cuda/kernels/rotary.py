@@ -21,14 +21,14 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def rotary_kernel(
-    x_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols)
-    cos_ptr,  # bf16 (n_positions, n_cols)
-    sin_ptr,  # bf16 (n_positions, n_cols)
-    out_ptr,  # bf16 (n_batches, n_positions, n_heads, n_cols) in memory
+    x_ptr,  # bf16 (n_batches, n_positions, n_heads, head_dim)
+    cos_ptr,  # bf16 (n_positions, head_dim)
+    sin_ptr,  # bf16 (n_positions, head_dim)
+    out_ptr,  # bf16 (n_batches, n_positions, n_heads, head_dim) in memory
     n_batches,
     n_positions,
     n_heads,
-    n_cols,
+    head_dim,
     half,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
@@ -39,21 +39,21 @@ def rotary_kernel(
     col = tl.program_id(1) * COLS + tl.arange(0, COLS)[None, :]
     in_range = (row < n_rows) & (col < half)
     position = row // n_heads % n_positions
-    at = row * n_cols + col + half
-    row_start = position * n_cols
+    at = row * head_dim + col + half
+    row_start = position * head_dim
 
-    first_x = tl.load(x_ptr + row * n_cols + col, mask=in_range).to(tl.float32)
+    first_x = tl.load(x_ptr + row * head_dim + col, mask=in_range).to(tl.float32)
     second_x = tl.load(x_ptr + at, mask=in_range).to(tl.float32)
     first_cos = tl.load(cos_ptr + row_start + col, mask=in_range).to(tl.float32)
     second_cos = tl.load(cos_ptr + row_start + col + half, mask=in_range).to(tl.float32)
     first_sin = tl.load(sin_ptr + row_start + col, mask=in_range).to(tl.float32)
     second_sin = tl.load(sin_ptr + row_start + col + half, mask=in_range).to(tl.float32)
 
-    tl.store(out_ptr + row * n_cols + col, first_x * first_cos - second_x * first_sin, mask=in_range)
+    tl.store(out_ptr + row * head_dim + col, first_x * first_cos - second_x * first_sin, mask=in_range)
     tl.store(out_ptr + at, second_x * second_cos + first_x * second_sin, mask=in_range)
 
 
-def rotary(x, cos, sin, out, n_batches, n_positions, n_heads, n_cols, half):
+def rotary(x, cos, sin, out, n_batches, n_positions, n_heads, head_dim, half):
     """Fill out."""
     n_rows = n_batches * n_positions * n_heads
     cols = min(MAX_COLS, next_power_of_2(half))
@@ -67,7 +67,7 @@ def rotary(x, cos, sin, out, n_batches, n_positions, n_heads, n_cols, half):
         n_batches,
         n_positions,
         n_heads,
-        n_cols,
+        head_dim,
         half,
         ROWS=rows,
         COLS=cols,

@@ -9,10 +9,11 @@ from longhand.lower.ir import Load, Store, memory_order
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, apart, parts_of
 from longhand.schedule.names.dimensions.customary_names import OF_IMAGES
 from longhand.schedule.names.dimensions.dimension_propagation import grouped
+from longhand.schedule.names.dimensions.walked_dimensions import index_of, shared_words, size_of
 from longhand.schedule.names.dimensions.walked_parts import grouped_around_splits, grouped_before_last
 from longhand.schedule.names.shared.callers import Caller, Callers
 from longhand.schedule.names.unit_names import AxisNames
-from longhand.schedule.names.words import Scope, plural, singular
+from longhand.schedule.names.words import Scope, plural
 from longhand.schedule.plan import AxisRole, KernelPlan, PlanAxis, dims_in_memory
 
 # From the innermost axis outwards: words for axes that came without one.
@@ -20,25 +21,8 @@ _ROW_LADDER = ("row", "group", "stack", "outer")
 _COL_LADDER = ("col", "lane", "slab", "outer_col")
 _WINDOW_LADDER = ("window_column", "window_line", "window_slice")
 _INDEX_WORDS = {"seq": "token", "dim": "feature", "n": "item", "x": "column", "y": "line"}
-# What the indices of dimensions are called, by the customary words for the sizes.
-_INDEX_OF = {
-    ("batch",): "batch",
-    ("seq",): "position",
-    ("batch", "seq"): "token",
-    ("channels",): "channel",
-    ("height",): "line",
-    ("height", "width"): "pixel",
-}
-# Words of one meaning, whatever the numbers are: an index says of neither how many there are.
-_MEANINGS = {
-    **dict.fromkeys(("b", "batch_size", "bsz", "bs", "n_batch", "num_batch", "n_batches"), "batch"),
-    **dict.fromkeys(
-        ("seq_len", "seq_length", "sequence_length", "slen", "q_len", "tgt_len", "q_length"), "seq"
-    ),
-}
 _HEADS = ("h", "n_heads")  # what patterns call heads, beside what they call the size of one
 _HEAD_DIMS = frozenset({"d", "head_dim", "dim_head"})
-_IMAGE = ("batch", "channels", "height", "width")  # ``conv1_channels``: those of what a layer makes
 
 
 def name_axes(
@@ -57,12 +41,15 @@ def name_axes(
     for role, ladder in ((AxisRole.ROW, row_ladder), (AxisRole.COL, _COL_LADDER)):
         axes = [axis for axis in plan.axes if axis.role is role]
         for steps_out, axis in enumerate(reversed(axes)):
-            index = _index_of((dimensions or {}).get(axis.name, ()), plan.schedule.walks_windows)
+            words = (dimensions or {}).get(axis.name, ())
+            index = index_of(words, plan.schedule.walks_windows)
             candidates = list(_candidates(plan, axis, steps_out, ladder, len(axes)))
             if index is None and axis.name in repeated:
                 index = "repeat"
-            if index is not None and max(len(plan.rows), len(plan.cols)) > 1:
-                candidates.insert(0, (index, f"n_{plural(index)}"))
+            if max(len(plan.rows), len(plan.cols)) > 1:
+                size = size_of(words)
+                candidates[:0] = [(ladder[min(steps_out, len(ladder) - 1)], size)] if size is not None else []
+                candidates[:0] = [(index, f"n_{plural(index)}")] if index is not None else []
             names[axis.name] = _pick(candidates, scope)
     return {axis.name: names[axis.name] for axis in plan.axes}
 
@@ -88,23 +75,10 @@ def dimensions_of(plan: KernelPlan, callers: Callers) -> dict[str, tuple[str, ..
     ]
     first, *others = told
     shared = {
-        axis: _shared([words, *(other.get(axis, ()) for other in others)]) for axis, words in first.items()
+        axis: shared_words([words, *(other.get(axis, ()) for other in others)])
+        for axis, words in first.items()
     }
     return {axis: words for axis, words in shared.items() if words}
-
-
-def _shared(calls: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """The words of the first call where all mean the same; ``n_heads`` of n_heads and n_kv_heads: both are heads."""
-    indices = {_index_of(words) for words in calls}
-    if len(indices) == 1:
-        return calls[0]
-    nouns = [(index or "").split("_") for index in indices]
-    common: list[str] = []
-    while all(nouns) and len({noun[-1] for noun in nouns}) == 1:
-        common.insert(0, nouns[0][-1])
-        nouns = [noun[:-1] for noun in nouns]
-    is_counted = all(len(words) == 1 and _one_of_counted(words[0]) for words in calls)
-    return (f"n_{plural('_'.join(common))}",) if is_counted and any(common) else ()
 
 
 def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
@@ -116,7 +90,9 @@ def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
     by_axis: dict[str, tuple[str, ...]] = {}
     for pointer, name in reversed(list(zip(passed, launch.buffers, strict=True))):
         buffer = caller.buffers[name]
-        order, words = memory_order(buffer), _with_heads(caller.dims.of(name, len(buffer.shape)))
+        order, words = memory_order(buffer), _with_channels(
+            _with_heads(caller.dims.of(name, len(buffer.shape)))
+        )
         shape, known_words = apart([(buffer.shape[dim], words[dim]) for dim in order], {})
         dims = dims_in_memory(plan, pointer, launch.sizes, launch.ints)
         walked = [sizes[axis] for axis in dims]
@@ -132,20 +108,13 @@ def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
     return by_axis
 
 
-def _index_of(words: tuple[str, ...], is_of_window: bool = False) -> str | None:
-    """``head`` for n_heads, ``pixel`` for height and width together; None where there is no such word.
-
-    Results of windows have a line and a column, as the windows do.
-    """
-    made = tuple(_MEANINGS.get(plain := word.removeprefix("out_"), plain) for word in words)
-    parts = tuple(next((part for part in _IMAGE if word.endswith(f"_{part}")), word) for word in made)
-    if parts in _INDEX_OF:
-        return _INDEX_OF[parts]
-    if is_of_window and parts == ("width",):
-        return "column"
-    if len(parts) == 2 and parts[0] == "batch" and (one := _one_of_counted(parts[1])):
-        return f"batch_{one}"  # one thing of one of them
-    return _one_of_counted(words[0]) if len(words) == 1 else None
+def _with_channels(words: Words) -> Words:
+    """The words, ``channels`` for what lies between the batch and the lines and columns of its images."""
+    if len(words) != 4 or words[1] is not None or not all(isinstance(word, str) for word in words[2:]):
+        return words
+    of_image = [index_of([word or ""]) for word in words[2:]]
+    is_image = of_image[0] == "line" and (words[3] or "").rpartition("_")[2] == "width"
+    return (words[0], "channels", *words[2:]) if is_image else words
 
 
 def _with_heads(words: Words) -> Words:
@@ -162,16 +131,6 @@ def _of_heads(word: str | None) -> str | None:
     if isinstance(word, ProductWord):
         return ProductWord([plain if part == letter else part for part in word.of], word.sizes)
     return plain
-
-
-def _one_of_counted(word: str) -> str | None:
-    """``head`` for n_heads, num_attention_heads and heads; None where a word is no number of things."""
-    counted = re.fullmatch(r"(?:n|num)_([a-z_]{2,}s)|((?:[a-z_]+_)?heads)", word)
-    if counted is None:
-        return None
-    things = (counted[1] or counted[2]).removeprefix("attention_")
-    one = singular(things)
-    return one if one != things == plural(one) else None
 
 
 def _candidates(

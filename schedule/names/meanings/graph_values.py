@@ -20,6 +20,7 @@ _TO_SCORES = frozenset(
     {"scale", "mul", "div", "add", "sub", "mask", "where", "clamp", "tanh", "bias", "max", "cat"}
 )
 _STEPS = 8
+_SOFTMAX = frozenset({"softmax", "safe_softmax"})
 
 
 def words_by_use(node: fx.Node) -> Iterator[str]:
@@ -83,7 +84,7 @@ def _source(node: fx.Node) -> fx.Node:
 def _is_made_by_softmax(factor: object) -> bool:
     """Whether a factor is what a softmax makes, seen otherwise or not."""
     source = _source(factor) if isinstance(factor, fx.Node) else None
-    return source is not None and source.op == "call_function" and op_word(source).word == "softmax"
+    return source is not None and source.op == "call_function" and op_word(source).word in _SOFTMAX
 
 
 def _is_weighted_by_softmax(node: fx.Node) -> bool:
@@ -93,7 +94,7 @@ def _is_weighted_by_softmax(node: fx.Node) -> bool:
         value, steps = waiting.pop(0)
         for user in _readers(value):
             word = op_word(user).word
-            if word in ("softmax", "log_softmax"):
+            if word in _SOFTMAX | {"log_softmax"}:
                 return True
             if user not in seen and word in _TO_SCORES and steps < _STEPS:
                 seen.add(user)

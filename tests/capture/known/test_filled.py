@@ -61,7 +61,7 @@ def of_another_type(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return states.slice_scatter(a, -1, 0, 4).slice_scatter(b[:2], -1, 4, 8).neg()
 
 
-JOINED, REPLACED, ALONE = "boundary", "n_filled", "numel"  # what the kernel is given
+JOINED, REPLACED, ALONE = "_end=", "n_filled", "numel"  # what the kernel is given
 
 
 @pytest.mark.parametrize(

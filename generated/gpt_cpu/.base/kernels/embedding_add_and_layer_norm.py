@@ -10,7 +10,7 @@ from ..runtime import load_kernel
 embedding_add_and_layer_norm = load_kernel("embedding_add_and_layer_norm.cpp")
 
 
-def reference(tokens, token_embedding, position_embedding, weight, bias, n_cols, eps):
+def reference(tokens, token_embedding, position_embedding, weight, bias, dim, eps):
     """What embedding_add_and_layer_norm() must fill x and ln_1 with."""
-    x = token_embedding.view(-1, n_cols)[tokens.squeeze(-1)] + position_embedding
+    x = token_embedding.view(-1, dim)[tokens.squeeze(-1)] + position_embedding
     return x, F.layer_norm(x, weight.shape, weight, bias, eps)

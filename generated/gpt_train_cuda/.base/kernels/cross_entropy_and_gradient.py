@@ -117,9 +117,9 @@ def reference(logits, targets, n_counted, n_rows, n_cols, logits_stride):
     row = torch.arange(n_rows, device=logits.device).view(-1, 1)
     col = torch.arange(n_cols, device=logits.device)
     at = row * logits_stride + col
-    value = logits[at]
-    row_max = value.amax(-1, keepdim=True)
-    numerator = torch.exp(value - row_max)
+    logit = logits[at]
+    row_max = logit.amax(-1, keepdim=True)
+    numerator = torch.exp(logit - row_max)
     denominator = numerator.sum(-1, keepdim=True)
     is_class = (targets >= 0) & (targets < n_cols)
     place = torch.where(is_class, row * logits_stride + targets, 0)

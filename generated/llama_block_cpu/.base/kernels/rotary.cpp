@@ -9,23 +9,23 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void rotary(
-    const float *x,    // (n_batches, n_positions, n_heads, n_cols)
-    const float *cos,  // the first (n_positions, n_cols)
-    const float *sin,  // the first (n_positions, n_cols)
-    float *out,        // (n_batches, n_positions, n_heads, n_cols) in memory
+    const float *x,    // (n_batches, n_positions, n_heads, head_dim)
+    const float *cos,  // the first (n_positions, head_dim)
+    const float *sin,  // the first (n_positions, head_dim)
+    float *out,        // (n_batches, n_positions, n_heads, head_dim) in memory
     long n_batches,
     long n_positions,
     long n_heads,
-    long n_cols,
+    long head_dim,
     long half) {
 #pragma omp parallel for collapse(3) if (n_batches * n_positions * n_heads * half >= GRAIN)
   for (long batch = 0; batch < n_batches; ++batch) {
     for (long position = 0; position < n_positions; ++position) {
       for (long head = 0; head < n_heads; ++head) {
-        const float *x_row = x + ((batch * n_positions + position) * n_heads + head) * n_cols;
-        const float *cos_row = cos + position * n_cols;
-        const float *sin_row = sin + position * n_cols;
-        float *out_row = out + ((batch * n_positions + position) * n_heads + head) * n_cols;
+        const float *x_row = x + ((batch * n_positions + position) * n_heads + head) * head_dim;
+        const float *cos_row = cos + position * head_dim;
+        const float *sin_row = sin + position * head_dim;
+        float *out_row = out + ((batch * n_positions + position) * n_heads + head) * head_dim;
 
 #pragma omp simd
         for (long col = 0; col < half; ++col) {
