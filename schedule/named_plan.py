@@ -7,8 +7,12 @@ from longhand.schedule.functions.alike_calls import has_modules_alike
 from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.functions.alike_steps import SharedCall
 from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, CallsOfFunction, find_call_loops
-from longhand.schedule.functions.inner_names import remark_on
+from longhand.schedule.functions.derivative_memory import MemoryOfSteps
+from longhand.schedule.functions.derivatives import find_derivatives
+from longhand.schedule.functions.inner_names import remark_on, without_parts
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
+from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
+from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
@@ -32,11 +36,13 @@ from longhand.schedule.layers.model_steps import (
     records_apart,
     steps_of,
 )
+from longhand.schedule.layers.outside import made_inside, references
 from longhand.schedule.layers.read_weights import paths_of_weights, unread_weights, weights_inside
 from longhand.schedule.layers.returned_gradients import (
     GradientGroup,
     GradientsInTurn,
     GradientsOfLayers,
+    GradientsOfModule,
     OneGradient,
     ReturnedGradients,
     parameter_order,
@@ -125,6 +131,7 @@ __all__ = [
     "GradientGroup",
     "GradientsInTurn",
     "GradientsOfLayers",
+    "GradientsOfModule",
     "HeldModules",
     "HeldTensor",
     "Home",
@@ -134,8 +141,11 @@ __all__ = [
     "Ledger",
     "ListForCalls",
     "ListedInput",
+    "LongFunction",
     "Loop",
+    "MemoryOfSteps",
     "ModelStep",
+    "ModuleDerivative",
     "ModuleSignature",
     "NamedPlan",
     "NamedUnit",
@@ -173,6 +183,7 @@ __all__ = [
     "filled_with",
     "fills_padding",
     "find_call_loops",
+    "find_derivatives",
     "find_rounds",
     "frame_of_backward",
     "grouped",
@@ -196,12 +207,14 @@ __all__ = [
     "list_holding",
     "lists_for_calls",
     "loops_of",
+    "made_inside",
     "module_signature",
     "named_views",
     "numbers_of",
     "op_word",
     "own_or_class",
     "own_origins",
+    "own_steps",
     "parameter_order",
     "parameters_in_order",
     "paths_of_weights",
@@ -213,6 +226,7 @@ __all__ = [
     "provenance_of",
     "purpose_of",
     "records_apart",
+    "references",
     "remark_on",
     "reshaped",
     "rotated_half",
@@ -227,6 +241,8 @@ __all__ = [
     "view_key",
     "weights_inside",
     "why_so",
+    "without_parts",
+    "words_in_formula",
     "words_of",
     "words_where_unnamed",
 ]

@@ -99,6 +99,7 @@ def write_method(
     last: PythonLine | None = None,
     whose: ModulePlace | None = None,
     home: Home | None = None,
+    is_of_layers: bool = True,
 ) -> Method:
     """A function of a block from the steps of one run.
 
@@ -118,6 +119,7 @@ def write_method(
         last: A line after the steps, or none.
         whose: The module at hand.
         home: The module whose function it is.
+        is_of_layers: Whether it is one of many layers'.
     """
     parameters = [variables[buffer] for buffer in inputs]
     sizes = sizes or sizes_inside(inputs, outer, variables)
@@ -129,7 +131,7 @@ def write_method(
         sizes,
         device,
         position=position,
-        is_of_layers=True,
+        is_of_layers=is_of_layers,
         numbers=numbers.at,
         whose=whose,
         home=home,

@@ -19,19 +19,27 @@ from longhand.emit.layers.backward_records import (
 )
 from longhand.emit.layers.carried import begin_carried
 from longhand.emit.layers.class_names import TakenNames, record_name, whose
+from longhand.emit.layers.derivative_functions import (
+    CollectedGradients,
+    DerivativeWriter,
+    gradients_with,
+    together,
+)
+from longhand.emit.layers.divided_functions import divided_layer, divided_model
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
-from longhand.emit.layers.layers_in_turn import CallText, LayerText
+from longhand.emit.layers.layers_in_turn import CallText, LayerText, unread_behind
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.layers.saved_records import Record, fields_for_calls, shapes_of
-from longhand.emit.layers.shared_backward import share_backward
-from longhand.emit.module.gradient_lists import OF_LAYERS, write_gradients
+from longhand.emit.layers.shared_backward import SharedBackward, share_backward
+from longhand.emit.layers.shared_functions import SharedFunction
+from longhand.emit.module.gradient_lists import OF_LAYERS, OF_MODULE, write_gradients
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_py import ModelWriter, body_writer
 from longhand.emit.module.module_tree import expression, member
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
-from longhand.emit.text.python_code import Code, NameCode, NamedItemsCode
+from longhand.emit.text.python_code import Code, NameCode
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
@@ -99,9 +107,17 @@ class BackwardWriter(ModelWriter):
         self._functions: list[LayerClass] = []
         self.layers = tuple(one for one in self._kept.values() if one.is_kept)
         self.has_modules_alike = has_modules_alike(self.steps, self.words)
-        if self.has_modules_alike:
-            self._share()
+        self._shared = self._share() if self.has_modules_alike else None
         self._save_by_name()
+        of_layers = {f"{snake_case(loop.class_name)}_backward" for loop in loops_of(self.steps)}
+        shared = () if self._shared is None else (one.name for one in self._shared.functions)
+        self._derivatives = DerivativeWriter(
+            self._forward.tree.root, {snake_case(self.name), *of_layers, *shared, *self.variables.values()}
+        )
+        self._collected: list[CollectedGradients] = []
+        self.has_modules_alike = True  # whatever share() finds
+        self.share = self._functions_of
+        self.further_functions = lambda: tuple(self._derivatives.functions.values())
 
     def _layers_of(self, loop: Loop) -> LayersApart:
         """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
@@ -159,14 +175,13 @@ class BackwardWriter(ModelWriter):
         lists = tuple((one.word, one.name) for one in self.layers)
         return Record(self.saved_name, "", snake_case(self.name), fields, lists)
 
-    def _share(self) -> None:
+    def _share(self) -> SharedBackward:
         """What several modules' derivatives have in common is a function, given a list of what they read."""
         body = body_writer(self, self._sizes(), self._device_expression())
         gradients = {entry.node for entry in self._training.inputs if entry.kind is BackwardKind.GRADIENT}
         kept = frozenset(self.single()) - gradients - self._weights.keys()
         words = [layers.word for layers in self.layers]
         shared = share_backward(self.steps, body, self.tree, snake_case(self.name), kept, words)
-        self.share = shared
         for one in shared.lists:
             name = record_name(one.function, self._record_names)
             self._record_names.add(name)
@@ -175,6 +190,16 @@ class BackwardWriter(ModelWriter):
             self.layers = (*self.layers, own)
         self._read -= kept - shared.single
         self.tensors = [(node, path) for node, path in self.tensors if node in self._read]
+        return shared
+
+    def _functions_of(self, body: BodyWriter) -> tuple[SharedFunction, ...]:
+        """What modules' derivatives have in common, and the parts of the function around them."""
+        shared = () if self._shared is None else self._shared(body)
+        weights = {node: path for node, path in self._weights.items() if node in self.variables}
+        saved = frozenset(self.saved_fields)
+        divided = divided_model(self.steps, self.variables, self.gradients, weights, saved, self.plan)
+        self._collected = self._derivatives.divide(divided, MODEL, body)
+        return shared
 
     def _read_outside(self) -> set[str]:
         """What the function itself reads or returns, whatever its layers read."""
@@ -225,9 +250,20 @@ class BackwardWriter(ModelWriter):
         handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
         made = tuple(node for node in loop.own[0] if node not in weights)
         inputs = (*made, *loop.repeat.inputs[0], *loop.shared, *weights)
+        numbers = name_numbers(loop, self.plan, self.names, {*variables.values(), *body.variables.values()})
+        inside_model = {loop.own[0][at]: f"{loop.repeat.paths[0]}.{below}" for at, below in inside.items()}
+        numbered = [launch for launch, _ in numbers.at]
+
+        def returned(place: int, variable: str, sizes: SizeWriter) -> Code:
+            return self._gradient(loop, place, variable, sizes)
+
+        divided = divided_layer(loop, variables, self.words.weights, inside_model, numbered, returned)
+        inner = copy.copy(body)
+        inner.of_some = statements_of_some(loop.repeat.runs, 0, body.words)
+        collected = self._derivatives.divide(divided, layer, inner)
         sizes = sizes_inside(inputs, body, variables)
         results: list[Code] = [NameCode(variables[outputs[place]]) for place in handed_on]
-        results += self._gradients_of_layer(loop, variables, sizes)
+        results += self._gradients_of_layer(loop, variables, sizes, collected)
         name = f"{snake_case(loop.class_name)}_backward"
         if name in taken and taken[name] != loop.owner:
             name = "_".join([*(identifier(singular(part)) for part in whose(loop.owner, taken[name])), name])
@@ -236,9 +272,6 @@ class BackwardWriter(ModelWriter):
         while name in taken:
             name = name.replace("_backward", "_layer_backward")
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
-        numbers = name_numbers(loop, self.plan, self.names, {*variables.values(), *body.variables.values()})
-        inner = copy.copy(body)
-        inner.of_some = statements_of_some(loop.repeat.runs, 0, body.words)
         method = write_method(
             name,
             "",
@@ -279,25 +312,37 @@ class BackwardWriter(ModelWriter):
         outputs = repeat.outputs[0]
         targets = [variables[name] for n, name in enumerate(outputs) if n not in loop.collected]
 
-        def write(layer: LayerText) -> tuple[str, ...]:
+        def bound(layer: LayerText, names: Sequence[str]) -> tuple[str, ...]:
             module = [f"{owner}[{layer(0)}]"] if owner else []
             value = f"{block.name}({', '.join([*module, *given])})"
             collected = [f"{gradients}[{layer(0)}]"] if loop.collected else []
-            return (f"{', '.join([*targets, *collected])} = {value}",)
+            return (f"{', '.join([*names, *collected])} = {value}",)
 
+        unread = unread_behind(call, self.steps, self.plan)
+        handed_on = [name for n, name in enumerate(outputs) if n not in loop.collected]
+        alone = [
+            "_" if name in unread and variables[name] not in given else variables[name] for name in handed_on
+        ]
         says = (*targets, gradients if loop.collected else "", "=", block.name, owner, *given)
         turn = TurnCall(call.position, says, names_layer=bool(loop.collected or owner))
         is_first = bool(loop.collected) and not (loop.is_apart and call.number)
-        return CallText(turn, write, (f"{gradients} = {{}}",) if is_first else ())
+        first = (f"{gradients} = {{}}",) if is_first else ()
+        return CallText(turn, lambda layer: bound(layer, targets), first, lambda layer: bound(layer, alone))
 
-    def _gradients_of_layer(self, loop: Loop, variables: Mapping[str, str], sizes: SizeWriter) -> list[Code]:
+    def _gradients_of_layer(
+        self,
+        loop: Loop,
+        variables: Mapping[str, str],
+        sizes: SizeWriter,
+        collected: Sequence[CollectedGradients],
+    ) -> list[Code]:
         """What a layer's function returns last: its gradients by the paths of its weights inside it."""
         if not loop.collected:
             return []
-        outputs = loop.repeat.outputs[0]
-        keys = keys_of_gradients(loop, self.words.weights)
+        outputs, keys = loop.repeat.outputs[0], keys_of_gradients(loop, self.words.weights)
         made = (self._gradient(loop, place, variables[outputs[place]], sizes) for place in loop.collected)
-        return [NamedItemsCode(tuple(keys), tuple(made))]
+        named = zip((outputs[place] for place in loop.collected), keys, made, strict=True)
+        return [gradients_with(tuple(named), loop.repeat.paths[0], collected)]
 
     def _gradient(self, loop: Loop, place: int, variable: str, sizes: SizeWriter) -> Code:
         """What a layer's function returns for a gradient: as the caller gets it, where all layers' come alike."""
@@ -307,6 +352,8 @@ class BackwardWriter(ModelWriter):
         return write_view(view, variable, sizes, self.plan.buffers[view.buffer])
 
     def _result(self, result: object, sizes: SizeWriter, variable: str | None = None) -> str:
+        if isinstance(result, View) and any(result.buffer in one.buffers for one in self._collected):
+            return ""  # in a dictionary
         if isinstance(result, View) and result.buffer in self.gradients.in_layers:
             return self.variables[result.buffer] if variable is None else variable
         return super()._result(result, sizes, variable)
@@ -341,9 +388,11 @@ class BackwardWriter(ModelWriter):
         """The gradients of arguments, then those of parameters by name."""
         returned = [texts[place] for place in self.gradients.arguments]
         if self.gradients.groups:
-            returned.append(write_gradients(self.gradients.groups, texts))
-            are_layers = any(isinstance(group, GradientsOfLayers) for group in self.gradients.groups)
+            groups = together(self.gradients.groups, self.plan.results, self._collected)
+            returned.append(write_gradients(groups, texts))
+            are_layers = any(isinstance(group, GradientsOfLayers) for group in groups)
             self.imports |= {f"from .runtime import {OF_LAYERS}"} if are_layers else set()
+            self.imports |= {f"from .runtime import {OF_MODULE}"} if self._derivatives.are_together else set()
         return ", ".join(returned)
 
 

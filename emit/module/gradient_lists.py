@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longhand.emit.text.quoting import python_string
-from longhand.schedule.named_plan import GradientGroup, GradientsInTurn, OneGradient
+from longhand.schedule.named_plan import GradientGroup, GradientsInTurn, GradientsOfModule, OneGradient
 
 OF_LAYERS = "of_layers"  # runtime.py's
+OF_MODULE = "of_module"
 
 
 def write_gradients(groups: Sequence[GradientGroup], texts: Sequence[str]) -> str:
@@ -23,6 +24,8 @@ def write_gradients(groups: Sequence[GradientGroup], texts: Sequence[str]) -> st
 def _written(group: GradientGroup, texts: Sequence[str]) -> str:
     if isinstance(group, OneGradient):
         return f"{python_string(group.path)}: {texts[group.place]}"
+    if isinstance(group, GradientsOfModule):
+        return f"**{OF_MODULE}({python_string(group.path)}, {group.word})"
     if isinstance(group, GradientsInTurn):
         return _in_turn(group)
     before, without = (f"[{', '.join(map(python_string, paths))}]" for paths in (group.before, group.without))

@@ -30,7 +30,7 @@ from longhand.emit.module.paragraphs import (
 )
 from longhand.emit.module.told_arguments import numbers_given
 from longhand.emit.module.trees import MadeList, TensorList
-from longhand.emit.module.view_calls import argument, data_size_lines, write_split, write_view
+from longhand.emit.module.view_calls import argument, data_size_lines, words_of_heads, write_split, write_view
 from longhand.emit.text.python_code import (
     NO_CODE,
     CallCode,
@@ -55,14 +55,12 @@ from longhand.schedule.named_plan import (
     LayerCall,
     Loop,
     ModelStep,
-    NamedView,
     Number,
     Quote,
     Reached,
     SharedCall,
     Statement,
     UnitNames,
-    Words,
     heading_of,
     is_evident,
     is_lone_sum,
@@ -226,17 +224,20 @@ class BodyWriter:
         """The call of a function in the place of steps, the last of which is told."""
         self._made_in_calls |= call.made - set(call.results)
         targets = tuple(self._bind(buffer) for buffer in call.results)
-        assert self.whose is not None
-        module = (self.whose.reach(call.path),) if call.path else ()
+        whose = self.whose
+        module = (whose.reach(call.path),) if whose is not None and call.path else ()
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
         numbers = numbers_given(call, self._number, self.variables, self.sizes, self.plan.buffers)
-        given = (*names([*module, *tensors]), *numbers, *popped(call))
-        line = PythonLine.binding(targets, CallCode(call.name, given))
+        given = (*names([*call.first, *module, *tensors]), *numbers, *popped(call))
+        collected = (call.collected,) if call.collected else ()
+        line = PythonLine.binding((*targets, *collected), CallCode(call.name, given))
         calls = CallsOfFunction(self.plan, self.calls, self.variables, self.returned)
-        many = call_of_many(call, self.whose, tensors, targets, calls.is_handed_on(call, steps[last + 1 :]))
+        is_handed_on = calls.is_handed_on(call, steps[last + 1 :])
+        many = None if whose is None else call_of_many(call, whose, tensors, targets, is_handed_on)
         paragraphs.append(Paragraph((), [*waiting, line], call=many))
-        if call.released:
-            self._release(Release(call.released), steps, last, paragraphs)
+        if call.released or call.emptied:
+            released = Release((*call.released, *call.emptied))
+            self._release(released, steps, last, paragraphs, frozenset(call.emptied))
 
     def _number(self, number: Number) -> Code:
         """What a function is given for one of its numbers."""
@@ -295,10 +296,17 @@ class BodyWriter:
         return [PythonLine.of(PythonStatement((new,), value, remark=remark))]
 
     def _release(
-        self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
+        self,
+        step: Release,
+        steps: Sequence[ModelStep],
+        place: int,
+        paragraphs: list[Paragraph],
+        emptied: frozenset[str] = frozenset(),
     ) -> None:
+        """The line that drops what a step does; of what a call has emptied, views that are held here."""
         buffers = [b for b in step.buffers if b not in self._made_in_calls]
-        words = dropped_alone(map(self.variables.get, buffers), is_of_layers=self.is_of_layers)
+        held = (self.variables.get(buffer) for buffer in buffers if buffer not in emptied)
+        words = dropped_alone(held, is_of_layers=self.is_of_layers)
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
         words += [variable for b in buffers for variable in self.seen_as.get(b, [])]
@@ -362,7 +370,7 @@ class BodyWriter:
                 continue
             view, buffer = line.view, self.plan.buffers[line.view.buffer]
             source = self.library.views.get(line.source) or self.variables[view.buffer]
-            words = _words_of_heads(line, self.sizes) if line.heads else ()
+            words = words_of_heads(line, self.sizes) if line.heads else ()
             value = write_view(view, source, self.sizes, buffer, line.n_before, words)
             if line.split is not None:
                 part, (parts, dim) = line.keys[0], line.split
@@ -390,10 +398,3 @@ class BodyWriter:
             node == held and self.holds.get(variable) == bound
             for variable, node, (held, bound) in zip(variables, nodes, seen, strict=True)
         )
-
-
-def _words_of_heads(line: NamedView, sizes: SizeWriter) -> Words:
-    """The words of a view of all heads at once: those of one part's, and none for which part it is."""
-    assert line.unbind is not None
-    words = sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
-    return (*words[: line.unbind], None, *words[line.unbind :])

@@ -98,6 +98,7 @@ class ModelWriter:
         self.home = Home(self.tree.root)
         self.share: Callable[[BodyWriter], tuple[SharedFunction, ...]]
         self.share = lambda body: share_modules(self.steps, body, self.tree, self.name)
+        self.further_functions: Callable[[], tuple[SharedFunction, ...]] = tuple
         self.has_modules_alike = self.graph.is_module and has_modules_alike(self.steps, words)
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
@@ -157,6 +158,7 @@ class ModelWriter:
         body = body_writer(self, sizes, self._device_expression())
         functions = self.share(body) if self.has_modules_alike else ()
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
+        functions = (*functions, *self.further_functions())
         self.runtime |= layers.runtime_names
         taken = {self.name, *self.variables.values()}
         classes = [block for _, block in layers.blocks]
@@ -312,10 +314,9 @@ class ModelWriter:
             if made.uses_nn or any(block.uses_nn for _, block in blocks):
                 self.imports.add("from torch import nn")
         else:
-            device_text = self.plan.options.target.device.value
             constants = [
                 *shape_lines(self.lists),
-                *constants_of_function(self.tree, self.variables, device_text),
+                *constants_of_function(self.tree, self.variables, self.plan.options.target.device.value),
             ]
             self.runtime |= {"load_constants"} if self.tree.stored else set()
         recorded_by = ""

@@ -29,7 +29,7 @@ from longhand.emit.text.python_code import (
 )
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, Size, View, ViewCall
-from longhand.schedule.named_plan import PaddedWord, ToldSize, Words, reshaped
+from longhand.schedule.named_plan import NamedView, PaddedWord, ToldSize, Words, reshaped
 
 _FULL_SLICE_END = 2**62
 _FUNCTIONS = frozenset({"view_as_real", "view_as_complex"})  # of torch, no methods of tensors
@@ -386,3 +386,10 @@ def data_size_lines(
         for size in sizes
         if size.node in step.outputs and size.node in variables
     ]
+
+
+def words_of_heads(line: NamedView, sizes: SizeWriter) -> Words:
+    """The words of a view of all heads at once: those of one part's, and none for which part it is."""
+    assert line.unbind is not None
+    words = sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
+    return (*words[: line.unbind], None, *words[line.unbind :])

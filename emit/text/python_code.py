@@ -216,14 +216,14 @@ class NamedArgumentsCode(Code):
 
 @dataclasses.dataclass(frozen=True)
 class NamedItemsCode(Code):
-    """``{"fc.weight": d_fc_weight}``"""
+    """``{"fc.weight": d_fc_weight, **of_module("attn", attn_gradients)}``: items without a name are dictionaries."""
 
     names: tuple[str, ...]
     items: tuple[Code, ...]
 
     def __str__(self) -> str:
         pairs = zip(self.names, self.items, strict=True)
-        return f"{{{', '.join(f'{python_string(name)}: {item}' for name, item in pairs)}}}"
+        return f"{{{', '.join(f'{python_string(name)}: {item}' if name else f'**{item}' for name, item in pairs)}}}"
 
 
 NO_CODE = LiteralCode("()")  # what a call is given for a shape of no dimensions

@@ -136,7 +136,7 @@ class ModuleCalls:
             self._kinds |= words.provenance(node).around
         self._by_class: dict[str, list[_Calls]] = defaultdict(list)
         self._n_touched = Counter(
-            path for steps in bodies for step in steps for path in _touched_by(step, words)
+            path for steps in bodies for step in steps for path in modules_touched(step, words)
         )
         for number, (steps, root) in enumerate(zip(bodies, roots, strict=True)):
             self._collect(number, steps, root)
@@ -182,7 +182,7 @@ class ModuleCalls:
         inside = [self._modules_of(step, root) for step in steps]
         if self._is_backward:
             words = self._words
-            for place, reading in modules_of_readers(steps, words, _around).items():
+            for place, reading in modules_of_readers(steps, words, modules_around).items():
                 inside[place] = {**(inside[place] or {}), **reading}
         paths = {path: kind for modules in inside for path, kind in (modules or {}).items()}
         for path, kind in paths.items():
@@ -200,7 +200,7 @@ class ModuleCalls:
         self, number: int, path: str, kind: str, places: Sequence[int], steps: Sequence[ModelStep]
     ) -> None:
         if len(places) >= FEWEST_CALLS:
-            tokens = tuple(_token(steps[place]) for place in places)
+            tokens = tuple(call_token(steps[place]) for place in places)
             self._by_class[kind].append(_Calls(number, path, tuple(places), tokens))
 
     def _modules_of(self, step: ModelStep, root: str) -> dict[str, str] | None:
@@ -208,7 +208,7 @@ class ModuleCalls:
         if not isinstance(step, Launch | Extern):
             return None if isinstance(step, Allocate | Reuse | Release) else {}
         head = f"{root}." if root else ""
-        inside = _around(step, self._words)
+        inside = modules_around(step, self._words)
         return {path: kind for path, kind in inside.items() if path.startswith(head) and path != root}
 
     def _alike(
@@ -264,12 +264,12 @@ def has_modules_alike(steps: Sequence[ModelStep], words: BufferNamer) -> bool:
     paths: dict[str, set[str]] = defaultdict(set)
     for plain in (inner for step in steps for inner in plain_steps(step)):
         for step in (inner for run in plain.runs for inner in run) if isinstance(plain, Repeat) else (plain,):
-            for path, kind in _around(step, words).items():
+            for path, kind in modules_around(step, words).items():
                 paths[kind].add(path)
     return any(len(of_class) > 1 and not hasattr(torch.nn, kind) for kind, of_class in paths.items())
 
 
-def _around(step: PlanStep, words: BufferNamer) -> dict[str, str]:
+def modules_around(step: PlanStep, words: BufferNamer) -> dict[str, str]:
     """The modules that all operations of a call stand in, and their classes."""
     if not isinstance(step, Launch | Extern):
         return {}
@@ -280,7 +280,7 @@ def _around(step: PlanStep, words: BufferNamer) -> dict[str, str]:
     return common or {}
 
 
-def _touched_by(step: ModelStep, words: BufferNamer) -> set[str]:
+def modules_touched(step: ModelStep, words: BufferNamer) -> set[str]:
     """The modules that any operation of a call stands in."""
     if not isinstance(step, Launch | Extern):
         return set()
@@ -303,7 +303,7 @@ def _overlap(sites: Sequence[CallSite]) -> bool:
     return len(set(places)) < len(places)
 
 
-def _token(step: ModelStep) -> object:
+def call_token(step: ModelStep) -> object:
     """What a call does, whatever the sizes."""
     if isinstance(step, Launch):
         return step.kernel

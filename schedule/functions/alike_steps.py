@@ -17,7 +17,7 @@ from longhand.schedule.functions.alike_releases import places_without_releases, 
 from longhand.schedule.layers.outside import made_inside
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.view_names import named_views, view_key
-from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
+from longhand.schedule.plan import Allocate, Launch, PlanStep, Reuse
 
 Column = tuple[str, ...]  # what each of the modules has in one place
 
@@ -37,6 +37,9 @@ class SharedCall:
         made: All that it makes.
         channels: By parameter: which of the tensors tells its number, by how many channels it has.
         taken_from: The list whose last entry holds the rest of what it is given; empty where there is none.
+        first: What it is given before that: a module, and the record that it reads.
+        collected: The variable for the gradients of weights that it returns last; empty where there are none.
+        emptied: What it drops of that record.
     """
 
     n_steps: int
@@ -49,6 +52,9 @@ class SharedCall:
     made: frozenset[str]
     channels: Mapping[str, int] = dataclasses.field(default_factory=dict)
     taken_from: str = ""
+    first: tuple[str, ...] = ()
+    collected: str = ""
+    emptied: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,38 +99,6 @@ class AlikeSteps:
     made: tuple[Column, ...]
     views: tuple[Column, ...]
     numbers: tuple[tuple[str, tuple[Number, ...]], ...]
-
-
-def own_steps(
-    steps: Sequence[PlanStep], calls: Mapping[int, SharedCall]
-) -> tuple[tuple[PlanStep, ...], dict[int, SharedCall]]:
-    """Steps without releases of what came from outside, and the calls among them by place.
-
-    Args:
-        steps: Of a module.
-        calls: By the identity of the first of the steps that they stand for.
-    """
-    made = made_inside(steps)
-    own: list[PlanStep] = []
-    places: list[int] = []  # of each step: that of the first one kept from it on
-    for step in steps:
-        places.append(len(own))
-        if isinstance(step, Release):
-            kept = tuple(name for name in step.buffers if name in made)
-            own += [Release(kept)] if kept else []
-        else:
-            own.append(step)
-    places.append(len(own))
-    at = {
-        places[place]: dataclasses.replace(
-            call,
-            n_steps=places[place + call.n_steps] - places[place],
-            released=tuple(name for name in call.released if name in made),
-        )
-        for place, step in enumerate(steps)
-        if (call := calls.get(id(step))) is not None
-    }
-    return tuple(own), at
 
 
 def alike_steps(

@@ -63,4 +63,10 @@ def _named(step: ModelStep) -> list[str]:
 def _is_again(step: Launch | Extern, words: BufferNamer) -> bool:
     """Whether all of a call is an operation of the forward pass."""
     origins = step.origins if isinstance(step, Launch) else (step.origin,)
-    return all(origin and not words.provenance(origin).differentiates for origin in origins)
+    return all(origins) and not differentiates(step, words)
+
+
+def differentiates(step: Launch | Extern, words: BufferNamer) -> bool:
+    """Whether any of a call is a derivative."""
+    origins = step.origins if isinstance(step, Launch) else (step.origin,)
+    return any(origin and words.provenance(origin).differentiates for origin in origins)

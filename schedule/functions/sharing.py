@@ -153,7 +153,9 @@ class FunctionSharing:
         refused: set[tuple[CallSite, ...]] = set()
         # In any function of the file a variable of that name would hide it.
         used = {*names, *OWN_WORDS, *(word for body in self._bodies for word in body.variables.values())}
-        for candidates in (module_calls.candidates, module_calls.parts):
+        # Parts of a derivative that are called once are found in what is left (derivatives.py).
+        parts = (module_calls.parts,) if self._form.takes_module else ()
+        for candidates in (module_calls.candidates, *parts):
             for _ in range(MOST_TRIES):
                 left = (one for one in candidates(taken) if one.sites not in refused)
                 best = next(left, None)

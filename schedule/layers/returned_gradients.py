@@ -66,7 +66,20 @@ class GradientsInTurn:
     key: str
 
 
-GradientGroup = OneGradient | GradientsOfLayers | GradientsInTurn
+@dataclasses.dataclass(frozen=True)
+class GradientsOfModule:
+    """All gradients that the derivative of a module returns, by their paths inside it.
+
+    Attributes:
+        path: The module's.
+        word: The dictionary.
+    """
+
+    path: str
+    word: str
+
+
+GradientGroup = OneGradient | GradientsOfLayers | GradientsInTurn | GradientsOfModule
 
 
 @dataclasses.dataclass(frozen=True)
