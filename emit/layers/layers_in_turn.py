@@ -16,16 +16,20 @@ from longhand.emit.layers.model_loops import LayerClass, entry_of_layer
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import expression, member, module_expression
 from longhand.emit.text.expression import number
+from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
     SAVED,
     Branch,
     LayerCall,
     Loop,
+    ModelStep,
     TurnCall,
     find_rounds,
     inherited,
     list_holding,
+    plain_steps,
 )
+from longhand.schedule.plan import UnitPlan, buffers_read
 
 LayerText = Callable[[int], str]  # for the place of the layer so many after the one that is called
 
@@ -38,11 +42,13 @@ class CallText:
         call: What is called, with what.
         write: Makes them, the call first, given the texts for the places of layers.
         before: Lines that the first call of this kind needs before it: ``saved_layers = []``.
+        write_alone: Makes them where the call is in no loop, without names for what nothing reads behind it.
     """
 
     call: TurnCall
     write: Callable[[LayerText], tuple[str, ...]]
     before: tuple[str, ...] = ()
+    write_alone: Callable[[LayerText], tuple[str, ...]] | None = None
 
 
 def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: BodyWriter) -> CallText:
@@ -93,13 +99,27 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
     return CallText(TurnCall(call.position, says), write, first)
 
 
+def unread_behind(call: LayerCall, steps: Sequence[ModelStep], plan: UnitPlan) -> set[str]:
+    """What a layer's call hands on and nothing reads behind it, though it reads that of other layers.
+
+    Args:
+        call: One of the steps.
+        steps: Of the function around it.
+        plan: The unit's.
+    """
+    place = next(n for n, step in enumerate(steps) if step is call)
+    results = {result.buffer for result in plan.results if isinstance(result, View)}
+    later = (plain for step in steps[place + 1 :] for plain in plain_steps(step))
+    return {*call.repeat.outputs[0]} - results.union(*(buffers_read(plain) for plain in later))
+
+
 def write_rounds(calls: Sequence[CallText]) -> list[str]:
     """The calls in order, those that repeat as a loop."""
     lines = list(dict.fromkeys(line for call in calls for line in call.before))
     for rounds in find_rounds([one.call for one in calls]):
         first = calls[rounds.start]
         if not rounds.is_loop:
-            lines += first.write(_numbered(first.call.position))
+            lines += (first.write_alone or first.write)(_numbered(first.call.position))
             continue
         low, end, period = rounds.positions.start, rounds.positions.stop, rounds.period
         places = f"range({low}, {end}, {period})" if period > 1 else f"range({low}, {end})"
