@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence, Set
 
 from longhand.capture.graph import BackwardKind, TrainingGraphs
@@ -109,14 +110,12 @@ class BackwardWriter(ModelWriter):
         self.has_modules_alike = has_modules_alike(self.steps, self.words)
         self._shared = self._share() if self.has_modules_alike else None
         self._save_by_name()
-        of_layers = {f"{snake_case(loop.class_name)}_backward" for loop in loops_of(self.steps)}
-        shared = () if self._shared is None else (one.name for one in self._shared.functions)
-        self._derivatives = DerivativeWriter(
-            self._forward.tree.root, {snake_case(self.name), *of_layers, *shared, *self.variables.values()}
-        )
+        taken = {f"{snake_case(loop.class_name)}_backward" for loop in loops_of(self.steps)}
+        taken |= {one.name for one in (self._shared.functions if self._shared else ())}
+        taken |= {snake_case(self.name), *self.variables.values()}
+        self._derivatives = DerivativeWriter(self._forward.tree.root, taken)
         self._collected: list[CollectedGradients] = []
-        self.has_modules_alike = True  # whatever share() finds
-        self.share = self._functions_of
+        self.has_modules_alike, self.share = True, self._functions_of
         self.further_functions = lambda: tuple(self._derivatives.functions.values())
 
     def _layers_of(self, loop: Loop) -> LayersApart:
@@ -253,10 +252,7 @@ class BackwardWriter(ModelWriter):
         numbers = name_numbers(loop, self.plan, self.names, {*variables.values(), *body.variables.values()})
         inside_model = {loop.own[0][at]: f"{loop.repeat.paths[0]}.{below}" for at, below in inside.items()}
         numbered = [launch for launch, _ in numbers.at]
-
-        def returned(place: int, variable: str, sizes: SizeWriter) -> Code:
-            return self._gradient(loop, place, variable, sizes)
-
+        returned = functools.partial(self._gradient, loop)
         divided = divided_layer(loop, variables, self.words.weights, inside_model, numbered, returned)
         inner = copy.copy(body)
         inner.of_some = statements_of_some(loop.repeat.runs, 0, body.words)
