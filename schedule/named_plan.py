@@ -242,7 +242,6 @@ __all__ = [
     "weights_inside",
     "why_so",
     "without_parts",
-    "words_in_formula",
     "words_of",
     "words_where_unnamed",
 ]

@@ -44,6 +44,7 @@ from longhand.schedule.named_plan import (
 from longhand.schedule.names.words import (
     OWN_WORDS,
     RESERVED_IN_MODULE,
+    GradientWord,
     first_free,
     further_names,
     identifier,
@@ -361,7 +362,7 @@ def _position(path: str, function: LongFunction) -> str:
 
 def _passes(part: ModuleDerivative, given: Sequence[str], results: Sequence[str]) -> str:
     """``from d_residual to d_x and the gradients of its weights``"""
-    source = [word for word in given if word.startswith("d_")]
+    source = [word for word in given if isinstance(word, GradientWord)]
     made = [*results, *(["the gradients of its weights"] if part.gradients else [])]
     return f"from {listed(source)} to {listed(made)}" if source else f"makes {listed(made)}"
 

@@ -125,7 +125,7 @@ def _candidates(
     layers = [*_layers(plan, callers), *layers_apart(callers)]  # which say nothing of the code
     axes = list(axes_apart(plan, callers, *named[base])) if base in named else []
     additions = [*apart, *code, *kept, *axes, *told, *walked, *layers]
-    if base.startswith("d_"):
+    if any(provenance_of(node).differentiates for node in nodes):
         additions = [*map(undifferentiated, additions)]
     further = [text for text in dict.fromkeys(additions) if text and not _says_again(text, base)]
     fitting = [text for text in further if len(base) + len(text) < _LONGEST]  # the formula stays whole

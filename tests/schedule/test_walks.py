@@ -52,10 +52,18 @@ def _unit(model: nn.Module, given: tuple[torch.Tensor, ...], out: Path) -> list[
 
 
 def _calls(out: Path, kernel: str) -> list[dict[str, str]]:
-    """What each call of a kernel is given by keyword."""
+    """What each call of a kernel is given by keyword: the values of the module's constants."""
     tree = ast.parse((out / "model.py").read_text())
+    constants = {
+        ast.unparse(node.targets[0]): ast.unparse(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+    }
     return [
-        {given.arg or "": ast.unparse(given.value) for given in node.keywords}
+        {
+            given.arg or "": constants.get(ast.unparse(given.value), ast.unparse(given.value))
+            for given in node.keywords
+        }
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == f"kernels.{kernel}"
     ]

@@ -105,7 +105,7 @@ def _work(node: fx.Node) -> str:
     if differentiated:
         return GradientWord(differentiated) if is_formula(differentiated) else ""
     if aten_name(node).endswith("_backward"):
-        return GradientWord(word.removeprefix("d_")) if is_formula(word) else ""
+        return GradientWord(undifferentiated(spelled(aten_name(node)))) if is_formula(word) else ""
     return word if is_formula(word) or word == "cat" else ""
 
 
