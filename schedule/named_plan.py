@@ -36,7 +36,7 @@ from longhand.schedule.layers.model_steps import (
     records_apart,
     steps_of,
 )
-from longhand.schedule.layers.outside import made_inside, references
+from longhand.schedule.layers.outside import references
 from longhand.schedule.layers.read_weights import paths_of_weights, unread_weights, weights_inside
 from longhand.schedule.layers.returned_gradients import (
     GradientGroup,
@@ -93,6 +93,7 @@ from longhand.schedule.names.schedule_names import in_plain_loops, why_so, words
 from longhand.schedule.names.shared.statements import Statement, stated_by, statements_of_some
 from longhand.schedule.names.unit_names import (
     KernelNames,
+    LayerNames,
     Ledger,
     NamedPlan,
     NamedUnit,
@@ -138,6 +139,7 @@ __all__ = [
     "KernelNames",
     "KernelPurpose",
     "LayerCall",
+    "LayerNames",
     "Ledger",
     "ListForCalls",
     "ListedInput",
@@ -207,7 +209,6 @@ __all__ = [
     "list_holding",
     "lists_for_calls",
     "loops_of",
-    "made_inside",
     "module_signature",
     "named_views",
     "numbers_of",

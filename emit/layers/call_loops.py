@@ -35,14 +35,14 @@ def popped(call: SharedCall) -> list[Code]:
 
 def call_of_many(
     call: SharedCall,
-    whose: ModulePlace,
+    whose: ModulePlace | None,
     tensors: tuple[str, ...],
     targets: tuple[str, ...],
     is_handed_on: bool,
 ) -> CallOfMany | None:
     """A call as one of those for each module of a list; None if its module stands in none."""
     owner, _, position = call.path.rpartition(".")
-    if not position.isdigit() or not owner or not whose.n_listed(owner):
+    if not position.isdigit() or not owner or whose is None or not whose.n_listed(owner):
         return None
     return CallOfMany(
         call.name, owner, int(position), tensors, call.numbers, targets, call.channels, is_handed_on

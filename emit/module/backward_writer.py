@@ -9,16 +9,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 
 from longhand.capture.graph import BackwardKind, TrainingGraphs
+from longhand.emit.layers.backward_loops import backward_loop
 from longhand.emit.layers.backward_records import (
     MODEL,
     LayersApart,
     list_of_modules,
     saved_of_call,
 )
-from longhand.emit.layers.carried import begin_carried
 from longhand.emit.layers.class_names import TakenNames, record_name, whose
 from longhand.emit.layers.derivative_functions import (
     CollectedGradients,
@@ -28,7 +28,7 @@ from longhand.emit.layers.derivative_functions import (
 )
 from longhand.emit.layers.divided_functions import divided_layer, divided_model
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
-from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
+from longhand.emit.layers.layer_numbers import name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText, unread_behind
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.layers.saved_records import Record, fields_for_calls, shapes_of
@@ -57,7 +57,6 @@ from longhand.schedule.named_plan import (
     has_modules_alike,
     is_same,
     keys_of_gradients,
-    list_holding,
     loops_of,
     paths_of_weights,
     plain_steps,
@@ -116,7 +115,6 @@ class BackwardWriter(ModelWriter):
         self._derivatives = DerivativeWriter(self._forward.tree.root, taken)
         self._collected: list[CollectedGradients] = []
         self.has_modules_alike, self.share = True, self._functions_of
-        self.further_functions = lambda: tuple(self._derivatives.functions.values())
 
     def _layers_of(self, loop: Loop) -> LayersApart:
         """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
@@ -191,14 +189,15 @@ class BackwardWriter(ModelWriter):
         self.tensors = [(node, path) for node, path in self.tensors if node in self._read]
         return shared
 
-    def _functions_of(self, body: BodyWriter) -> tuple[SharedFunction, ...]:
-        """What modules' derivatives have in common, and the parts of the function around them."""
+    def _functions_of(self, body: BodyWriter) -> Collection[SharedFunction]:
+        """What modules' derivatives have in common, and the parts of the function around them, and of layers."""
         shared = () if self._shared is None else self._shared(body)
+        self._derivatives.functions.update({one.name: one for one in shared})
         weights = {node: path for node, path in self._weights.items() if node in self.variables}
         saved = frozenset(self.saved_fields)
         divided = divided_model(self.steps, self.variables, self.gradients, weights, saved, self.plan)
         self._collected = self._derivatives.divide(divided, MODEL, body)
-        return shared
+        return self._derivatives.functions.values()
 
     def _read_outside(self) -> set[str]:
         """What the function itself reads or returns, whatever its layers read."""
@@ -291,7 +290,11 @@ class BackwardWriter(ModelWriter):
             name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers
         )
         self._functions.append(block)
-        return block, [] if loop.is_in_turn else self._loop_lines(loop, name, handed_on, body, numbers)
+        if loop.is_in_turn:
+            return block, []
+        owner = list_of_modules(loop, self._weights, self._forward.tree)
+        words = self.names.of_layers(loop)
+        return block, backward_loop(loop, name, handed_on, body.variables, words, kept, owner, numbers)
 
     def _call(self, call: LayerCall, block: LayerClass, body: BodyWriter) -> CallText:
         """``d_x, d_layers[3] = layer_backward(model.layers[3], saved.layers.pop(), d_x)``"""
@@ -354,32 +357,6 @@ class BackwardWriter(ModelWriter):
             return self.variables[result.buffer] if variable is None else variable
         return super()._result(result, sizes, variable)
 
-    def _loop_lines(
-        self, loop: Loop, name: str, handed_on: Sequence[int], body: BodyWriter, numbers: LayerNumbers
-    ) -> list[str]:
-        variables, words = body.variables, self.names.of_layers(loop)
-        first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
-        given = [variables[last[source]] for source in loop.carried]
-        lines = begin_carried([(variable, variables[first[place]]) for place, variable in enumerate(given)])
-        given += [variables[buffer] for buffer in loop.shared]
-        lists = {place: list_holding(variables[last[place]]) for place in loop.gathered}
-        lines += [f"{name} = []" for name in lists.values()]
-        targets = [words.of_one.get(place) or variables[last[place]] for place in handed_on]
-        if loop.collected:
-            lines.append(f"{words.gradients} = {{}}")
-            targets.append(f"{words.gradients}[layer]")
-        kept, owner = self._kept[loop.key], list_of_modules(loop, self._weights, self._forward.tree)
-        taken = [kept.taken] if kept.is_kept else []
-        module = [f"{owner}[layer]"] if owner else []
-        call = f"{name}({', '.join([*module, *taken, *given, *numbers.words])})"
-        n_layers = len(loop.positions)
-        is_whole = bool(taken) and sorted(loop.positions) == list(range(n_layers))
-        head = f"range(len({SAVED}.{kept.word}))" if is_whole else _backwards(loop.positions)
-        if is_whole and loop.positions[0] > loop.positions[-1]:
-            head = f"reversed({head})"
-        appended = [f"    {name}.append({words.of_one[place]})" for place, name in lists.items()]
-        return [*lines, numbers.head("layer", head), f"    {', '.join(targets)} = {call}", *appended]
-
     def _returned(self, texts: list[str]) -> str:
         """The gradients of arguments, then those of parameters by name."""
         returned = [texts[place] for place in self.gradients.arguments]
@@ -390,11 +367,3 @@ class BackwardWriter(ModelWriter):
             self.imports |= {f"from .runtime import {OF_LAYERS}"} if are_layers else set()
             self.imports |= {f"from .runtime import {OF_MODULE}"} if self._derivatives.are_together else set()
         return ", ".join(returned)
-
-
-def _backwards(positions: Sequence[int]) -> str:
-    """``reversed(range(12))``"""
-    first, last = positions[-1], positions[0]
-    if list(positions) == list(range(last, first - 1, -1)):
-        return f"reversed(range({last + 1}))" if first == 0 else f"reversed(range({first}, {last + 1}))"
-    return f"({', '.join(map(str, positions))})"

@@ -125,8 +125,7 @@ class BodyWriter:
         self.is_of_layers = is_of_layers
         self._trunks, self._devices = frozenset[str](), set[str]()
         self.plan = plan
-        self.names = names
-        self.words = words
+        self.names, self.words = names, words
         self.variables = variables
         self.sizes = sizes
         self.device = device
@@ -144,7 +143,7 @@ class BodyWriter:
         self.viewed: dict[str, tuple[str, str]] = {}  # by variable: its view, and the key of what it holds
         self.told: set[str] = set()  # remarks: each is made once
         self.calls: Mapping[int, SharedCall] = {}  # by the first of the steps that they stand for
-        self._made_in_calls: set[str] = set()  # and seen by nobody else
+        self._made_in_calls, self._emptied = set[str](), set[str]()  # and seen by nobody else
         self.in_backward = False  # whether all but gradients is computed again
         self.of_some: Mapping[int, frozenset[Statement]] = {}  # by step: what not all layers come from
 
@@ -224,20 +223,16 @@ class BodyWriter:
         """The call of a function in the place of steps, the last of which is told."""
         self._made_in_calls |= call.made - set(call.results)
         targets = tuple(self._bind(buffer) for buffer in call.results)
-        whose = self.whose
-        module = (whose.reach(call.path),) if whose is not None and call.path else ()
+        module = (self.whose.reach(call.path),) if self.whose is not None and call.path else ()
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
         numbers = numbers_given(call, self._number, self.variables, self.sizes, self.plan.buffers)
         given = (*names([*call.first, *module, *tensors]), *numbers, *popped(call))
-        collected = (call.collected,) if call.collected else ()
-        line = PythonLine.binding((*targets, *collected), CallCode(call.name, given))
+        line = PythonLine.binding((*targets, *call.bound_last), CallCode(call.name, given))
         calls = CallsOfFunction(self.plan, self.calls, self.variables, self.returned)
-        is_handed_on = calls.is_handed_on(call, steps[last + 1 :])
-        many = None if whose is None else call_of_many(call, whose, tensors, targets, is_handed_on)
+        many = call_of_many(call, self.whose, tensors, targets, calls.is_handed_on(call, steps[last + 1 :]))
         paragraphs.append(Paragraph((), [*waiting, line], call=many))
-        if call.released or call.emptied:
-            released = Release((*call.released, *call.emptied))
-            self._release(released, steps, last, paragraphs, frozenset(call.emptied))
+        self._emptied.update(call.emptied)  # but for views that are held here
+        self._release(Release((*call.released, *call.emptied)), steps, last, paragraphs)
 
     def _number(self, number: Number) -> Code:
         """What a function is given for one of its numbers."""
@@ -296,16 +291,10 @@ class BodyWriter:
         return [PythonLine.of(PythonStatement((new,), value, remark=remark))]
 
     def _release(
-        self,
-        step: Release,
-        steps: Sequence[ModelStep],
-        place: int,
-        paragraphs: list[Paragraph],
-        emptied: frozenset[str] = frozenset(),
+        self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
     ) -> None:
-        """The line that drops what a step does; of what a call has emptied, views that are held here."""
         buffers = [b for b in step.buffers if b not in self._made_in_calls]
-        held = (self.variables.get(buffer) for buffer in buffers if buffer not in emptied)
+        held = (self.variables.get(buffer) for buffer in buffers if buffer not in self._emptied)
         words = dropped_alone(held, is_of_layers=self.is_of_layers)
         # Memory that was taken over goes by its new name; its first one may be another buffer's by now.
         words = [name for name in words if self.holds.get(name, step.buffers[0]) in step.buffers]
@@ -323,8 +312,7 @@ class BodyWriter:
 
     def _keep_device(self) -> list[str]:
         """The line that keeps the device when the tensor that tells it is dropped."""
-        taken = {*self.variables.values(), *self.sizes.values}
-        word = next(word for word in _DEVICE if word not in taken)
+        word = next(one for one in _DEVICE if one not in {*self.variables.values(), *self.sizes.values})
         self._devices.add(word)
         before, self.allocations.device = self.allocations.device, word
         return [PythonLine.binding([word], NameCode(before))]

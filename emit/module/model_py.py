@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.class_names import TakenNames
@@ -96,9 +96,8 @@ class ModelWriter:
         self.steps: tuple[ModelStep, ...] = names.steps
         self.tree = ModuleTree.of(named.modules, self.graph)
         self.home = Home(self.tree.root)
-        self.share: Callable[[BodyWriter], tuple[SharedFunction, ...]]
+        self.share: Callable[[BodyWriter], Collection[SharedFunction]]  # layers may add theirs
         self.share = lambda body: share_modules(self.steps, body, self.tree, self.name)
-        self.further_functions: Callable[[], tuple[SharedFunction, ...]] = tuple
         self.has_modules_alike = self.graph.is_module and has_modules_alike(self.steps, words)
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
@@ -158,7 +157,6 @@ class ModelWriter:
         body = body_writer(self, sizes, self._device_expression())
         functions = self.share(body) if self.has_modules_alike else ()
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
-        functions = (*functions, *self.further_functions())
         self.runtime |= layers.runtime_names
         taken = {self.name, *self.variables.values()}
         classes = [block for _, block in layers.blocks]
@@ -298,7 +296,7 @@ class ModelWriter:
         paragraphs: Sequence[Paragraph],
         sizes: SizeWriter,
         blocks: Sequence[tuple[Loop, LayerClass]],
-        functions: tuple[SharedFunction, ...],
+        functions: Collection[SharedFunction],
         settings: FileSettings,
     ) -> ModelText:
         checks = self._checks()
@@ -326,7 +324,7 @@ class ModelWriter:
             recorded_by = recorder(launch, self.graph.is_module, self.arguments.mutated(), self.training)
         if recorded_by and self.graph.is_module:
             members = [*members, f"self.{self.recording} = {recorded_by}"]
-        functions = tuple(map(settings.function, functions))  # in the order of the file
+        shared = tuple(map(settings.function, functions))  # in the order of the file
         classes = tuple(map(settings.layer_class, {block.name: block for _, block in blocks}.values()))
         written = settings.body(paragraphs)
         return ModelText(
@@ -361,7 +359,7 @@ class ModelWriter:
             weight_functions=tuple(write_weight_functions(self.tree, self.runtime)),
             recording=self.recording,
             recorder=recorded_by,
-            functions=functions,
+            functions=shared,
         )
 
     def _unpacked(self, asked: Set[str]) -> list[str]:

@@ -56,6 +56,11 @@ class SharedCall:
     collected: str = ""
     emptied: tuple[str, ...] = ()
 
+    @property
+    def bound_last(self) -> tuple[str, ...]:
+        """The variable of the gradients that it returns last, if it does."""
+        return (self.collected,) if self.collected else ()
+
 
 @dataclasses.dataclass(frozen=True)
 class SiteSteps:
