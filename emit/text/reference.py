@@ -387,8 +387,7 @@ class _ReferenceWriter:
 
 def is_square(value: Value) -> bool:
     """Whether a value is another one times itself."""
-    is_product = isinstance(value, Pointwise) and value.op is PointwiseOp.MUL
-    return is_product and len(set(arguments(value))) == 1
+    return isinstance(value, Pointwise) and value.op is PointwiseOp.MUL and len(set(arguments(value))) == 1
 
 
 def _word_of(writer: _ReferenceWriter, position: int) -> str | None:
