@@ -14,12 +14,10 @@ from . import kernels
 from .kernels.add_gradients import reference as add_gradients_reference
 from .kernels.batch_norm_relu import reference as batch_norm_relu_reference
 from .kernels.batch_statistics import reference as batch_statistics_reference
+from .kernels.d_batch_norm_relu import reference as d_batch_norm_relu_reference
+from .kernels.d_batch_norm_relu_weight import reference as d_batch_norm_relu_weight_reference
 from .kernels.d_batch_norms import reference as d_batch_norms_reference
-from .kernels.d_relu_d_batch_norm import reference as d_relu_d_batch_norm_reference
-from .kernels.d_relu_d_batch_norm_weight_and_bias import (
-    reference as d_relu_d_batch_norm_weight_and_bias_reference,
-)
-from .kernels.d_relu_d_batch_norms import reference as d_relu_d_batch_norms_reference
+from .kernels.d_batch_norms_relu import reference as d_batch_norms_relu_reference
 from .kernels.piece_statistics import reference as piece_statistics_reference
 from .kernels.to_channels_last import reference as to_channels_last_reference
 from .kernels.transpose_batch_norms_add_relu import reference as transpose_batch_norms_add_relu_reference
@@ -152,6 +150,55 @@ def batch_statistics_windows(
     return read, written
 
 
+def d_batch_norm_relu_windows(
+    conv1, bn1_mean, bn1_rstd, weight, bias, d_out, through_mean, through_rstd, d_conv1, n_rows, n_cols
+):
+    read = {
+        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
+        "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
+        "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
+        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
+        "through_mean": window(through_mean, (n_cols,), (1,)),
+        "through_rstd": window(through_rstd, (n_cols,), (1,)),
+    }
+    written = [window(d_conv1, (n_rows, n_cols), (n_cols, 1))]
+    return read, written
+
+
+def d_batch_norm_relu_weight_windows(
+    conv1,
+    bn1_mean,
+    bn1_rstd,
+    weight,
+    bias,
+    d_out,
+    through_rstd,
+    through_mean,
+    d_weight,
+    d_bias,
+    n_rows,
+    n_cols,
+):
+    read = {
+        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
+        "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
+        "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
+        "weight": window(weight, (n_cols,), (1,)),
+        "bias": window(bias, (n_cols,), (1,)),
+        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
+        "n_rows": n_rows,
+    }
+    written = [
+        window(through_rstd, (1, n_cols), (0, 1)),
+        window(through_mean, (1, n_cols), (0, 1)),
+        window(d_weight, (1, n_cols), (0, 1)),
+        window(d_bias, (1, n_cols), (0, 1)),
+    ]
+    return read, written
+
+
 def d_batch_norms_windows(
     d_out,
     through_mean,
@@ -194,56 +241,7 @@ def d_batch_norms_windows(
     return read, written
 
 
-def d_relu_d_batch_norm_windows(
-    conv1, bn1_mean, bn1_rstd, weight, bias, d_out, through_mean, through_rstd, d_conv1, n_rows, n_cols
-):
-    read = {
-        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
-        "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
-        "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
-        "weight": window(weight, (n_cols,), (1,)),
-        "bias": window(bias, (n_cols,), (1,)),
-        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
-        "through_mean": window(through_mean, (n_cols,), (1,)),
-        "through_rstd": window(through_rstd, (n_cols,), (1,)),
-    }
-    written = [window(d_conv1, (n_rows, n_cols), (n_cols, 1))]
-    return read, written
-
-
-def d_relu_d_batch_norm_weight_and_bias_windows(
-    conv1,
-    bn1_mean,
-    bn1_rstd,
-    weight,
-    bias,
-    d_out,
-    through_rstd,
-    through_mean,
-    d_weight,
-    d_bias,
-    n_rows,
-    n_cols,
-):
-    read = {
-        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
-        "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
-        "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
-        "weight": window(weight, (n_cols,), (1,)),
-        "bias": window(bias, (n_cols,), (1,)),
-        "d_out": window(d_out, (n_rows, n_cols), (n_cols, 1)),
-        "n_rows": n_rows,
-    }
-    written = [
-        window(through_rstd, (1, n_cols), (0, 1)),
-        window(through_mean, (1, n_cols), (0, 1)),
-        window(d_weight, (1, n_cols), (0, 1)),
-        window(d_bias, (1, n_cols), (0, 1)),
-    ]
-    return read, written
-
-
-def d_relu_d_batch_norms_windows(
+def d_batch_norms_relu_windows(
     activated,
     d_activated,
     shortcut,
@@ -354,13 +352,10 @@ KERNELS = {
     "add_gradients": (add_gradients_windows, add_gradients_reference),
     "batch_norm_relu": (batch_norm_relu_windows, batch_norm_relu_reference),
     "batch_statistics": (batch_statistics_windows, batch_statistics_reference),
+    "d_batch_norm_relu": (d_batch_norm_relu_windows, d_batch_norm_relu_reference),
+    "d_batch_norm_relu_weight": (d_batch_norm_relu_weight_windows, d_batch_norm_relu_weight_reference),
     "d_batch_norms": (d_batch_norms_windows, d_batch_norms_reference),
-    "d_relu_d_batch_norm": (d_relu_d_batch_norm_windows, d_relu_d_batch_norm_reference),
-    "d_relu_d_batch_norm_weight_and_bias": (
-        d_relu_d_batch_norm_weight_and_bias_windows,
-        d_relu_d_batch_norm_weight_and_bias_reference,
-    ),
-    "d_relu_d_batch_norms": (d_relu_d_batch_norms_windows, d_relu_d_batch_norms_reference),
+    "d_batch_norms_relu": (d_batch_norms_relu_windows, d_batch_norms_relu_reference),
     "piece_statistics": (piece_statistics_windows, piece_statistics_reference),
     "to_channels_last": (to_channels_last_windows, to_channels_last_reference),
     "transpose_batch_norms_add_relu": (

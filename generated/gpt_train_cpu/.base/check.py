@@ -14,17 +14,15 @@ from . import kernels
 from .kernels.add_and_layer_norm import reference as add_and_layer_norm_reference
 from .kernels.column_sum import reference as column_sum_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
-from .kernels.cross_entropy_and_d_cross_entropy import (
-    reference as cross_entropy_and_d_cross_entropy_reference,
-)
+from .kernels.cross_entropy_and_gradient import reference as cross_entropy_and_gradient_reference
 from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
 from .kernels.d_add_layer_norm import reference as d_add_layer_norm_reference
+from .kernels.d_gelu import reference as d_gelu_reference
 from .kernels.d_layer_norm import reference as d_layer_norm_reference
-from .kernels.d_qkv_and_bias import reference as d_qkv_and_bias_reference
 from .kernels.d_token_embedding_weight import reference as d_token_embedding_weight_reference
 from .kernels.embedding_add_and_layer_norm import reference as embedding_add_and_layer_norm_reference
 from .kernels.gelu import reference as gelu_reference
-from .kernels.gelu_and_d_gelu_column_sum import reference as gelu_and_d_gelu_column_sum_reference
+from .kernels.make_d_qkv import reference as make_d_qkv_reference
 from .kernels.pad import reference as pad_reference
 from .model import LanguageModel
 
@@ -133,9 +131,7 @@ def cross_entropy_windows(losses, targets, loss, n_elements):
     return read, written
 
 
-def cross_entropy_and_d_cross_entropy_windows(
-    logits, targets, n_counted, losses, unscaled_d_logits, n_rows, n_cols
-):
+def cross_entropy_and_gradient_windows(logits, targets, n_counted, losses, unscaled_d_logits, n_rows, n_cols):
     read = {
         "logits": memory(logits),
         "targets": window(targets, (n_rows, 1), (1, 0)),
@@ -175,6 +171,19 @@ def d_add_layer_norm_windows(
     return read, written
 
 
+def d_gelu_windows(x, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
+    read = {
+        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "d_hidden": window(d_hidden, (n_rows, n_cols), (n_cols, 1)),
+    }
+    written = [
+        window(hidden, (n_rows, n_cols), (n_cols, 1)),
+        window(d_widen, (n_rows, n_cols), (n_cols, 1)),
+        window(d_bias, (1, n_cols), (0, 1)),
+    ]
+    return read, written
+
+
 def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bias, n_rows, n_cols, eps):
     read = {
         "unscaled_d_ln_f": window(unscaled_d_ln_f, (n_rows, n_cols), (n_cols, 1)),
@@ -188,18 +197,6 @@ def d_layer_norm_windows(unscaled_d_ln_f, d_loss, weight, x, d_x, d_weight, d_bi
         window(d_weight, (1, n_cols), (0, 1)),
         window(d_bias, (1, n_cols), (0, 1)),
     ]
-    return read, written
-
-
-def d_qkv_and_bias_windows(
-    d_q, d_k, d_v, d_qkv, d_bias, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, d_q_end, d_k_end
-):
-    read = {
-        "d_q": window(d_q, (n_rows, d_q_end), (d_q_stride, 1)),
-        "d_k": window(d_k, (n_rows, d_k_end - d_q_end), (d_k_stride, 1)),
-        "d_v": window(d_v, (n_rows, n_cols - d_k_end), (d_v_stride, 1)),
-    }
-    written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
     return read, written
 
 
@@ -253,16 +250,15 @@ def gelu_windows(widen, hidden, n_elements):
     return read, written
 
 
-def gelu_and_d_gelu_column_sum_windows(x, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
+def make_d_qkv_windows(
+    d_q, d_k, d_v, d_qkv, d_bias, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, d_q_end, d_k_end
+):
     read = {
-        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
-        "d_hidden": window(d_hidden, (n_rows, n_cols), (n_cols, 1)),
+        "d_q": window(d_q, (n_rows, d_q_end), (d_q_stride, 1)),
+        "d_k": window(d_k, (n_rows, d_k_end - d_q_end), (d_k_stride, 1)),
+        "d_v": window(d_v, (n_rows, n_cols - d_k_end), (d_v_stride, 1)),
     }
-    written = [
-        window(hidden, (n_rows, n_cols), (n_cols, 1)),
-        window(d_widen, (n_rows, n_cols), (n_cols, 1)),
-        window(d_bias, (1, n_cols), (0, 1)),
-    ]
+    written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
     return read, written
 
 
@@ -280,21 +276,18 @@ KERNELS = {
     "add_and_layer_norm": (add_and_layer_norm_windows, add_and_layer_norm_reference),
     "column_sum": (column_sum_windows, column_sum_reference),
     "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
-    "cross_entropy_and_d_cross_entropy": (
-        cross_entropy_and_d_cross_entropy_windows,
-        cross_entropy_and_d_cross_entropy_reference,
-    ),
+    "cross_entropy_and_gradient": (cross_entropy_and_gradient_windows, cross_entropy_and_gradient_reference),
     "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),
     "d_add_layer_norm": (d_add_layer_norm_windows, d_add_layer_norm_reference),
+    "d_gelu": (d_gelu_windows, d_gelu_reference),
     "d_layer_norm": (d_layer_norm_windows, d_layer_norm_reference),
-    "d_qkv_and_bias": (d_qkv_and_bias_windows, d_qkv_and_bias_reference),
     "d_token_embedding_weight": (d_token_embedding_weight_windows, d_token_embedding_weight_reference),
     "embedding_add_and_layer_norm": (
         embedding_add_and_layer_norm_windows,
         embedding_add_and_layer_norm_reference,
     ),
     "gelu": (gelu_windows, gelu_reference),
-    "gelu_and_d_gelu_column_sum": (gelu_and_d_gelu_column_sum_windows, gelu_and_d_gelu_column_sum_reference),
+    "make_d_qkv": (make_d_qkv_windows, make_d_qkv_reference),
     "pad": (pad_windows, pad_reference),
 }
 

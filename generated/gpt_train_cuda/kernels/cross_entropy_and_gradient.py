@@ -26,11 +26,11 @@ NUM_STAGES = 2
 @fast_launch
 @triton.jit
 def cross_entropy_and_gradient_kernel(
-    logits_ptr,  # bf16, a part of (n_rows, n_cols)
+    logits_ptr,  # bf16, (n_rows, n_cols) by strides
     targets_ptr,  # int64 (n_rows,)
     n_counted_ptr,  # int64, one element
     losses_ptr,  # float32 (n_rows,)
-    unscaled_d_logits_ptr,  # bf16, a part of (n_rows, n_cols)
+    unscaled_d_logits_ptr,  # bf16, (n_rows, n_cols), rows unscaled_d_logits_stride apart
     n_cols: tl.constexpr,
     logits_stride,
     unscaled_d_logits_stride,

@@ -1,4 +1,4 @@
-"""d_qkv_and_bias: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
+"""make_d_qkv: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
 
     CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
 
@@ -21,7 +21,7 @@ NUM_WARPS = 2
 
 @fast_launch
 @triton.jit
-def d_qkv_and_bias_partial_kernel(
+def make_d_qkv_partial_kernel(
     d_q_ptr,  # bf16, rows of d_q_stride elements
     d_k_ptr,  # bf16, rows of d_k_stride elements
     d_v_ptr,  # bf16, rows of d_v_stride elements
@@ -37,7 +37,11 @@ def d_qkv_and_bias_partial_kernel(
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """Each program walks COLS columns down one chunk of the rows, ROWS at a time; arithmetic in float32."""
+    """Each program walks COLS columns down one chunk of the rows, ROWS at a time; arithmetic in float32.
+
+    Blocks of columns alone are few programs, chunks of their rows are more; they are combined in order, so
+    that results repeat.
+    """
     col = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
     in_cols = col < n_cols
     split = tl.program_id(1)
@@ -68,7 +72,7 @@ def d_qkv_and_bias_partial_kernel(
 
 @fast_launch
 @triton.jit
-def d_qkv_and_bias_combine_kernel(
+def make_d_qkv_combine_kernel(
     partial_ptr,  # float32, a result of each chunk
     d_bias_ptr,  # bf16 (n_cols,)
     n_cols,
@@ -88,7 +92,7 @@ def d_qkv_and_bias_combine_kernel(
     tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
 
 
-def d_qkv_and_bias(
+def make_d_qkv(
     d_q, d_k, d_v, d_qkv, d_bias, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, d_q_end, d_k_end
 ):
     """Fill d_qkv and d_bias."""
@@ -96,7 +100,7 @@ def d_qkv_and_bias(
     n_blocks = ceil_div(n_cols, cols)
     n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
     partial = d_q.new_empty(n_splits, n_cols, dtype=torch.float32)
-    d_qkv_and_bias_partial_kernel[(n_blocks, n_splits)](
+    make_d_qkv_partial_kernel[(n_blocks, n_splits)](
         d_q,
         d_k,
         d_v,
@@ -113,7 +117,7 @@ def d_qkv_and_bias(
         COLS=cols,
         num_warps=NUM_WARPS,
     )
-    d_qkv_and_bias_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
+    make_d_qkv_combine_kernel[(ceil_div(n_cols, SUM_COLS),)](
         partial,
         d_bias,
         n_cols,
@@ -124,6 +128,6 @@ def d_qkv_and_bias(
 
 
 def reference(d_q, d_k, d_v):
-    """What d_qkv_and_bias() must fill d_qkv and d_bias with."""
+    """What make_d_qkv() must fill d_qkv and d_bias with."""
     d_qkv = torch.cat([d_q, d_k, d_v], dim=-1)
     return d_qkv, d_qkv.sum(-2, keepdim=True)

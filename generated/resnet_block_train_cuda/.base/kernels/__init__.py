@@ -3,10 +3,10 @@
 from .add_gradients import add_gradients
 from .batch_norm_relu import batch_norm_relu
 from .batch_statistics import batch_statistics
+from .d_batch_norm_relu import d_batch_norm_relu
+from .d_batch_norm_relu_weight import d_batch_norm_relu_weight
 from .d_batch_norms import d_batch_norms
-from .d_relu_d_batch_norm import d_relu_d_batch_norm
-from .d_relu_d_batch_norm_weight_and_bias import d_relu_d_batch_norm_weight_and_bias
-from .d_relu_d_batch_norms import d_relu_d_batch_norms
+from .d_batch_norms_relu import d_batch_norms_relu
 from .piece_statistics import piece_statistics
 from .to_channels_last import to_channels_last
 from .transpose_batch_norms_add_relu import transpose_batch_norms_add_relu
@@ -15,10 +15,10 @@ __all__ = [
     "add_gradients",
     "batch_norm_relu",
     "batch_statistics",
+    "d_batch_norm_relu",
+    "d_batch_norm_relu_weight",
     "d_batch_norms",
-    "d_relu_d_batch_norm",
-    "d_relu_d_batch_norm_weight_and_bias",
-    "d_relu_d_batch_norms",
+    "d_batch_norms_relu",
     "piece_statistics",
     "to_channels_last",
     "transpose_batch_norms_add_relu",
