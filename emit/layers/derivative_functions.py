@@ -199,8 +199,9 @@ class DerivativeWriter:
         name = self._known(method)
         if not name:
             name = first_free(_names(part, function.path), self._taken)
+            gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
             passes = _passes(
-                part, [variables[one] for one in given], [variables[one] for one in part.results]
+                part, [variables[one] for one in gradients], [variables[one] for one in part.results]
             )
             self._passes[name] = passes
             remark = _remark(part.class_name, _position(part.path, function), passes)
@@ -360,9 +361,8 @@ def _position(path: str, function: LongFunction) -> str:
     return "".join(texts).removeprefix(".")
 
 
-def _passes(part: ModuleDerivative, given: Sequence[str], results: Sequence[str]) -> str:
+def _passes(part: ModuleDerivative, source: Sequence[str], results: Sequence[str]) -> str:
     """``from d_residual to d_x and the gradients of its weights``"""
-    source = [word for word in given if isinstance(word, GradientWord)]
     made = [*results, *(["the gradients of its weights"] if part.gradients else [])]
     return f"from {listed(source)} to {listed(made)}" if source else f"makes {listed(made)}"
 

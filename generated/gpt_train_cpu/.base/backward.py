@@ -80,7 +80,10 @@ class LanguageModelFunction(torch.autograd.Function):
 
 
 def mlp_backward(mlp, d_output, widen_out):
-    """The derivative of Mlp, gpt.blocks[i].mlp: makes d_widen_out, d_normed and the gradients of its weights."""
+    """The derivative of Mlp, gpt.blocks[i].mlp.
+
+    From d_output to d_widen_out, d_normed and the gradients of its weights.
+    """
     dim = d_output.shape[1]
     batch, seq, widen_dim = widen_out.shape
 
