@@ -50,9 +50,11 @@ def _counted(tmp_path_factory: pytest.TempPathFactory) -> Blas:
         return lambda *args: by_aten.append(function.__name__) or function(*args)
 
     aten = tuple(map(counting, (F.linear, torch.mm, torch.bmm, torch.addmm)))
-    return Blas(
-        *runtime.native_functions(runtime.BLAS_FILES, "longhand_blas", runtime.known_of_torch(aten)), by_aten
-    )
+    known = runtime.known_of_torch(aten)
+    made = Blas(*runtime.native_functions(runtime.BLAS_FILES, "longhand_blas", known), by_aten)
+    matrix = torch.ones(16, 16, device="cuda")
+    made.mm(matrix, matrix)  # this thread's first product is ATen's
+    return made
 
 
 @pytest.fixture(name="blas")
