@@ -56,6 +56,7 @@ from longhand.schedule.plan import PlanStep
 
 _OF_LAYERS = frozenset(["layer", "block"])  # variables of loops, of which there are none in these functions
 _WIDEST = 103  # of a line of a docstring
+_MOST_NAMED = 2  # weights in it
 
 # A gradient as it is returned: of a buffer, for the weight of a path, as its variable inside the function.
 GradientCode = Callable[[str, str, str, SizeWriter], Code]
@@ -200,9 +201,8 @@ class DerivativeWriter:
         if not name:
             name = first_free(_names(part, function.path), self._taken)
             gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
-            passes = _passes(
-                part, [variables[one] for one in gradients], [variables[one] for one in part.results]
-            )
+            into, out = ([variables[one] for one in some] for some in (gradients, part.results))
+            passes = _passes(into, out, _weights(part, function))
             self._passes[name] = passes
             remark = _remark(part.class_name, _position(part.path, function), passes)
             self._methods[name] = as_any_names(method)
@@ -361,9 +361,18 @@ def _position(path: str, function: LongFunction) -> str:
     return "".join(texts).removeprefix(".")
 
 
-def _passes(part: ModuleDerivative, source: Sequence[str], results: Sequence[str]) -> str:
-    """``from d_residual to d_x and the gradients of its weights``"""
-    made = [*results, *(["the gradients of its weights"] if part.gradients else [])]
+def _weights(part: ModuleDerivative, function: LongFunction) -> list[str]:
+    """The weights whose gradients a part returns, as its module calls them."""
+    paths = [one for name, some in function.gradients.items() if name in part.gradients for one in some]
+    whole = (f"{function.path}.{path}" if function.path else path for path in paths)
+    return [path.removeprefix(f"{part.path}.") for path in whole]
+
+
+def _passes(source: Sequence[str], results: Sequence[str], weights: Sequence[str]) -> str:
+    """``from d_residual to d_x and the gradient of down.weight``; of many weights only that there are some."""
+    few = f"the gradient{'s' * (len(weights) > 1)} of {listed(weights)}"
+    of_weights = few if len(weights) <= _MOST_NAMED else "gradients of its weights"
+    made = [*results, *([of_weights] if weights else [])]
     return f"from {listed(source)} to {listed(made)}" if source else f"makes {listed(made)}"
 
 

@@ -30,10 +30,10 @@ from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, U
 
 LONGEST = 50  # lines of a function that is not divided
 FEWEST = 10  # lines that are worth a function
-FEWEST_CALLS = 2
+FEWEST_CALLS = 3
 _NEARLY_ALL = 0.9  # of a function: a part that large tells nothing
 _MOST_SHARED = 0.5  # lines of what is fused with a neighbour's, by those of a module's own
-_MOST_GIVEN = 10
+_MOST_GIVEN = 6
 _MOST_HANDED_ON = 8
 _MOST_SINGLE = 3  # tensors of the record that a function is given one by one
 _MOST_OF_EQUAL = 6  # where it may be one for several modules

@@ -135,7 +135,8 @@ def aten_name(node: fx.Node) -> str:
 
 def spelled(name: str) -> str:
     """The field's word for an ATen operation: ``attention`` for scaled_dot_product_attention."""
-    return _SPELLED.get(name, name).strip("_")
+    word = _SPELLED.get(name, name)
+    return word if isinstance(word, GradientWord) else word.strip("_")
 
 
 def op_word(node: fx.Node) -> OpWord:

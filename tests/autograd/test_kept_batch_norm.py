@@ -68,7 +68,7 @@ def test_few_pixels_are_left_to_the_library() -> None:
 def derivatives(folder: Path, dtype: torch.dtype) -> list[str]:
     model = chain().to(dtype)
     longhand.generate(model, (images(dtype),), out=folder, device="cuda", arch="sm_90", train=True)
-    return [path.read_text() for path in (folder / "kernels").glob("d_relu_*.py")]
+    return [path.read_text() for path in (folder / "kernels").glob("d_batch_norm_relu*.py")]
 
 
 def test_the_derivative_of_a_relu_reads_its_sign_from_what_is_normalized(tmp_path: Path) -> None:

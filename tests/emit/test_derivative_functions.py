@@ -107,12 +107,15 @@ def test_a_layers_parts_are_functions_in_the_order_of_the_backward_pass(tmp_path
 def test_each_says_whose_derivative_it_is_and_what_goes_in_and_out(tmp_path: Path) -> None:
     torch.manual_seed(0)
     text = _written(Layers().train(), tmp_path / "unit", torch.randn(2, 5, _DIM))
-    whose = {"layer_2_backward": "Layer, layers[2]", "mixing_backward": "Mixing, layers[i].attn"}
-    for name, of in whose.items():
+    whose = {
+        "layer_2_backward": ("Layer, layers[2]", "the gradients of mlp.narrow.weight and mlp.narrow.bias"),
+        "mixing_backward": ("Mixing, layers[i].attn", "gradients of its weights"),
+    }
+    for name, (of, weights) in whose.items():
         function = _functions(text)[name]
         said = " ".join((ast.get_docstring(function) or "").split())
         assert re.fullmatch(
-            rf"The derivative of {re.escape(of)}[:.] [Ff]rom d_\w+ to .*the gradients of its weights\.", said
+            rf"The derivative of {re.escape(of)}[:.] [Ff]rom d_\w+ to .* and {weights}\.", said
         )
         returned = function.body[-1]
         assert isinstance(returned, ast.Return) and isinstance(returned.value, ast.Tuple)

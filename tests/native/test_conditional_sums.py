@@ -1,6 +1,6 @@
-"""Loops that sum by a condition, as g++ builds them with a unit's flags: g++ 12 and 13 got one in sixty wrong at -O3.
+"""Loops that sum by a condition, as g++ builds them with a unit's flags: g++ 12 got one in eighty wrong at -O3.
 
-Their if-conversion takes another sum's values where equal expressions of two branches were brought before the branch
+Its if-conversion takes another sum's values where equal expressions of two branches were brought before the branch
 (-fcode-hoisting) and comparisons may be made where they are not asked for (-fno-trapping-math).
 """
 

@@ -181,3 +181,56 @@ def test_halves_of_one_tensor_are_packed() -> None:
     """It was swiglu_short, of the one that is given one tensor and not two."""
     names = kernels(Gated().eval(), torch.randn(4, 16), train=False)
     assert {"swiglu", "swiglu_packed"} <= {*names}, names
+
+
+class Placed(nn.Module):
+    """A norm of rows that positions pick from a table, and the same of rows that are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weights", torch.randn(11, 32))
+        self.first, self.last, self.linear = nn.LayerNorm(32), nn.LayerNorm(32), nn.Linear(32, 32)
+
+    def forward(self, ids: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        mask = ids.ne(1).int()
+        places = (torch.cumsum(mask, dim=1).type_as(mask) * mask).long() + 1
+        positions = self.weights.index_select(0, places.view(-1)).view(*ids.shape, 32).detach()
+        hidden_states = self.linear(self.last(x)) * 3.0 + positions
+        return hidden_states + self.linear(self.first(hidden_states))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_what_whole_numbers_pick_is_gathered(device: str) -> None:
+    given = torch.randint(0, 11, (2, 5)), torch.randn(2, 5, 32)
+    names = {
+        path for path in text_of((Placed(), given, {}), device, train=False) if path.startswith("kernels/")
+    }
+    assert "kernels/layer_norm_gathered.py" in names, names
+
+
+class Halved(nn.Module):
+    """Stages without a word of their own, which stand in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stages = nn.ModuleList(nn.Sequential(*(Block(dim) for _ in range(6))) for dim in (16, 24))
+        self.widen = nn.Linear(16, 24)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.stages[1](self.widen(self.stages[0](x)))
+
+
+class Block(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(dim), nn.Linear(dim, dim)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.linear(self.norm(x)).tanh()
+
+
+def test_a_list_in_a_list_is_called_after_its_place() -> None:
+    texts = text_of((Halved(), (torch.randn(2, 5, 16),), {}), "cuda", train=True)
+    backward = texts["backward.py"]
+    assert "saved.stage_0" in backward and "saved.stage_1" in backward
+    assert not re.search(r"\b(saved_|d_)?_\d", backward)

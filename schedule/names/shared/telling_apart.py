@@ -78,7 +78,10 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
     if dtypes:
         yield f"to_{'_'.join(sorted(dtypes))}"
     if dtypes := _dtypes(plan, Access.READ) - _dtypes(other, Access.READ):
-        yield "masked" if dtypes == {"bool"} else f"of_{'_'.join(sorted(dtypes))}"
+        if _n_gathers(plan) > _n_gathers(other):
+            yield "gathered"  # what whole numbers say
+        else:
+            yield "masked" if dtypes == {"bool"} else f"of_{'_'.join(sorted(dtypes))}"
     if _repeats(plan) and not _repeats(other):
         yield "repeated"
     if _transposes(plan) > _transposes(other) or _moves_axes(plan) > _moves_axes(other):
