@@ -84,7 +84,7 @@ class LanguageModelFunction(torch.autograd.Function):
 def mlp_backward(mlp, d_output, widen_out):
     """The derivative of Mlp, gpt.blocks[i].mlp.
 
-    From d_output to d_widen_out, d_normed and the gradients of its weights.
+    From d_output to d_widen_out, d_normed and gradients of its weights.
     """
     dim = d_output.shape[1]
     batch, seq, widen_dim = widen_out.shape
@@ -114,7 +114,7 @@ def mlp_backward(mlp, d_output, widen_out):
 def causal_self_attention_backward(attn, saved, d_residual):
     """The derivative of CausalSelfAttention, gpt.blocks[i].attn.
 
-    From d_residual to d_qkv_out, d_normed and the gradients of its weights.
+    From d_residual to d_qkv_out, d_normed and gradients of its weights.
     """
     dim = d_residual.shape[1]
     batch, n_heads, seq, head_dim = saved.mixed.shape

@@ -211,7 +211,7 @@ FLAGS = [
     "-fopenmp",
     "-fno-math-errno",
     "-fno-trapping-math",
-    "-fno-code-hoisting",  # with it, g++ 12 and 13 get one in sixty loops wrong that sum by a condition
+    "-fno-code-hoisting",  # with it, g++ 12 gets some loops wrong that sum by a condition
     "-fwrapv",
     "-fPIC",
     "-shared",
