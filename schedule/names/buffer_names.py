@@ -17,8 +17,8 @@ from longhand.schedule.names.forward_names import NO_FORWARD, ForwardNames
 from longhand.schedule.names.meanings.copies import (
     copied_names,
     fillers_of_copy,
-    is_only_seen,
     scaled_names,
+    value_behind,
     words_of_copied,
 )
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
@@ -224,9 +224,7 @@ class BufferNamer:
 
     def value_of_gradient(self, origin: Provenance) -> str | None:
         """The value of this graph that something is the gradient of, as it was before it was only seen otherwise."""
-        node = self.nodes.get(origin.gradient_of)
-        while node is not None and is_only_seen(node, self.origins):
-            node = node.all_input_nodes[0]
+        node = value_behind(self.nodes.get(origin.gradient_of), self.origins)
         return node.name if node is not None else None
 
     def _of_node(self, node: fx.Node) -> Iterator[str]:

@@ -30,7 +30,7 @@ _OTHERS = 6  # samples that are looked at where the listed one is right by now
 REASONS = (
     (
         r"depends? on (the )?data|only known when it runs|data-dependent|without data|Pending unbacked"
-        r"|\b(equal|allclose|item|nonzero_static) (is called|leaves)",
+        r"|\b(equal|allclose|item|nonzero_static) (is called|leaves)|local_scalar_dense",
         "a size, a place or a number depends on data",
     ),
     (r"No result of .* requires grad", "no result has a derivative, so that there is nothing to train"),

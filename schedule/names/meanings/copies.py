@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from torch import fx
 
-from longhand.schedule.names.operation_names import aten_name, op_word
+from longhand.schedule.names.operation_names import aten_name, op_word, provenance_of
 from longhand.schedule.names.value_origins import ValueOrigins, last_word, without_positions
 from longhand.schedule.names.words import reworded
 
@@ -24,10 +24,19 @@ _ENDINGS = {
 }
 
 
-def is_only_seen(node: fx.Node, origins: ValueOrigins) -> bool:
-    """Whether a value is another one in another shape, without a name of its own."""
-    is_view = node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
-    return is_view and origins.local(node) is None
+def value_behind(node: fx.Node | None, origins: ValueOrigins) -> fx.Node | None:
+    """A value as it was before it was only seen in other shapes, without names of their own.
+
+    None where it is a gradient: a node of the backward pass that has the name of one of the forward pass.
+    """
+    while node is not None and not provenance_of(node).differentiates:
+        is_view = (
+            node.op == "call_function" and aten_name(node) in _RESHAPES and len(node.all_input_nodes) == 1
+        )
+        if not is_view or origins.local(node) is not None:
+            return node
+        node = node.all_input_nodes[0]
+    return None
 
 
 def copied_names(origins: ValueOrigins, node: fx.Node) -> Iterator[str]:
