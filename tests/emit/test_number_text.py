@@ -65,5 +65,5 @@ def test_folded_sizes_have_a_name_in_kernels() -> None:
     assert {at: (one.name, one.remark) for at, one in found.items()} == {
         0: ("SCALE", "12**-0.5"),
         1: ("LOG_16", "log(16)"),
-        3: ("OTHER_SCALE", "48**-0.5"),
+        3: ("SECOND_SCALE", "48**-0.5"),
     }
