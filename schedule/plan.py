@@ -35,7 +35,7 @@ from longhand.schedule.kernels.kernel_plan import (
 from longhand.schedule.kernels.kernel_schedule import AxisRole, KernelSchedule
 from longhand.schedule.kernels.reads import KernelReads
 from longhand.schedule.kernels.tensor_shapes import (
-    Part,
+    PartTaken,
     conditions_of,
     dims_in_memory,
     limit_along,
@@ -65,7 +65,7 @@ __all__ = [
     "Launch",
     "OnlineSoftmax",
     "ParameterRef",
-    "Part",
+    "PartTaken",
     "Partial",
     "Pass",
     "PlanAxis",

@@ -295,7 +295,9 @@ def _are_products(numbers: Sequence[Any], sizes: Sequence[Sequence[Any]]) -> boo
     """Whether numbers are the product of the same sizes of the launches: those say it, whatever else is as much."""
     if len({len(of) for of in sizes}) != 1 or not all(type(n) is int for of in (numbers, *sizes) for n in of):
         return False
-    places = range(len(sizes[0]))
+    places = range(
+        1, len(sizes[0])
+    )  # a step along an axis spans what is inside of it: never the outermost one
     subsets = (
         some for length in range(2, len(places) + 1) for some in itertools.combinations(places, length)
     )

@@ -81,7 +81,7 @@ def order_among_results(plan: KernelPlan, pointer: Pointer) -> tuple[str, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class PartTaken:
     """What a kernel takes of a tensor that it does not take as it lies.
 
     Attributes:
@@ -97,7 +97,7 @@ class Part:
     is_conditional: bool
 
 
-def part_taken(plan: KernelPlan, pointer: Pointer) -> Part:
+def part_taken(plan: KernelPlan, pointer: Pointer) -> PartTaken:
     """How a kernel walks a pointer of which a shape alone does not say it."""
     accesses = [
         (position, value)
@@ -110,7 +110,7 @@ def part_taken(plan: KernelPlan, pointer: Pointer) -> Part:
     arguments = [name for name in own if begin == {(ParameterRef(name),)}]
     is_told = tensor_shape(plan, pointer) != pointer.dims
     loads = [value for _, value in accesses if isinstance(value, Load)]
-    return Part(
+    return PartTaken(
         len(begins),
         arguments[0] if arguments else None,
         any(one.pointer == pointer.name and one.axis is not None for one in plan.ints),

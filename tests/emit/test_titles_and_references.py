@@ -224,7 +224,7 @@ def test_all_numbers_of_a_launch_go_by_name() -> None:
     call = re.search(r"kernels\.\w+\( (d_q, d_k, d_v, .*?)\)", text)
     assert call is not None and "=" not in call[1].partition(" n_rows=")[0]
     assert call[1].endswith(
-        "n_cols=qkv_dim, d_q_stride=dim, d_k_stride=dim, d_v_stride=dim, boundary=dim, second_boundary=2 * dim, "
+        "n_cols=qkv_dim, d_q_stride=dim, d_k_stride=dim, d_v_stride=dim, d_q_end=dim, d_k_end=2 * dim, "
     )
     model = (generated / "gpt_cpu/model.py").read_text()
     assert "kernels.gelu(widen_out, hidden, n_elements=hidden.numel())" in model
