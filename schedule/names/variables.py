@@ -36,9 +36,9 @@ from longhand.schedule.names.words import (
     GradientWord,
     Scope,
     identifier,
+    last_or_place,
     list_of,
     own_name,
-    singular,
 )
 from longhand.schedule.plan import Release, Reuse, UnitPlan, buffers_made, buffers_read
 
@@ -148,7 +148,7 @@ def list_names(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], 
     It stands beside what the templates bind: the list ``encoder.layer`` is ``layers``, for ``layer`` is one of it.
     """
     loops = loops_of(steps)
-    short = [_free(identifier(_own_word(loop.owner)), "s") for loop in loops]
+    short = [_free(identifier(last_or_place(loop.owner)), "s") for loop in loops]
     owners = {
         word: {loop.owner for loop, own in zip(loops, short, strict=True) if own == word} for word in short
     }
@@ -162,12 +162,6 @@ def list_names(steps: Sequence[ModelStep]) -> dict[tuple[str, tuple[int, ...]], 
         )
         for loop, word in zip(loops, words, strict=True)
     }
-
-
-def _own_word(owner: str) -> str:
-    """``layers`` of encoder.layers, ``stage_1`` of stages.1."""
-    *around, last = owner.split(".")
-    return f"{singular(around[-1])}_{last}" if around and last.isdigit() else last
 
 
 def gradients_word(loop: Loop, steps: Sequence[ModelStep]) -> str:

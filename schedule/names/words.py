@@ -252,6 +252,12 @@ def singular(word: str) -> str:
     return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 
 
+def last_or_place(path: str) -> str:
+    """The last word of a path, ``layers`` of encoder.layers; ``stage_1`` of stages.1."""
+    *around, last = path.split(".")
+    return f"{singular(around[-1])}_{last}" if around and last.isdigit() else last
+
+
 def listed(words: Iterable[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     items = list(words)
