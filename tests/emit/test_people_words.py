@@ -13,10 +13,10 @@ from torch import nn
 from benchmarks.readability.units import text_of
 from longhand.capture.graph import Provenance
 from longhand.lower.ir import Buffer, BufferKind, Derivation, Derived
-from longhand.schedule.names.dimensions.axis_names import _one_of_counted
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.dimensions.dimension_propagation import _made
 from longhand.schedule.names.dimensions.stated_sizes import words_of_reshape
+from longhand.schedule.names.dimensions.walked_dimensions import one_of_counted
 from longhand.schedule.names.value_rules import _word_of_bound
 
 
@@ -213,8 +213,8 @@ def test_what_a_bound_of_places_says(looks_back: bool, distance: int, word: str)
 def test_what_is_counted_has_an_index() -> None:
     words = ("n_heads", "num_attention_heads", "num_key_value_heads", "heads", "n_patches", "n_kv_heads")
     found = ["head", "head", "key_value_head", "head", "patch", "kv_head"]
-    assert list(map(_one_of_counted, words)) == found
-    assert [_one_of_counted(word) for word in ("head_dim", "n_is", "batch")] == [None] * 3
+    assert list(map(one_of_counted, words)) == found
+    assert [one_of_counted(word) for word in ("head_dim", "n_is", "batch")] == [None] * 3
 
 
 def test_a_copy_of_a_transposed_view_has_not_the_words_of_what_it_is_of() -> None:

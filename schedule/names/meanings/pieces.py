@@ -75,16 +75,20 @@ _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def rest_of_pieces(one: Nameless) -> Iterator[str]:
+    yield from words_of_rest(one.position, one.plan.body)
+
+
+def words_of_rest(position: int, body: Sequence[Value]) -> Iterator[str]:
     """``rest``, of what is chosen from the pieces behind the first ones."""
-    value, body = one.value, one.plan.body
+    value = body[position]
     if not isinstance(value, Pointwise) or value.op is not PointwiseOp.WHERE:
         return
-    users = [user for user in body if one.position in arguments(user)]
+    users = [user for user in body if position in arguments(user)]
     is_rest = bool(users) and all(
         isinstance(user, Pointwise)
         and user.op is PointwiseOp.WHERE
         and user.origin == value.origin
-        and user.args[2] == one.position
+        and user.args[2] == position
         for user in users
     )
     if is_rest and _is_boundary(body[value.args[0]], body):

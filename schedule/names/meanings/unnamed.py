@@ -8,6 +8,7 @@ from longhand.lower.ir import Load
 from longhand.schedule.names.meanings.body_values import words_in_formula
 from longhand.schedule.names.meanings.conditions import words_of_condition
 from longhand.schedule.names.meanings.nameless import one_of
+from longhand.schedule.names.meanings.pieces import words_of_rest
 from longhand.schedule.names.operation_names import noun_of
 from longhand.schedule.plan import KernelPlan
 
@@ -25,6 +26,7 @@ def words_where_unnamed(
     value = plan.body[position]
     yield from words_in_formula(position, plan)
     yield from words_of_condition(value, plan.body, word_of)
+    yield from words_of_rest(position, plan.body)
     if isinstance(value, Load) and (of := word_of(position)):
         yield from dict.fromkeys((one_of(of), f"{of}_i"))
     yield noun_of(value)
