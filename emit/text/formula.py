@@ -6,7 +6,7 @@ In the user's operations where they say it, else as formulas of its body's value
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -123,16 +123,15 @@ class _FormulaWriter:
         if operator is not None:
             if node.kwargs.get("alpha", 1) != 1 or node.kwargs.get("rounding_mode") is not None:
                 return None
-            given = [self._argument(argument, node.name) for argument in node.args]
-            texts = [text for text in given if text is not None]
-            return operator.apply(texts) if len(texts) == len(given) else None
+            given = self._all(node.args, node.name)
+            return None if given is None else operator.apply(given)
         tensors = [argument for argument in node.args if isinstance(argument, fx.Node)]
         others = [argument for argument in node.args if isinstance(argument, list | tuple)]
         if not tensors or any(isinstance(item, fx.Node) for items in others for item in items):
             return None
         main = [tensor for tensor in tensors if tensor is tensors[0] or not _is_vector(tensor)]
-        texts = [text for tensor in main if (text := self.text(tensor)) is not None]
-        if len(texts) < len(main):
+        texts = self._all(main, node.name)
+        if texts is None:
             return None
         function = called(op_word(node).word, self.names)
         return Text(f"{function}({', '.join(text.text for text in texts)})")
@@ -231,6 +230,16 @@ class _FormulaWriter:
             return None if whole is None else Text(f"rotate_half({whole.text})")
         texts = [text for piece in nodes if (text := self.text(piece)) is not None]
         return Text(f"cat({', '.join(text.text for text in texts)})") if len(texts) == len(pieces) else None
+
+    def _all(self, arguments: Sequence[Any], of: str) -> list[Text] | None:
+        """What an operation is given; None from the first on that cannot be said, or is longer than any formula."""
+        texts: list[Text] = []
+        for argument in arguments:
+            text = self._argument(argument, of)
+            if text is None or len(text.text) > _LONGEST:
+                return None
+            texts.append(text)
+        return texts
 
     def _argument(self, argument: Any, of: str) -> Text | None:
         if isinstance(argument, fx.Node):

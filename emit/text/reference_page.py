@@ -188,17 +188,25 @@ def prints_number(plan: KernelPlan, position: int, called: Set[int]) -> bool:
         position: Of the value in its body.
         called: The values that are printed as one call of torch.
     """
-    if position in called:
+    known: dict[int, bool] = {}  # many values may be computed from one
+
+    def of(at: int) -> bool:
+        if at not in known:
+            known[at] = at not in called and is_number(at)
+        return known[at]
+
+    def is_number(at: int) -> bool:
+        match plan.body[at]:
+            case Constant() | Scalar() | AxisSize():
+                return True
+            case IndexExpression():
+                address = plan.addresses[at]
+                return not address.axes and not address.values
+            case Pointwise(op=op, args=args):
+                return stays_number(op, [of(argument) for argument in args])
         return False
-    match plan.body[position]:
-        case Constant() | Scalar() | AxisSize():
-            return True
-        case IndexExpression():
-            address = plan.addresses[position]
-            return not address.axes and not address.values
-        case Pointwise(op=op, args=args):
-            return stays_number(op, [prints_number(plan, argument, called) for argument in args])
-    return False
+
+    return of(position)
 
 
 @dataclasses.dataclass

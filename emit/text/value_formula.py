@@ -244,10 +244,14 @@ class Formula:
         plain = self._in_plain_math(value)
         if plain is not None:
             return plain
-        given = [self._value(argument) for argument in value.args]
-        texts = [text for text in given if text is not None]
-        if len(texts) != len(given) or any(len(text.text) > self.longest for text in texts):
-            return None
+        texts: list[Text] = []
+        for (
+            argument
+        ) in value.args:  # one after the other: below the first that is too long nothing is looked at
+            text = self._value(argument)
+            if text is None or len(text.text) > self.longest:
+                return None
+            texts.append(text)
         if value.op is PointwiseOp.CAST:
             rounded = _ROUNDED.get(value.narrow) if value.narrow is not None else None
             return texts[0] if rounded is None else rounded.apply(texts)

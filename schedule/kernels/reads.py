@@ -156,10 +156,15 @@ class KernelReads:
         return [value.buffer for value in values if isinstance(value, Load)]
 
     def _below(self, position: int) -> Iterator[int]:
-        """What a value is computed from, down to loads and positions, and itself."""
-        yield position
-        for at in getattr(self.kernel.body[position], "args", ()):
-            yield from self._below(at)
+        """What a value is computed from, down to loads and positions, and itself: each once."""
+        seen: set[int] = set()
+        waiting = [position]
+        while waiting:
+            at = waiting.pop()
+            if at not in seen:
+                seen.add(at)
+                yield at
+                waiting += reversed(getattr(self.kernel.body[at], "args", ()))
 
 
 def _number(size: Size) -> int:
