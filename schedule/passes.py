@@ -17,6 +17,7 @@ from longhand.schedule.fusion.column_fusion import take_column_reductions_along
 from longhand.schedule.fusion.counters import count_in_one_call
 from longhand.schedule.fusion.fission import split_wide_nests
 from longhand.schedule.fusion.horizontal import fuse_horizontally, in_one_order
+from longhand.schedule.fusion.one_layout import store_in_one_layout
 from longhand.schedule.fusion.result_order import results_in_order
 from longhand.schedule.fusion.vertical import fuse
 from longhand.schedule.kernels.planning import Planner
@@ -83,6 +84,10 @@ def _split_wide_nests(draft: Draft) -> Draft:
 
 def _fuse_column_reductions(draft: Draft) -> Draft:
     return draft.with_steps(take_column_reductions_along(draft.loops, draft.buffers, draft.kept, draft.guess))
+
+
+def _store_in_one_layout(draft: Draft) -> Draft:
+    return draft.with_steps(store_in_one_layout(draft.loops, draft.buffers, draft.kept))
 
 
 def _read_copies(draft: Draft) -> Draft:
@@ -238,6 +243,11 @@ PASSES: tuple[PlanPass, ...] = (
         "fuse_column_reductions",
         "Sums over the rows join a nest that walks these rows anyway.",
         _fuse_column_reductions,
+    ),
+    PlanPass(
+        "store_in_one_layout",
+        "What is stored in two layouts is stored in one that all readers can read.",
+        _store_in_one_layout,
     ),
     PlanPass(
         "shape_for_readers",

@@ -7,6 +7,7 @@ position has unique digits if each of its terms belongs to one digit and no digi
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import sympy
@@ -197,11 +198,11 @@ def _in_range(index: Index, size: Size, sizes: Mapping[str, Size], bounds: Bound
     low: Size = 0
     high: Size = 0
     for axis, coefficient in index.axes:
-        reach = times(coefficient, plus(sizes[axis], -1))
+        first, last_one = _axis_range(axis, sizes, bounds)
         if known_at_most(0, coefficient):
-            high = plus(high, reach)
+            low, high = plus(low, times(coefficient, first)), plus(high, times(coefficient, last_one))
         elif known_at_most(coefficient, 0):
-            low = plus(low, reach)
+            low, high = plus(low, times(coefficient, last_one)), plus(high, times(coefficient, first))
         else:
             return False
     if (index.axes, ()) in bounds:
@@ -210,6 +211,13 @@ def _in_range(index: Index, size: Size, sizes: Mapping[str, Size], bounds: Bound
         high = tighter_high if known_at_most(tighter_high, high) else high
     last = plus(size, -1)
     return known_at_most(0, plus(low, index.offset)) and known_at_most(plus(high, index.offset), last)
+
+
+def _axis_range(axis: str, sizes: Mapping[str, Size], bounds: Bounds) -> tuple[Size, Size]:
+    """The first and the last turn of an axis, of those that a mask leaves."""
+    low, high = bounds.get((((axis, 1),), ()), (0, plus(sizes[axis], -1)))
+    last = plus(sizes[axis], -1)
+    return low if known_at_most(0, low) else 0, high if known_at_most(high, last) else last
 
 
 def _mask_bounds(mask: int, body: list[Value], sizes: Mapping[str, Size]) -> Bounds:
@@ -244,9 +252,19 @@ def _mask_bounds(mask: int, body: list[Value], sizes: Mapping[str, Size]) -> Bou
             highs.setdefault(terms, []).append(plus(limit, -1))
     unbounded = 1 << 62
     return {
-        terms: (lows.get(terms, [-unbounded])[0], highs.get(terms, [unbounded])[0])
+        terms: (_greatest(lows.get(terms, [-unbounded])), _least(highs.get(terms, [unbounded])))
         for terms in (*lows, *highs)
     }
+
+
+def _greatest(limits: list[Size]) -> Size:
+    """The tightest of several lower limits; the first where they cannot be compared."""
+    return functools.reduce(lambda one, other: other if known_at_most(one, other) else one, limits)
+
+
+def _least(limits: list[Size]) -> Size:
+    """The tightest of several upper limits."""
+    return functools.reduce(lambda one, other: other if known_at_most(other, one) else one, limits)
 
 
 def _comparison(value: Pointwise, body: list[Value]) -> tuple[Pointwise, PointwiseOp]:

@@ -31,6 +31,7 @@ from longhand.lower.ir import (
 from longhand.schedule.bodies import rewrite, sizes_of, split_axes, stores, substitute, without_stores
 from longhand.schedule.fusion.delinearize import Chain, delinearize, delinearized_load, split_for
 from longhand.schedule.fusion.store_to_load import forward_store
+from longhand.schedule.fusion.whole_pieces import ask_pieces
 from longhand.schedule.simplification import simplify_body
 from longhand.schedule.sizes import product
 
@@ -93,7 +94,7 @@ def _split(consumer: Nest, buffer: str, chain: Chain) -> Nest:
                 continue
             pieces = split_for(value.index, chain, consumer)
             if pieces:
-                return _split(split_axes(consumer, pieces), buffer, chain)
+                return _split(ask_pieces(split_axes(consumer, pieces), pieces), buffer, chain)
     return consumer
 
 

@@ -172,7 +172,9 @@ def recomputing_problem(
     if len(absorbed) * len(producer.body) > MOST_VALUES_FOR_BYTES:
         return "it would be computed again for each reader"
     made = max(_elements(store, sizes_of(producer), hint) for _, store in stores(producer))
-    pairs = zip(absorbed, readers, strict=True)
+    pairs = [*zip(absorbed, readers, strict=True)]
+    if any(splits_columns(reader, nest, buffers) for nest, reader in pairs):
+        return "a sum of columns would walk pieces of them"
     if _transposes(producer, hint) and any(
         _turned_to_columns(nest, reader, buffers, hint, made // 2) for nest, reader in pairs
     ):
@@ -205,6 +207,8 @@ def besides_problem(
         return "it would be computed again for each reader"
     if any(_turned_to_columns(after, before, buffers, hint) for before, after in pairs):
         return "row kernels would read columns"
+    if any(splits_columns(before, after, buffers) for before, after in pairs):
+        return "a sum of columns would walk pieces of them"
     moved = sum(traffic(nest, buffers, hint) for nest in (rest, *absorbed))
     if moved >= sum(traffic(nest, buffers, hint) for nest in (producer, *readers)):
         return "computing it again for each reader would move more bytes"
@@ -219,6 +223,11 @@ def _heavy(nest: Nest) -> int:
 def repeats_work(producer: Nest, consumer: Nest, joined: Nest, hint: Hint) -> bool:
     """Whether expensive values are computed over and over in `joined` that were not in the two apart."""
     return _repeated_work(joined, hint) > _repeated_work(producer, hint) + _repeated_work(consumer, hint)
+
+
+def splits_columns(consumer: Nest, joined: Nest, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a sum of columns would walk pieces of them, pair by pair: a few bytes of each row at a time."""
+    return reduces_columns(consumer, buffers) and len(joined.axes) > len(consumer.axes)
 
 
 def takeover_problem(

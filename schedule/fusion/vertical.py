@@ -17,6 +17,7 @@ from longhand.schedule.fusion.profit import (
     bytes_read,
     merge_problem,
     repeats_work,
+    splits_columns,
     takeover_problem,
     whole,
 )
@@ -240,6 +241,8 @@ class _Fusion:
         is_joined = any(load.buffer == buffer and load.mask is not None for _, load in loads(consumer))
         if is_joined and repeats_work(producer, consumer, joined, self.hint):
             return None
+        if splits_columns(consumer, joined, self.buffers):
+            return None
         new = self.graph.replace(second, joined, self.graph.before[first])
         if all(self._is_unread(store.buffer) for _, store in stores(producer)):
             self.graph.remove(first)
@@ -263,6 +266,8 @@ class _Fusion:
                 return None
             joined = absorbed
         rest = simplify_nest(without_stores(producer, lambda store: store.buffer in handed))
+        if splits_columns(consumer, joined, self.buffers):
+            return None
         if takeover_problem(producer, consumer, joined, rest, self.buffers, self.hint) is not None:
             return None
         new = self.graph.replace(second, joined, self.graph.before[first])

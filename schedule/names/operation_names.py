@@ -14,7 +14,7 @@ from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
 from longhand.schedule.names.meanings.halves import rotated_half, rotates_pairs
 from longhand.schedule.names.meanings.lengths import is_over_own_norm
 from longhand.schedule.names.meanings.operation_runs import PATTERNS
-from longhand.schedule.names.words import GradientWord, without_counter
+from longhand.schedule.names.words import GradientWord, reworded, without_counter
 
 # Steps that move or retype data without computing: they name nothing as long as something else does.
 SILENT_TEXT = """
@@ -88,6 +88,7 @@ _TELLING = {
             "nll_loss",
             "exp_normalize",
             "rotary",
+            "partial_rotary",
             "embedding",
             "logsumexp",
             "attention",
@@ -323,17 +324,19 @@ def _rotates(nodes: list[fx.Node]) -> bool:
 
 
 def _rotation_as_one(words: list[OpWord], name: str) -> list[OpWord]:
-    """cat, mul and add in a row (neg and a second mul where they were not fused away) as ``rotary``."""
+    """cat, mul and add in a row (neg and a second mul where they were not fused away) as ``rotary``.
+
+    What is joined with columns that stay as they are is added up in that join.
+    """
     loud = [word.word for word in words if not word.silent]
     for length in (5, 4, 3):
         for start in range(len(loud) - length + 1):
-            run = loud[start : start + length]
-            if (
-                run[-1] in ("add", "sub")
-                and set(run) <= {"neg", "cat", "stack", "mul", "add", "sub"}
-                and "mul" in run
-            ):
-                return [OpWord(word) for word in [*loud[:start], name, *loud[start + length :]]]
+            run, rest = loud[start : start + length], loud[start + length :]
+            is_whole = run[-1] in ("add", "sub") or (run.count("mul") > 1 and rest[:1] == ["cat"])
+            if is_whole and set(run) <= {"neg", "cat", "stack", "mul", "add", "sub"} and "mul" in run:
+                partial = reworded(name, lambda word: f"partial_{word}")  # the other columns stay as they are
+                told = [partial, *rest[1:]] if rest[:1] == ["cat"] else [name, *rest]
+                return [OpWord(word) for word in [*loud[:start], *told]]
     return words
 
 

@@ -134,6 +134,7 @@ _RESULTS = {
     "nll_loss": "losses",
     "mean": "means",
     "rotary": "rotated",
+    "partial_rotary": "rotated",
     "exp_normalize": "normalized",
     "max": "maxima",
     "min": "minima",
