@@ -30,7 +30,8 @@ from tests.autograd import refusals
 from tests.autograd.op_programs import op_names
 from tests.autograd.op_sweep import BAD, Door, Outcome
 from tests.autograd.sample_book import Book, Job
-from tests.autograd.sample_workers import LIMIT, Settings, step_words, sweep
+from tests.autograd.sample_work import GROUP, LIMIT, Settings, step_words
+from tests.autograd.sample_workers import sweep
 
 DTYPES = (
     *("float32", "bfloat16", "float64", "int64", "bool", "float16", "complex64"),
@@ -107,6 +108,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds for all")
     parser.add_argument("--most", type=int, help="samples of an op in a dtype")
     steps = [step_words(door, train) for door in Door for train in (True, False)]
+    parser.add_argument("--pairs", type=int, help="pairs of an op and a dtype at most, drawn by the seed")
+    parser.add_argument("--group", type=int, default=GROUP, help="samples in one program at most")
     parser.add_argument("--only", choices=steps, default="", help="one door and step")
     parser.add_argument("--plain", action="store_true", help="without black and clang-format")
     parser.add_argument("--quick", action="store_true", help="see quick_judging.py; implies --plain")
@@ -136,6 +139,7 @@ def main() -> int:
         options.limit,
         options.memory,
         (first, step),
+        options.group,
     )
     book = Book(options.book, settings.drawn, options.earlier)
     if options.again:
@@ -146,6 +150,7 @@ def main() -> int:
         jobs = [
             job for job in all_jobs(options.seed) if job[1] in wanted and job[0] in (options.ops or [job[0]])
         ]
+        jobs = jobs[: options.pairs]
         book.begin(len(jobs))
         left = sweep(jobs, book, n_processes=options.j, settings=settings, deadline=deadline)
         print(f"{left} pieces left" if left else "nothing is left")

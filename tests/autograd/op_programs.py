@@ -131,24 +131,38 @@ def seen(function: Callable[..., Any], arguments: Sequence[torch.Tensor], seed: 
     The gradients that come back for the results are drawn by the seed, the same in every precision.
     """
     torch.manual_seed(seed)
-    results = pytree.tree_leaves(function(*arguments))
-    tensors = [value for value in results if isinstance(value, torch.Tensor)]
-    found: dict[str, Any] = {
-        "results": [None if isinstance(value, torch.Tensor) else value for value in results],
-        "carrying": [value.requires_grad for value in tensors],
-        "shared": _shared([*arguments, *tensors]),
-    }
-    found |= {f"result {place}": value.detach().clone() for place, value in enumerate(tensors)}
-    if carrying := [value for value in tensors if value.requires_grad]:
+    step = Step(arguments, function(*arguments), seed)
+    if step.carrying:
+        torch.autograd.backward(step.carrying, step.weights)
+    return step.seen()
+
+
+class Step:
+    """What a call has left: its results, and what comes back for those that carry gradients."""
+
+    def __init__(self, arguments: Sequence[torch.Tensor], results: Any, seed: int = SEED) -> None:
+        leaves = pytree.tree_leaves(results)
+        self.arguments = arguments
+        self.tensors = [value for value in leaves if isinstance(value, torch.Tensor)]
+        self.carrying = [value for value in self.tensors if value.requires_grad]
+        self._found: dict[str, Any] = {
+            "results": [None if isinstance(value, torch.Tensor) else value for value in leaves],
+            "carrying": [value.requires_grad for value in self.tensors],
+            "shared": _shared([*arguments, *self.tensors]),
+        }
+        self._found |= {f"result {place}": value.detach().clone() for place, value in enumerate(self.tensors)}
         generator = torch.Generator().manual_seed(seed)
         noise = [
-            torch.randn(value.shape, generator=generator).bfloat16() for value in carrying
+            torch.randn(value.shape, generator=generator).bfloat16() for value in self.carrying
         ]  # exact in all
-        weights = [one.to(value.dtype) for one, value in zip(noise, carrying, strict=True)]
-        torch.autograd.backward(carrying, weights)
-    found |= {f"gradient {place}": value.grad for place, value in enumerate(arguments)}
-    found |= {f"argument {place} afterwards": value.detach() for place, value in enumerate(arguments)}
-    return found
+        self.weights = [one.to(value.dtype) for one, value in zip(noise, self.carrying, strict=True)]
+
+    def seen(self) -> dict[str, Any]:
+        """All of it, by name, after the backward pass."""
+        found = self._found | {f"gradient {place}": value.grad for place, value in enumerate(self.arguments)}
+        return found | {
+            f"argument {place} afterwards": value.detach() for place, value in enumerate(self.arguments)
+        }
 
 
 def seen_in_float64(program: Program, *, train: bool) -> dict[str, Any]:

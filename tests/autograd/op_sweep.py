@@ -31,7 +31,8 @@ from longhand.capture.bytecode.entry.entries import Event, EventKind
 from longhand.compiled.from_bytecode import captured
 from longhand.errors import CaptureError
 from longhand.verify.comparison import is_equal
-from tests.autograd.op_programs import Form, Program, op_names, programs, seen, seen_in_float64
+from tests.autograd.eager_runs import EagerRuns
+from tests.autograd.op_programs import Form, Program, op_names, programs, seen
 from tests.autograd.sample_judge import drawn_error, judge, noise_of_roundings, plain
 
 LIMIT = 120.0  # seconds for an op
@@ -106,25 +107,20 @@ def cases(name: str, seed: int, dtype: torch.dtype = torch.float32) -> Iterator[
                 break
 
 
-def outcome(case: Case) -> tuple[Outcome, str]:
-    """What becomes of a case, and why."""
+def outcome(case: Case, runs: EagerRuns | None = None) -> tuple[Outcome, str]:
+    """What becomes of a case, and why; with eager's runs, where another door has asked for them."""
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         with torch.set_grad_enabled(case.train):
-            return _outcome(case, Path(folder))
+            return _outcome(case, Path(folder), runs or EagerRuns(case.program, train=case.train))
 
 
-def _outcome(case: Case, folder: Path) -> tuple[Outcome, str]:
+def _outcome(case: Case, folder: Path, runs: EagerRuns) -> tuple[Outcome, str]:
     program, train = case.program, case.train
-    raised = None
-    expected: dict[str, Any] = {}
-    try:
-        expected = seen(program.function(), program.arguments(train=train))
-    except Exception as error:
-        raised = error
+    raised, expected = runs.raised, runs.expected
     reasons: list[str] = []
     try:
-        function = _through(case, folder, reasons)
+        function = through(case, folder, reasons)
         found = seen(function, program.arguments(train=train))
     except Exception as error:
         if raised is not None:
@@ -138,15 +134,15 @@ def _outcome(case: Case, folder: Path) -> tuple[Outcome, str]:
         return Outcome.MORE, str(raised)
     if raised is not None:
         return Outcome.WRONG, f"eager raises {type(raised).__name__}: {raised}"
-    kind, difference = _difference(case, found, expected)
+    kind, off = difference(case, found, runs)
     if internal := next(filter(_INTERNAL.match, reasons), ""):
         return Outcome.CRASH, internal
     if kind is Outcome.RIGHT and reasons:
         return Outcome.EAGER, reasons[0]
-    return kind, difference
+    return kind, off
 
 
-def _through(case: Case, folder: Path, reasons: list[str]) -> Callable[..., Any]:
+def through(case: Case, folder: Path, reasons: list[str]) -> Callable[..., Any]:
     """The program compiled or generated; why it runs in eager goes into `reasons`, some only when it is called."""
     function = case.program.function()
     if case.door is Door.GENERATE:
@@ -168,14 +164,9 @@ def _through(case: Case, folder: Path, reasons: list[str]) -> Callable[..., Any]
     return compiled
 
 
-def _difference(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> tuple[Outcome, str]:
+def difference(case: Case, found: dict[str, Any], runs: EagerRuns) -> tuple[Outcome, str]:
     """Whether all is as in eager, and what is not, in words."""
-    again = seen(case.program.function(), case.program.arguments(train=case.train))
-    try:
-        exact = seen_in_float64(case.program, train=case.train)
-    except Exception:  # an op that knows no float64
-        exact = expected
-    near = ""
+    expected, near = runs.expected, ""
     for name in dict.fromkeys((*expected, *found)):
         wanted, got = expected.get(name), found.get(name)
         if not isinstance(wanted, torch.Tensor) or not isinstance(got, torch.Tensor):
@@ -191,12 +182,12 @@ def _difference(case: Case, found: dict[str, Any], expected: dict[str, Any]) -> 
                 Outcome.WRONG,
                 f"{name}: {got.dtype} {_short(got)} instead of {wanted.dtype} {_short(wanted)}",
             )
-        if case.program.name in UNINITIALIZED or not is_equal(plain(wanted), plain(again[name])):
+        if case.program.name in UNINITIALIZED or not is_equal(plain(wanted), plain(runs.again[name])):
             continue  # memory that nothing was written into
         is_short = wanted.dtype.itemsize == 2 or case.program.name in SHORT
         draws = functools.partial(drawn_error, case.program, name, train=case.train)
         moved = functools.partial(noise_of_roundings, case.program, name, train=case.train)
-        values = (plain(got), plain(wanted), exact.get(name))
+        values = (plain(got), plain(wanted), runs.exact.get(name))
         verdict = judge(name, *values, is_short=is_short, error_of_eager=draws, moved_by_roundings=moved)
         if not verdict.is_right:
             return Outcome.WRONG, verdict.words

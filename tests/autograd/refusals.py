@@ -23,6 +23,7 @@ import torch
 
 from tests.autograd.op_programs import every_program
 from tests.autograd.op_sweep import BAD, Case, Door, Outcome, outcome
+from tests.autograd.sample_book import lines_of
 
 _OTHERS = 6  # samples that are looked at where the listed one is right by now
 
@@ -142,8 +143,7 @@ def again(
 
 def _refused_rows(books: Iterable[Path], only: str) -> Iterator[Mapping[str, Any]]:
     for book in books:
-        for line in book.read_text().splitlines():
-            row = json.loads(line)
+        for row in lines_of(book):
             if (
                 "outcome" in row
                 and mode_of(row) == only

@@ -15,141 +15,25 @@ import logging
 import multiprocessing
 import multiprocessing.connection
 import os
-import random
+import resource
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import longhand
 from tests.autograd import quick_judging
-from tests.autograd.op_programs import Program, every_program
-from tests.autograd.op_sweep import BAD, Case, Door, Outcome, outcome
-from tests.autograd.sample_book import AT_ONCE, Book, Job, Place
+from tests.autograd.op_sweep import BAD, Door, Outcome
+from tests.autograd.sample_book import AT_ONCE, At, Book, Job, Known
+from tests.autograd.sample_work import Settings, group_row, row_of, warm_up, work
 
-__all__ = ["LIMIT", "Settings", "step_words", "sweep"]
+__all__ = ["sweep"]
 
-LIMIT = 240.0  # seconds for one sample; `--limit` sets another
 _MOST_DEATHS = 50  # of one piece of work
-_WARM = ("softmax", torch.float32)  # what forks know before they begin
 _FAST = Path("/dev/shm")  # folders here cost no disk
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What is drawn, and how it is run.
-
-    Attributes:
-        most: Samples of an op in a dtype.
-        seed: Draws them.
-        only: A door and step, or all.
-        plain: Generated text stays as it is printed.
-        quick: What cases share is not made again for each: see `quick_judging`.
-        limit: Seconds for a sample.
-        memory: Megabytes beyond which a process is replaced.
-        part: (i, n): the i-th of n parts of the work.
-    """
-
-    most: int | None
-    seed: int
-    only: str = ""
-    plain: bool = False
-    quick: bool = False
-    limit: float = LIMIT
-    memory: int = 2500
-    part: tuple[int, int] = (1, 1)
-
-    @property
-    def drawn(self) -> list[Any]:
-        """What says which samples there are."""
-        return [self.most, self.seed, *([self.only] if self.only else [])]
-
-    def includes(self, job: Job) -> bool:
-        """Whether a piece of work is of this part."""
-        first, step = self.part
-        return zlib.crc32(repr(job).encode()) % step == first - 1
-
-
-def work(connection: multiprocessing.connection.Connection, settings: Settings) -> None:
-    """A process of its own: takes work with what is known of it, and answers with rows."""
-    with open(os.devnull, "w") as nothing:
-        os.dup2(nothing.fileno(), 1)
-        os.dup2(nothing.fileno(), 2)
-        programs: tuple[tuple[str, str], list[Program]] = (("", ""), [])
-        while (given := connection.recv()) is not None:
-            (name, dtype, first), known = given
-            if programs[0] != (name, dtype):
-                programs = (name, dtype), _drawn_programs(name, dtype, settings, connection.send)
-            made = programs[1]
-            is_due = settings.includes((name, dtype, first))
-            cases = _cases(made[first : first + AT_ONCE]) if is_due else ()
-            with tempfile.TemporaryDirectory() as kernels:  # of one op: others have others
-                os.environ["XDG_CACHE_HOME"] = kernels
-                for case in cases:
-                    at = (case.program.number, case.door.name, case.train)
-                    if at not in known and settings.only in ("", step_words(case.door, case.train)):
-                        connection.send(at)
-                        connection.send(_judged(case, name, dtype))
-            said = {"op": name, "dtype": dtype, "first": first, "finished": is_due, "samples": len(made)}
-            connection.send(said | {"drawn": settings.drawn, "megabytes": _megabytes()})
-
-
-def _drawn_programs(name: str, dtype: str, settings: Settings, tell: Callable[[Any], None]) -> list[Program]:
-    try:
-        made = list(every_program(name, getattr(torch, dtype)))
-    except Exception as error:  # the database's own
-        words = f"no samples: {type(error).__name__}: {error}"[:500]
-        tell(_row(name, dtype, (-1, Door.COMPILE.name, False), Outcome.RAISES, words))
-        return []
-    if settings.most is not None and len(made) > settings.most:
-        made = random.Random(f"{settings.seed} {name} {dtype}").sample(made, settings.most)
-    return made
-
-
-def _judged(case: Case, name: str, dtype: str) -> dict[str, Any]:
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["LONGHAND_CACHE_DIR"] = folder
-        torch.compiler.reset()
-        longhand.reset()
-        try:
-            kind, words = outcome(case)
-        except Exception as error:
-            kind, words = Outcome.CRASH, f"sweep: {type(error).__name__}: {error}"
-    quick_judging.forget_units()
-    at = (case.program.number, case.door.name, case.train)
-    row = _row(name, dtype, at, kind, words) | {"seconds": round(time.monotonic() - started, 2)}
-    return row | ({"text": case.program.text} if kind in BAD else {})
-
-
-def _megabytes() -> int:
-    """How large this process is."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
-
-
-def step_words(door: Door, train: bool) -> str:
-    """``generate training`` and the like."""
-    return f"{door.value} {'training' if train else 'inference'}"
-
-
-def _cases(programs: list[Program]) -> Iterator[Case]:
-    """Programs through both doors, in training if anything carries gradients, and in inference."""
-    for program in programs:
-        carries = any(tensor.requires_grad for tensor in program.tensors)
-        for door in Door:
-            for train in (True, False) if carries else (False,):
-                yield Case(program, door, train)
-
-
-def _row(name: str, dtype: str, at: Place, kind: Outcome, words: str) -> dict[str, Any]:
-    number, door, train = at
-    row = {"op": name, "dtype": dtype, "sample": number, "door": door, "train": train}
-    return row | {"outcome": kind.name, "words": words[:800]}
 
 
 @dataclasses.dataclass
@@ -159,7 +43,7 @@ class Worker:
     process: Any
     ours: multiprocessing.connection.Connection
     job: Job | None = None
-    at: Place | None = None
+    at: At | None = None
     since: float = 0.0
     megabytes: int = 0
 
@@ -173,7 +57,7 @@ class Worker:
         theirs.close()
         return cls(process, ours, since=time.monotonic())
 
-    def give(self, job: Job, known: set[Place]) -> None:
+    def give(self, job: Job, known: Known) -> None:
         """Something to do."""
         self.job, self.at, self.since = job, None, time.monotonic()
         self.ours.send((job, known))
@@ -198,9 +82,12 @@ class Worker:
             pass
         self.end()
         if self.job is not None:
-            at = self.at or (-1, Door.COMPILE.name, False)
-            book.add(_row(*self.job[:2], at, Outcome.CRASH, words))
-            print(f"CRASH: {self.job[:2]} sample {at[0]} {at[1].lower()}: {words}", flush=True)
+            number, door, train = self.at or (-1, Door.COMPILE.name, False)
+            if isinstance(number, tuple):
+                book.add(group_row(*self.job[:2], (number, door, train), words))
+            else:
+                book.add(row_of(*self.job[:2], (number, door, train), Outcome.CRASH, words))
+                print(f"CRASH: {self.job[:2]} sample {number} {door.lower()}: {words}", flush=True)
         return False
 
     def _hear(self, said: Any, book: Book) -> None:
@@ -221,6 +108,7 @@ def sweep(jobs: list[Job], book: Book, *, n_processes: int, settings: Settings, 
     """Does the jobs until the deadline, each op's first samples before others; how many are left."""
     queue = _Queue(jobs, book, settings)
     with _ready(settings):
+        spent = _seconds_of_children()
         workers = [Worker.start(settings) for _ in range(min(n_processes, len(jobs)))]
         try:
             while time.monotonic() < deadline and (len(queue) or any(worker.job for worker in workers)):
@@ -240,7 +128,14 @@ def sweep(jobs: list[Job], book: Book, *, n_processes: int, settings: Settings, 
         finally:
             for worker in workers:
                 worker.end()
+    print(f"{_seconds_of_children() - spent:.0f} seconds of processors", flush=True)
     return len(queue) + sum(worker.job is not None for worker in workers)
+
+
+def _seconds_of_children() -> float:
+    """What processes have computed that this one started, and that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 class _Queue:
@@ -271,7 +166,7 @@ class _Queue:
             if not self._is_done(other):
                 heapq.heappush(self._others, (zlib.crc32(repr(other).encode()), other))
 
-    def again(self, job: Job | None, at: Place | None) -> None:
+    def again(self, job: Job | None, at: At | None) -> None:
         """A process died at a piece: the other samples."""
         if job is not None and at is not None and self._tries[job] < _MOST_DEATHS:
             self._tries[job] += 1
@@ -297,8 +192,7 @@ def _ready(settings: Settings) -> Iterator[None]:
         if settings.quick:
             until.enter_context(quick_judging.compiled_headers())
             quick_judging.be_quick()
-            for case in _cases(list(every_program(*_WARM))[:2]):
-                _judged(case, "", "")
+            warm_up()
             gc.collect()
             gc.freeze()
             until.callback(gc.unfreeze)

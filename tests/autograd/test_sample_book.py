@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.autograd.sample_book import AT_ONCE, Book, Job
-from tests.autograd.sample_workers import Settings, _Queue
+from tests.autograd.sample_work import Settings
+from tests.autograd.sample_workers import _Queue
 
 ROW = {"op": "exp", "dtype": "float32", "sample": 3, "door": "COMPILE", "train": True, "outcome": "RIGHT"}
 FIRST: Job = ("exp", "float32", 0)
@@ -31,7 +32,7 @@ def test_a_book_is_continued(tmp_path: Path) -> None:
     with (tmp_path / "book").open("a") as file:
         file.write('{"op": "exp", "dty')  # it was ended here
     book = Book(tmp_path / "book", [None, 0])
-    assert book.known(FIRST) == {(3, "COMPILE", True)}
+    assert book.known(FIRST).places == {(3, "COMPILE", True)}
     assert sorted(left(book)) == [("exp", "float32", AT_ONCE), ("exp", "float32", 2 * AT_ONCE)]
 
 
