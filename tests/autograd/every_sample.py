@@ -163,4 +163,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # autograd that knows of a GPU has threads, which forks have not
     sys.exit(main())
