@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import longhand
-from tests.same_gradients import assert_same_gradients
+from tests.same_gradients import assert_gradients_as_exact
 
 _DIM = 16
 
@@ -81,7 +81,7 @@ class Alone(nn.Module):
 
 def _written(model: nn.Module, folder: Path, *args: torch.Tensor) -> str:
     longhand.generate(model, args, out=folder, train=True)
-    assert_same_gradients(model, folder, *args, rtol=1e-4, atol=1e-5)
+    assert_gradients_as_exact(model, folder, *args)
     return (folder / "backward.py").read_text()
 
 
