@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
