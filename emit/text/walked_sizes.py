@@ -109,7 +109,7 @@ def steps_walked(
 def _stride(value: Size, buffer: Buffer, variable: str) -> Code | None:
     """``cos.stride(1)``, ``2 * x.stride(2)`` of a window that moves by two lines."""
     few = few_strides(value, buffer)
-    return few and _along(variable, few)
+    return None if few is None else _along(variable, few)
 
 
 def _begin(value: Size, buffer: Buffer, variable: str) -> Code | None:
