@@ -44,6 +44,7 @@ from longhand.schedule.kernels.tensor_shapes import (
     row_stride,
     tensor_shape,
 )
+from longhand.schedule.kernels.walked_dims import FewStrides, WalkedDims, few_strides, steps_to, walked_dims
 from longhand.schedule.numerics.accumulator_precision import SumType
 from longhand.schedule.numerics.infinite_rows import shows_in_infinite_rows
 from longhand.schedule.numerics.narrow_positions import is_narrow_position
@@ -56,6 +57,7 @@ __all__ = [
     "Allocate",
     "AxisRole",
     "Factor",
+    "FewStrides",
     "Group",
     "Halves",
     "IntParameter",
@@ -88,9 +90,11 @@ __all__ = [
     "UnitPlan",
     "UnitStep",
     "Verdict",
+    "WalkedDims",
     "conditions_of",
     "dims_in_memory",
     "facts_of",
+    "few_strides",
     "flat_steps",
     "is_narrow_position",
     "limit_along",
@@ -99,9 +103,11 @@ __all__ = [
     "row_stride",
     "scalar_at",
     "shows_in_infinite_rows",
+    "steps_to",
     "tensor_shape",
     "told_signs",
     "touched",
+    "walked_dims",
 ]
 
 

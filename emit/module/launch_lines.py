@@ -38,7 +38,8 @@ from longhand.emit.text.python_code import (
     whole_number,
 )
 from longhand.emit.text.sizes import SizeWriter
-from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_path, rows_at_positions
+from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_folded, is_path, rows_at_positions
+from longhand.emit.text.walked_sizes import dims_of_fill, sizes_walked, steps_walked
 from longhand.lower.ir import Buffer, Extern, Size, memory_order
 from longhand.options import Device
 from longhand.schedule.named_plan import (
@@ -95,9 +96,9 @@ class AllocationWriter:
         value = filled_with(fill, self.plan.buffers[step.buffer])
         if isinstance(fill, Extern) and value is not None:
             return self.write_filled(step, value), fill
-        return self.write(step), None
+        return self.write(step, later), None
 
-    def write(self, step: Allocate) -> PythonLine:
+    def write(self, step: Allocate, later: Sequence[ModelStep] = ()) -> PythonLine:
         """``residual = torch.empty_like(x)``"""
         buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
         twin = self._like(step)
@@ -109,7 +110,7 @@ class AllocationWriter:
         kind = LineKind.POOLED if on_cpu else LineKind.PLAIN
         if twin is not None and is_plain:
             return PythonLine.binding([variable], self._pooled(dimensions_of(twin), buffer.dtype), kind)
-        dims = self._dims(step)
+        dims = self._dims(step, later)
         if order == _CHANNELS_LAST and not on_cpu:
             layout = KeywordCode("memory_format", NameCode("torch.channels_last"))
             made: Code = CallCode("torch.empty", (*dims, *self._where(buffer), layout))
@@ -146,7 +147,7 @@ class AllocationWriter:
         """``empty(x.shape, torch.float32)``"""
         return CallCode("empty", (shape, NameCode(str(dtype))))
 
-    def _dims(self, step: Allocate) -> list[Code]:
+    def _dims(self, step: Allocate, later: Sequence[ModelStep] = ()) -> list[Code]:
         """The sizes of a new tensor's dimensions; where no word tells them as tensors do."""
         buffer = self.plan.buffers[step.buffer]
         siblings = [one for one in self._at_hand(step.beside) if len(one.shape) == len(buffer.shape)]
@@ -155,7 +156,10 @@ class AllocationWriter:
             alike = (one for one in siblings if size != 1 and str(one.shape[place]) == str(size))
             sibling = next(alike, None)
             told.append(dimension(self.variables[sibling.name], place) if sibling is not None else None)
-        return self.sizes.dims(buffer, told)
+        dims = self.sizes.dims(buffer, told)
+        folded = frozenset(place for place, dim in enumerate(dims) if is_folded(dim))
+        read = folded and dims_of_fill(self.plan, step, later, self.variables, self.sizes, folded)
+        return [read[place] if read and place in read else dim for place, dim in enumerate(dims)]
 
     def _made(self, buffer: Buffer, dims: Sequence[Code], sibling: str | None = None) -> Code:
         """``x.new_empty(batch, seq)``: sizes one by one, since a tuple of them costs PyTorch twice the time."""
@@ -287,6 +291,8 @@ class LaunchWriter:
         ]
         if any(isinstance(value, int) and value < 0 for value in step.ints):
             ints = before_pieces(kernel, step, ints, scalars, by_axis)
+        if any(map(is_folded, ints)):
+            ints = steps_walked(self.plan, step, ints, self.variables)
         if self._pieces is not None:
             self._pieces.keep(kernel, step, by_axis)
         tensors = [self.variables[name] for name in step.buffers]
@@ -359,6 +365,8 @@ class LaunchWriter:
             if dims:
                 given.append((self.variables[buffer], self.plan.buffers[buffer], dims))
         texts = self.sizes.axes(sizes, given[::-1])
+        if any(map(is_folded, texts.values())):
+            texts |= sizes_walked(self.plan, step, texts, self.variables, self.sizes)
         return [texts[name] for name in names]
 
     def _dimension(self, step: Launch, position: int, value: float | Size) -> Code | None:

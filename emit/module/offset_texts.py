@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -156,7 +157,7 @@ def before_pieces(
 def end_of_pieces(
     kernel: KernelPlan, position: int, value: float | Size, graph: BufferNamer, sizes: SizeWriter
 ) -> Code | None:
-    """Where one of the pieces of a ``cat`` ends, if the pieces before have one word: ``2 * dim``."""
+    """Where one of the pieces of a ``cat`` ends, if the pieces before have words: ``2 * dim``, ``dim + kv_dim``."""
     node = graph.nodes.get(getattr(kernel.body[position], "origin", ""))
     if node is None or aten_name(node) != "cat" or not isinstance(value, int):
         return None
@@ -170,10 +171,11 @@ def end_of_pieces(
             break
         end += shape[dim]
         told.append(sizes.written(shape[dim], sizes.words_at(piece.name, len(shape))[dim]))
-    if end != value or len({size.code for size in told}) != 1 or told[0].is_number:
+    if end != value or any(size.is_number for size in told):
         return None
-    word = sizes.use(told[0])
-    return word if len(told) == 1 else ProductCode((whole_number(len(told)), word))
+    terms = [(told.count(size), sizes.use(size)) for size in dict.fromkeys(told)]
+    codes = [word if times == 1 else ProductCode((whole_number(times), word)) for times, word in terms]
+    return functools.reduce(lambda one, other: InfixCode(one, "+", other), codes)
 
 
 class PieceSizes:

@@ -54,6 +54,11 @@ def is_bare(size: Code) -> bool:
     return isinstance(size, LiteralCode) and size.literal.isdigit() and int(size.literal) > _LARGEST_BARE
 
 
+def is_folded(size: Code) -> bool:
+    """Whether a number stands where a size, a stride or an offset is: 0 and 1 are what they are."""
+    return isinstance(size, LiteralCode) and size.literal.lstrip("-").isdigit() and abs(int(size.literal)) > 1
+
+
 def is_name(size: Code) -> bool:
     """Whether a size is a variable."""
     return isinstance(size, NameCode) and size.name.isidentifier()
@@ -130,7 +135,7 @@ def half_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[str,
                 and length[address.axes[0][0]] == 2 * number
             ):
                 size = sizes.get(address.axes[0][0])
-                is_told = size is not None and (is_name(size) or _is_last_of_shape(size))
+                is_told = size is not None and (is_name(size) or isinstance(size, ItemCode))
                 return InfixCode(size, "//", whole_number(2)) if size is not None and is_told else None
     return None
 
@@ -160,7 +165,9 @@ def averaged_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[
             if len(told) == 1:
                 return told[0]
             return ProductCode(tuple(told)) if all(map(is_name, told)) else None
-    return None
+    # A derivative is given what was summed; the axis that it walks again is as long.
+    alike = [axis for axis, size in length.items() if str(size) == str(wanted)]
+    return sizes[alike[0]] if len(alike) == 1 and is_name(sizes[alike[0]]) else None
 
 
 def derived_from(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, Code] | None:

@@ -39,6 +39,7 @@ from longhand.schedule.names.people_names import (
     name_of_most,
     name_of_people,
     name_of_small,
+    name_of_target,
 )
 from longhand.schedule.names.result_names import STATISTIC_WORDS
 from longhand.schedule.names.schedule_names import words_of
@@ -109,6 +110,8 @@ def _candidates(
     base = "copy" if is_copy and _keeps_rows(plan) else base
     if base in ("copy", "transpose"):
         base = heads_moved(plan, dimensions_of(plan, callers)) or base
+    calls = [(caller.nodes, _stored(plan, caller), caller.words) for caller in callers.told_apart]
+    base = name_of_target(base, calls) or base
     base = softmax_of_visible(base, plan)
     base = f"make_{base}" if base in _RESULTS else base
     if len(names) > 1 and not _LAYOUTS.isdisjoint(names):

@@ -58,6 +58,10 @@ _NAMED_AS_IT_IS = "rms_norm"
 _LEAVES = ("weight", "bias")
 _SCATTERED = frozenset({"index_put", "scatter_add"})  # the derivatives of reading rows
 _JOINS = frozenset({"cat", "stack"})
+# Operations that say nothing of what a kernel is for.
+_SAYS_NO_PURPOSE = frozenset(
+    {"add", "sub", "mul", "div", "ne", "eq", "lt", "le", "gt", "ge", "where", "cast", *_JOINS}
+)
 # Variables that are called alike whatever they hold.
 _ANY_VALUE_TEXT = """
     out outs output outputs result results ret res hidden hidden_state hidden_states states state value values tensor
@@ -141,6 +145,34 @@ def name_of_small(nodes: Sequence[fx.Node], words: BufferNamer) -> str | None:
         return None
     told = _told(frame)
     return told if told is None or not are_derivatives else _short_enough(f"d_{told}")
+
+
+def name_of_target(
+    op: str, calls: Sequence[tuple[Sequence[fx.Node], Sequence[str], BufferNamer]]
+) -> str | None:
+    """``make_multi_scale_qkv``, ``rotary_pos_emb_cat``: for a kernel that is one operation of arithmetic, or of moving.
+
+    What all of its calls make, in the user's word, else the one function that all of them are a part of.
+
+    Args:
+        op: The operation.
+        calls: Of each call what it does, what it writes, and the words of its graph.
+    """
+    if op not in _SAYS_NO_PURPOSE:
+        return None
+    made = {_of_variables(stored, words) or _of_gradients(None, stored, words) for _, stored, words in calls}
+    if len(made) == 1 and (target := made.pop()) is not None:
+        return target
+    frames = {_frame_of_function(nodes) for nodes, _, _ in calls}
+    frame = frames.pop() if len(frames) == 1 else None
+    told = _told((frame, "")) if frame is not None else None
+    return _short_enough(f"{told}_{op}") if told is not None else None
+
+
+def _frame_of_function(nodes: Sequence[fx.Node]) -> str | None:
+    """The function that all of a kernel is a part of, if it is no module's forward() and nothing is differentiated."""
+    frame = frame_of(nodes) if not any(map(is_derivative, nodes)) else None
+    return frame[0] if frame is not None and not is_forward(frame) else None
 
 
 def _overlapped(told: str, made: str) -> str:

@@ -1,0 +1,174 @@
+"""Numbers of a launch by the tensors that it is given: no call says 6 where a word, a shape or a stride tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from longhand.emit.text.python_code import (
+    Code,
+    GroupedCode,
+    InfixCode,
+    LiteralCode,
+    MethodCode,
+    NameCode,
+    PrefixCode,
+    ProductCode,
+    SizeText,
+    dimension,
+    multiplied,
+    whole_number,
+)
+from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.told_sizes import is_folded, is_path
+from longhand.lower.ir import Buffer, Size
+from longhand.schedule.named_plan import ModelStep, is_plain_variable
+from longhand.schedule.plan import (
+    Allocate,
+    FewStrides,
+    Launch,
+    UnitPlan,
+    WalkedDims,
+    few_strides,
+    steps_to,
+    walked_dims,
+)
+
+
+def sizes_walked(
+    plan: UnitPlan, step: Launch, texts: Mapping[str, Code], variables: Mapping[str, str], writer: SizeWriter
+) -> dict[str, Code]:
+    """What tells the size of each axis of a launch, where only its number is known: ``ROTARY_DIM // 2``.
+
+    Args:
+        plan: The unit's plan.
+        step: The launch.
+        texts: What tells the sizes so far, by axis.
+        variables: The variable of each buffer.
+        writer: Writes sizes.
+    """
+    buffers, names = [plan.buffers[name] for name in step.buffers], [variables[name] for name in step.buffers]
+    walked = walked_dims(plan.kernels[step.kernel], step.sizes, step.ints, buffers)
+    told = dict[str, Code]()
+    for (axis, found), size in zip(walked.items(), step.sizes, strict=True):
+        if not is_folded(texts[axis]):
+            continue
+        ways = [(way, _words(way, buffers[way.place], writer)) for way in found]
+        in_words = next(((way, text) for way, text in ways if not text.is_number), None)
+        if in_words is not None:
+            told[axis] = _part(in_words[0], writer.use(in_words[1]), texts)
+            continue
+        read = next((way for way, _ in ways if len(way.dims) == 1 and is_path(names[way.place])), None)
+        if read is not None and size != 2:  # no shape tells better what a pair is
+            told[axis] = _part(read, _dimension(read, buffers, names), texts)
+    return told
+
+
+def _words(way: WalkedDims, buffer: Buffer, writer: SizeWriter) -> SizeText:
+    """The dimensions by their words; a number where one of them has none."""
+    words = writer.words_of(buffer)
+    texts = [writer.written(buffer.shape[dim], words[dim]) for dim in way.dims if buffer.shape[dim] != 1]
+    number = next((text for text in texts if text.is_number), None)
+    return number if number is not None else multiplied(texts)
+
+
+def _dimension(way: WalkedDims, buffers: Sequence[Buffer], variables: Sequence[str]) -> Code:
+    (dim,) = way.dims
+    is_last = dim + 1 == len(buffers[way.place].shape)
+    return dimension(variables[way.place], -1 if is_last else dim)
+
+
+def _part(way: WalkedDims, whole: Code, texts: Mapping[str, Code]) -> Code:
+    """What is left of a dimension for one axis: ``seq - 1`` of one that leaves the first out."""
+    if way.n_parts > 1:
+        return InfixCode(whole, "//", whole_number(way.n_parts))
+    if way.n_left_out:
+        return InfixCode(whole, "-", whole_number(way.n_left_out))
+    if way.beside is None:
+        return whole
+    by = texts[way.beside]
+    return InfixCode(whole, "//", by if isinstance(by, NameCode | LiteralCode) else GroupedCode(by))
+
+
+def steps_walked(
+    plan: UnitPlan, step: Launch, ints: Sequence[Code], variables: Mapping[str, str]
+) -> list[Code]:
+    """The strides and offsets of a launch, those that are only numbers so far by the strides of the tensors."""
+    kernel = plan.kernels[step.kernel]
+    passed = [pointer.name for pointer in kernel.pointers if not pointer.scratch]
+    buffers, told = dict(zip(passed, step.buffers, strict=True)), list[Code]()
+    for parameter, value, text in zip(kernel.ints, step.ints, ints, strict=True):
+        name = buffers.get(parameter.pointer or "")
+        if name is None or not is_folded(text) or not is_path(variables[name]):
+            told.append(text)
+            continue
+        by = _stride if parameter.axis is not None else _begin
+        told.append(by(value, plan.buffers[name], variables[name]) or text)
+    return told
+
+
+def _stride(value: Size, buffer: Buffer, variable: str) -> Code | None:
+    """``cos.stride(1)``, ``2 * x.stride(2)`` of a window that moves by two lines."""
+    few = few_strides(value, buffer)
+    return None if few is None else _along(variable, few)
+
+
+def _begin(value: Size, buffer: Buffer, variable: str) -> Code | None:
+    """``-(x.stride(2) + x.stride(3))`` of a window with a padding of one."""
+    few = steps_to(value, buffer)
+    if not few:
+        return None
+    told = _along(variable, few[0])
+    for more in few[1:]:
+        told = InfixCode(told, "+", _along(variable, more))
+    if value > 0:
+        return told
+    return PrefixCode("-", told if len(few) == 1 else GroupedCode(told))
+
+
+def _along(variable: str, few: FewStrides) -> Code:
+    if few.dim is None:
+        return whole_number(few.times)
+    stride = MethodCode(NameCode(variable), "stride", (whole_number(few.dim),))
+    return stride if few.times == 1 else ProductCode((whole_number(few.times), stride))
+
+
+def dims_of_fill(
+    plan: UnitPlan,
+    step: Allocate,
+    later: Sequence[ModelStep],
+    variables: Mapping[str, str],
+    writer: SizeWriter,
+    folded: Set[int],
+) -> dict[int, Code]:
+    """By place: what tells a dimension of a new tensor, of what the launch that fills it reads along the same axis.
+
+    Args:
+        plan: The unit's plan.
+        step: What is made.
+        later: The steps behind, the launch among them if nothing but further tensors is made before.
+        variables: The variable of each buffer.
+        writer: Writes sizes.
+        folded: The places that nothing else tells.
+    """
+    launch = next((one for one in later if not isinstance(one, Allocate)), None)
+    if not isinstance(launch, Launch) or step.buffer not in launch.buffers:
+        return {}
+    buffers = [plan.buffers[name] for name in launch.buffers]
+    own, told = launch.buffers.index(step.buffer), dict[int, Code]()
+    for ways in walked_dims(plan.kernels[launch.kernel], launch.sizes, launch.ints, buffers).values():
+        own_dims = [way.dims[0] for way in ways if way.place == own and way.is_whole and len(way.dims) == 1]
+        dims = [dim for dim in own_dims if dim in folded]
+        read = [
+            way
+            for way in ways
+            if launch.buffers[way.place] in step.beside and way.beside is None and len(way.dims) == 1
+        ]
+        names = [variables.get(name, "") for name in launch.buffers]
+        read = [way for way in read if way.place != own and is_plain_variable(names[way.place])]
+        if not dims or not read:
+            continue
+        texts = [(way, _words(way, buffers[way.place], writer)) for way in read]
+        in_words = next(((way, text) for way, text in texts if not text.is_number), None)
+        whole = _dimension(read[0], buffers, names) if in_words is None else writer.use(in_words[1])
+        told[dims[0]] = _part(read[0] if in_words is None else in_words[0], whole, {})
+    return told
