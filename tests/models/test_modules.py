@@ -16,10 +16,12 @@ import longhand
 from longhand.compiled.backend import GraphReport, longhand_backend
 from longhand.compiled.from_bytecode import captured
 from longhand.verify.comparison import Comparison, compare, tensors_by_name
+from longhand.verify.roundings import OtherRoundings
 from tests.models.hugging_face import MODELS
 from tests.models.modules import MODULES
 
 MINIMUM_SHARE = 0.6
+_DRAWS = 3
 Compile = Callable[[nn.Module], tuple[Callable[..., Any], list[GraphReport]]]
 
 
@@ -57,7 +59,10 @@ def share(reports: list[GraphReport]) -> float:
 def comparisons(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], eager: Any, ours: Any
 ) -> list[Comparison]:
-    """Every result against float64: at most twice as far as eager, or one unit in the last place at its scale."""
+    """Every result against float64: at most twice as far as eager, or one unit in the last place at its scale.
+
+    Eager happens to be exact at times: what is farther off is held against eager with its last bits drawn anew, too.
+    """
     wide_args, wide_kwargs = pytree.tree_map_only(
         torch.Tensor, lambda t: t.double() if t.is_floating_point() else t, (args, kwargs)
     )
@@ -70,6 +75,15 @@ def comparisons(
     ):
         assert actual.stride() == expected.stride()
         found.append(compare(name, actual, expected, wide))
+    for draw in range(_DRAWS) if not all(one.is_right for one in found) else ():
+        with OtherRoundings(draw):
+            rounded = module(*args, **kwargs)
+        trees = (tensors_by_name("result", tree) for tree in (ours, rounded, exact))
+        again = [
+            compare(name, actual, other, wide)
+            for (name, actual), (_, other), (_, wide) in zip(*trees, strict=True)
+        ]
+        found = [one if one.is_right else other for one, other in zip(found, again, strict=True)]
     return found
 
 
