@@ -252,6 +252,7 @@ class CapturedGraph:
         paths: In a backward graph: the dotted path of the parameter or buffer that a placeholder stands for, or that
             a result is the gradient of, by the node's name.
         given: In a backward graph: the placeholders of what the forward pass computed.
+        of_module: In a backward graph: whether the forward pass is a module's, which holds the weights of `paths`.
     """
 
     name: str
@@ -279,6 +280,7 @@ class CapturedGraph:
     mode: bool | None = None
     paths: dict[str, str] = dataclasses.field(default_factory=dict)
     given: tuple[str, ...] = ()
+    of_module: bool = False
 
     @property
     def examples(self) -> dict[sympy.Symbol, int]:

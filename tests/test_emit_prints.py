@@ -54,6 +54,7 @@ NUMBERS = {
     "emit/cpp/types.py": {"_INT32_MAX", "_INT64_MIN"},
     "emit/layers/stage_classes.py": {"_MOST_LISTED"},
     "emit/layers/derivative_functions.py": {"_MOST_NAMED", "_WIDEST"},
+    "emit/layers/following_modules.py": {"_WIDEST"},
     "emit/module/attention_calls.py": {"_WIDEST_HEAD"},
     "emit/layers/deferred_residuals.py": {"_WIDEST_REMARK"},
     "emit/module/offset_texts.py": {"_MOST_BLOCKS", "_MOST_STEPS"},

@@ -181,6 +181,7 @@ class _Splitter:
             out_spec=pytree.tree_structure(tuple(0 for _ in values)),
             argument_leaves=tuple(node.name for node in placeholders),
             paths=self._paths(inputs, values),
+            of_module=self.captured.is_module,
             given=tuple(
                 entry.node for entry in inputs if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT)
             ),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.backward_records import LayersApart
 from longhand.emit.layers.carried import begin_carried
+from longhand.emit.layers.following_modules import ModuleBefore
 from longhand.emit.layers.layer_numbers import LayerNumbers
 from longhand.schedule.named_plan import SAVED, LayerNames, Loop, list_holding
 
@@ -19,6 +20,7 @@ def backward_loop(
     kept: LayersApart,
     owner: str,
     numbers: LayerNumbers,
+    before: ModuleBefore,
 ) -> list[str]:
     """Its lines.
 
@@ -31,6 +33,7 @@ def backward_loop(
         kept: What the forward pass keeps for each.
         owner: The list that holds the layers; empty where their weights are not read.
         numbers: What it is given of the numbers that layers differ in.
+        before: The module before each that it is given, if any.
     """
     first, last = loop.repeat.inputs[0], loop.repeat.outputs[-1]
     given = [variables[last[source]] for source in loop.carried]
@@ -44,7 +47,8 @@ def backward_loop(
         targets.append(f"{words.gradients}[layer]")
     taken = [kept.taken] if kept.is_kept else []
     module = [f"{owner}[layer]"] if owner else []
-    call = f"{name}({', '.join([*module, *taken, *given, *numbers.words])})"
+    lines += before.made
+    call = f"{name}({', '.join([*module, *taken, *before.given, *given, *numbers.words])})"
     n_layers = len(loop.positions)
     is_whole = bool(taken) and sorted(loop.positions) == list(range(n_layers))
     head = f"range(len({SAVED}.{kept.word}))" if is_whole else _backwards(loop.positions)

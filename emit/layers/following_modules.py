@@ -3,15 +3,24 @@
 norms = [*(layer.norm_1 for layer in self.layers), self.norm]
 for block, next_norm in zip(self.layers, norms[1:], strict=True):
     x, residual = block(x, residual, next_norm.weight)
+
+Backwards a layer ends in the derivative of the norm before it, the first one in that of the norm before all of them:
+
+norms = [model.norm, *(layer.norm_2 for layer in model.layers)]
+for layer in reversed(range(len(saved.layers))):
+    d_x, d_layers[layer] = layer_backward(model.layers[layer], saved.layers.pop(), norms[layer], d_x)
 """
 
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import expression, member, module_expression
-from longhand.schedule.named_plan import Branch, Loop, Reached
+from longhand.schedule.named_plan import Branch, LayerNames, Loop, Reached
+
+_WIDEST = 103  # of a line of a docstring
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,3 +55,53 @@ def modules_that_follow(loop: Loop, tree: Branch, outer: BodyWriter) -> Followin
     made = f"{word}s = [*({own} for layer in {owner}), {last}]"
     kinds = tuple(expression(layer.at(following.path), kind) for kind in following.weights.values())
     return FollowingModules(word, made, kinds)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleBefore:
+    """What a layer's function of backward.py is given of what comes before the layer.
+
+    Attributes:
+        parameters: What it calls it: ``previous_norm``.
+        weights: What of it is read: buffers of the pattern.
+        made: The line that makes the list of them, if there is one.
+        given: What the call for one layer is given.
+        remark: A sentence about it.
+    """
+
+    parameters: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    remark: str = ""
+
+
+def module_before(loop: Loop, tree: Branch, words: LayerNames, model: str) -> ModuleBefore:
+    """The module in whose derivative layers end, if any.
+
+    Args:
+        loop: The layers, in a backward pass.
+        tree: The forward pass's modules.
+        words: The layers'.
+        model: What the function around calls the model.
+    """
+    preceding = loop.preceding
+    if preceding is None:
+        return ModuleBefore()
+    weights = tuple(preceding.weights)
+    variable = words.variables[weights[0]]
+    assert isinstance(variable, Reached)
+    parameters = (str(variable.steps[0]),)
+    owner = member(module_expression(tree, loop.owner), model)
+    begin = min(loop.positions)
+    inside = module_expression(tree.at(f"{loop.owner}.{begin}"), preceding.path)
+    remark = f"Ends with the derivative of the previous layer's {preceding.path}"
+    if begin:
+        given = str(member(inside, f"{owner}[layer - 1]"))
+        return ModuleBefore(parameters, weights, (), (given,), f"{remark}.")
+    word = f"{words.following}s"
+    first = member(module_expression(tree, preceding.first), model)
+    made = f"{word} = [{first}, *({member(inside, 'layer')} for layer in {owner})]"
+    remark = f"{remark}; the first one with that of {preceding.first}."
+    told = textwrap.fill(remark, _WIDEST)
+    return ModuleBefore(parameters, weights, (made,), (f"{word}[layer]",), told)

@@ -48,9 +48,10 @@ from longhand.schedule.named_plan import (
     steps_of,
 )
 from longhand.schedule.names.words import listed, own_name
-from longhand.schedule.plan import buffers_made
+from longhand.schedule.plan import buffers_made, buffers_read
 
 _FOLLOWING = "Ends with the next layer's {}; the last one with {}."
+_ONLY_SAVED = "Only the backward pass reads {}."
 _APART = "A part of each layer: what the layer does besides stands between the calls."
 
 
@@ -110,6 +111,10 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
     deferred = _APART if loop.is_apart else remark_on_deferred_residual(loop, outer.words, variables)
     if loop.following is not None:
         deferred = _FOLLOWING.format(loop.following.path, loop.following.last)
+    read = {name for step in loop.run for name in buffers_read(step)}
+    only_saved = [variables[buffer] for buffer in loop.inputs if buffer not in read]
+    if only_saved:
+        deferred = " ".join(filter(None, [deferred, _ONLY_SAVED.format(listed(only_saved))]))
     word = _position_word(branch) if loop.alternatives or branch.varies_by_layer else ""
     numbers = name_numbers(loop, outer.plan, outer.names, {*variables.values(), *outer.variables.values()})
     parts = _parts(loop, {*branch.branches, *branch.held}, variables, deferred)

@@ -27,6 +27,7 @@ from longhand.emit.layers.derivative_functions import (
     together,
 )
 from longhand.emit.layers.divided_functions import divided_layer, divided_model
+from longhand.emit.layers.following_modules import module_before
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText, unread_behind
@@ -244,12 +245,15 @@ class BackwardWriter(ModelWriter):
             loop.own[0][place]: member(expression(own, below), layer) for place, below in inside.items()
         }
         variables |= weights
+        words = self.names.of_layers(loop)
+        before = module_before(loop, self._forward.tree.root, words, MODEL)
         run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
         handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
         made = tuple(node for node in loop.own[0] if node not in weights)
-        inputs = (*made, *loop.repeat.inputs[0], *loop.shared, *weights)
+        inputs = (*made, *loop.repeat.inputs[0], *loop.shared, *weights, *before.weights)
         numbers = name_numbers(loop, self.plan, self.names, {*variables.values(), *body.variables.values()})
         inside_model = {loop.own[0][at]: f"{loop.repeat.paths[0]}.{below}" for at, below in inside.items()}
+        inside_model |= {node: self._weights[node] for node in before.weights}
         numbered = [launch for launch, _ in numbers.at]
         returned = functools.partial(self._gradient, loop)
         divided = divided_layer(loop, variables, self.words.weights, inside_model, numbered, returned)
@@ -269,7 +273,7 @@ class BackwardWriter(ModelWriter):
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
         method = write_method(
             name,
-            "",
+            before.remark,
             inputs,
             run,
             results,
@@ -280,10 +284,10 @@ class BackwardWriter(ModelWriter):
             numbers=numbers,
             home=Home(self.home.root, loop.owner, is_list=True),
         )
-        fields = {variables[node] for node in (*made, *weights)}
+        fields = {variables[node] for node in (*made, *weights, *before.weights)}
         rest = (word for word in method.parameters if word not in fields)
         first = ((layer,) if weights else ()) + ((SAVED,) if kept.is_kept else ())
-        method = dataclasses.replace(method, parameters=(*first, *rest))
+        method = dataclasses.replace(method, parameters=(*first, *before.parameters, *rest))
         known = next((one for one in self._functions if is_same(method, one.methods[0])), None)
         name = name if known is None else known.name
         block = known or LayerClass(
@@ -293,8 +297,9 @@ class BackwardWriter(ModelWriter):
         if loop.is_in_turn:
             return block, []
         owner = list_of_modules(loop, self._weights, self._forward.tree)
-        words = self.names.of_layers(loop)
-        return block, backward_loop(loop, name, handed_on, body.variables, words, kept, owner, numbers)
+        return block, backward_loop(
+            loop, name, handed_on, body.variables, words, kept, owner, numbers, before
+        )
 
     def _call(self, call: LayerCall, block: LayerClass, body: BodyWriter) -> CallText:
         """``d_x, d_layers[3] = layer_backward(model.layers[3], saved.layers.pop(), d_x)``"""

@@ -1,6 +1,8 @@
 """Layers that end in the first module of the next one, or of what stands behind all of them.
 
 A layer that adds up what it leaves and normalizes it for the next one, in one kernel, is given that one's norm.
+Backwards a layer behind a norm ends in the derivative of that norm: it is given the norm of the layer before, or of
+what stands before all of them.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph
-from longhand.schedule.layers.model_steps import Following
+from longhand.schedule.layers.model_steps import Following, Preceding
 from longhand.schedule.layers.outside import Outside
 from longhand.schedule.plan import Repeat
 
@@ -56,3 +58,64 @@ def following_of(graph: CapturedGraph, repeat: Repeat, pattern: int) -> Followin
     )
     weights = {name: targets[name].rpartition(".")[2] for name in repeat.following[pattern]}
     return Following(first.removeprefix(f"{repeat.paths[1]}."), last, weights)
+
+
+def own_and_preceding(
+    graph: CapturedGraph, repeat: Repeat
+) -> tuple[tuple[tuple[str, ...], ...], Preceding | None]:
+    """What each run of a backward pass reads alone, and what it is given of the layer before instead.
+
+    Args:
+        graph: Of the backward pass.
+        repeat: The layers, from the last one to the first.
+    """
+    preceding = _preceding_of(graph, repeat) if repeat.own and graph.of_module else None
+    if preceding is None:
+        return repeat.own, None
+    places = [place for place, name in enumerate(repeat.own[0]) if name not in preceding.weights]
+    return tuple(tuple(names[place] for place in places) for names in repeat.own), preceding
+
+
+def _preceding_of(graph: CapturedGraph, repeat: Repeat) -> Preceding | None:
+    """Whose weights a repeat's runs read of the layer before, in a backward pass; None if that is no one module.
+
+    All are trained: the caller's module has them as they were in the forward pass.
+    """
+    owner, _, begin = repeat.paths[-1].rpartition(".")
+    numbers = [path.rpartition(".")[2] for path in repeat.paths]
+    if not all(map(str.isdigit, numbers)) or sorted(map(int, numbers), reverse=True) != [*map(int, numbers)]:
+        return None
+    trained = {graph.paths.get(str(output.value), "") for output in graph.outputs}
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for names in zip(*repeat.own, strict=True):
+        paths = [graph.paths.get(name, "") for name in names]
+        are_own = all(path.startswith(f"{one}.") for path, one in zip(paths, repeat.paths, strict=True))
+        if any(paths) and not are_own:
+            module = _module_before(paths, repeat.paths)
+            if module is None or not set(paths) <= trained:
+                return None
+            found.setdefault(module, {})[names[0]] = paths[0].rpartition(".")[2]
+    if len(found) != 1:
+        return None
+    (inside, first), weights = found.popitem()
+    # Of layers behind one that does something else the first is given that one's.
+    is_next = first == f"{owner}.{int(begin) - 1}.{inside}"
+    are_words = all(kind.isidentifier() for kind in weights.values())
+    if not are_words or not (is_next or (int(begin) == 0 and not first.startswith(f"{owner}."))):
+        return None
+    module = graph.paths[next(iter(weights))].rpartition(".")[0]
+    of_it = {path: path.rpartition(".")[2] for path in trained if path.rpartition(".")[0] == module}
+    return Preceding(inside, first, weights, of_it)
+
+
+def _module_before(paths: Sequence[str], layers: Sequence[str]) -> tuple[str, str] | None:
+    """(a module inside every layer before, what stands in its place for the first one) of one weight of each."""
+    owner = layers[0].rpartition(".")[0]
+    inside = set()
+    for path, layer in zip(paths[:-1], layers, strict=False):
+        head = f"{owner}.{int(layer.rpartition('.')[2]) - 1}."
+        inside.add(path.removeprefix(head) if path.startswith(head) else "")
+    below = inside.pop() if len(inside) == 1 else ""
+    module, _, kind = below.rpartition(".")
+    first, _, other = paths[-1].rpartition(".")
+    return (module, first) if module and first and kind == other else None

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from longhand.lower.ir import Buffer, View
 from longhand.schedule.layers.divergent_layers import UnevenRepeat, join_divergent_layers, n_unlike
 from longhand.schedule.layers.divergent_runs import Alternative, hold_the_same
-from longhand.schedule.layers.following import following_of
+from longhand.schedule.layers.following import following_of, own_and_preceding
 from longhand.schedule.layers.kind_names import with_kinds_told
 from longhand.schedule.layers.listed_inputs import listed_inputs
 from longhand.schedule.layers.loop_inputs import (
@@ -41,6 +41,7 @@ from longhand.schedule.layers.peeled_first import (
     matching_buffers,
     read_from_outside,
 )
+from longhand.schedule.layers.saved_alike import given_what_they_save
 from longhand.schedule.layers.saved_layers import SavedLayers, saved_before
 from longhand.schedule.layers.shared_tails import with_shared_tails, without_tails_called_inside
 from longhand.schedule.names.buffer_names import BufferNamer
@@ -286,6 +287,7 @@ def _between(steps: Sequence[UnitStep], places: Sequence[int]) -> set[str]:
 
 def _with_record(plan: UnitPlan, loop: Loop, record: SavedLayers, later: Collection[str]) -> Loop:
     """The loop whose runs hand on a record, and by themselves only what it does not hold for them alone."""
+    loop = given_what_they_save(loop, record.buffers)
     read_later = results_apart(plan, record).union(later)
     runs = loop.repeat.outputs
     collected = [p for p in range(len(runs[0])) if any(run[p] in read_later for run in runs[:-1])]
@@ -335,14 +337,15 @@ def _as_loop(
         return None
     if not graph.is_module and not is_backward:
         return None
-    own = repeat.own if is_backward else ()
+    own, preceding = (repeat.own if is_backward else ()), None
     pattern, alternatives = 0, tuple[Alternative, ...]()
     if isinstance(repeat, UnevenRepeat):
         pattern, alternatives = repeat.pattern, repeat.alternatives
+    elif is_backward and not is_in_turn:
+        own, preceding = own_and_preceding(graph, repeat)
     if is_apart and not is_backward:
-        pattern = (
-            len(repeat.runs) - 1
-        )  # the first one may be given what is called after what comes before all layers
+        # the first one may be given what is called after what comes before all layers
+        pattern = len(repeat.runs) - 1
     if any(repeat.following):
         pattern = 1  # the first one is given what no layer made
     odd = {run for one in alternatives for run in one.runs}
@@ -365,7 +368,8 @@ def _as_loop(
     if weights is None or previous is None:
         return None
     made = {name for step in repeat.runs[pattern] for name in buffers_made(step)}
-    given = {*weights, *before[pattern], *behind[pattern], *repeat.inputs[pattern], *(own[0] if own else ())}
+    alone = repeat.own[0] if is_backward and repeat.own else ()
+    given = {*weights, *before[pattern], *behind[pattern], *repeat.inputs[pattern], *alone}
     shared = tuple(name for name in reads[pattern] if name not in made and name not in given)
     if not all(set(shared) <= names.keys() for run, names in enumerate(reads) if run not in odd):
         return None
@@ -388,6 +392,7 @@ def _as_loop(
         alternatives=alternatives,
         previous=previous,
         following=following_of(graph, repeat, pattern),
+        preceding=preceding,
         gathered=gathered,
         is_in_turn=is_in_turn,
         is_apart=is_apart,

@@ -46,6 +46,23 @@ class Following:
 
 
 @dataclasses.dataclass(frozen=True)
+class Preceding:
+    """In a backward pass: the module in whose derivative layers end: the layer before's, of the first one another.
+
+    Attributes:
+        path: Below the layer: ``output.LayerNorm``.
+        first: What it is for the first layer: ``embeddings.LayerNorm``.
+        weights: By buffer of the pattern: its name in the module, ``weight``.
+        trained: The paths of those of the pattern's whose gradients are returned, and their names in the module.
+    """
+
+    path: str
+    first: str
+    weights: Mapping[str, str]
+    trained: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Loop:
     """A repeat, ready to be printed as ``for block in self.h: x = block(x)``.
 
@@ -59,6 +76,7 @@ class Loop:
         own_weights: By buffer of the pattern: the path below the block: ``ln_1.weight``.
         previous: Likewise the weights that it is given of the block before: the path below that one.
         following: The weights that it is given of a module of the layer behind it, or of the one behind all layers.
+        preceding: In a backward pass: those of a module of the layer before, or of the one before all layers.
         collected: Positions of outputs of all runs that are read after the loop; in a backward pass the gradients.
         gathered: In a backward pass: positions of outputs of all runs that later steps read, and nothing else.
         is_in_turn: Whether the layers are of one of several kinds in turn: each is called by itself.
@@ -97,6 +115,7 @@ class Loop:
     first: int | None = None
     tail: LoopTail | None = None
     following: Following | None = None
+    preceding: Preceding | None = None
     listed: Mapping[str, ListedInput] = dataclasses.field(default_factory=dict)
 
     @property

@@ -280,7 +280,9 @@ def _one_after_the_other(
         )
         is_before = all(map(outside.are_neighbours, before, paths))
         is_after = is_backward and all(map(outside.are_neighbours, paths, before))
-        if is_chain and (is_before or is_after) and len(modules[paths]) > len(modules[before]):
+        # Of as many of both, a derivative that ends in that of the norm before the layer is the layer's.
+        is_more = len(modules[paths]) + (is_backward and is_before) > len(modules[before])
+        if is_chain and (is_before or is_after) and is_more:
             return paths, modules[before]
     return None
 

@@ -1,12 +1,18 @@
-"""What the layers of a loop save alike: each at the same place among what it makes, is given and has as a weight."""
+"""What the layers of a loop save alike: each at the same place among what it makes, is given and has as a weight.
+
+A layer behind a norm reads normalized values, while its derivative computes them again from what was normalized: the
+layer before made that, and of the first one what stands before all layers. Each is given it, to save it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph
 from longhand.schedule.layers.model_steps import Loop
-from longhand.schedule.plan import buffers_made
+from longhand.schedule.plan import UnitPlan, buffers_made, flat_steps
 
 Saved = Mapping[int, Sequence[str]]  # by the layer's position: the forward's buffer for each field
 
@@ -72,6 +78,52 @@ def held_alike(loop: Loop, graph: CapturedGraph, sources: Saved) -> list[bool]:
         }
         are_held.append(len(below) == 1 and "" not in below)
     return are_held
+
+
+def given_what_they_save(twin: Loop, sources: Saved, before: Collection[str] | None = None) -> Loop:
+    """The loop whose layers are given what each saves of what the layer before it hands on, read or not.
+
+    Args:
+        twin: The loop of the forward pass.
+        sources: What its layers save.
+        before: What is there before the loop; None: all that its first layer saves and none of them makes is.
+    """
+    if twin.is_in_turn or twin.is_apart or not set(twin.positions) <= sources.keys():
+        return twin
+    repeat = twin.repeat
+    made = {name for run in repeat.runs for step in run for name in buffers_made(step)}
+    columns: dict[tuple[str, ...], int] = {}
+    for field, place in enumerate(_places(twin, sources)):
+        first, *rest = (sources[position][field] for position in twin.positions)
+        found = {
+            outputs.index(name) if name in outputs else None
+            for outputs, name in zip(repeat.outputs, rest, strict=False)
+        }
+        is_there = first not in made and (before is None or first in before)
+        if place is None and len(found) == 1 and (source := found.pop()) is not None and is_there:
+            columns[first, *rest] = source
+    inputs = tuple(
+        (*one, *more) for one, more in zip(repeat.inputs, zip(*columns, strict=True), strict=False)
+    )
+    if not columns:
+        return twin
+    return dataclasses.replace(
+        twin,
+        repeat=dataclasses.replace(repeat, inputs=inputs),
+        carried=(*twin.carried, *columns.values()),
+    )
+
+
+def there_before(twin: Loop, plan: UnitPlan) -> set[str]:
+    """What is there before the layers of a loop run.
+
+    Args:
+        twin: The loop.
+        plan: Of the forward pass.
+    """
+    begin = twin.repeat.runs[0][0]
+    earlier = itertools.takewhile(lambda step: step is not begin, flat_steps(plan.steps))
+    return {entry.node for entry in plan.program.graph.inputs}.union(*map(buffers_made, earlier))
 
 
 def _places(twin: Loop, sources: Saved) -> list[int | None]:

@@ -25,7 +25,13 @@ from longhand.capture.graph import (
 from longhand.lower.ir import Program, View
 from longhand.schedule.layers.loops import record_of
 from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
-from longhand.schedule.layers.saved_alike import held_alike, made_alike, of_other_layers
+from longhand.schedule.layers.saved_alike import (
+    given_what_they_save,
+    held_alike,
+    made_alike,
+    of_other_layers,
+    there_before,
+)
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words
@@ -293,6 +299,7 @@ def _record(
             return None
     if not loop.own[0]:
         return None
+    twin = given_what_they_save(twin, sources, there_before(twin, forward.plan))
     made = made_alike(twin, sources)
     held = held_alike(loop, training.forward, sources)
     places = range(len(loop.own[0]))

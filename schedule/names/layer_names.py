@@ -22,7 +22,7 @@ from longhand.schedule.names.reached import Reached, list_holding
 from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
 from longhand.schedule.names.shared.layer_results import LayerResults
 from longhand.schedule.names.shared.layers import AlikeInLayers
-from longhand.schedule.names.shared.next_layers import words_handed_on, words_of_following
+from longhand.schedule.names.shared.next_layers import words_handed_on, words_of_following, words_of_preceding
 from longhand.schedule.names.unit_names import LayerNames
 from longhand.schedule.names.variables import (
     EVERY,
@@ -152,24 +152,32 @@ def name_block(
     }
     alike = AlikeInLayers.of(loop, words)
     given = (*(loop.own[0] if loop.own else ()), *loop.inputs, *loop.listed, *loop.shared)
+    if loop.preceding is not None:
+        of_it = {buffer: loop.preceding.trained.get(words.weights.get(buffer, "")) for buffer in made}
+        module = f"previous_{next(words_of_preceding(loop.preceding))}"
+        names |= {name: scope.take(GradientWord(f"{module}_{kind}")) for name, kind in of_it.items() if kind}
     _name_weights_inside(loop, alike, names, scope, made.union(given))
     is_backward = bool(fields or loop.own)
     readers = {} if is_backward else users_of(given, words)
     users = words_of_forward(readers, loop.repeat.paths[loop.pattern], words)
     outside = {} if is_backward else _carried_outside(loop, around)
+    twin_of = {} if is_backward else _only_saved(loop)
     for buffer in given:
         if buffer in names:
             continue
         if scope.is_free(outside.get(buffer, "")):
             names[buffer] = scope.take(outside[buffer])
             continue
-        own = alike.variables(buffer)
+        own = alike.variables(twin_of.get(buffer, buffer))
         if buffer in loop.shared and around.get(buffer, "").isidentifier():
             own = chain([around[buffer]], own)
         elif fields and buffer in loop.inputs and not scope.is_free(next(alike.variables(buffer))):
             own = chain(_D_OUTPUT * _is_whole_gradient(buffer, words), own)
         own = chain([users[buffer]] if buffer in users else [], own)
         names[buffer] = scope.pick(own if buffer not in loop.inputs else words_handed_on(loop.following, own))
+    if loop.preceding is not None:
+        module = scope.pick(f"previous_{word}" for word in words_of_preceding(loop.preceding))
+        names |= {name: Reached(module, f".{kind}") for name, kind in loop.preceding.weights.items()}
     for buffer, path in loop.previous.items():
         names[buffer] = scope.pick(words_of_one_before(path))
     if (behind := loop.following) is not None:
@@ -186,6 +194,13 @@ def name_block(
     names |= _for_the_next_layer(loop, names, scope)
     targets = [around.get(buffer, "") for buffer in loop.repeat.outputs[-1]]
     return names | as_called(loop.outputs, targets, names, scope)
+
+
+def _only_saved(loop: Loop) -> dict[str, str]:
+    """By input that a layer is given to save, and does not read: what it hands on in its place."""
+    read = {name for step in loop.run for name in buffers_read(step)}
+    carried = zip(loop.inputs, loop.carried, strict=False)
+    return {name: loop.outputs[source] for name, source in carried if name not in read}
 
 
 def _carried_outside(loop: Loop, around: Mapping[str, str]) -> dict[str, str]:
@@ -253,9 +268,13 @@ def words_of_one_before(path: str) -> Iterator[str]:
 
 def _word_of_following(loop: Loop, taken: Collection[str]) -> str:
     """The first such word that is no variable where the layers are called, told of one and of all of them."""
-    if loop.following is None:
+    if loop.following is not None:
+        plain = words_of_following(loop.following)
+    elif loop.preceding is not None:
+        plain = words_of_preceding(loop.preceding)
+    else:
         return ""
-    words = (*words_of_following(loop.following), *(f"module_{n}" for n in range(2, len(taken) + 3)))
+    words = (*plain, *(f"module_{n}" for n in range(2, len(taken) + 3)))
     return next(word for word in words if not {f"{word}s", f"next_{word}"} & {*taken})
 
 

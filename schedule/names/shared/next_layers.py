@@ -1,10 +1,13 @@
-"""What layers are called by that end in the norm of the next one: that norm, and what they hand on to it."""
+"""What layers are called by that end in the norm of the next one: that norm, and what they hand on to it.
+
+Backwards it is the norm of the one before: ``previous_norm``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from longhand.schedule.layers.model_steps import Following
+from longhand.schedule.layers.model_steps import Following, Preceding
 from longhand.schedule.names.words import identifier
 
 _NORMS = ("norm", "ln")
@@ -12,11 +15,20 @@ _NORMS = ("norm", "ln")
 
 def words_of_following(following: Following) -> Iterator[str]:
     """``norm``: what the modules that come next are called in common; ``module`` where that is nothing."""
-    one, other = (path.rpartition(".")[2] for path in (following.path, following.last))
+    return _common_words(following.path, following.last)
+
+
+def words_of_preceding(preceding: Preceding) -> Iterator[str]:
+    """``norm``, likewise, of what comes before layers."""
+    return _common_words(preceding.path, preceding.first)
+
+
+def _common_words(path: str, of_the_last: str) -> Iterator[str]:
+    one, other = (one.rpartition(".")[2] for one in (path, of_the_last))
     ends = _common_start(one[::-1], other[::-1])[::-1], _common_start(one, other)
     shared = max(ends, key=len).strip("_0123456789")
     # They compute the same: where one is called a norm, the other is one.
-    known = ["norm"] if "norm" in one or "norm" in other else []
+    known = ["norm"] if "norm" in f"{one} {other}".lower() else []
     return map(identifier, (*known, *[shared] * (len(shared) > 1), "module"))
 
 
