@@ -289,7 +289,6 @@ class BackwardWriter(ModelWriter):
         first = ((layer,) if weights else ()) + ((SAVED,) if kept.is_kept else ())
         method = dataclasses.replace(method, parameters=(*first, *before.parameters, *rest))
         known = next((one for one in self._functions if is_same(method, one.methods[0])), None)
-        name = name if known is None else known.name
         block = known or LayerClass(
             name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers
         )
@@ -298,7 +297,7 @@ class BackwardWriter(ModelWriter):
             return block, []
         owner = list_of_modules(loop, self._weights, self._forward.tree)
         return block, backward_loop(
-            loop, name, handed_on, body.variables, words, kept, owner, numbers, before
+            loop, block.name, handed_on, body.variables, words, kept, owner, numbers, before
         )
 
     def _call(self, call: LayerCall, block: LayerClass, body: BodyWriter) -> CallText:

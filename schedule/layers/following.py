@@ -103,8 +103,8 @@ def _preceding_of(graph: CapturedGraph, repeat: Repeat) -> Preceding | None:
     are_words = all(kind.isidentifier() for kind in weights.values())
     if not are_words or not (is_next or (int(begin) == 0 and not first.startswith(f"{owner}."))):
         return None
-    module = graph.paths[next(iter(weights))].rpartition(".")[0]
-    of_it = {path: path.rpartition(".")[2] for path in trained if path.rpartition(".")[0] == module}
+    of_pattern = graph.paths[next(iter(weights))].rpartition(".")[0]
+    of_it = {path: path.rpartition(".")[2] for path in trained if path.rpartition(".")[0] == of_pattern}
     return Preceding(inside, first, weights, of_it)
 
 
