@@ -138,7 +138,6 @@ def resnet_block_backward(model, saved, d_activated):
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
         d_shortcut_out, x_channels_last, model.shortcut[0].weight, stride=2
     )
-    del d_shortcut_out
 
     d_out, d_conv2_weight, _ = convolution_backward(d_conv2_out, saved.out, model.conv2.weight, padding=1)
     del saved.out, d_conv2_out
@@ -162,7 +161,7 @@ def resnet_block_backward(model, saved, d_activated):
         n_rows=batch * conv1_height * conv1_width,
         n_cols=conv1_channels,
     )
-    d_conv1_out = torch.empty_like(saved.conv1_out)
+    d_conv1_out = d_out  # in place
     kernels.d_batch_norm_relu(
         saved.conv1_out,
         saved.bn1_mean,
@@ -176,11 +175,11 @@ def resnet_block_backward(model, saved, d_activated):
         n_rows=batch * conv1_height * conv1_width,
         n_cols=conv1_channels,
     )
-    del saved.conv1_out, d_out
+    del saved.conv1_out
     d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
         d_conv1_out, x_channels_last, model.conv1.weight, stride=2, padding=1
     )
-    del x_channels_last, d_conv1_out
+    del x_channels_last, d_out, d_conv1_out
     d_x = d_x_from_shortcut.new_empty(batch, channels, height, width)
     kernels.add_gradients(
         d_x_from_shortcut, d_x_from_conv1, d_x, n_batches=batch, n_pixels=height * width, n_channels=channels

@@ -9,13 +9,17 @@ from longhand.lower.ir import Extern
 from longhand.schedule.plan import Launch, touched
 
 # Library calls whose result is certainly memory of its own: nothing else may be overwritten in place.
-_FRESH_RESULTS = """
+_NAMES = """
     mm bmm addmm baddbmm addbmm addmv mv linear matmul convolution conv1d conv2d conv3d embedding clone cumsum
     scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention sort topk argsort
-    max_pool2d max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d
+    max_pool2d max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d gather
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_bilinear2d upsample_bicubic2d
+    convolution_backward max_pool2d_with_indices_backward avg_pool2d_backward _adaptive_avg_pool2d_backward
+    upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward upsample_bilinear2d_backward
+    upsample_bicubic2d_backward embedding_dense_backward
 """
-_FRESH = frozenset(_FRESH_RESULTS.split())
+FRESH_RESULTS = frozenset(_NAMES.split())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,4 +59,4 @@ def find_lifetimes(steps: Sequence[Launch | Extern]) -> Lifetimes:
 
 def _may_return_view(step: Extern) -> bool:
     """Whether a call's result may share memory with an argument: all but those known not to."""
-    return step.target._schema.name.removeprefix("aten::") not in _FRESH
+    return step.target._schema.name.removeprefix("aten::") not in FRESH_RESULTS

@@ -27,6 +27,7 @@ from longhand.capture.autograd.kept.costs import (
     is_stateful,
     operations,
 )
+from longhand.capture.autograd.kept.joined import joined_to_keep
 from longhand.capture.autograd.kept.recomputed_chains import inputs_to_keep, links_to_keep
 from longhand.capture.autograd.randomness import is_random
 from longhand.capture.functionalize.batch_normalized import batch_normalized_op
@@ -201,7 +202,8 @@ class _Sides:
         results = {
             node for node in cheapest.recomputed if node in self._results & self._read and not is_view(node)
         }
-        kept = (inputs | results | self._read_by_convolutions(cheapest)) - self.checkpointed
+        joined = joined_to_keep(self._in_forward, cheapest.saved, cheapest.recomputed)
+        kept = (inputs | results | joined | self._read_by_convolutions(cheapest)) - self.checkpointed
         return self._cheapest(region, heavy | links | kept) if kept else cheapest
 
     def _read_by_convolutions(self, cheapest: Partition) -> set[fx.Node]:

@@ -265,7 +265,7 @@ def language_model_backward(model, saved, d_loss):
     )
 
     # GPT.forward    return self.head(self.ln_f(x))
-    d_token_embedding_weight = empty(saved.unscaled_d_token_embedding.shape, torch.float32)
+    d_token_embedding_weight = d_token_embedding_from_lookup  # in place
     kernels.d_token_embedding_weight(
         saved.unscaled_d_token_embedding,
         d_loss,

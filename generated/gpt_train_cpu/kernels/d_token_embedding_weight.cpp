@@ -14,7 +14,7 @@ extern "C" void d_token_embedding_weight(
     const float *unscaled_d_token_embedding,     // (n_elements,)
     const float *d_loss,                         // one element
     const float *d_token_embedding_from_lookup,  // (n_elements,)
-    float *d_token_embedding,                    // (n_elements,)
+    float *d_token_embedding,                    // (n_elements,); may be d_token_embedding_from_lookup
     long n_elements) {
   const float d_loss_0 = d_loss[0];
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)

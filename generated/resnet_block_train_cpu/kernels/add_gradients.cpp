@@ -10,7 +10,7 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 extern "C" void add_gradients(
     const float *d_x_from_shortcut,  // (n_elements,)
     const float *d_x_from_conv1,     // (n_elements,)
-    float *d_x,                      // (n_elements,)
+    float *d_x,                      // (n_elements,); may be d_x_from_conv1
     long n_elements) {
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {

@@ -23,7 +23,7 @@ extern "C" void d_batch_norm_relu(
     const float *rstd,    // (n_channels,)
     const float *weight,  // (n_channels,)
     float *d_weight,      // (n_channels,)
-    float *d_x,           // (n_batches, n_channels, n_pixels)
+    float *d_x,           // (n_batches, n_channels, n_pixels); may be d_out
     float *d_bias,        // (n_channels,)
     long n_channels,
     long n_batches,

@@ -32,7 +32,7 @@ def d_batch_norm_relu_kernel(
     d_out_ptr,  # bf16 (n_rows, n_cols) in memory
     through_mean_ptr,  # float32 (n_cols,)
     through_rstd_ptr,  # float32 (n_cols,)
-    d_conv1_ptr,  # bf16 (n_rows, n_cols) in memory
+    d_conv1_ptr,  # bf16 (n_rows, n_cols) in memory; may be d_out_ptr
     n_rows,
     n_cols,
     ROWS: tl.constexpr,
