@@ -64,5 +64,5 @@ class EagerRuns:
         except Exception as error:
             raised = error.with_traceback(None)  # which would keep every tensor of its frames
         state = torch.get_rng_state()
-        torch.manual_seed(SEED)
+        torch.default_generator.manual_seed(SEED)
         return found, raised, not torch.equal(state, torch.get_rng_state())

@@ -3,6 +3,7 @@
 Each is generated and compiled: in inference and, where there are gradients, in training, with values and gradients
 compared. ``python -m tests.autograd.every_sample -j 16 --quick --book build/samples.jsonl`` goes on where the book
 ends, and can be ended at any moment; ``--budget 480`` ends it after eight minutes, with the summary of the book.
+Several samples of an op are judged in one program (sample_groups.py); ``--group 1`` judges each in its own.
 ``--part 2/8`` takes the second of eight parts, each a fair sample of all; ``--earlier BOOK...`` leaves out what other
 books know, and tells of them, too; ``--most 2`` draws two samples of each op in each dtype by ``--seed``; ``--only
 "generate training"`` takes one door and step; ``--quick`` does once what cases share, and leaves black and clang-format
@@ -89,6 +90,18 @@ def brief(rows: Iterable[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def odd_groups(book: Book) -> list[str]:
+    """Groups that were not right as one program, while each of their samples is right in smaller ones, in words."""
+    lines = []
+    for row in book.failed:
+        step = (row["door"], row["train"])
+        known = [book.rows.get((row["op"], row["dtype"], number, *step)) for number in row["group"]]
+        if all(one is not None and one["outcome"] == Outcome.RIGHT.name for one in known):
+            words = step_words(Door[row["door"]], row["train"])
+            lines.append(f"- {row['op']} {row['dtype']} {row['group']}, {words}: {row['failed']}")
+    return lines
+
+
 def all_jobs(seed: int) -> list[Job]:
     """The first samples of each op in each dtype, in an order that any share of is like the whole."""
     jobs = [(name, dtype, 0) for dtype in DTYPES for name in op_names(dtype=getattr(torch, dtype))]
@@ -155,6 +168,7 @@ def main() -> int:
         left = sweep(jobs, book, n_processes=options.j, settings=settings, deadline=deadline)
         print(f"{left} pieces left" if left else "nothing is left")
     print(table(book.rows.values()))
+    print("\n".join(["\n## Not right together, and right apart\n", *odd_groups(book)]))
     if options.refusals:
         refusals.write(book.rows.values(), book.runs, options.refusals)
     print(f"\n{brief(book.rows.values())}")

@@ -130,7 +130,9 @@ def seen(function: Callable[..., Any], arguments: Sequence[torch.Tensor], seed: 
 
     The gradients that come back for the results are drawn by the seed, the same in every precision.
     """
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(
+        seed
+    )  # that of the CPU alone: torch.manual_seed looks for every device
     step = Step(arguments, function(*arguments), seed)
     if step.carrying:
         torch.autograd.backward(step.carrying, step.weights)

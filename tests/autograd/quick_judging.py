@@ -2,13 +2,15 @@
 
 Its flags stay as they are. Headers are compiled once, as in the test suite. A unit is tried in the process that made
 it, so that a crash is the sample's. runtime.py is compiled once by Python, not for each unit that has the same.
-check.py, which no sample runs, is looked at in one unit of ten.
+check.py, which no sample runs, is looked at in one unit of ten. Several kernels of a unit are built by one call of g++
+(joined_builds.py). Of PyTorch's test suite stays out what samples do not need: a look at the stack for each of them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib.machinery
 import linecache
 import shutil
@@ -19,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch.testing._internal import common_utils, opinfo
 
 from longhand import api, pipeline
 from longhand.emit.unit import files, loading
@@ -28,10 +31,12 @@ from longhand.proof import trial
 from longhand.proof.python import prove_python
 from longhand.proof.trial import Trial
 from longhand.verify.original import copied
+from tests.autograd.joined_builds import join_builds
 from tests.compiled_headers import compile_headers
 
 __all__ = ["be_quick", "compiled_headers", "forget_units", "unformatted"]
 
+_RARELY = (100_000, 20, 20)  # what one sample leaves is collected with that of many others
 _WHOLE = 10  # in one unit of so many, every file is proven
 _read_source = importlib.machinery.SourceFileLoader.source_to_code
 
@@ -86,11 +91,18 @@ def _source_to_code(
     return _read_source(self, data, path, _optimize=_optimize)
 
 
+def _no_test() -> None:
+    """What PyTorch's test suite is asked for at each sample: which test it is for."""
+
+
 def be_quick() -> None:
     """In a process that judges, and in its forks: what cases share is not made again for each."""
     api.TrialPlace = TriedHere  # type: ignore[misc]
     pipeline.prove_python = _Proven()
     importlib.machinery.SourceFileLoader.source_to_code = _source_to_code  # type: ignore[method-assign]
+    common_utils.extract_test_fn = opinfo.core.extract_test_fn = _no_test
+    join_builds()
+    gc.set_threshold(*_RARELY)
 
 
 def forget_units() -> None:

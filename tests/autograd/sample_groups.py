@@ -147,7 +147,7 @@ def judged_together(runs: Sequence[EagerRuns], door: Door) -> GroupVerdict:
 
 def _seen_apart(function: Callable[..., Any], group: Group, *, train: bool) -> list[dict[str, Any]] | None:
     """What `seen` sees of each member, after one backward pass of all; None if two have memory in common."""
-    torch.manual_seed(SEED)
+    torch.default_generator.manual_seed(SEED)
     arguments = [member.arguments(train=train) for member in group.members]
     results = function(*(given for own in arguments for given in own))
     steps = [Step(given, own) for given, own in zip(arguments, results, strict=True)]
