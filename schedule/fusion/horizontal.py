@@ -186,11 +186,30 @@ def _alike(
 ) -> dict[_BodySignature, list[int]]:
     """The launches that may stand in lists, by what they must agree in, where there are enough."""
     bodies = {key: _body_key(plan) for key, plan in kernels.items() if _is_listable(plan, target)}
-    by_signature: dict[_BodySignature, list[int]] = {}
+    by_walk: dict[_BodySignature, dict[tuple[bool, ...], list[int]]] = {}
     for number, step in enumerate(planned):
         if isinstance(step, Launch) and step.kernel in bodies:
-            by_signature.setdefault((bodies[step.kernel], step.scalars), []).append(number)
-    return {signature: numbers for signature, numbers in by_signature.items() if len(numbers) >= FEWEST}
+            walks = by_walk.setdefault((bodies[step.kernel], step.scalars), {})
+            walks.setdefault(_walk(kernels[step.kernel]), []).append(number)
+    alike: dict[_BodySignature, list[int]] = {}
+    for (body, scalars), walks in by_walk.items():
+        single = walks.pop(_OF_ONE_ELEMENT, [])
+        most = max(walks, key=lambda walk: len(walks[walk]), default=_OF_ONE_ELEMENT)
+        walks[most] = sorted([*walks.get(most, []), *single])
+        for walk, numbers in walks.items():
+            if len(numbers) >= FEWEST:
+                alike[f"{body} {walk}", scalars] = numbers
+    return alike
+
+
+_OF_ONE_ELEMENT: tuple[bool, ...] = ()  # which has no axis to walk, and is as good as any
+
+
+def _walk(plan: KernelPlan) -> tuple[bool, ...]:
+    """Which of its accesses go along the axis: not that of a single number, which all elements are computed with."""
+    if not plan.axes:
+        return _OF_ONE_ELEMENT
+    return tuple(bool(address.axes) for _, address in sorted(plan.addresses.items()))
 
 
 def _is_listable(plan: KernelPlan, target: TargetFacts) -> bool:

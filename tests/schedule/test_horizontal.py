@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import longhand
 from longhand.capture.frontends.export import capture_export
 from longhand.lower.lowering import lower
 from longhand.options import Device, Options, Target
@@ -105,3 +106,17 @@ def test_a_modules_layers_are_left_to_repeats() -> None:
 
     plan = plan_of(Scaled(), torch.rand(8))
     assert all(not kernel.schedule.is_over_lists for kernel in plan.kernels.values())
+
+
+def test_a_number_that_fills_a_tensor_is_in_no_list_of_tensors() -> None:
+    """The body is the same, but nothing lies behind the number."""
+
+    def scaled(factor, rows, numbers):
+        filled = [(one * factor).expand(3) for one in numbers]
+        return [one * factor for one in (*(row * factor for row in rows), *filled)]
+
+    args = torch.tensor(2.0), [torch.rand(3) for _ in range(FEWEST)], [torch.rand(()) for _ in range(FEWEST)]
+    plan = plan_of(scaled, *args)
+    assert [len(launch.groups) for launch in launches(plan)] == [FEWEST, FEWEST]
+    for ours, eagers in zip(longhand.compile(scaled)(*args), scaled(*args), strict=True):
+        torch.testing.assert_close(ours, eagers)
