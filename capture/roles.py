@@ -105,6 +105,7 @@ class Role(enum.StrEnum):
     # Positions: tables, joined and padded dimensions.
     PLACE = "place"
     IN_TABLE = "in_table"
+    IS_NOT_PADDING = "is_not_padding"
     TABLE_SIZE = "table_size"
     HALF = "half"
     BOUNDARY = "boundary"

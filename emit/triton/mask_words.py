@@ -30,13 +30,12 @@ class PrintedBody(Protocol):
 
 
 def mask_words(block: PrintedBody, position: int, value: Load | Store) -> list[str]:
-    """``first_half_in_range``, of several that are read under one condition; ``reads_x`` where it is one."""
+    """``first_half_in_range``, by what the condition says; ``reads_x`` where that has no word."""
     whose = block.names.values.get(position, block.names.pointers[value.buffer])
     verb = "reads" if isinstance(value, Load) else "writes"
-    alike = [one for one in block.body if isinstance(one, Load | Store) and one.mask == value.mask]
     condition = block.names.values.get(value.mask) if value.mask is not None else None
     bounds = block.bounds(block.varying(position))
-    if len(alike) == 1 or bounds is None or condition is None or not condition.startswith("in_"):
+    if bounds is None or condition is None or not condition.startswith("in_"):
         return [f"{verb}_{whose}"]
     return [f"{condition.removeprefix('in_')}_{bounds.text}", f"{verb}_{whose}"]
 

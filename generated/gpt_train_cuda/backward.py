@@ -81,17 +81,17 @@ class LanguageModelFunction(torch.autograd.Function):
         return None, None, None, *of_parameters(model, gradients)
 
 
-def mlp_backward(mlp, d_output, widen_out):
+def mlp_backward(mlp, d_next_x, widen_out):
     """The derivative of Mlp, gpt.blocks[i].mlp.
 
-    From d_output to d_widen_out, d_normed and gradients of its weights.
+    From d_next_x to d_widen_out, d_normed and gradients of its weights.
     """
-    dim = d_output.shape[1]
+    dim = d_next_x.shape[1]
     batch, seq, widen_dim = widen_out.shape
 
-    d_narrow_bias = d_output.new_empty(dim)
-    kernels.column_sum(d_output, d_narrow_bias, n_rows=batch * seq, n_cols=dim)
-    d_hidden = blas.mm(d_output, mlp.narrow.weight)
+    d_narrow_bias = d_next_x.new_empty(dim)
+    kernels.column_sum(d_next_x, d_narrow_bias, n_rows=batch * seq, n_cols=dim)
+    d_hidden = blas.mm(d_next_x, mlp.narrow.weight)
 
     hidden = torch.empty_like(d_hidden)
     d_widen_out = torch.empty_like(d_hidden)
@@ -101,7 +101,7 @@ def mlp_backward(mlp, d_output, widen_out):
     )
     del d_hidden
 
-    d_narrow_weight = blas.mm(d_output.T, hidden)
+    d_narrow_weight = blas.mm(d_next_x.T, hidden)
     del hidden
     d_normed = blas.mm(d_widen_out, mlp.widen.weight)
     return (
@@ -160,22 +160,22 @@ def causal_self_attention_backward(attn, saved, d_residual):
     )
 
 
-def block_backward(layer, saved, d_output):
+def block_backward(layer, saved, d_next_x):
     """What one of gpt.blocks hands on, backwards, and the gradients of its weights."""
     batch, seq, _ = saved.widen_out.shape
     dim = saved.residual.shape[2]
 
-    d_widen_out, d_normed, mlp_gradients = mlp_backward(layer.mlp, d_output, saved.widen_out)
+    d_widen_out, d_normed, mlp_gradients = mlp_backward(layer.mlp, d_next_x, saved.widen_out)
 
-    normed = torch.empty_like(d_output)
-    d_residual = d_output  # in place
+    normed = torch.empty_like(d_next_x)
+    d_residual = d_next_x  # in place
     d_ln_2_weight = saved.residual.new_empty(dim)
     d_ln_2_bias = torch.empty_like(d_ln_2_weight)
     kernels.d_add_layer_norm(
         saved.residual,
         layer.ln_2.weight,
         layer.ln_2.bias,
-        d_output,
+        d_next_x,
         d_normed,
         normed,
         d_residual,

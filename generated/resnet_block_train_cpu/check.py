@@ -96,10 +96,10 @@ def add_gradients_windows(d_x_from_shortcut, d_x_from_conv1, d_x, n_elements):
     return read, written
 
 
-def add_relu_windows(bn2, shortcut, activated, n_elements):
+def add_relu_windows(normed, shortcut_1, activated, n_elements):
     read = {
-        "bn2": window(bn2, (n_elements,), (1,)),
-        "shortcut": window(shortcut, (n_elements,), (1,)),
+        "normed": window(normed, (n_elements,), (1,)),
+        "shortcut_1": window(shortcut_1, (n_elements,), (1,)),
     }
     written = [window(activated, (n_elements,), (1,))]
     return read, written
@@ -126,9 +126,9 @@ def d_batch_norm_relu_windows(
     return read, written
 
 
-def relu_windows(bn1, out, n_elements):
+def relu_windows(normed, out, n_elements):
     read = {
-        "bn1": window(bn1, (n_elements,), (1,)),
+        "normed": window(normed, (n_elements,), (1,)),
     }
     written = [window(out, (n_elements,), (1,))]
     return read, written

@@ -106,9 +106,9 @@ def add_gradients_windows(d_x_from_shortcut, d_x_from_conv1, d_x, n_batches, n_p
     return read, written
 
 
-def batch_norm_relu_windows(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_rows, n_cols):
+def batch_norm_relu_windows(conv1_out, bn1_mean, bn1_rstd, weight, bias, out, n_rows, n_cols):
     read = {
-        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
+        "conv1_out": window(conv1_out, (n_rows, n_cols), (n_cols, 1)),
         "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
         "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
         "weight": window(weight, (n_cols,), (1,)),
@@ -151,10 +151,20 @@ def batch_statistics_windows(
 
 
 def d_batch_norm_relu_windows(
-    conv1, bn1_mean, bn1_rstd, weight, bias, d_out, through_mean, through_rstd, d_conv1, n_rows, n_cols
+    conv1_out,
+    bn1_mean,
+    bn1_rstd,
+    weight,
+    bias,
+    d_out,
+    through_mean,
+    through_rstd,
+    d_conv1_out,
+    n_rows,
+    n_cols,
 ):
     read = {
-        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
+        "conv1_out": window(conv1_out, (n_rows, n_cols), (n_cols, 1)),
         "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
         "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
         "weight": window(weight, (n_cols,), (1,)),
@@ -163,12 +173,12 @@ def d_batch_norm_relu_windows(
         "through_mean": window(through_mean, (n_cols,), (1,)),
         "through_rstd": window(through_rstd, (n_cols,), (1,)),
     }
-    written = [window(d_conv1, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(d_conv1_out, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
 def d_batch_norm_relu_weight_windows(
-    conv1,
+    conv1_out,
     bn1_mean,
     bn1_rstd,
     weight,
@@ -182,7 +192,7 @@ def d_batch_norm_relu_weight_windows(
     n_cols,
 ):
     read = {
-        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
+        "conv1_out": window(conv1_out, (n_rows, n_cols), (n_cols, 1)),
         "bn1_mean": window(bn1_mean, (n_cols,), (1,)),
         "bn1_rstd": window(bn1_rstd, (n_cols,), (1,)),
         "weight": window(weight, (n_cols,), (1,)),
@@ -202,18 +212,18 @@ def d_batch_norm_relu_weight_windows(
 def d_batch_norms_windows(
     d_out,
     through_mean,
-    shortcut,
+    shortcut_out,
     shortcut_mean,
     shortcut_rstd,
     through_rstd,
     shortcut_1_weight,
-    conv2,
+    conv2_out,
     bn2_mean,
     bn2_rstd,
     bn2_through_rstd,
     bn2_weight,
-    d_shortcut,
-    d_conv2,
+    d_shortcut_out,
+    d_conv2_out,
     n_batches,
     n_pixels,
     n_channels,
@@ -221,22 +231,24 @@ def d_batch_norms_windows(
     read = {
         "d_out": window(d_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
         "through_mean": window(through_mean, (n_channels,), (1,)),
-        "shortcut": window(
-            shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        "shortcut_out": window(
+            shortcut_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
         ),
         "shortcut_mean": window(shortcut_mean, (n_channels,), (1,)),
         "shortcut_rstd": window(shortcut_rstd, (n_channels,), (1,)),
         "through_rstd": window(through_rstd, (n_channels,), (1,)),
         "shortcut_1_weight": window(shortcut_1_weight, (n_channels,), (1,)),
-        "conv2": window(conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        "conv2_out": window(
+            conv2_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
         "bn2_mean": window(bn2_mean, (n_channels,), (1,)),
         "bn2_rstd": window(bn2_rstd, (n_channels,), (1,)),
         "bn2_through_rstd": window(bn2_through_rstd, (n_channels,), (1,)),
         "bn2_weight": window(bn2_weight, (n_channels,), (1,)),
     }
     written = [
-        window(d_shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
-        window(d_conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        window(d_shortcut_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        window(d_conv2_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
     ]
     return read, written
 
@@ -244,10 +256,10 @@ def d_batch_norms_windows(
 def d_batch_norms_relu_windows(
     activated,
     d_activated,
-    shortcut,
+    shortcut_out,
     shortcut_mean,
     shortcut_rstd,
-    conv2,
+    conv2_out,
     bn2_mean,
     bn2_rstd,
     d_out,
@@ -269,12 +281,14 @@ def d_batch_norms_relu_windows(
         "d_activated": window(
             d_activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
         ),
-        "shortcut": window(
-            shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        "shortcut_out": window(
+            shortcut_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
         ),
         "shortcut_mean": window(shortcut_mean, (n_channels, 1, 1), (1, 0, 0)),
         "shortcut_rstd": window(shortcut_rstd, (n_channels, 1, 1), (1, 0, 0)),
-        "conv2": window(conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        "conv2_out": window(
+            conv2_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
         "bn2_mean": window(bn2_mean, (n_channels, 1, 1), (1, 0, 0)),
         "bn2_rstd": window(bn2_rstd, (n_channels, 1, 1), (1, 0, 0)),
         "n_batches": n_batches,
@@ -315,12 +329,12 @@ def to_channels_last_windows(x, x_channels_last, n_batches, n_pixels, n_channels
 
 
 def transpose_batch_norms_add_relu_windows(
-    conv2,
+    conv2_out,
     bn2_mean,
     bn2_rstd,
     bn2_weight,
     bn2_bias,
-    shortcut,
+    shortcut_out,
     shortcut_mean,
     shortcut_rstd,
     shortcut_1_weight,
@@ -331,13 +345,15 @@ def transpose_batch_norms_add_relu_windows(
     n_channels,
 ):
     read = {
-        "conv2": window(conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        "conv2_out": window(
+            conv2_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
         "bn2_mean": window(bn2_mean, (n_channels,), (1,)),
         "bn2_rstd": window(bn2_rstd, (n_channels,), (1,)),
         "bn2_weight": window(bn2_weight, (n_channels,), (1,)),
         "bn2_bias": window(bn2_bias, (n_channels,), (1,)),
-        "shortcut": window(
-            shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        "shortcut_out": window(
+            shortcut_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
         ),
         "shortcut_mean": window(shortcut_mean, (n_channels,), (1,)),
         "shortcut_rstd": window(shortcut_rstd, (n_channels,), (1,)),

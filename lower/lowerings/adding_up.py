@@ -33,11 +33,12 @@ from collections.abc import Sequence
 
 import torch
 
+from longhand.capture.graph import Role
 from longhand.lower.body import Size, compute_dtype
 from longhand.lower.builder import Handle
 from longhand.lower.context import Context
 from longhand.lower.ir import Derivation
-from longhand.lower.lowerings.indexing import given_node
+from longhand.lower.lowerings.indexing import Lookup, given_node
 from longhand.lower.nest import NestBuilder
 from longhand.lower.ops import ReduceOp
 from longhand.lower.registry import lowers
@@ -65,7 +66,6 @@ _MOST_AT_ONE = 256
 # As many places as may have a sum over all values each, and as often as values may be looked at in all.
 _FEW = 32
 _MOST_LOOKS = 2**27
-_MASK = "in_totals"  # whether a position is in range
 
 
 @lowers(aten.index_put.default)
@@ -138,14 +138,14 @@ def _added_up(ctx: Context, x: TensorView | None, added: Placed) -> TensorView:
     _begin(ctx, x, total)
     nest, (values, *views) = ctx.nest(added.values.shape, [added.values, *added.indices.values()])
     lookups = {
-        dim: look_up(nest, view, dim, shape[dim], added, _MASK)
+        dim: look_up(nest, view, dim, shape[dim], added, Role.IN_TABLE)
         for dim, view in zip(added.indices, views, strict=True)
     }
     is_there, coordinates = places(nest, lookups, added.others)
     value = _value(nest, values, wide, added)
     if is_there is not None:
         value = nest.body.where(is_there, value, math.nan)
-    mask = None if added.skipped is None else lookups[0].position.differs(added.skipped)
+    mask = None if added.skipped is None else _is_not_padding(lookups[0], added.skipped)
     nest.add_at(total, coordinates, value, mask)
     adding = nest.finish()
     if adding_problem(adding) is not None:
@@ -185,6 +185,11 @@ def _meets_at_few(shape: Sequence[Size], added: Placed) -> bool:
     if len(added.indices) > 1 or not is_few:
         raise UnsupportedLowering("So many values meet at one that ATen sorts them first.")
     return True
+
+
+def _is_not_padding(lookup: Lookup, skipped: int) -> Handle:
+    """Whether a position is none of the index whose row of the table has no gradient."""
+    return lookup.position.differs(skipped).named(Role.IS_NOT_PADDING)
 
 
 def _value(nest: NestBuilder, values: TensorView, dtype: torch.dtype, added: Placed) -> Handle:
@@ -228,10 +233,10 @@ def _summed_by_place(ctx: Context, x: TensorView | None, added: Placed) -> Tenso
         turned.append(x.replaced([*x.dims, *((),) * len(over)]))
     space = (*target.shape, *(added.values.size(place) for place in over))
     nest, (values, positions, *starts) = ctx.nest(space, turned)
-    lookup = look_up(nest, positions, dim, target.size(dim), added, _MASK)
+    lookup = look_up(nest, positions, dim, target.size(dim), added, Role.IN_TABLE)
     is_here = lookup.position.equals(nest.position(dim))
     if added.skipped is not None:
-        is_here = is_here & lookup.position.differs(added.skipped)
+        is_here = is_here & _is_not_padding(lookup, added.skipped)
     dtype = compute_dtype(target.dtype)
     value = nest.body.where(is_here, _value(nest, values, dtype, added), 0)
     if lookup.in_range is not None:

@@ -15,11 +15,8 @@ from torch import fx
 
 from longhand.capture.graph import (
     BackwardInput,
-    BackwardKind,
     CapturedGraph,
-    GradientPart,
     InputKind,
-    Provenance,
     TrainingGraphs,
 )
 from longhand.lower.ir import Program, View
@@ -37,15 +34,14 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
-from longhand.schedule.names.forward_names import ForwardNames
 from longhand.schedule.names.layer_names import name_block
-from longhand.schedule.names.meanings.graph_values import sum_of_summands
-from longhand.schedule.names.naming import callers_in, externs, name_kernels, name_unit
+from longhand.schedule.names.naming import callers_in, externs, name_kernels, name_steps, name_unit
 from longhand.schedule.names.shared.callers import Callers
+from longhand.schedule.names.shared.function_variables import FunctionVariables
+from longhand.schedule.names.shared.words_of_forward_pass import words_of_forward_pass
 from longhand.schedule.names.unit_names import KernelNames, Ledger, NamedPlan
 from longhand.schedule.names.variables import list_names
 from longhand.schedule.names.weight_names import weights_of
-from longhand.schedule.names.words import GradientWord
 from longhand.schedule.plan import KernelPlan, TrainingPlan, UnitPlan, buffers_read, facts_of
 from longhand.schedule.sizes import as_size
 
@@ -105,26 +101,44 @@ def _flattened(node: fx.Node, value: torch.Tensor, dims: DimNamer) -> Words:
 
 def name_backward(training: TrainingPlan, ledger: Ledger | None, forward: NamedPlan) -> NamedPlan:
     """The backward pass, named after the forward: a kernel that both launch keeps its name."""
+    plan, words, dims = _with_words(training, forward)
     known = Ledger({**(ledger.kernels if ledger is not None else {}), **forward.names.kernels})
+    names = name_unit(plan, known, words=words, dims=dims, elsewhere=launched_in(forward))
+    return NamedPlan(plan, names, words, dims)
+
+
+def with_kernels(forward: NamedPlan, ledger: Ledger | None) -> NamedPlan:
+    """A forward pass with words for its kernels: after the variables that it has with all that its layers save."""
+    facts = facts_of(forward.plan.options.target)
+    return _with_kernels(forward, name_kernels(forward.plan.kernels, callers_of(forward), facts, ledger))
+
+
+def name_backward_steps(training: TrainingPlan, forward: NamedPlan) -> NamedPlan:
+    """The steps of the backward pass and the variables around layers, before anything is named after what is saved."""
+    plan, words, dims = _with_words(training, forward)
+    return NamedPlan(plan, name_steps(plan, words), words, dims)
+
+
+def _with_words(training: TrainingPlan, forward: NamedPlan) -> tuple[UnitPlan, BufferNamer, DimNamer]:
+    """The plan of the backward pass, with words after those of the forward pass."""
     graphs, lowered = training.graphs, training.backward.program.graph
     words = BufferNamer(
         lowered,
         training.backward.program.buffers,
-        _words_of_forward(training, forward),
+        words_of_forward_pass(training, forward),
         forward.words.renamed,
         weights_of(training.backward),
     )
     dims = _backward_dims(graphs, forward.words, words, training.backward.program)
     dims.learn_copies(externs(training.backward))
-    names = name_unit(training.backward, known, launched_in(forward), words, dims)
-    return NamedPlan(training.backward, names, words, dims)
+    return training.backward, words, dims
 
 
 def with_shared_kernels(
     forward: NamedPlan, backward: NamedPlan, ledger: Ledger | None
 ) -> tuple[NamedPlan, NamedPlan]:
     """Both passes, the kernels that both launch in words that the calls of both share."""
-    there, here = (callers_in(one.plan, one.words, one.dims) for one in (forward, backward))
+    there, here = map(callers_of, (forward, backward))
     both = there.keys() & here.keys()
     if not both:
         return forward, backward
@@ -146,76 +160,18 @@ def with_shared_kernels(
 
 def launched_in(named: NamedPlan) -> dict[str, tuple[KernelPlan, Callers]]:
     """The kernels of a pass that has its names, and their calls."""
-    callers = callers_in(named.plan, named.words, named.dims)
+    callers = callers_of(named)
     return {key: (named.plan.kernels[key], callers[key]) for key in named.names.kernels if key in callers}
+
+
+def callers_of(named: NamedPlan) -> dict[str, Callers]:
+    """By kernel: its calls in a pass that has its names."""
+    variables = FunctionVariables.of(named.names.steps, named.words, named.names.buffers)
+    return callers_in(named.plan, named.words, named.dims, variables)
 
 
 def _with_kernels(named: NamedPlan, kernels: Mapping[str, KernelNames]) -> NamedPlan:
     return dataclasses.replace(named, names=dataclasses.replace(named.names, kernels=kernels))
-
-
-def _words_of_forward(training: TrainingPlan, forward: NamedPlan) -> ForwardNames:
-    """What the forward pass calls what the backward pass reads, makes again, or makes the gradients of."""
-    words, values = forward.words, training.graphs.forward.outputs
-    known = _Found(forward)
-    saved: dict[str, str] = {}  # by the forward's value: its placeholder here
-    given: dict[str, str] = {}  # by the placeholder of a gradient: the forward's value
-    for entry in training.graphs.inputs:
-        value = values[entry.source].value if isinstance(entry.source, int) else None
-        if entry.kind in (BackwardKind.SAVED, BackwardKind.RESULT) and isinstance(value, str):
-            saved[value] = entry.node
-            known.add(entry.node, value, words.candidates(value), is_read=True)
-        elif entry.kind is BackwardKind.GRADIENT and isinstance(value, str):
-            given[entry.node] = value
-            known.add(entry.node, value, map(GradientWord, words.candidates(value)))
-    differentiated = {node: saved[value] for node, value in given.items() if value in saved}
-    for node in training.backward.program.graph.graph.nodes:  # what lowering added has words, too
-        origin: Provenance = node.meta.get("provenance", Provenance())
-        if origin.gradient_of in words.nodes:
-            value = words.value_of_gradient(origin)
-            assert value is not None
-            known.add(node.name, value, words.gradient(origin))
-            if value in saved and origin.part is GradientPart.WHOLE:
-                differentiated[node.name] = saved[value]
-        elif (value := sum_of_summands(node, words.value_of_gradient)) is not None and not any(
-            sum_of_summands(user, words.value_of_gradient) for user in node.users
-        ):
-            known.add(node.name, value, map(GradientWord, words.candidates(value)))
-    return ForwardNames(known.words, known.fillers, known.modules, differentiated, known.variables)
-
-
-class _Found:
-    """The forward's words as they are gathered."""
-
-    def __init__(self, forward: NamedPlan) -> None:
-        self.forward = forward
-        self.words: dict[str, tuple[str, ...]] = {}
-        self.fillers: dict[str, frozenset[str]] = {}
-        self.modules: dict[str, str] = {}
-        self.variables: dict[str, str] = {}
-
-    def add(self, node: str, value: str, words: Iterable[str], is_read: bool = False) -> None:
-        """A node of the backward pass that is a value of the forward pass, or a gradient of it.
-
-        Args:
-            node: Its name.
-            value: The forward's.
-            words: One for each of the value's own.
-            is_read: Whether it is the value itself.
-        """
-        plain, candidates = list(self.forward.words.candidates(value)), tuple(words)
-        fillers = self.forward.words.fillers(value)
-        self.fillers[node] = frozenset(
-            word for word, of in zip(candidates, plain, strict=False) if of in fillers
-        )
-        variable = self.forward.names.buffers.get(value, "")  # where each of its words is another layer's
-        if is_read and variable.isidentifier():
-            self.variables[node] = variable
-            if variable not in candidates:
-                candidates = (*candidates, variable)
-                self.fillers[node] |= {variable}  # it says whose it is: no module comes before it
-        self.words[node] = candidates
-        self.modules[node] = self.forward.words.module_of(value)
 
 
 def find_saved_layers(

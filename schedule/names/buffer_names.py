@@ -22,13 +22,15 @@ from longhand.schedule.names.meanings.copies import (
     words_of_copied,
 )
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
+from longhand.schedule.names.meanings.terms_of_sums import word_of_reader, words_of_term
 from longhand.schedule.names.meanings.values_of_modules import names_of_modules, of_value
-from longhand.schedule.names.module_names import alike, short_names
+from longhand.schedule.names.module_names import alike, short_names, without_layers
 from longhand.schedule.names.operation_names import aten_name, field_word, op_word, spelled
 from longhand.schedule.names.result_names import (
     STATISTIC_WORDS,
     call_of_several,
     filled_word,
+    word_of_result,
     words_of_result,
     words_of_role,
     words_of_terms,
@@ -43,7 +45,6 @@ from longhand.schedule.names.value_origins import (
     laid_out,
     last_word,
     result_word,
-    without_positions,
     words_in_module,
     words_of_module,
 )
@@ -77,6 +78,7 @@ class BufferNamer:
     Attributes:
         renamed, differentiated, weights: As given.
         origins: Where values come from.
+        held: What the module holds, and gradients of that.
         paths: Of the captured graph: the parameters that values of a backward pass are, or are the gradients of.
     """
 
@@ -89,7 +91,7 @@ class BufferNamer:
         weights: Mapping[str, str] | None = None,
     ) -> None:
         self.renamed = renamed
-        self.differentiated, self.saved_as = forward.differentiated, forward.variables
+        self.differentiated, self.saved_as = forward.differentiated, forward.variable
         self.weights = weights or {}
         self._forward = forward
         self.origins = ValueOrigins(graph, buffers, renamed)
@@ -102,6 +104,7 @@ class BufferNamer:
         self._returned_by_user = {entry.value for entry in returned if isinstance(entry.value, str)}
         self._listed = listed_inputs(graph)
         self._held = {entry.node for entry in graph.inputs if entry.kind not in _TENSORS}
+        self.held = self._held.union(self.weights)
 
     @property
     def nodes(self) -> Mapping[str, fx.Node]:
@@ -144,18 +147,14 @@ class BufferNamer:
     @listed_once
     def words_in_function(self, buffer: str, layer: str = "", is_of_all: bool = False) -> Iterator[str]:
         """Words in a whole function, where ``weight`` does not say whose; what the path `layer` says is left out."""
-        owner, _, position = layer.removesuffix(".").rpartition(".")
-        words = self._variables(buffer, layer, is_of_all)
-        if not position.isdigit():
-            yield from words
-            return
-        of_one = re.compile(rf"(^|_){identifier(owner)}_\d+_")  # ``d_two_1_up``: of the layer before
-        yield from (reworded(word, lambda of: of_one.sub(r"\1", of)) for word in words)
+        of_one = without_layers(layer)
+        yield from (reworded(word, of_one) for word in self._variables(buffer, layer, is_of_all))
 
     def _variables(self, buffer: str, layer: str, is_of_all: bool) -> Iterator[str]:
         words = list(self.candidates(buffer))
         is_of_weight = buffer in self.paths or bool(self.provenance(buffer).gradient_of)
         told = [word for word in words if not (is_of_weight and _BARE.fullmatch(word))] or words
+        yield from _of_forward(self, buffer, layer)
         yield told[0]
         plain = [word for word in told if word not in self.fillers(buffer)] or told[:1]
         yield from plain
@@ -220,7 +219,7 @@ class BufferNamer:
                 case GradientPart.UNSCALED:
                     yield f"unscaled_d_{word}"
                 case GradientPart.SUMMAND:
-                    yield GradientWord(f"{word}_from_{_summand_word(origin, word)}")
+                    yield GradientWord(f"{word}_from_{word_of_reader(origin, word, self.origins)}")
 
     def value_of_gradient(self, origin: Provenance) -> str | None:
         """The value of this graph that something is the gradient of, as it was before it was only seen otherwise."""
@@ -259,6 +258,7 @@ class BufferNamer:
         if word := field_word(node):
             yield word
         yield from words_by_use(node)
+        yield from words_of_term(node, self.origins)
         yield from scaled_names(self.origins, node)
         yield from words_of_copied(node, functools.partial(_told, self), self._held)
         yield from self._fillers(node)
@@ -271,7 +271,7 @@ class BufferNamer:
         if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
             yield hint
         is_square = aten_name(node) == "pow" and node.args[1:] == (2,)
-        result = "squares" if is_square else filled_word(node) or result_word(op.word)
+        result = "squares" if is_square else filled_word(node) or word_of_result(node, result_word(op.word))
         yield from fillers_of_copy(node, functools.partial(_told, self), self._held, self.origins)
         if compared := comparison_word(op.word, node.args[1:]):
             yield compared
@@ -363,6 +363,13 @@ class BufferNamer:
         return word if word and len(word) <= _SHORT and "_plus_" not in word else None
 
 
+def _of_forward(words: BufferNamer, buffer: str, layer: str) -> Iterator[str]:
+    """The forward pass's variable for a value in the function of the same layer, or outside of layers."""
+    made = words.origins.derived(buffer)
+    word = words.saved_as(made.of if made is not None and made.how.keeps_the_value else buffer, layer)
+    yield from [word] if word else []
+
+
 def _told(words: BufferNamer, buffer: str, is_told: bool = True) -> list[str]:
     """The words for a buffer that say what it is, or the others."""
     fillers = words.fillers(buffer) - {words.provenance(buffer).local}
@@ -375,13 +382,7 @@ def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[st
     statement = origin.statement
     name = origins.name_of_statement(origin)
     if has_result_word(name) and statement.count(local) > 1:
-        yield result_word(name)
-
-
-def _summand_word(origin: Provenance, of: str) -> str:
-    """Where a part of a gradient comes from: the layer; for a table's rows, how they were read."""
-    word = last_word(without_positions(origin.module)) or without_counter(origin.differentiates)
-    return "lookup" if word in of else word
+        yield word_of_result(node, result_word(name))
 
 
 def _of_input(entry: GraphInput) -> Iterator[str]:

@@ -15,14 +15,19 @@ class ForwardNames:
         fillers: Those of them that say only by which operation the value is made.
         modules: The path of the module in which the forward makes the value.
         differentiated: By gradient the placeholder of the value that it is the gradient of.
-        variables: By placeholder of what is saved: the variable that the forward hands over.
+        variables: The variables of the forward pass, each by the layer in whose function it stands; of a gradient
+            those for it.
     """
 
     words: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     fillers: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     modules: Mapping[str, str] = dataclasses.field(default_factory=dict)
     differentiated: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    variables: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+
+    def variable(self, node: str, layer: str = "") -> str:
+        """The variable that the function of a layer has for a value, or the one around layers; empty if it has none."""
+        return self.variables.get(node, {}).get(layer, "")
 
 
 NO_FORWARD = ForwardNames()

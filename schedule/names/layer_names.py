@@ -162,7 +162,10 @@ def name_block(
     users = words_of_forward(readers, loop.repeat.paths[loop.pattern], words)
     outside = {} if is_backward else _carried_outside(loop, around)
     twin_of = {} if is_backward else _only_saved(loop)
-    for buffer in given:
+    saved = loop.own[0] if loop.own else ()
+    for place, buffer in enumerate(given):
+        if place == len(saved):
+            names |= _gradients_of_saved(words, {name: names[name] for name in saved}, made - {*names}, scope)
         if buffer in names:
             continue
         if scope.is_free(outside.get(buffer, "")):
@@ -201,6 +204,17 @@ def _only_saved(loop: Loop) -> dict[str, str]:
     read = {name for step in loop.run for name in buffers_read(step)}
     carried = zip(loop.inputs, loop.carried, strict=False)
     return {name: loop.outputs[source] for name, source in carried if name not in read}
+
+
+def _gradients_of_saved(
+    words: BufferNamer, saved: Mapping[str, str], made: Collection[str], scope: Scope
+) -> dict[str, str]:
+    """The words for the gradients of what a layer saved for its backward pass: after what they are the gradients of."""
+    return {
+        gradient: scope.take(GradientWord(saved[value]))
+        for gradient, value in words.differentiated.items()
+        if value in saved and gradient in made and scope.is_free(GradientWord(saved[value]))
+    }
 
 
 def _carried_outside(loop: Loop, around: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from longhand.schedule.names.words import identifier, reworded, singular, with_place
 
@@ -39,6 +39,24 @@ def short_names(module: str, words: Iterable[str], layer: str, among: Alike) -> 
         owner = "_".join([*before, *([] if ends_with_it else [last])])
         for word in words:
             yield reworded(with_place(word, owner, last), identifier)
+
+
+def without_layers(layer: str) -> Callable[[str], str]:
+    """What takes the place of another layer of the same list from words: ``previous_x`` of ``block_2_x`` in block 3.
+
+    Args:
+        layer: The path of the layer in whose function the words are used, with a dot behind it.
+    """
+    owner, _, position = layer.removesuffix(".").rpartition(".")
+    if not position.isdigit():
+        return str
+    heads = dict.fromkeys([identifier(owner), singular(identifier(owner.rpartition(".")[2]))])
+    of_another = re.compile(rf"(^|_)(?:{'|'.join(filter(None, heads))})_(\d+)_")
+
+    def place(match: re.Match[str]) -> str:
+        return f"{match[1]}previous_" if int(match[2]) == int(position) - 1 else match[1]
+
+    return lambda word: of_another.sub(place, word)
 
 
 def _telling_numbers(module: str, among: Alike) -> Iterator[str]:

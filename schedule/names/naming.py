@@ -22,6 +22,7 @@ from longhand.schedule.names.meanings.number_parameters import end_words, int_wo
 from longhand.schedule.names.meanings.parts import part_names
 from longhand.schedule.names.number_names import constant_names
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames, differentiated
+from longhand.schedule.names.shared.function_variables import FunctionVariables
 from longhand.schedule.names.shared.layer_results import NameLayer
 from longhand.schedule.names.shared.plain_names import plain_names
 from longhand.schedule.names.shared.statements import stated_origins
@@ -68,37 +69,59 @@ _WORDS_OF_LISTS = (
 def name_unit(
     plan: UnitPlan,
     ledger: Ledger | None = None,
-    elsewhere: Mapping[str, tuple[KernelPlan, Callers]] = MappingProxyType({}),
     words: BufferNamer | None = None,
     dims: DimNamer | None = None,
-    saved: frozenset[str] = frozenset(),
+    elsewhere: Mapping[str, tuple[KernelPlan, Callers]] = MappingProxyType({}),
 ) -> UnitNames:
     """Words for the whole unit. Kernels that `ledger` knows by key keep theirs.
 
     Args:
         plan: What is named.
         ledger: Names given before.
-        elsewhere: What another pass of the unit launches, by keys of the ledger: their names are taken.
         words: The captured graph's; by default those that follow from it alone.
         dims: Words for dimensions, after which kernels call their axes.
-        saved: Arguments that the backward pass reads.
+        elsewhere: What another pass of the unit launches, by keys of the ledger: their names are taken.
     """
     words = BufferNamer(plan.program.graph, plan.program.buffers) if words is None else words
     facts = facts_of(plan.options.target)
-    kernels = name_kernels(plan.kernels, callers_in(plan, words, dims), facts, ledger, elsewhere)
+    names = name_steps(plan, words)
+    callers = callers_in(plan, words, dims, FunctionVariables.of(names.steps, words, names.buffers))
+    return dataclasses.replace(names, kernels=name_kernels(plan.kernels, callers, facts, ledger, elsewhere))
+
+
+def name_steps(plan: UnitPlan, words: BufferNamer, saved: frozenset[str] = frozenset()) -> UnitNames:
+    """What a pass does, and the variables around layers; words for kernels are still missing.
+
+    Args:
+        plan: The pass.
+        words: Its graph's.
+        saved: Arguments that the backward pass reads.
+    """
     steps = arrange(plan, words)
-    return UnitNames(kernels, name_variables(plan, words, steps, saved, _inside(words)), {}, steps)
+    return UnitNames({}, name_variables(plan, words, steps, saved, _inside(words)), {}, steps)
 
 
 def _inside(words: BufferNamer) -> NameLayer:
     return lambda loop, around: name_block(loop, words, around=around)
 
 
-def callers_in(plan: UnitPlan, words: BufferNamer, dims: DimNamer | None = None) -> dict[str, Callers]:
-    """By kernel: its calls in a pass."""
+def callers_in(
+    plan: UnitPlan,
+    words: BufferNamer,
+    dims: DimNamer | None = None,
+    variables: FunctionVariables | None = None,
+) -> dict[str, Callers]:
+    """By kernel: its calls in a pass.
+
+    Args:
+        plan: The pass.
+        words: Its graph's.
+        dims: Words for dimensions.
+        variables: What stands in the calls.
+    """
     callers: dict[str, list[Caller]] = {}
     for launch in launches(plan):
-        callers.setdefault(launch.kernel, []).append(Caller(launch, words, plan.buffers, dims))
+        callers.setdefault(launch.kernel, []).append(Caller(launch, words, plan.buffers, dims, variables))
     return {key: Callers(tuple(calls)) for key, calls in callers.items()}
 
 
@@ -306,9 +329,14 @@ def _name_pointers(kernel: KernelPlan, callers: Callers, scope: Scope) -> dict[s
         buffer = launch.buffers[places[pointer.name]] if pointer.name in places else ""
         return pointer_of.get(differentiated(words, buffer))
 
-    def rank(pointer: Pointer) -> int:
-        """Gradients of what is here come before other gradients, which may have the same word; then what is here."""
-        return 0 if value_of(pointer) is not None else 1 if places.get(pointer.name) in gradients else 2
+    def rank(pointer: Pointer) -> tuple[int, bool]:
+        """Gradients of what is here come before other gradients, which may have the same word; then what is here.
+
+        Of each of these first what is called so in the calls.
+        """
+        place = places.get(pointer.name)
+        of_what_is_here = 0 if value_of(pointer) is not None else 1 if place in gradients else 2
+        return of_what_is_here, place is None or not callers.is_exact(place)
 
     for pointer in sorted(kernel.pointers, key=rank):
         if pointer.scratch:

@@ -283,6 +283,14 @@ def is_norm(word: str) -> bool:
     return word.endswith("_norm") and is_formula(word)
 
 
+def has_weight(node: fx.Node) -> bool:
+    """Whether a norm multiplies what it normalizes, or adds to it: what it makes is not only normalized then."""
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    return any(given.get(name) is not None for name in ("weight", "bias"))
+
+
 def is_activation(word: str) -> bool:
     """Whether a word is that of one function of one number, which larger formulas are made of."""
     return word in _ACTIVATIONS.split()

@@ -48,6 +48,13 @@ def filled_word(node: fx.Node) -> str | None:
     return "zeros" if number == 0 else "ones" if number == 1 else "filled"
 
 
+def word_of_result(node: fx.Node, word: str) -> str:
+    """``normed``, of what is normalized and then multiplied by a weight; any other word as it is."""
+    weights = [one for one in node.args[:2] if isinstance(one, fx.Node) and one.op == "placeholder"]
+    is_weighted = aten_name(node) == "mul" and any(one.meta["val"].ndim == 1 for one in weights)
+    return "normed" if word == "normalized" and is_weighted else word
+
+
 def call_of_several(node: fx.Node) -> fx.Node | None:
     """The call of which a node is one result; None where it is a part of a tensor, or the result."""
     call = node.args[0] if node.target is operator.getitem else None

@@ -17,13 +17,15 @@ from longhand.schedule.modules.tree import find_modules
 from longhand.schedule.names.backward_names import (
     find_saved_layers,
     name_backward,
+    name_backward_steps,
     with_forward_names,
+    with_kernels,
     with_shared_kernels,
 )
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.layer_names import name_layers
-from longhand.schedule.names.naming import externs, name_unit, with_records
+from longhand.schedule.names.naming import externs, name_steps, name_unit, with_records
 from longhand.schedule.names.parameter_names import given_values
 from longhand.schedule.names.unit_names import Ledger, NamedPlan, NamedUnit
 from longhand.schedule.names.value_origins import NOTHING_RENAMED, find_renamed
@@ -47,15 +49,13 @@ def name_plans(
     dims.learn_copies(externs(plan))
     inputs = training.graphs.inputs if training is not None else ()
     saved = frozenset(entry.source for entry in inputs if isinstance(entry.source, str))
-    names = name_unit(plan, ledger, words=words, dims=dims, saved=saved)
-    forward = NamedPlan(plan, names, words, dims)
     if training is None:
-        return NamedUnit((_complete(forward),))
+        return NamedUnit((_complete(NamedPlan(plan, name_unit(plan, ledger, words, dims), words, dims)),))
+    forward = NamedPlan(plan, name_steps(plan, words, saved), words, dims)
+    records = find_saved_layers(training.graphs, forward, name_backward_steps(training, forward))
+    records = with_forward_names(records, _with_saved(forward, records, saved))
+    forward = with_kernels(_with_saved(forward, records, saved), ledger)
     forward, backward = with_shared_kernels(forward, name_backward(training, ledger, forward), ledger)
-    records = find_saved_layers(training.graphs, forward, backward)
-    first = NamedPlan(plan, with_records(plan, forward.names, words, records, saved), words, dims)
-    records = with_forward_names(records, first)
-    forward = NamedPlan(plan, with_records(plan, forward.names, words, records, saved), words, dims)
     gradients = find_returned_gradients(
         training.graphs,
         training.backward,
@@ -65,6 +65,12 @@ def name_plans(
     )
     passes = _complete(forward), _complete(backward, records)
     return NamedUnit(passes, training.graphs, records, gradients)
+
+
+def _with_saved(forward: NamedPlan, records: Sequence[SavedLayers], saved: frozenset[str]) -> NamedPlan:
+    """A forward pass whose layers save records."""
+    names = with_records(forward.plan, forward.names, forward.words, records, saved)
+    return dataclasses.replace(forward, names=names)
 
 
 def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPlan:

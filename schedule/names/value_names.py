@@ -41,6 +41,7 @@ from longhand.schedule.plan import Access, KernelPlan
 
 _LONGEST = 72  # characters of an expression without a name
 _DEEPEST = 4
+_LONGEST_SUM = 320  # of terms that have names each, on several lines
 _SIDES = frozenset({Role.LEFT, Role.RIGHT})
 _OF_DERIVATIVES = frozenset({Role.D_NORMALIZED, Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.THROUGH_LENGTH})
 _INITIALS = 2  # letters: ``x1`` says less of a half than that it is the first
@@ -80,7 +81,7 @@ class ValueNamer:
             if self._wants_line(position, value, uses, locals_of):
                 names[position] = self._name(position, names, locals_of)
             self._measure(position, value, names, length, depth)
-            if position not in names and self._is_too_long(position, value, length, depth):
+            if position not in names and self._is_too_long(position, value, names, length, depth):
                 for argument in self._to_name(value, names, length, depth):
                     names[argument] = self._name(argument, names, locals_of)
                     length[argument], depth[argument] = len(names[argument]), 0
@@ -126,10 +127,13 @@ class ValueNamer:
             return self.loads_have_lines or uses[position] > 1 or value.mask is not None or is_of_several
         if uses[position] > 1 or self._is_place(position):
             return True
-        only_stored = all(isinstance(user, Store) for user in body if position in arguments(user))
+        users = (user for user in body if position in arguments(user))
+        only_stored = all(isinstance(user, Store) and user.mask != position for user in users)
         word = locals_of.get(position) or value.name
         # A word that stands for something else already would have to give way to a worse one.
-        return not only_stored and word is not None and self.scope.is_free(word)
+        if only_stored or word is None or self._is_of_another(word, position):
+            return False
+        return self.scope.is_free(word)
 
     def _is_place(self, position: int) -> bool:
         """Whether a value says where a tensor is read or written; C++ points at the row there, ahead of its loop."""
@@ -166,9 +170,25 @@ class ValueNamer:
         length[position] = total
 
     def _is_too_long(
-        self, position: int, value: Value, length: Mapping[int, int], depth: Mapping[int, int]
+        self,
+        position: int,
+        value: Value,
+        names: Mapping[int, str],
+        length: Mapping[int, int],
+        depth: Mapping[int, int],
     ) -> bool:
-        return isinstance(value, Pointwise) and (length[position] > _LONGEST or depth[position] > _DEEPEST)
+        if not isinstance(value, Pointwise) or (
+            length[position] <= _LONGEST_SUM and self._adds_names(position, names)
+        ):
+            return False
+        return length[position] > _LONGEST or depth[position] > _DEEPEST
+
+    def _adds_names(self, position: int, names: Mapping[int, str]) -> bool:
+        """Whether a value only adds up what has names: nobody has a word for a part of such a sum."""
+        value = self.plan.body[position]
+        if not isinstance(value, Pointwise) or value.op is not PointwiseOp.ADD:
+            return False
+        return all(side in names or self._adds_names(side, names) for side in value.args)
 
     def _to_name(
         self, value: Value, names: Mapping[int, str], length: Mapping[int, int], depth: Mapping[int, int]
@@ -234,7 +254,9 @@ class ValueNamer:
             if role == stored:
                 yield from one.once_more(role)
         gradient = self.words.gradient(value.origin) if ends_operation(position, self.plan.body) else None
-        if gradient:  # of what was bound to a name that had something else before: of the new one
+        if gradient and (
+            not stored or self.loads_have_lines
+        ):  # of what was bound to a name that had something else before: of the new one
             is_newer = self._is_of_another(gradient, position)
             yield reworded(gradient, lambda of: f"new_{of}") if is_newer else gradient
         if role and role != local and not self._is_of_another(role, position):

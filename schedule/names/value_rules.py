@@ -25,11 +25,13 @@ from longhand.lower.ir import (
     arguments,
     domains,
 )
+from longhand.schedule.names.meanings.body_values import is_of_column
 from longhand.schedule.names.meanings.conditions import words_of_condition
 from longhand.schedule.names.meanings.kernel_values import (
     argument_of_function,
     biased_word,
     clamped,
+    half_of_rotation,
     in_formula,
     local_once_more,
     one_more,
@@ -156,8 +158,9 @@ def _function_of_a_word(one: Nameless) -> Iterator[str]:
 
 def _scaled(one: Nameless) -> Iterator[str]:
     value, named = one.value, one.named
-    is_scale = isinstance(value, Pointwise) and value.op in (PointwiseOp.MUL, PointwiseOp.DIV)
-    if is_scale and _with_number(one):
+    if not isinstance(value, Pointwise) or not value.dtype.is_floating_point:  # of whole numbers a quotient
+        return
+    if value.op in (PointwiseOp.MUL, PointwiseOp.DIV) and _with_number(one):
         yield f"scaled_{named[0]}" if named else noun_of(value)
 
 
@@ -263,39 +266,13 @@ def _sum_of_the_users(one: Nameless) -> Iterator[str]:
     if one.words.adds_bias(value.origin):
         yield "biased"
     if one.words.provenance(value.origin).differentiates:  # gradients that are added up are no stream
-        yield from _sum_of_terms(one)
         return
     sides = [body[argument] for argument in value.args]
     if any(isinstance(side, Load) and side.index.values for side in sides):
         yield "embedded"
     elif all(isinstance(side, Load) for side in sides) and any(isinstance(v, Reduce) for v in body):
-        yield "residual"
-
-
-_TO_NINE = "two three four five six seven eight nine"
-_TO_TWENTY = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"
-_COUNTS = (*_TO_NINE.split(), *_TO_TWENTY.split())
-
-
-def _sum_of_terms(one: Nameless) -> Iterator[str]:
-    """``sum_of_three``, of a sum by how many things it adds up."""
-    if isinstance(one.value, Pointwise) and one.value.op is PointwiseOp.ADD:
-        n_terms = _n_terms(one.position, one.plan.body)
-        yield from [f"sum_of_{_COUNTS[n_terms - 2]}"] if n_terms - 2 < len(_COUNTS) else []
-
-
-def _sum_of_many(one: Nameless) -> Iterator[str]:
-    """The same of more than two things: each would be ``total``."""
-    if isinstance(one.value, Pointwise) and _n_terms(one.position, one.plan.body) > 2:
-        yield from _sum_of_terms(one)
-
-
-def _n_terms(position: int, body: Sequence[Value]) -> int:
-    """How many things a sum adds up, those of sums inside of it counted one by one."""
-    value = body[position]
-    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.ADD:
-        return 1
-    return sum(_n_terms(side, body) for side in value.args)
+        is_biased = any(is_of_column(argument, one.plan) for argument in value.args)
+        yield "biased" if is_biased else "residual"
 
 
 def _choice(one: Nameless) -> Iterator[str]:
@@ -334,6 +311,7 @@ RULES: tuple[NamingRule, ...] = (
     _inverse_deviation,
     in_formula,
     rest_of_pieces,
+    half_of_rotation,
     _choice,
     in_another_piece,
     _opposite,
@@ -360,7 +338,6 @@ RULES: tuple[NamingRule, ...] = (
     part_of_quotient,
     phrase_of_two,
     _condition,
-    _sum_of_many,
     _noun,
     _noun_of_a_word,
 )

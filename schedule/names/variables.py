@@ -94,12 +94,12 @@ def name_variables(
             names[entry.node] = Reached(names[whole], place)
         elif entry.node in listed:
             names[entry.node] = Reached(*listed[entry.node].steps)
-        elif scope.is_free(words.saved_as.get(entry.node, "")):
-            names[entry.node] = scope.take(words.saved_as[entry.node])
+        elif scope.is_free(words.saved_as(entry.node)):
+            names[entry.node] = scope.take(words.saved_as(entry.node))
         elif entry.node in listed_inputs(graph):
             names[entry.node] = scope.pick([identifier(entry.target), *words.variables(entry.node)])
         elif first[next(words.candidates(entry.node))] > 1:  # nobody's: each says where it is made
-            plain = list(words.variables(entry.node))
+            plain = [word for word in words.variables(entry.node) if word != words.saved_as(entry.node)]
             names[entry.node] = scope.pick([*words_in_module(words.module_of(entry.node), plain), *plain])
         elif entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
             names[entry.node] = scope.pick(words.variables(entry.node))

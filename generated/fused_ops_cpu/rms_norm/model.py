@@ -22,6 +22,6 @@ def rms_norm(x, weight):
     n_rows, n_cols = x.shape
 
     # rms_norm    return F.rms_norm(x, (x.shape[-1],), weight, eps=1e-6)
-    normalized = empty(x.shape, torch.float32)
-    kernels.rms_norm(x, weight, normalized, n_rows=n_rows, n_cols=n_cols, eps=EPS)
-    return normalized
+    normed = empty(x.shape, torch.float32)
+    kernels.rms_norm(x, weight, normed, n_rows=n_rows, n_cols=n_cols, eps=EPS)
+    return normed

@@ -58,13 +58,13 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def rms_norm_windows(x, weight, normalized, n_rows, n_cols, eps):
+def rms_norm_windows(x, weight, normed, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "weight": window(weight, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [window(normalized, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(normed, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 

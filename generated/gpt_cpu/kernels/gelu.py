@@ -1,4 +1,4 @@
-"""gelu: hidden = gelu(widen).
+"""gelu: hidden = gelu(widen_out).
 
 The kernel is gelu.cpp, built when it changes.
 """
@@ -10,6 +10,6 @@ from ..runtime import load_kernel
 gelu = load_kernel("gelu.cpp")
 
 
-def reference(widen):
+def reference(widen_out):
     """What gelu() must fill hidden with."""
-    return F.gelu(widen, approximate="tanh")
+    return F.gelu(widen_out, approximate="tanh")

@@ -106,7 +106,7 @@ def embedding_add_and_layer_norm_windows(
     weight,
     bias,
     x,
-    ln_1,
+    normed,
     n_batches,
     n_positions,
     dim,
@@ -124,14 +124,14 @@ def embedding_add_and_layer_norm_windows(
     }
     written = [
         window(x, (n_batches, n_positions, dim), (n_positions * dim, dim, 1)),
-        window(ln_1, (n_batches, n_positions, dim), (n_positions * dim, dim, 1)),
+        window(normed, (n_batches, n_positions, dim), (n_positions * dim, dim, 1)),
     ]
     return read, written
 
 
-def gelu_windows(widen, hidden, n_elements):
+def gelu_windows(widen_out, hidden, n_elements):
     read = {
-        "widen": window(widen, (n_elements,), (1,)),
+        "widen_out": window(widen_out, (n_elements,), (1,)),
     }
     written = [window(hidden, (n_elements,), (1,))]
     return read, written

@@ -79,17 +79,17 @@ class LanguageModelFunction(torch.autograd.Function):
         return None, None, None, *of_parameters(model, gradients)
 
 
-def mlp_backward(mlp, d_output, widen_out):
+def mlp_backward(mlp, d_next_x, widen_out):
     """The derivative of Mlp, gpt.blocks[i].mlp.
 
-    From d_output to d_widen_out, d_normed and gradients of its weights.
+    From d_next_x to d_widen_out, d_normed and gradients of its weights.
     """
-    dim = d_output.shape[1]
+    dim = d_next_x.shape[1]
     batch, seq, widen_dim = widen_out.shape
 
     d_narrow_bias = empty((dim,), torch.float32)
-    kernels.column_sum(d_output, d_narrow_bias, n_rows=batch * seq, n_cols=dim)
-    d_hidden = torch.mm(d_output, mlp.narrow.weight)
+    kernels.column_sum(d_next_x, d_narrow_bias, n_rows=batch * seq, n_cols=dim)
+    d_hidden = torch.mm(d_next_x, mlp.narrow.weight)
 
     hidden = empty(d_hidden.shape, torch.float32)
     d_widen_out = d_hidden  # in place
@@ -98,7 +98,7 @@ def mlp_backward(mlp, d_output, widen_out):
         widen_out, d_hidden, hidden, d_widen_out, d_widen_bias, n_rows=batch * seq, n_cols=widen_dim
     )
 
-    d_narrow_weight = torch.mm(d_output.T, hidden)
+    d_narrow_weight = torch.mm(d_next_x.T, hidden)
     d_normed = torch.mm(d_widen_out, mlp.widen.weight)
     return (
         d_widen_out,
@@ -155,14 +155,14 @@ def causal_self_attention_backward(attn, d_residual, mixed, qkv_out, logsumexp):
     )
 
 
-def block_backward(layer, saved, d_output):
+def block_backward(layer, saved, d_next_x):
     """What one of gpt.blocks hands on, backwards, and the gradients of its weights."""
     batch, seq, _ = saved.widen_out.shape
     dim = saved.residual.shape[2]
 
-    d_widen_out, d_normed, mlp_gradients = mlp_backward(layer.mlp, d_output, saved.widen_out)
+    d_widen_out, d_normed, mlp_gradients = mlp_backward(layer.mlp, d_next_x, saved.widen_out)
 
-    normed = empty(d_output.shape, torch.float32)
+    normed = empty(d_next_x.shape, torch.float32)
     d_residual = d_normed  # in place
     d_ln_2_bias = empty((dim,), torch.float32)
     d_ln_2_weight = empty((dim,), torch.float32)
@@ -170,7 +170,7 @@ def block_backward(layer, saved, d_output):
         saved.residual,
         layer.ln_2.weight,
         layer.ln_2.bias,
-        d_output,
+        d_next_x,
         d_normed,
         normed,
         d_residual,

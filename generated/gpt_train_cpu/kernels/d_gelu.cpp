@@ -1,8 +1,8 @@
-// d_gelu: hidden = gelu(x); d_widen = d_hidden * gelu'(x); d_bias = sum(d_widen), column by column.
+// d_gelu: hidden = gelu(widen_out); d_widen_out = d_hidden * gelu'(widen_out); d_bias = sum(d_widen_out).
 //
 //     Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
 //
-// Reads x and d_hidden once, writes hidden, d_widen and d_bias once.
+// Reads widen_out and d_hidden once, writes hidden, d_widen_out and d_bias once.
 
 #include "vector_math.h"
 
@@ -17,11 +17,11 @@ constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
 // One thread per chunk of rows and block of columns. The chunks' sums are added up in double.
 extern "C" void d_gelu(
-    const float *x,         // (n_rows, n_cols)
-    const float *d_hidden,  // (n_rows, n_cols)
-    float *hidden,          // (n_rows, n_cols)
-    float *d_widen,         // (n_rows, n_cols); may be d_hidden
-    float *d_bias,          // (n_cols,)
+    const float *widen_out,  // (n_rows, n_cols)
+    const float *d_hidden,   // (n_rows, n_cols)
+    float *hidden,           // (n_rows, n_cols)
+    float *d_widen_out,      // (n_rows, n_cols); may be d_hidden
+    float *d_bias,           // (n_cols,)
     long n_rows,
     long n_cols) {
   const long n_splits = std::max(1L, std::min(SPLITS, n_rows / ROWS));
@@ -37,24 +37,24 @@ extern "C" void d_gelu(
       std::fill(col_sum + begin, col_sum + end, 0.0f);
 
       for (long row = split * chunk; row < row_end; ++row) {
-        const float *x_row = x + row * n_cols;
+        const float *widen_out_row = widen_out + row * n_cols;
         const float *d_hidden_row = d_hidden + row * n_cols;
         float *hidden_row = hidden + row * n_cols;
-        float *d_widen_row = d_widen + row * n_cols;
+        float *d_widen_out_row = d_widen_out + row * n_cols;
 #pragma omp simd
         for (long col = begin; col < end; ++col) {
-          const float x_i = x_row[col];
-          const float x_i_squared = x_i * x_i;
-          const float cubic = x_i + x_i_squared * x_i * 0.044715f;
+          const float widen_out_i = widen_out_row[col];
+          const float widen_out_i_squared = widen_out_i * widen_out_i;
+          const float cubic = widen_out_i + widen_out_i_squared * widen_out_i * 0.044715f;
           const float sigmoid = 1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI)));
-          const float hidden_i = x_i * sigmoid;
-          const float d_cubic = x_i_squared * 0.134145f + 1.0f;
-          const float d_widen_i =
+          const float hidden_i = widen_out_i * sigmoid;
+          const float d_cubic = widen_out_i_squared * 0.134145f + 1.0f;
+          const float d_widen_out_i =
               d_hidden_row[col] * (sigmoid + hidden_i * (1.0f - sigmoid) * (d_cubic * TWO_SQRT_2_OVER_PI));
 
-          col_sum[col] += d_widen_i;
+          col_sum[col] += d_widen_out_i;
           hidden_row[col] = hidden_i;
-          d_widen_row[col] = d_widen_i;
+          d_widen_out_row[col] = d_widen_out_i;
         }
       }
     }

@@ -1,10 +1,10 @@
-// embedding_add_and_layer_norm: x = token_embedding[tokens] + position_embedding; ln_1 = layer_norm(x).
+// embedding_add_and_layer_norm: x = token_embedding[tokens] + position_embedding; normed = layer_norm(x).
 //
 //     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 //     Block.forward    x = x + self.attn(self.ln_1(x))
 //
 // Reads tokens once, position_embedding once for each batch and token_embedding where tokens says, writes x
-// and ln_1 once; weight and bias stay in cache.
+// and normed once; weight and bias stay in cache.
 
 #include <cmath>
 #include <cstdint>
@@ -19,7 +19,7 @@ extern "C" void embedding_add_and_layer_norm(
     const float *weight,              // (dim,)
     const float *bias,                // (dim,)
     float *x,                         // (n_batches, n_positions, dim)
-    float *ln_1,                      // (n_batches, n_positions, dim)
+    float *normed,                    // (n_batches, n_positions, dim)
     long n_batches,
     long n_positions,
     long dim,
@@ -30,7 +30,7 @@ extern "C" void embedding_add_and_layer_norm(
     for (long position = 0; position < n_positions; ++position) {
       const float *position_embedding_row = position_embedding + position * dim;
       float *x_row = x + (batch * n_positions + position) * dim;
-      float *ln_1_row = ln_1 + (batch * n_positions + position) * dim;
+      float *normed_row = normed + (batch * n_positions + position) * dim;
 
       const int64_t token = tokens[batch * n_positions + position];
       const bool in_table = token >= 0 && token < table_size;
@@ -59,7 +59,7 @@ extern "C" void embedding_add_and_layer_norm(
       for (long col = 0; col < dim; ++col) {
         const float centered = x_row[col] - mean;
         const float normalized = centered * rstd;
-        ln_1_row[col] = normalized * weight[col] + bias[col];
+        normed_row[col] = normalized * weight[col] + bias[col];
       }
     }
   }

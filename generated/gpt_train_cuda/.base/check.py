@@ -208,14 +208,14 @@ def d_embedding_windows(tokens, d_x, d_token_embedding_from_lookup_totals, n_row
     return read, written
 
 
-def d_gelu_windows(x, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
+def d_gelu_windows(widen_out, d_hidden, hidden, d_widen_out, d_bias, n_rows, n_cols):
     read = {
-        "x": window(x, (n_rows, n_cols), (n_cols, 1)),
+        "widen_out": window(widen_out, (n_rows, n_cols), (n_cols, 1)),
         "d_hidden": window(d_hidden, (n_rows, n_cols), (n_cols, 1)),
     }
     written = [
         window(hidden, (n_rows, n_cols), (n_cols, 1)),
-        window(d_widen, (n_rows, n_cols), (n_cols, 1)),
+        window(d_widen_out, (n_rows, n_cols), (n_cols, 1)),
         window(d_bias, (1, n_cols), (0, 1)),
     ]
     return read, written
@@ -258,7 +258,7 @@ def embedding_add_and_layer_norm_windows(
     ln_1_weight,
     bias,
     x,
-    ln_1,
+    normed,
     n_batches,
     n_positions,
     dim,
@@ -276,7 +276,7 @@ def embedding_add_and_layer_norm_windows(
     }
     written = [
         window(x, (n_batches, n_positions, dim), (n_positions * dim, dim, 1)),
-        window(ln_1, (n_batches, n_positions, dim), (n_positions * dim, dim, 1)),
+        window(normed, (n_batches, n_positions, dim), (n_positions * dim, dim, 1)),
     ]
     return read, written
 
@@ -291,23 +291,23 @@ def fill_padding_windows(
     return read, written
 
 
-def gelu_windows(widen, hidden, n_elements):
+def gelu_windows(widen_out, hidden, n_elements):
     read = {
-        "widen": window(widen, (n_elements,), (1,)),
+        "widen_out": window(widen_out, (n_elements,), (1,)),
     }
     written = [window(hidden, (n_elements,), (1,))]
     return read, written
 
 
 def make_d_qkv_windows(
-    d_q, d_k, d_v, d_qkv, d_bias, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, d_q_end, d_k_end
+    d_q, d_k, d_v, d_qkv_out, d_bias, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, d_q_end, d_k_end
 ):
     read = {
         "d_q": window(d_q, (n_rows, d_q_end), (d_q_stride, 1)),
         "d_k": window(d_k, (n_rows, d_k_end - d_q_end), (d_k_stride, 1)),
         "d_v": window(d_v, (n_rows, n_cols - d_k_end), (d_v_stride, 1)),
     }
-    written = [window(d_qkv, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
+    written = [window(d_qkv_out, (n_rows, n_cols), (n_cols, 1)), window(d_bias, (1, n_cols), (0, 1))]
     return read, written
 
 

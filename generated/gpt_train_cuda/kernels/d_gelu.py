@@ -1,8 +1,8 @@
-"""d_gelu: hidden = gelu(x); d_widen = d_hidden * gelu'(x); d_bias = sum(d_widen), column by column.
+"""d_gelu: hidden = gelu(widen_out); d_widen_out = d_hidden * gelu'(widen_out); d_bias = sum(d_widen_out).
 
     Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
 
-Reads x and d_hidden once, writes hidden, d_widen and d_bias once.
+Reads widen_out and d_hidden once, writes hidden, d_widen_out and d_bias once.
 """
 
 import torch
@@ -24,10 +24,10 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def d_gelu_partial_kernel(
-    x_ptr,  # bf16 (n_rows, n_cols)
+    widen_out_ptr,  # bf16 (n_rows, n_cols)
     d_hidden_ptr,  # bf16 (n_rows, n_cols)
     hidden_ptr,  # bf16 (n_rows, n_cols)
-    d_widen_ptr,  # bf16 (n_rows, n_cols)
+    d_widen_out_ptr,  # bf16 (n_rows, n_cols)
     partial_ptr,  # float32, a result of each chunk
     n_rows,
     n_cols,
@@ -52,17 +52,17 @@ def d_gelu_partial_kernel(
         in_rows = row < n_rows
         in_range = in_rows & in_cols
         at = row * n_cols + col
-        x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        widen_out = tl.load(widen_out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
         d_hidden = tl.load(d_hidden_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-        x_squared = x * x
-        cubic = x + x_squared * x * 0.044715
+        widen_out_squared = widen_out * widen_out
+        cubic = widen_out + widen_out_squared * widen_out * 0.044715
         sigmoid = tl.sigmoid(cubic * TWO_SQRT_2_OVER_PI)
-        hidden = x * sigmoid
-        d_cubic = x_squared * 0.134145 + 1.0
-        d_widen = d_hidden * (sigmoid + hidden * (1.0 - sigmoid) * (d_cubic * TWO_SQRT_2_OVER_PI))
-        acc += tl.where(in_rows, d_widen, 0.0)
+        hidden = widen_out * sigmoid
+        d_cubic = widen_out_squared * 0.134145 + 1.0
+        d_widen_out = d_hidden * (sigmoid + hidden * (1.0 - sigmoid) * (d_cubic * TWO_SQRT_2_OVER_PI))
+        acc += tl.where(in_rows, d_widen_out, 0.0)
         tl.store(hidden_ptr + at, hidden, mask=in_range)
-        tl.store(d_widen_ptr + at, d_widen, mask=in_range)
+        tl.store(d_widen_out_ptr + at, d_widen_out, mask=in_range)
 
     d_bias = tl.sum(acc, axis=0, keep_dims=True)
 
@@ -91,17 +91,17 @@ def d_gelu_combine_kernel(
     tl.store(d_bias_ptr + col, d_bias, mask=in_cols)
 
 
-def d_gelu(x, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
-    """Fill hidden, d_widen and d_bias."""
+def d_gelu(widen_out, d_hidden, hidden, d_widen_out, d_bias, n_rows, n_cols):
+    """Fill hidden, d_widen_out and d_bias."""
     cols = min(MAX_COLS, next_power_of_2(n_cols))
     n_blocks = ceil_div(n_cols, cols)
     n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
-    partial = x.new_empty(n_splits, n_cols, dtype=torch.float32)
+    partial = widen_out.new_empty(n_splits, n_cols, dtype=torch.float32)
     d_gelu_partial_kernel[(n_blocks, n_splits)](
-        x,
+        widen_out,
         d_hidden,
         hidden,
-        d_widen,
+        d_widen_out,
         partial,
         n_rows,
         n_cols,
@@ -119,11 +119,13 @@ def d_gelu(x, d_hidden, hidden, d_widen, d_bias, n_rows, n_cols):
     )
 
 
-def reference(x, d_hidden):
-    """What d_gelu() must fill hidden, d_widen and d_bias with."""
-    x_squared = x * x
-    sigmoid = torch.sigmoid((x + x_squared * x * 0.044715) * (2 * (2 / torch.pi) ** 0.5))
-    hidden = x * sigmoid
-    product = hidden * (1.0 - sigmoid) * ((x_squared * 0.134145 + 1.0) * (2 * (2 / torch.pi) ** 0.5))
-    d_widen = d_hidden * (sigmoid + product)
-    return hidden, d_widen, d_widen.sum(-2, keepdim=True)
+def reference(widen_out, d_hidden):
+    """What d_gelu() must fill hidden, d_widen_out and d_bias with."""
+    widen_out_squared = widen_out * widen_out
+    sigmoid = torch.sigmoid(
+        (widen_out + widen_out_squared * widen_out * 0.044715) * (2 * (2 / torch.pi) ** 0.5)
+    )
+    hidden = widen_out * sigmoid
+    product = hidden * (1.0 - sigmoid) * ((widen_out_squared * 0.134145 + 1.0) * (2 * (2 / torch.pi) ** 0.5))
+    d_widen_out = d_hidden * (sigmoid + product)
+    return hidden, d_widen_out, d_widen_out.sum(-2, keepdim=True)

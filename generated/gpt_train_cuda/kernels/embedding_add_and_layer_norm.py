@@ -1,12 +1,12 @@
-"""embedding_add_and_layer_norm: x and ln_1, row by row:
+"""embedding_add_and_layer_norm: x and normed, row by row:
     x = token_embedding[tokens] + position_embedding_weight
-    ln_1 = layer_norm(x)
+    normed = layer_norm(x)
 
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     Block.forward    x = x + self.attn(self.ln_1(x))
 
 Reads tokens once, position_embedding_weight once for each batch and token_embedding where tokens says, writes
-x and ln_1 once; ln_1_weight and bias stay in cache.
+x and normed once; ln_1_weight and bias stay in cache.
 """
 
 import torch.nn.functional as F
@@ -29,7 +29,7 @@ def embedding_add_and_layer_norm_kernel(
     ln_1_weight_ptr,  # bf16 (dim,)
     bias_ptr,  # bf16 (dim,)
     x_ptr,  # bf16 (n_batches, n_positions, dim)
-    ln_1_ptr,  # bf16 (n_batches, n_positions, dim)
+    normed_ptr,  # bf16 (n_batches, n_positions, dim)
     n_batches,
     n_positions,
     dim: tl.constexpr,
@@ -71,7 +71,7 @@ def embedding_add_and_layer_norm_kernel(
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
     tl.store(x_ptr + at, x, mask=in_range)
-    tl.store(ln_1_ptr + at, normalized * ln_1_weight + bias, mask=in_range)
+    tl.store(normed_ptr + at, normalized * ln_1_weight + bias, mask=in_range)
 
 
 def embedding_add_and_layer_norm(
@@ -81,14 +81,14 @@ def embedding_add_and_layer_norm(
     ln_1_weight,
     bias,
     x,
-    ln_1,
+    normed,
     n_batches,
     n_positions,
     dim,
     table_size,
     eps,
 ):
-    """Fill x and ln_1."""
+    """Fill x and normed."""
     n_rows = n_batches * n_positions
     cols = next_power_of_2(dim)
     rows = max(1, ELEMENTS // cols)
@@ -99,7 +99,7 @@ def embedding_add_and_layer_norm(
         ln_1_weight,
         bias,
         x,
-        ln_1,
+        normed,
         n_batches,
         n_positions,
         dim,
@@ -112,6 +112,6 @@ def embedding_add_and_layer_norm(
 
 
 def reference(tokens, token_embedding, position_embedding_weight, ln_1_weight, bias, dim, eps):
-    """What embedding_add_and_layer_norm() must fill x and ln_1 with."""
+    """What embedding_add_and_layer_norm() must fill x and normed with."""
     x = token_embedding.view(-1, dim)[tokens.squeeze(-1)] + position_embedding_weight
     return x, F.layer_norm(x, ln_1_weight.shape, ln_1_weight, bias, eps)

@@ -1,8 +1,8 @@
-"""make_d_qkv: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
+"""make_d_qkv: d_qkv_out = cat(d_q, d_k, d_v); d_bias = sum(d_qkv_out), column by column.
 
     CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
 
-Reads d_q, d_k and d_v once, writes d_qkv and d_bias once.
+Reads d_q, d_k and d_v once, writes d_qkv_out and d_bias once.
 """
 
 import torch
@@ -25,7 +25,7 @@ def make_d_qkv_partial_kernel(
     d_q_ptr,  # bf16, rows of d_q_stride elements
     d_k_ptr,  # bf16, rows of d_k_stride elements
     d_v_ptr,  # bf16, rows of d_v_stride elements
-    d_qkv_ptr,  # bf16 (n_rows, n_cols)
+    d_qkv_out_ptr,  # bf16 (n_rows, n_cols)
     partial_ptr,  # float32, a result of each chunk
     n_rows,
     n_cols,
@@ -61,9 +61,9 @@ def make_d_qkv_partial_kernel(
         d_k = tl.load(d_k_ptr + row * d_k_stride + col - d_q_end, mask=reads_d_k, other=0.0).to(tl.float32)
         reads_d_v = in_range & ~before_d_v
         d_v = tl.load(d_v_ptr + row * d_v_stride + col - d_k_end, mask=reads_d_v, other=0.0).to(tl.float32)
-        d_qkv = tl.where(in_d_q, d_q, tl.where(before_d_v, d_k, d_v))
-        acc += d_qkv
-        tl.store(d_qkv_ptr + row * n_cols + col, d_qkv, mask=in_range)
+        d_qkv_out = tl.where(in_d_q, d_q, tl.where(before_d_v, d_k, d_v))
+        acc += d_qkv_out
+        tl.store(d_qkv_out_ptr + row * n_cols + col, d_qkv_out, mask=in_range)
 
     d_bias = tl.sum(acc, axis=0, keep_dims=True)
 
@@ -93,9 +93,9 @@ def make_d_qkv_combine_kernel(
 
 
 def make_d_qkv(
-    d_q, d_k, d_v, d_qkv, d_bias, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, d_q_end, d_k_end
+    d_q, d_k, d_v, d_qkv_out, d_bias, n_rows, n_cols, d_q_stride, d_k_stride, d_v_stride, d_q_end, d_k_end
 ):
-    """Fill d_qkv and d_bias."""
+    """Fill d_qkv_out and d_bias."""
     cols = min(MAX_COLS, next_power_of_2(n_cols))
     n_blocks = ceil_div(n_cols, cols)
     n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
@@ -104,7 +104,7 @@ def make_d_qkv(
         d_q,
         d_k,
         d_v,
-        d_qkv,
+        d_qkv_out,
         partial,
         n_rows,
         n_cols,
@@ -128,6 +128,6 @@ def make_d_qkv(
 
 
 def reference(d_q, d_k, d_v):
-    """What make_d_qkv() must fill d_qkv and d_bias with."""
-    d_qkv = torch.cat([d_q, d_k, d_v], dim=-1)
-    return d_qkv, d_qkv.sum(-2, keepdim=True)
+    """What make_d_qkv() must fill d_qkv_out and d_bias with."""
+    d_qkv_out = torch.cat([d_q, d_k, d_v], dim=-1)
+    return d_qkv_out, d_qkv_out.sum(-2, keepdim=True)

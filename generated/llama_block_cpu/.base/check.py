@@ -82,33 +82,33 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_windows(h, mlp, out, n_elements):
+def add_windows(h, mlp_out, out, n_elements):
     read = {
         "h": window(h, (n_elements,), (1,)),
-        "mlp": window(mlp, (n_elements,), (1,)),
+        "mlp_out": window(mlp_out, (n_elements,), (1,)),
     }
     written = [window(out, (n_elements,), (1,))]
     return read, written
 
 
-def add_and_rms_norm_windows(x, attention, weight, h, mlp_norm, n_rows, n_cols, eps):
+def add_and_rms_norm_windows(x, attention_out, weight, h, normed, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
-        "attention": window(attention, (n_rows, n_cols), (n_cols, 1)),
+        "attention_out": window(attention_out, (n_rows, n_cols), (n_cols, 1)),
         "weight": window(weight, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [window(h, (n_rows, n_cols), (n_cols, 1)), window(mlp_norm, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(h, (n_rows, n_cols), (n_cols, 1)), window(normed, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
-def rms_norm_windows(x, weight, attention_norm, n_rows, n_cols, eps):
+def rms_norm_windows(x, weight, normed, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "weight": window(weight, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [window(attention_norm, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(normed, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 
@@ -133,10 +133,10 @@ def rotary_windows(x, cos, sin, out, n_batches, n_positions, n_heads, head_dim, 
     return read, written
 
 
-def swiglu_windows(gate_proj, up_proj, gated, n_elements):
+def swiglu_windows(gate_proj_out, up_proj_out, gated, n_elements):
     read = {
-        "gate_proj": window(gate_proj, (n_elements,), (1,)),
-        "up_proj": window(up_proj, (n_elements,), (1,)),
+        "gate_proj_out": window(gate_proj_out, (n_elements,), (1,)),
+        "up_proj_out": window(up_proj_out, (n_elements,), (1,)),
     }
     written = [window(gated, (n_elements,), (1,))]
     return read, written

@@ -1,10 +1,10 @@
-// rms_norm: attention_norm = x * rsqrt(mean(x**2) + eps) * weight, row by row.
+// rms_norm: normed = x * rsqrt(mean(x**2) + eps) * weight, row by row.
 //
 //     RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
 //     RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
 //     RMSNorm.forward    return normed.to(x.dtype) * self.weight
 //
-// Reads x once from memory and again from the cache, writes attention_norm once; weight stays in cache.
+// Reads x once from memory and again from the cache, writes normed once; weight stays in cache.
 
 #include <cmath>
 
@@ -12,16 +12,16 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows; a row stays in cache between the loops. Sums in double.
 extern "C" void rms_norm(
-    const float *x,         // (n_rows, n_cols)
-    const float *weight,    // (n_cols,)
-    float *attention_norm,  // (n_rows, n_cols)
+    const float *x,       // (n_rows, n_cols)
+    const float *weight,  // (n_cols,)
+    float *normed,        // (n_rows, n_cols)
     long n_rows,
     long n_cols,
     float eps) {
 #pragma omp parallel for if (n_rows * n_cols >= GRAIN)
   for (long row = 0; row < n_rows; ++row) {
     const float *x_row = x + row * n_cols;
-    float *attention_norm_row = attention_norm + row * n_cols;
+    float *normed_row = normed + row * n_cols;
 
     double sum_of_squares = 0.0;
 #pragma omp simd reduction(+ : sum_of_squares)
@@ -34,8 +34,7 @@ extern "C" void rms_norm(
 
 #pragma omp simd
     for (long col = 0; col < n_cols; ++col) {
-      const float normed = x_row[col] * rstd;
-      attention_norm_row[col] = normed * weight[col];
+      normed_row[col] = x_row[col] * rstd * weight[col];
     }
   }
 }

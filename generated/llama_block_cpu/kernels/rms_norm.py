@@ -1,4 +1,4 @@
-"""rms_norm: attention_norm = x * rsqrt(mean(x**2) + eps) * weight, row by row.
+"""rms_norm: normed = x * rsqrt(mean(x**2) + eps) * weight, row by row.
 
 The kernel is rms_norm.cpp, built when it changes.
 """
@@ -11,5 +11,5 @@ rms_norm = load_kernel("rms_norm.cpp")
 
 
 def reference(x, weight, eps):
-    """What rms_norm() must fill attention_norm with."""
+    """What rms_norm() must fill normed with."""
     return x * torch.rsqrt(torch.mean(x * x, -1, keepdim=True) + eps) * weight

@@ -1,4 +1,4 @@
-"""swiglu: gated = silu(gate_proj) * up_proj.
+"""swiglu: gated = silu(gate_proj_out) * up_proj_out.
 
 The kernel is swiglu.cpp, built when it changes.
 """
@@ -10,6 +10,6 @@ from ..runtime import load_kernel
 swiglu = load_kernel("swiglu.cpp")
 
 
-def reference(gate_proj, up_proj):
+def reference(gate_proj_out, up_proj_out):
     """What swiglu() must fill gated with."""
-    return F.silu(gate_proj) * up_proj
+    return F.silu(gate_proj_out) * up_proj_out

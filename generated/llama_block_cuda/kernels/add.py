@@ -1,8 +1,8 @@
-"""add: out = h + mlp.
+"""add: out = h + mlp_out.
 
     LlamaBlock.forward    return h + self.mlp(self.mlp_norm(h))
 
-Reads h and mlp once, writes out once.
+Reads h and mlp_out once, writes out once.
 """
 
 import triton
@@ -19,8 +19,8 @@ NUM_WARPS = 4
 @triton.jit
 def add_kernel(
     h_ptr,  # bf16 (n_elements,)
-    mlp_ptr,  # bf16 (n_elements,)
-    out_ptr,  # bf16 (n_elements,); may be mlp_ptr
+    mlp_out_ptr,  # bf16 (n_elements,)
+    out_ptr,  # bf16 (n_elements,); may be mlp_out_ptr
     n_elements,
     BLOCK: tl.constexpr,
 ):
@@ -29,15 +29,15 @@ def add_kernel(
     in_range = i < n_elements
 
     h = tl.load(h_ptr + i, mask=in_range).to(tl.float32)
-    mlp = tl.load(mlp_ptr + i, mask=in_range).to(tl.float32)
-    tl.store(out_ptr + i, h + mlp, mask=in_range)
+    mlp_out = tl.load(mlp_out_ptr + i, mask=in_range).to(tl.float32)
+    tl.store(out_ptr + i, h + mlp_out, mask=in_range)
 
 
-def add(h, mlp, out, n_elements):
+def add(h, mlp_out, out, n_elements):
     """Fill out."""
     add_kernel[(ceil_div(n_elements, BLOCK),)](
         h,
-        mlp,
+        mlp_out,
         out,
         n_elements,
         BLOCK=BLOCK,
@@ -45,6 +45,6 @@ def add(h, mlp, out, n_elements):
     )
 
 
-def reference(h, mlp):
+def reference(h, mlp_out):
     """What add() must fill out with."""
-    return h + mlp
+    return h + mlp_out

@@ -1,11 +1,11 @@
-"""rms_norm: attention_norm = x * rsqrt(mean(x**2) + eps) * weight, row by row.
+"""rms_norm: normed = x * rsqrt(mean(x**2) + eps) * weight, row by row.
 
     RMSNorm.forward    x_float = x.float()
     RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
     RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
     RMSNorm.forward    return normed.to(x.dtype) * self.weight
 
-Reads x once, writes attention_norm once; weight stays in cache.
+Reads x once, writes normed once; weight stays in cache.
 """
 
 import torch
@@ -24,7 +24,7 @@ WARP_ELEMENTS = 1024  # held by each warp
 def rms_norm_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
-    attention_norm_ptr,  # bf16 (n_rows, n_cols)
+    normed_ptr,  # bf16 (n_rows, n_cols)
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,
@@ -41,20 +41,19 @@ def rms_norm_kernel(
     x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
     sum_of_squares = tl.sum(x * x, axis=1, keep_dims=True)
     mean_square = sum_of_squares / n_cols
-    normed = x * tl.rsqrt(mean_square + eps)
 
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
-    tl.store(attention_norm_ptr + at, normed * weight, mask=in_range)
+    tl.store(normed_ptr + at, x * tl.rsqrt(mean_square + eps) * weight, mask=in_range)
 
 
-def rms_norm(x, weight, attention_norm, n_rows, n_cols, eps):
-    """Fill attention_norm."""
+def rms_norm(x, weight, normed, n_rows, n_cols, eps):
+    """Fill normed."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     rms_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
         weight,
-        attention_norm,
+        normed,
         n_rows,
         n_cols,
         eps,
@@ -65,5 +64,5 @@ def rms_norm(x, weight, attention_norm, n_rows, n_cols, eps):
 
 
 def reference(x, weight, eps):
-    """What rms_norm() must fill attention_norm with."""
+    """What rms_norm() must fill normed with."""
     return x * torch.rsqrt(torch.mean(x * x, -1, keepdim=True) + eps) * weight

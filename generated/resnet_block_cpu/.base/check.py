@@ -80,10 +80,12 @@ def window(tensor, shape, stride, offset=0):
 
 
 def batch_norm_relu_windows(
-    conv1, running_mean, running_var, weight, bias, out, n_batches, n_channels, n_pixels, eps
+    conv1_out, running_mean, running_var, weight, bias, out, n_batches, n_channels, n_pixels, eps
 ):
     read = {
-        "conv1": window(conv1, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "conv1_out": window(
+            conv1_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
+        ),
         "running_mean": window(running_mean, (n_channels, 1), (1, 0)),
         "running_var": window(running_var, (n_channels, 1), (1, 0)),
         "weight": window(weight, (n_channels, 1), (1, 0)),
@@ -95,12 +97,12 @@ def batch_norm_relu_windows(
 
 
 def batch_norms_add_relu_windows(
-    conv2,
+    conv2_out,
     bn2_running_mean,
     bn2_running_var,
     bn2_weight,
     bn2_bias,
-    shortcut,
+    shortcut_out,
     shortcut_1_running_mean,
     shortcut_1_running_var,
     shortcut_1_weight,
@@ -112,12 +114,16 @@ def batch_norms_add_relu_windows(
     eps,
 ):
     read = {
-        "conv2": window(conv2, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "conv2_out": window(
+            conv2_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
+        ),
         "bn2_running_mean": window(bn2_running_mean, (n_channels, 1), (1, 0)),
         "bn2_running_var": window(bn2_running_var, (n_channels, 1), (1, 0)),
         "bn2_weight": window(bn2_weight, (n_channels, 1), (1, 0)),
         "bn2_bias": window(bn2_bias, (n_channels, 1), (1, 0)),
-        "shortcut": window(shortcut, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+        "shortcut_out": window(
+            shortcut_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
+        ),
         "shortcut_1_running_mean": window(shortcut_1_running_mean, (n_channels, 1), (1, 0)),
         "shortcut_1_running_var": window(shortcut_1_running_var, (n_channels, 1), (1, 0)),
         "shortcut_1_weight": window(shortcut_1_weight, (n_channels, 1), (1, 0)),

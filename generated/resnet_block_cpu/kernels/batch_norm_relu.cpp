@@ -1,8 +1,8 @@
-// batch_norm_relu: out = relu(batch_norm(conv1)).
+// batch_norm_relu: out = relu(batch_norm(conv1_out)).
 //
 //     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 //
-// Reads conv1 once, writes out once; running_mean, running_var, weight and bias stay in cache.
+// Reads conv1_out once, writes out once; running_mean, running_var, weight and bias stay in cache.
 
 #include "torch_math.h"
 
@@ -12,12 +12,12 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void batch_norm_relu(
-    const float *conv1,         // (n_batches, n_channels, n_pixels)
+    const float *conv1_out,     // (n_batches, n_channels, n_pixels)
     const float *running_mean,  // (n_channels,)
     const float *running_var,   // (n_channels,)
     const float *weight,        // (n_channels,)
     const float *bias,          // (n_channels,)
-    float *out,                 // (n_batches, n_channels, n_pixels); may be conv1
+    float *out,                 // (n_batches, n_channels, n_pixels); may be conv1_out
     long n_batches,
     long n_channels,
     long n_pixels,
@@ -25,7 +25,7 @@ extern "C" void batch_norm_relu(
 #pragma omp parallel for collapse(2) if (n_batches * n_channels * n_pixels >= GRAIN)
   for (long batch = 0; batch < n_batches; ++batch) {
     for (long channel = 0; channel < n_channels; ++channel) {
-      const float *conv1_row = conv1 + (batch * n_channels + channel) * n_pixels;
+      const float *conv1_out_row = conv1_out + (batch * n_channels + channel) * n_pixels;
       float *out_row = out + (batch * n_channels + channel) * n_pixels;
 
       const float running_mean_i = running_mean[channel];
@@ -35,7 +35,7 @@ extern "C" void batch_norm_relu(
 
 #pragma omp simd
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
-        const float normalized = (conv1_row[pixel] - running_mean_i) * rstd;
+        const float normalized = (conv1_out_row[pixel] - running_mean_i) * rstd;
         out_row[pixel] = maximum(normalized * weight_i + bias_i, 0.0f);
       }
     }

@@ -1,4 +1,4 @@
-"""batch_norms_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
+"""batch_norms_add_relu: activated = relu(batch_norm(conv2_out) + batch_norm(shortcut_out)).
 
 The kernel is batch_norms_add_relu.cpp, built when it changes.
 """
@@ -11,12 +11,12 @@ batch_norms_add_relu = load_kernel("batch_norms_add_relu.cpp")
 
 
 def reference(
-    conv2,
+    conv2_out,
     bn2_running_mean,
     bn2_running_var,
     bn2_weight,
     bn2_bias,
-    shortcut,
+    shortcut_out,
     shortcut_1_running_mean,
     shortcut_1_running_var,
     shortcut_1_weight,
@@ -24,8 +24,10 @@ def reference(
     eps,
 ):
     """What batch_norms_add_relu() must fill activated with."""
-    out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
+    out = (conv2_out - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
     weighted = (
-        (shortcut - shortcut_1_running_mean) * torch.rsqrt(shortcut_1_running_var + eps) * shortcut_1_weight
+        (shortcut_out - shortcut_1_running_mean)
+        * torch.rsqrt(shortcut_1_running_var + eps)
+        * shortcut_1_weight
     )
     return torch.relu(out + (weighted + shortcut_1_bias))

@@ -80,9 +80,9 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def batch_norm_relu_windows(conv1, running_mean, running_var, weight, bias, out, n_rows, n_cols, eps):
+def batch_norm_relu_windows(conv1_out, running_mean, running_var, weight, bias, out, n_rows, n_cols, eps):
     read = {
-        "conv1": window(conv1, (n_rows, n_cols), (n_cols, 1)),
+        "conv1_out": window(conv1_out, (n_rows, n_cols), (n_cols, 1)),
         "running_mean": window(running_mean, (n_cols,), (1,)),
         "running_var": window(running_var, (n_cols,), (1,)),
         "weight": window(weight, (n_cols,), (1,)),
@@ -104,12 +104,12 @@ def to_channels_last_windows(x, x_channels_last, n_batches, n_pixels, n_channels
 
 
 def transpose_batch_norms_add_relu_windows(
-    conv2,
+    conv2_out,
     bn2_running_mean,
     bn2_running_var,
     bn2_weight,
     bn2_bias,
-    shortcut,
+    shortcut_out,
     shortcut_1_running_mean,
     shortcut_1_running_var,
     shortcut_1_weight,
@@ -121,13 +121,15 @@ def transpose_batch_norms_add_relu_windows(
     eps,
 ):
     read = {
-        "conv2": window(conv2, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)),
+        "conv2_out": window(
+            conv2_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
         "bn2_running_mean": window(bn2_running_mean, (n_channels,), (1,)),
         "bn2_running_var": window(bn2_running_var, (n_channels,), (1,)),
         "bn2_weight": window(bn2_weight, (n_channels,), (1,)),
         "bn2_bias": window(bn2_bias, (n_channels,), (1,)),
-        "shortcut": window(
-            shortcut, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        "shortcut_out": window(
+            shortcut_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
         ),
         "shortcut_1_running_mean": window(shortcut_1_running_mean, (n_channels,), (1,)),
         "shortcut_1_running_var": window(shortcut_1_running_var, (n_channels,), (1,)),

@@ -1,8 +1,8 @@
-"""batch_norm_relu: out = relu(batch_norm(conv1)).
+"""batch_norm_relu: out = relu(batch_norm(conv1_out)).
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads conv1 once, writes out once; running_mean, running_var, weight and bias stay in cache.
+Reads conv1_out once, writes out once; running_mean, running_var, weight and bias stay in cache.
 """
 
 import torch
@@ -26,12 +26,12 @@ def nan_maximum(a, b):
 @fast_launch
 @triton.jit
 def batch_norm_relu_kernel(
-    conv1_ptr,  # bf16 (n_rows, n_cols) in memory
+    conv1_out_ptr,  # bf16 (n_rows, n_cols) in memory
     running_mean_ptr,  # bf16 (n_cols,)
     running_var_ptr,  # bf16 (n_cols,)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
-    out_ptr,  # bf16 (n_rows, n_cols) in memory; may be conv1_ptr
+    out_ptr,  # bf16 (n_rows, n_cols) in memory; may be conv1_out_ptr
     n_rows,
     n_cols,
     eps: tl.constexpr,
@@ -45,24 +45,24 @@ def batch_norm_relu_kernel(
     in_range = (row < n_rows) & in_cols
     at = row * n_cols + col
 
-    conv1 = tl.load(conv1_ptr + at, mask=in_range).to(tl.float32)
+    conv1_out = tl.load(conv1_out_ptr + at, mask=in_range).to(tl.float32)
     running_mean = tl.load(running_mean_ptr + col, mask=in_cols).to(tl.float32)
     running_var = tl.load(running_var_ptr + col, mask=in_cols).to(tl.float32)
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
     rstd = tl.rsqrt(running_var + eps)
-    normalized = (conv1 - running_mean) * rstd
+    normalized = (conv1_out - running_mean) * rstd
     tl.store(out_ptr + at, nan_maximum(normalized * weight + bias, 0.0), mask=in_range)
 
 
-def batch_norm_relu(conv1, running_mean, running_var, weight, bias, out, n_rows, n_cols, eps):
+def batch_norm_relu(conv1_out, running_mean, running_var, weight, bias, out, n_rows, n_cols, eps):
     """Fill out."""
     cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     batch_norm_relu_kernel[grid](
-        conv1,
+        conv1_out,
         running_mean,
         running_var,
         weight,
@@ -77,6 +77,6 @@ def batch_norm_relu(conv1, running_mean, running_var, weight, bias, out, n_rows,
     )
 
 
-def reference(conv1, running_mean, running_var, weight, bias, eps):
+def reference(conv1_out, running_mean, running_var, weight, bias, eps):
     """What batch_norm_relu() must fill out with."""
-    return torch.relu((conv1 - running_mean) * torch.rsqrt(running_var + eps) * weight + bias)
+    return torch.relu((conv1_out - running_mean) * torch.rsqrt(running_var + eps) * weight + bias)

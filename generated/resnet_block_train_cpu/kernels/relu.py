@@ -1,4 +1,4 @@
-"""relu: out = relu(bn1).
+"""relu: out = relu(normed).
 
 The kernel is relu.cpp, built when it changes.
 """
@@ -10,6 +10,6 @@ from ..runtime import load_kernel
 relu = load_kernel("relu.cpp")
 
 
-def reference(bn1):
+def reference(normed):
     """What relu() must fill out with."""
-    return torch.relu(bn1)
+    return torch.relu(normed)

@@ -1,11 +1,11 @@
-"""d_batch_norm_relu: d_conv1 = (less_mean - normalized * through_rstd) * scale, where
-    normalized = (conv1 - bn1_mean) * bn1_rstd
+"""d_batch_norm_relu: d_conv1_out = (less_mean - normalized * through_rstd) * scale, where
+    normalized = (conv1_out - bn1_mean) * bn1_rstd
     scale = bn1_rstd * weight
     less_mean = where(normalized * weight + bias <= 0.0, 0.0, d_out) - through_mean
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads conv1 and d_out once, writes d_conv1 once; bn1_mean, bn1_rstd, weight, bias, through_mean and
+Reads conv1_out and d_out once, writes d_conv1_out once; bn1_mean, bn1_rstd, weight, bias, through_mean and
 through_rstd stay in cache.
 """
 
@@ -24,7 +24,7 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def d_batch_norm_relu_kernel(
-    conv1_ptr,  # bf16 (n_rows, n_cols) in memory
+    conv1_out_ptr,  # bf16 (n_rows, n_cols) in memory
     bn1_mean_ptr,  # float32 (n_cols,)
     bn1_rstd_ptr,  # float32 (n_cols,)
     weight_ptr,  # bf16 (n_cols,)
@@ -32,7 +32,7 @@ def d_batch_norm_relu_kernel(
     d_out_ptr,  # bf16 (n_rows, n_cols) in memory
     through_mean_ptr,  # float32 (n_cols,)
     through_rstd_ptr,  # float32 (n_cols,)
-    d_conv1_ptr,  # bf16 (n_rows, n_cols) in memory; may be d_out_ptr
+    d_conv1_out_ptr,  # bf16 (n_rows, n_cols) in memory
     n_rows,
     n_cols,
     ROWS: tl.constexpr,
@@ -45,7 +45,7 @@ def d_batch_norm_relu_kernel(
     in_range = (row < n_rows) & in_cols
     at = row * n_cols + col
 
-    conv1 = tl.load(conv1_ptr + at, mask=in_range).to(tl.float32)
+    conv1_out = tl.load(conv1_out_ptr + at, mask=in_range).to(tl.float32)
     bn1_mean = tl.load(bn1_mean_ptr + col, mask=in_cols)
     bn1_rstd = tl.load(bn1_rstd_ptr + col, mask=in_cols)
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
@@ -54,21 +54,31 @@ def d_batch_norm_relu_kernel(
     through_mean = tl.load(through_mean_ptr + col, mask=in_cols)
     through_rstd = tl.load(through_rstd_ptr + col, mask=in_cols)
 
-    normalized = (conv1 - bn1_mean) * bn1_rstd
+    normalized = (conv1_out - bn1_mean) * bn1_rstd
     less_mean = tl.where(normalized * weight + bias <= 0.0, 0.0, d_out) - through_mean
     scale = bn1_rstd * weight
-    tl.store(d_conv1_ptr + at, (less_mean - normalized * through_rstd) * scale, mask=in_range)
+    tl.store(d_conv1_out_ptr + at, (less_mean - normalized * through_rstd) * scale, mask=in_range)
 
 
 def d_batch_norm_relu(
-    conv1, bn1_mean, bn1_rstd, weight, bias, d_out, through_mean, through_rstd, d_conv1, n_rows, n_cols
+    conv1_out,
+    bn1_mean,
+    bn1_rstd,
+    weight,
+    bias,
+    d_out,
+    through_mean,
+    through_rstd,
+    d_conv1_out,
+    n_rows,
+    n_cols,
 ):
-    """Fill d_conv1."""
+    """Fill d_conv1_out."""
     cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     d_batch_norm_relu_kernel[grid](
-        conv1,
+        conv1_out,
         bn1_mean,
         bn1_rstd,
         weight,
@@ -76,7 +86,7 @@ def d_batch_norm_relu(
         d_out,
         through_mean,
         through_rstd,
-        d_conv1,
+        d_conv1_out,
         n_rows,
         n_cols,
         ROWS=rows,
@@ -85,9 +95,9 @@ def d_batch_norm_relu(
     )
 
 
-def reference(conv1, bn1_mean, bn1_rstd, weight, bias, d_out, through_mean, through_rstd):
-    """What d_batch_norm_relu() must fill d_conv1 with."""
-    normalized = (conv1 - bn1_mean) * bn1_rstd
+def reference(conv1_out, bn1_mean, bn1_rstd, weight, bias, d_out, through_mean, through_rstd):
+    """What d_batch_norm_relu() must fill d_conv1_out with."""
+    normalized = (conv1_out - bn1_mean) * bn1_rstd
     less_means = (
         torch.where(normalized * weight + bias <= 0.0, 0.0, d_out) - through_mean - normalized * through_rstd
     )

@@ -1,5 +1,5 @@
 """d_batch_norm_relu_weight: through_rstd, through_mean, d_weight and d_bias, column by column:
-    normalized = (conv1 - bn1_mean) * bn1_rstd
+    normalized = (conv1_out - bn1_mean) * bn1_rstd
     d_bn1 = where(normalized * weight + bias <= 0.0, 0.0, d_out)
     through_rstd = mean(d_bn1 * normalized)
     through_mean = mean(d_bn1)
@@ -8,8 +8,8 @@
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads conv1 and d_out once, writes through_rstd, through_mean, d_weight and d_bias once; bn1_mean, bn1_rstd,
-weight and bias stay in cache.
+Reads conv1_out and d_out once, writes through_rstd, through_mean, d_weight and d_bias once; bn1_mean,
+bn1_rstd, weight and bias stay in cache.
 """
 
 import torch
@@ -29,7 +29,7 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def d_batch_norm_relu_weight_partial_kernel(
-    conv1_ptr,  # bf16 (n_rows, n_cols) in memory
+    conv1_out_ptr,  # bf16 (n_rows, n_cols) in memory
     bn1_mean_ptr,  # float32 (n_cols,)
     bn1_rstd_ptr,  # float32 (n_cols,)
     weight_ptr,  # bf16 (n_cols,)
@@ -66,9 +66,9 @@ def d_batch_norm_relu_weight_partial_kernel(
         in_rows = row < n_rows
         in_range = in_rows & in_cols
         at = row * n_cols + col
-        conv1 = tl.load(conv1_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+        conv1_out = tl.load(conv1_out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
         d_out = tl.load(d_out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-        normalized = (conv1 - bn1_mean) * bn1_rstd
+        normalized = (conv1_out - bn1_mean) * bn1_rstd
         d_bn1 = tl.where(normalized * weight + bias <= 0.0, 0.0, d_out)
         d_weight_acc += tl.where(in_rows, d_bn1 * normalized, 0.0)
         d_bias_acc += d_bn1
@@ -114,7 +114,7 @@ def d_batch_norm_relu_weight_combine_kernel(
 
 
 def d_batch_norm_relu_weight(
-    conv1,
+    conv1_out,
     bn1_mean,
     bn1_rstd,
     weight,
@@ -131,10 +131,10 @@ def d_batch_norm_relu_weight(
     cols = min(MAX_COLS, next_power_of_2(n_cols))
     n_blocks = ceil_div(n_cols, cols)
     n_splits = min(max(1, PROGRAMS // n_blocks), ceil_div(n_rows, ROWS))
-    d_weight_partial = conv1.new_empty(n_splits, n_cols, dtype=torch.float32)
-    d_bias_partial = conv1.new_empty(n_splits, n_cols, dtype=torch.float32)
+    d_weight_partial = conv1_out.new_empty(n_splits, n_cols, dtype=torch.float32)
+    d_bias_partial = conv1_out.new_empty(n_splits, n_cols, dtype=torch.float32)
     d_batch_norm_relu_weight_partial_kernel[(n_blocks, n_splits)](
-        conv1,
+        conv1_out,
         bn1_mean,
         bn1_rstd,
         weight,
@@ -163,9 +163,9 @@ def d_batch_norm_relu_weight(
     )
 
 
-def reference(conv1, bn1_mean, bn1_rstd, weight, bias, d_out, n_rows):
+def reference(conv1_out, bn1_mean, bn1_rstd, weight, bias, d_out, n_rows):
     """What d_batch_norm_relu_weight() must fill through_rstd, through_mean, d_weight and d_bias with."""
-    normalized = (conv1 - bn1_mean) * bn1_rstd
+    normalized = (conv1_out - bn1_mean) * bn1_rstd
     d_bn1 = torch.where(normalized * weight + bias <= 0.0, 0.0, d_out)
     d_weight = (d_bn1 * normalized).sum(-2, keepdim=True)
     d_bias = d_bn1.sum(-2, keepdim=True)

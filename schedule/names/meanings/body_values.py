@@ -41,7 +41,7 @@ def words_in_formula(position: int, plan: KernelPlan) -> Iterator[str]:
         yield from _of_difference(value, plan)
     if value.op is PointwiseOp.MUL and any(_is_normalized(side, plan) for side in value.args):
         yield from ["weighted"] if any(_is_weight(side, plan) for side in value.args) else []
-    if value.op is PointwiseOp.MUL and any(_is_rotated(plan.body[side], plan) for side in value.args):
+    if value.op is PointwiseOp.MUL and any(is_rotated(plan.body[side], plan) for side in value.args):
         yield "rotated"
     if value.op is PointwiseOp.MUL:
         yield from _of_product(position, value, plan)
@@ -78,7 +78,7 @@ def _of_product(position: int, value: Pointwise, plan: KernelPlan) -> Iterator[s
     if (
         value.name is None
         and roles.isdisjoint(_OF_NORMS)
-        and any(_is_of_column(side, plan) for side in value.args)
+        and any(is_of_column(side, plan) for side in value.args)
     ):
         yield "scaled"
 
@@ -96,7 +96,7 @@ def _is_through_norm(value: Value, plan: KernelPlan) -> bool:
     return any(_is_of_norm_backward(side, plan) or _is_through_norm(side, plan) for side in sides)
 
 
-def _is_of_column(position: int, plan: KernelPlan) -> bool:
+def is_of_column(position: int, plan: KernelPlan) -> bool:
     """Whether a value is loaded, and the same in every row, or in all of a kernel without rows."""
     value = plan.body[position]
     if not isinstance(value, Load) or value.mask is not None or value.index.values:
@@ -170,7 +170,7 @@ def _is_weight(position: int, plan: KernelPlan) -> bool:
     return isinstance(value, Load) and len(dims.get(value.buffer) or (0, 0)) == 1
 
 
-def _is_rotated(value: Value, plan: KernelPlan) -> bool:
+def is_rotated(value: Value, plan: KernelPlan) -> bool:
     """Whether a value is one half of a row or the negative of the other, by where it is."""
     if not isinstance(value, Pointwise) or value.op is not PointwiseOp.WHERE:
         return False

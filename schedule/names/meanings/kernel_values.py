@@ -22,9 +22,9 @@ from longhand.lower.ir import (
     Value,
     arguments,
 )
-from longhand.schedule.names.meanings.body_values import words_in_formula
+from longhand.schedule.names.meanings.body_values import is_rotated, words_in_formula
 from longhand.schedule.names.meanings.nameless import Nameless
-from longhand.schedule.names.operation_names import is_norm, op_word, provenance_of
+from longhand.schedule.names.operation_names import has_weight, is_norm, op_word, provenance_of
 from longhand.schedule.names.words import ordinals
 
 _CLAMPS = frozenset({PointwiseOp.MINIMUM, PointwiseOp.MAXIMUM})
@@ -38,11 +38,11 @@ _OF_WHOLE = {
     "leaky_relu": "activated",
     "hardswish": "activated",
     "softplus": "softplus",
-    "rms_norm": "normalized",
+    "rms_norm": "normed",
     "normalize": "normalized",
-    "layer_norm": "normalized",
-    "batch_norm": "normalized",
-    "group_norm": "normalized",
+    "layer_norm": "normed",
+    "batch_norm": "normed",
+    "group_norm": "normed",
     "cat": "joined",
     "pad": "padded",
     "dropout": "dropped",
@@ -149,6 +149,7 @@ def whole_operation(one: Nameless) -> Iterator[str]:
     word = _OF_WHOLE.get(op)
     if word is None:
         return
+    word = "normalized" if word == "normed" and not has_weight(node) else word
     given = [one.operand(argument) for argument in _given(one, value.origin)]
     is_of_one = len(given) == 1 and given[0] and len(given[0]) <= _SHORT
     if word == op and is_of_one:
@@ -182,6 +183,24 @@ def _ends_operation(one: Nameless) -> bool:
     return bool(origin) and not any(
         _origin(value) == origin for value in later if isinstance(value, Pointwise | Reduce)
     )
+
+
+def half_of_rotation(one: Nameless) -> Iterator[str]:
+    """``second_half``, of what stands negated in the first half of the result; ``first_half``, of what follows it."""
+    body = one.plan.body
+    for value in body:
+        if not isinstance(value, Pointwise) or not is_rotated(value, one.plan):
+            continue
+        if getattr(body[value.args[0]], "name", None) is Role.IN_FIRST_HALF:
+            halves = {_without_sign(value.args[1], body): Role.SECOND_HALF}
+            halves[_without_sign(value.args[2], body)] = Role.FIRST_HALF
+            yield from [halves[one.position]] if one.position in halves else []
+
+
+def _without_sign(position: int, body: Sequence[Value]) -> int:
+    value = body[position]
+    is_negated = isinstance(value, Pointwise) and value.op is PointwiseOp.NEG
+    return arguments(value)[0] if is_negated else position
 
 
 def times_rstd(one: Nameless) -> Iterator[str]:

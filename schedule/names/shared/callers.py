@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
+from typing import Protocol
 
 from torch import fx
 
@@ -16,8 +17,17 @@ from longhand.lower.ir import Buffer
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.result_names import STATISTIC_WORDS
-from longhand.schedule.names.words import GradientWord, without_counter
+from longhand.schedule.names.words import GradientWord, undifferentiated, without_counter
 from longhand.schedule.plan import Launch
+
+_FOR_ANOTHER_LAYER = ("next_", "previous_")  # whose a value is where layers hand it on
+
+
+class GivenVariables(Protocol):
+    """What stands in the calls of kernels."""
+
+    def given(self, launch: Launch, place: int) -> str:
+        """What stands at a place of a call; empty where that is no variable."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,12 +39,14 @@ class Caller:
         words: The words of the graph whose pass it stands in.
         buffers: The buffers of that pass.
         dims: The words of their dimensions, if there are any.
+        variables: What stands in calls, if variables have names yet.
     """
 
     launch: Launch
     words: BufferNamer
     buffers: Mapping[str, Buffer]
     dims: DimNamer | None = None
+    variables: GivenVariables | None = None
 
     @property
     def nodes(self) -> list[fx.Node]:
@@ -78,6 +90,28 @@ class Callers:
         return tuple(distinct.values())
 
     def candidates(self, place: int) -> list[str]:
+        """The words for what they pass at a place, best first; empty where they share none.
+
+        Where all of them pass a variable of one name, that is the word, or the best one, if the variable ends in it.
+        """
+        shared = self._shared(place)
+        given = {one.variables.given(one.launch, place) if one.variables else "" for one in self.every}
+        if "" in given or any(one.launch.buffers[place] in one.words.held for one in self.every):
+            return shared  # a weight is what it is to its module
+        ends = [word for word in shared if all(ends_in(variable, word) for variable in given)]
+        is_one = len(given) == 1 and not undifferentiated(min(given)).startswith(_FOR_ANOTHER_LAYER)
+        whole = [*given] if is_one else []
+        is_whole_best = shared[:1] != ends[:1] and {*whole} <= {*shared}
+        own = [*whole, *ends[:1]] if is_whole_best else [*ends[:1], *whole]
+        return list(dict.fromkeys([*own, *shared]))
+
+    def is_exact(self, place: int) -> bool:
+        """Whether all of them pass a variable that has the best word itself."""
+        best = self.candidates(place)[:1]
+        given = {one.variables.given(one.launch, place) for one in self.every if one.variables is not None}
+        return [*given] == best
+
+    def _shared(self, place: int) -> list[str]:
         """The words that all of them have for what they pass at a place, best first; empty where they share none.
 
         What only says by which operation something is made is no word that they share, unless it is the best of each.
@@ -122,6 +156,13 @@ class Callers:
     def have_module(self, name: str) -> bool:
         """Whether all of them are part of a module, or a class of modules, of this name."""
         return all(name in caller.modules for caller in self.told_apart)
+
+
+def ends_in(variable: str, word: str) -> bool:
+    """Whether a variable is a word with its place before it: ``layer_0_query_states``, ``d_layer_0_query_states``."""
+    if isinstance(variable, GradientWord) != isinstance(word, GradientWord):
+        return False
+    return f"_{undifferentiated(variable)}".endswith(f"_{undifferentiated(word)}")
 
 
 def differentiated(words: BufferNamer, buffer: str) -> str:

@@ -60,7 +60,7 @@ def window(tensor, shape, stride, offset=0):
 # For each kernel: what its reference is given, and where what the reference returns belongs.
 
 
-def add_layer_norm_windows(x, r, weight, bias, normalized, n_rows, n_cols, eps):
+def add_layer_norm_windows(x, r, weight, bias, normed, n_rows, n_cols, eps):
     read = {
         "x": window(x, (n_rows, n_cols), (n_cols, 1)),
         "r": window(r, (n_rows, n_cols), (n_cols, 1)),
@@ -68,7 +68,7 @@ def add_layer_norm_windows(x, r, weight, bias, normalized, n_rows, n_cols, eps):
         "bias": window(bias, (n_cols,), (1,)),
         "eps": eps,
     }
-    written = [window(normalized, (n_rows, n_cols), (n_cols, 1))]
+    written = [window(normed, (n_rows, n_cols), (n_cols, 1))]
     return read, written
 
 

@@ -26,6 +26,6 @@ def layer_norm(x, r, weight, bias):
     n_rows, n_cols = x.shape
 
     # layer_norm    h = x + r; return F.layer_norm(h, (h.shape[-1],), weight, bias)
-    normalized = torch.empty_like(x)
-    kernels.add_layer_norm(x, r, weight, bias, normalized, n_rows=n_rows, n_cols=n_cols, eps=EPS)
-    return normalized
+    normed = torch.empty_like(x)
+    kernels.add_layer_norm(x, r, weight, bias, normed, n_rows=n_rows, n_cols=n_cols, eps=EPS)
+    return normed

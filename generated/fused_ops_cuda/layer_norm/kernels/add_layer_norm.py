@@ -1,9 +1,9 @@
-"""add_layer_norm: normalized = layer_norm(x + r), row by row.
+"""add_layer_norm: normed = layer_norm(x + r), row by row.
 
     layer_norm    h = x + r
     layer_norm    return F.layer_norm(h, (h.shape[-1],), weight, bias)
 
-Reads x and r once, writes normalized once; weight and bias stay in cache.
+Reads x and r once, writes normed once; weight and bias stay in cache.
 """
 
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ def add_layer_norm_kernel(
     r_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     bias_ptr,  # bf16 (n_cols,)
-    normalized_ptr,  # bf16 (n_rows, n_cols)
+    normed_ptr,  # bf16 (n_rows, n_cols)
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,
@@ -52,11 +52,11 @@ def add_layer_norm_kernel(
 
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
-    tl.store(normalized_ptr + at, normalized * weight + bias, mask=in_range)
+    tl.store(normed_ptr + at, normalized * weight + bias, mask=in_range)
 
 
-def add_layer_norm(x, r, weight, bias, normalized, n_rows, n_cols, eps):
-    """Fill normalized."""
+def add_layer_norm(x, r, weight, bias, normed, n_rows, n_cols, eps):
+    """Fill normed."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     add_layer_norm_kernel[(ceil_div(n_rows, rows),)](
@@ -64,7 +64,7 @@ def add_layer_norm(x, r, weight, bias, normalized, n_rows, n_cols, eps):
         r,
         weight,
         bias,
-        normalized,
+        normed,
         n_rows,
         n_cols,
         eps,
@@ -75,5 +75,5 @@ def add_layer_norm(x, r, weight, bias, normalized, n_rows, n_cols, eps):
 
 
 def reference(x, r, weight, bias, eps):
-    """What add_layer_norm() must fill normalized with."""
+    """What add_layer_norm() must fill normed with."""
     return F.layer_norm(x + r, weight.shape, weight, bias, eps)

@@ -1,8 +1,8 @@
-// gelu: hidden = gelu(widen).
+// gelu: hidden = gelu(widen_out).
 //
 //     Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
 //
-// Reads widen once, writes hidden once.
+// Reads widen_out once, writes hidden once.
 
 #include "vector_math.h"
 
@@ -11,13 +11,13 @@ constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
 // Threads divide the elements; each works through SIMD lanes.
 extern "C" void gelu(
-    const float *widen,  // (n_elements,)
-    float *hidden,       // (n_elements,); may be widen
+    const float *widen_out,  // (n_elements,)
+    float *hidden,           // (n_elements,); may be widen_out
     long n_elements) {
 #pragma omp parallel for simd if (parallel : n_elements >= GRAIN)
   for (long i = 0; i < n_elements; ++i) {
-    const float widen_i = widen[i];
-    const float cubic = widen_i + widen_i * widen_i * widen_i * 0.044715f;
-    hidden[i] = widen_i * (1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI))));
+    const float widen_out_i = widen_out[i];
+    const float cubic = widen_out_i + widen_out_i * widen_out_i * widen_out_i * 0.044715f;
+    hidden[i] = widen_out_i * (1.0f / (1.0f + vector_exp(-(cubic * TWO_SQRT_2_OVER_PI))));
   }
 }

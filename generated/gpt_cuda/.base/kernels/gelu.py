@@ -1,8 +1,8 @@
-"""gelu: hidden = gelu(widen).
+"""gelu: hidden = gelu(widen_out).
 
     Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
 
-Reads widen once, writes hidden once.
+Reads widen_out once, writes hidden once.
 """
 
 import torch.nn.functional as F
@@ -21,8 +21,8 @@ NUM_WARPS = 4
 @fast_launch
 @triton.jit
 def gelu_kernel(
-    widen_ptr,  # bf16 (n_elements,)
-    hidden_ptr,  # bf16 (n_elements,); may be widen_ptr
+    widen_out_ptr,  # bf16 (n_elements,)
+    hidden_ptr,  # bf16 (n_elements,); may be widen_out_ptr
     n_elements,
     BLOCK: tl.constexpr,
 ):
@@ -30,15 +30,15 @@ def gelu_kernel(
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     in_range = i < n_elements
 
-    widen = tl.load(widen_ptr + i, mask=in_range).to(tl.float32)
-    cubic = widen + widen * widen * widen * 0.044715
-    tl.store(hidden_ptr + i, widen * tl.sigmoid(cubic * TWO_SQRT_2_OVER_PI), mask=in_range)
+    widen_out = tl.load(widen_out_ptr + i, mask=in_range).to(tl.float32)
+    cubic = widen_out + widen_out * widen_out * widen_out * 0.044715
+    tl.store(hidden_ptr + i, widen_out * tl.sigmoid(cubic * TWO_SQRT_2_OVER_PI), mask=in_range)
 
 
-def gelu(widen, hidden, n_elements):
+def gelu(widen_out, hidden, n_elements):
     """Fill hidden."""
     gelu_kernel[(ceil_div(n_elements, BLOCK),)](
-        widen,
+        widen_out,
         hidden,
         n_elements,
         BLOCK=BLOCK,
@@ -46,6 +46,6 @@ def gelu(widen, hidden, n_elements):
     )
 
 
-def reference(widen):
+def reference(widen_out):
     """What gelu() must fill hidden with."""
-    return F.gelu(widen, approximate="tanh")
+    return F.gelu(widen_out, approximate="tanh")

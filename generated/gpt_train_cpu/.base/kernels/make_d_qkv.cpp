@@ -1,8 +1,8 @@
-// make_d_qkv: d_qkv = cat(d_q, d_k, d_v); d_bias = sum(d_qkv), column by column.
+// make_d_qkv: d_qkv_out = cat(d_q, d_k, d_v); d_bias = sum(d_qkv_out), column by column.
 //
 //     CausalSelfAttention.forward    q, k, v = self.qkv(x).split(dim, dim=-1)
 //
-// Reads d_q, d_k and d_v once, writes d_qkv and d_bias once.
+// Reads d_q, d_k and d_v once, writes d_qkv_out and d_bias once.
 
 #include <algorithm>
 #include <vector>
@@ -17,7 +17,7 @@ extern "C" void make_d_qkv(
     const float *d_q,  // rows of d_q_stride elements
     const float *d_k,  // rows of d_k_stride elements
     const float *d_v,  // rows of d_v_stride elements
-    float *d_qkv,      // (n_rows, n_cols)
+    float *d_qkv_out,  // (n_rows, n_cols)
     float *d_bias,     // (n_cols,)
     long n_rows,
     long n_cols,
@@ -42,7 +42,7 @@ extern "C" void make_d_qkv(
         const float *d_q_row = d_q + row * d_q_stride;
         const float *d_k_row = d_k + row * d_k_stride;
         const float *d_v_row = d_v + row * d_v_stride;
-        float *d_qkv_row = d_qkv + row * n_cols;
+        float *d_qkv_out_row = d_qkv_out + row * n_cols;
 #pragma omp simd
         for (long col = begin; col < end; ++col) {
           const bool in_d_q = col < d_q_end;
@@ -50,10 +50,10 @@ extern "C" void make_d_qkv(
           const bool before_d_v = col < d_k_end;
           const float d_k_i = !in_d_q && before_d_v ? d_k_row[col - d_q_end] : 0.0f;
           const float d_v_i = !before_d_v ? d_v_row[col - d_k_end] : 0.0f;
-          const float d_qkv_i = in_d_q ? d_q_i : before_d_v ? d_k_i : d_v_i;
+          const float d_qkv_out_i = in_d_q ? d_q_i : before_d_v ? d_k_i : d_v_i;
 
-          col_sum[col] += d_qkv_i;
-          d_qkv_row[col] = d_qkv_i;
+          col_sum[col] += d_qkv_out_i;
+          d_qkv_out_row[col] = d_qkv_out_i;
         }
       }
     }

@@ -1,4 +1,4 @@
-"""add: out = h + mlp.
+"""add: out = h + mlp_out.
 
 The kernel is add.cpp, built when it changes.
 """
@@ -8,6 +8,6 @@ from ..runtime import load_kernel
 add = load_kernel("add.cpp")
 
 
-def reference(h, mlp):
+def reference(h, mlp_out):
     """What add() must fill out with."""
-    return h + mlp
+    return h + mlp_out

@@ -1,11 +1,11 @@
-"""add_and_rms_norm: h = x + attention; mlp_norm = h * rsqrt(mean(h**2) + eps) * weight, row by row.
+"""add_and_rms_norm: h = x + attention_out; normed = h * rsqrt(mean(h**2) + eps) * weight, row by row.
 
     LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
     RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
     RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
     RMSNorm.forward    return normed.to(x.dtype) * self.weight
 
-Reads x and attention once, writes h and mlp_norm once; weight stays in cache.
+Reads x and attention_out once, writes h and normed once; weight stays in cache.
 """
 
 import torch
@@ -23,10 +23,10 @@ WARP_ELEMENTS = 1024  # held by each warp
 @triton.jit
 def add_and_rms_norm_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
-    attention_ptr,  # bf16 (n_rows, n_cols)
+    attention_out_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
     h_ptr,  # bf16 (n_rows, n_cols)
-    mlp_norm_ptr,  # bf16 (n_rows, n_cols); may be attention_ptr
+    normed_ptr,  # bf16 (n_rows, n_cols); may be attention_out_ptr
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,
@@ -41,29 +41,28 @@ def add_and_rms_norm_kernel(
     at = row * n_cols + col
 
     x = tl.load(x_ptr + at, mask=in_range, other=0.0).to(tl.float32)
-    attention = tl.load(attention_ptr + at, mask=in_range, other=0.0).to(tl.float32)
+    attention_out = tl.load(attention_out_ptr + at, mask=in_range, other=0.0).to(tl.float32)
 
-    h = x + attention
+    h = x + attention_out
     sum_of_squares = tl.sum(h * h, axis=1, keep_dims=True)
     mean_square = sum_of_squares / n_cols
-    normed = h * tl.rsqrt(mean_square + eps)
 
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
 
     tl.store(h_ptr + at, h, mask=in_range)
-    tl.store(mlp_norm_ptr + at, normed * weight, mask=in_range)
+    tl.store(normed_ptr + at, h * tl.rsqrt(mean_square + eps) * weight, mask=in_range)
 
 
-def add_and_rms_norm(x, attention, weight, h, mlp_norm, n_rows, n_cols, eps):
-    """Fill h and mlp_norm."""
+def add_and_rms_norm(x, attention_out, weight, h, normed, n_rows, n_cols, eps):
+    """Fill h and normed."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     add_and_rms_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
-        attention,
+        attention_out,
         weight,
         h,
-        mlp_norm,
+        normed,
         n_rows,
         n_cols,
         eps,
@@ -73,7 +72,7 @@ def add_and_rms_norm(x, attention, weight, h, mlp_norm, n_rows, n_cols, eps):
     )
 
 
-def reference(x, attention, weight, eps):
-    """What add_and_rms_norm() must fill h and mlp_norm with."""
-    h = x + attention
+def reference(x, attention_out, weight, eps):
+    """What add_and_rms_norm() must fill h and normed with."""
+    h = x + attention_out
     return h, h * torch.rsqrt(torch.mean(h * h, -1, keepdim=True) + eps) * weight

@@ -1,10 +1,10 @@
-// batch_norms_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
+// batch_norms_add_relu: activated = relu(batch_norm(conv2_out) + batch_norm(shortcut_out)).
 //
 //     ResNetBlock.forward    out = self.bn2(self.conv2(out))
 //     ResNetBlock.forward    out = out + self.shortcut(x)
 //     ResNetBlock.forward    return F.relu(out)
 //
-// Reads conv2 and shortcut once, writes activated once; the 8 vectors stay in cache.
+// Reads conv2_out and shortcut_out once, writes activated once; the 8 vectors stay in cache.
 
 #include "torch_math.h"
 
@@ -14,17 +14,17 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void batch_norms_add_relu(
-    const float *conv2,                    // (n_batches, n_channels, n_pixels)
+    const float *conv2_out,                // (n_batches, n_channels, n_pixels)
     const float *bn2_running_mean,         // (n_channels,)
     const float *bn2_running_var,          // (n_channels,)
     const float *bn2_weight,               // (n_channels,)
     const float *bn2_bias,                 // (n_channels,)
-    const float *shortcut,                 // (n_batches, n_channels, n_pixels)
+    const float *shortcut_out,             // (n_batches, n_channels, n_pixels)
     const float *shortcut_1_running_mean,  // (n_channels,)
     const float *shortcut_1_running_var,   // (n_channels,)
     const float *shortcut_1_weight,        // (n_channels,)
     const float *shortcut_1_bias,          // (n_channels,)
-    float *activated,                      // (n_batches, n_channels, n_pixels); may be shortcut
+    float *activated,                      // (n_batches, n_channels, n_pixels); may be shortcut_out
     long n_batches,
     long n_channels,
     long n_pixels,
@@ -32,8 +32,8 @@ extern "C" void batch_norms_add_relu(
 #pragma omp parallel for collapse(2) if (n_batches * n_channels * n_pixels >= GRAIN)
   for (long batch = 0; batch < n_batches; ++batch) {
     for (long channel = 0; channel < n_channels; ++channel) {
-      const float *conv2_row = conv2 + (batch * n_channels + channel) * n_pixels;
-      const float *shortcut_row = shortcut + (batch * n_channels + channel) * n_pixels;
+      const float *conv2_out_row = conv2_out + (batch * n_channels + channel) * n_pixels;
+      const float *shortcut_out_row = shortcut_out + (batch * n_channels + channel) * n_pixels;
       float *activated_row = activated + (batch * n_channels + channel) * n_pixels;
 
       const float bn2_running_mean_i = bn2_running_mean[channel];
@@ -47,9 +47,9 @@ extern "C" void batch_norms_add_relu(
 
 #pragma omp simd
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
-        const float normalized = (conv2_row[pixel] - bn2_running_mean_i) * rstd;
+        const float normalized = (conv2_out_row[pixel] - bn2_running_mean_i) * rstd;
         const float out = normalized * bn2_weight_i + bn2_bias_i;
-        const float centered = shortcut_row[pixel] - shortcut_1_running_mean_i;
+        const float centered = shortcut_out_row[pixel] - shortcut_1_running_mean_i;
         const float weighted = centered * shortcut_rstd * shortcut_1_weight_i;
 
         activated_row[pixel] = maximum(out + (weighted + shortcut_1_bias_i), 0.0f);

@@ -1,10 +1,10 @@
-"""transpose_batch_norms_add_relu: activated = relu(batch_norm(conv2) + batch_norm(shortcut)).
+"""transpose_batch_norms_add_relu: activated = relu(batch_norm(conv2_out) + batch_norm(shortcut_out)).
 
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
     ResNetBlock.forward    out = out + self.shortcut(x)
     ResNetBlock.forward    return F.relu(out)
 
-Reads conv2 and shortcut once, writes activated once; the 8 vectors stay in cache.
+Reads conv2_out and shortcut_out once, writes activated once; the 8 vectors stay in cache.
 """
 
 import torch
@@ -27,12 +27,12 @@ def nan_maximum(a, b):
 @fast_launch
 @triton.jit
 def transpose_batch_norms_add_relu_kernel(
-    conv2_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
+    conv2_out_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     bn2_running_mean_ptr,  # bf16 (n_channels,)
     bn2_running_var_ptr,  # bf16 (n_channels,)
     bn2_weight_ptr,  # bf16 (n_channels,)
     bn2_bias_ptr,  # bf16 (n_channels,)
-    shortcut_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
+    shortcut_out_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     shortcut_1_running_mean_ptr,  # bf16 (n_channels,)
     shortcut_1_running_var_ptr,  # bf16 (n_channels,)
     shortcut_1_weight_ptr,  # bf16 (n_channels,)
@@ -59,23 +59,23 @@ def transpose_batch_norms_add_relu_kernel(
     in_range = (pixel < n_pixels) & in_cols
     at = (batch * n_pixels + pixel) * n_channels + channel
 
-    conv2 = tl.load(conv2_ptr + at, mask=in_range).to(tl.float32)
+    conv2_out = tl.load(conv2_out_ptr + at, mask=in_range).to(tl.float32)
     bn2_running_mean = tl.load(bn2_running_mean_ptr + channel, mask=in_cols).to(tl.float32)
     bn2_running_var = tl.load(bn2_running_var_ptr + channel, mask=in_cols).to(tl.float32)
     bn2_weight = tl.load(bn2_weight_ptr + channel, mask=in_cols).to(tl.float32)
     bn2_bias = tl.load(bn2_bias_ptr + channel, mask=in_cols).to(tl.float32)
-    shortcut = tl.load(shortcut_ptr + at, mask=in_range).to(tl.float32)
+    shortcut_out = tl.load(shortcut_out_ptr + at, mask=in_range).to(tl.float32)
     shortcut_1_running_mean = tl.load(shortcut_1_running_mean_ptr + channel, mask=in_cols).to(tl.float32)
     shortcut_1_running_var = tl.load(shortcut_1_running_var_ptr + channel, mask=in_cols).to(tl.float32)
     shortcut_1_weight = tl.load(shortcut_1_weight_ptr + channel, mask=in_cols).to(tl.float32)
     shortcut_1_bias = tl.load(shortcut_1_bias_ptr + channel, mask=in_cols).to(tl.float32)
 
     rstd = tl.rsqrt(bn2_running_var + eps)
-    normalized = (conv2 - bn2_running_mean) * rstd
+    normalized = (conv2_out - bn2_running_mean) * rstd
     out = normalized * bn2_weight + bn2_bias
+    centered = shortcut_out - shortcut_1_running_mean
     shortcut_rstd = tl.rsqrt(shortcut_1_running_var + eps)
-    shortcut_normalized = (shortcut - shortcut_1_running_mean) * shortcut_rstd
-    new_out = out + (shortcut_normalized * shortcut_1_weight + shortcut_1_bias)
+    new_out = out + (centered * shortcut_rstd * shortcut_1_weight + shortcut_1_bias)
 
     tl.store(
         activated_ptr + (batch * n_channels + channel) * n_pixels + pixel,
@@ -85,12 +85,12 @@ def transpose_batch_norms_add_relu_kernel(
 
 
 def transpose_batch_norms_add_relu(
-    conv2,
+    conv2_out,
     bn2_running_mean,
     bn2_running_var,
     bn2_weight,
     bn2_bias,
-    shortcut,
+    shortcut_out,
     shortcut_1_running_mean,
     shortcut_1_running_var,
     shortcut_1_weight,
@@ -104,12 +104,12 @@ def transpose_batch_norms_add_relu(
     """Fill activated."""
     tiles = ceil_div(n_pixels, TILE) * ceil_div(n_channels, TILE)
     transpose_batch_norms_add_relu_kernel[(n_batches * tiles,)](
-        conv2,
+        conv2_out,
         bn2_running_mean,
         bn2_running_var,
         bn2_weight,
         bn2_bias,
-        shortcut,
+        shortcut_out,
         shortcut_1_running_mean,
         shortcut_1_running_var,
         shortcut_1_weight,
@@ -124,12 +124,12 @@ def transpose_batch_norms_add_relu(
 
 
 def reference(
-    conv2,
+    conv2_out,
     bn2_running_mean,
     bn2_running_var,
     bn2_weight,
     bn2_bias,
-    shortcut,
+    shortcut_out,
     shortcut_1_running_mean,
     shortcut_1_running_var,
     shortcut_1_weight,
@@ -137,8 +137,10 @@ def reference(
     eps,
 ):
     """What transpose_batch_norms_add_relu() must fill activated with."""
-    out = (conv2 - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
+    out = (conv2_out - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
     weighted = (
-        (shortcut - shortcut_1_running_mean) * torch.rsqrt(shortcut_1_running_var + eps) * shortcut_1_weight
+        (shortcut_out - shortcut_1_running_mean)
+        * torch.rsqrt(shortcut_1_running_var + eps)
+        * shortcut_1_weight
     )
     return torch.relu(out + (weighted + shortcut_1_bias))

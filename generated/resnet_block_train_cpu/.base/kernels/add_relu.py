@@ -1,4 +1,4 @@
-"""add_relu: activated = relu(bn2 + shortcut).
+"""add_relu: activated = relu(normed + shortcut_1).
 
 The kernel is add_relu.cpp, built when it changes.
 """
@@ -10,6 +10,6 @@ from ..runtime import load_kernel
 add_relu = load_kernel("add_relu.cpp")
 
 
-def reference(bn2, shortcut):
+def reference(normed, shortcut_1):
     """What add_relu() must fill activated with."""
-    return torch.relu(bn2 + shortcut)
+    return torch.relu(normed + shortcut_1)

@@ -1,8 +1,8 @@
-"""batch_norm_relu: out = relu(batch_norm(conv1)).
+"""batch_norm_relu: out = relu(batch_norm(conv1_out)).
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads conv1 once, writes out once; bn1_mean, bn1_rstd, weight and bias stay in cache.
+Reads conv1_out once, writes out once; bn1_mean, bn1_rstd, weight and bias stay in cache.
 """
 
 import torch
@@ -26,7 +26,7 @@ def nan_maximum(a, b):
 @fast_launch
 @triton.jit
 def batch_norm_relu_kernel(
-    conv1_ptr,  # bf16 (n_rows, n_cols) in memory
+    conv1_out_ptr,  # bf16 (n_rows, n_cols) in memory
     bn1_mean_ptr,  # float32 (n_cols,)
     bn1_rstd_ptr,  # float32 (n_cols,)
     weight_ptr,  # bf16 (n_cols,)
@@ -44,23 +44,23 @@ def batch_norm_relu_kernel(
     in_range = (row < n_rows) & in_cols
     at = row * n_cols + col
 
-    conv1 = tl.load(conv1_ptr + at, mask=in_range).to(tl.float32)
+    conv1_out = tl.load(conv1_out_ptr + at, mask=in_range).to(tl.float32)
     bn1_mean = tl.load(bn1_mean_ptr + col, mask=in_cols)
     bn1_rstd = tl.load(bn1_rstd_ptr + col, mask=in_cols)
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
     bias = tl.load(bias_ptr + col, mask=in_cols).to(tl.float32)
 
-    normalized = (conv1 - bn1_mean) * bn1_rstd
+    normalized = (conv1_out - bn1_mean) * bn1_rstd
     tl.store(out_ptr + at, nan_maximum(normalized * weight + bias, 0.0), mask=in_range)
 
 
-def batch_norm_relu(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_rows, n_cols):
+def batch_norm_relu(conv1_out, bn1_mean, bn1_rstd, weight, bias, out, n_rows, n_cols):
     """Fill out."""
     cols = min(MAX_COLS, next_power_of_2(n_cols))
     rows = max(1, ELEMENTS // cols)
     grid = (ceil_div(n_rows, rows), ceil_div(n_cols, cols))
     batch_norm_relu_kernel[grid](
-        conv1,
+        conv1_out,
         bn1_mean,
         bn1_rstd,
         weight,
@@ -74,6 +74,6 @@ def batch_norm_relu(conv1, bn1_mean, bn1_rstd, weight, bias, out, n_rows, n_cols
     )
 
 
-def reference(conv1, bn1_mean, bn1_rstd, weight, bias):
+def reference(conv1_out, bn1_mean, bn1_rstd, weight, bias):
     """What batch_norm_relu() must fill out with."""
-    return torch.relu((conv1 - bn1_mean) * bn1_rstd * weight + bias)
+    return torch.relu((conv1_out - bn1_mean) * bn1_rstd * weight + bias)

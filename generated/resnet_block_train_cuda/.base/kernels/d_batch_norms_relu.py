@@ -1,11 +1,11 @@
 """d_batch_norms_relu: the backward pass of relu and batch norm: d_out, through_rstd and 6 more from
-activated, d_activated and shortcut, channel by channel.
+activated, d_activated and shortcut_out, channel by channel.
 
     ResNetBlock.forward    return F.relu(out)
     ResNetBlock.forward    out = out + self.shortcut(x)
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
 
-Reads activated, d_activated, shortcut, shortcut_mean, shortcut_rstd and 3 more once, writes d_out,
+Reads activated, d_activated, shortcut_out, shortcut_mean, shortcut_rstd and 3 more once, writes d_out,
 through_rstd, through_mean, bn2_through_rstd, d_weight, d_bn2_weight, d_bias and d_bn2_bias once.
 """
 
@@ -26,10 +26,10 @@ NUM_STAGES = 2
 def d_batch_norms_relu_kernel(
     activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
     d_activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
-    shortcut_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
+    shortcut_out_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     shortcut_mean_ptr,  # float32 (n_channels,)
     shortcut_rstd_ptr,  # float32 (n_channels,)
-    conv2_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
+    conv2_out_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     bn2_mean_ptr,  # float32 (n_channels,)
     bn2_rstd_ptr,  # float32 (n_channels,)
     d_out_ptr,  # bf16 (n_batches, n_channels, n_pixels)
@@ -70,13 +70,17 @@ def d_batch_norms_relu_kernel(
         at = row_start + batch * n_channels * n_pixels + pixel
         activated = tl.load(activated_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
         d_activated = tl.load(d_activated_ptr + at, mask=in_cols, other=0.0).to(tl.float32)
-        shortcut = tl.load(shortcut_ptr + channel + col * n_channels, mask=in_cols, other=0.0).to(tl.float32)
-        conv2 = tl.load(conv2_ptr + channel + col * n_channels, mask=in_cols, other=0.0).to(tl.float32)
+        shortcut_out = tl.load(shortcut_out_ptr + channel + col * n_channels, mask=in_cols, other=0.0).to(
+            tl.float32
+        )
+        conv2_out = tl.load(conv2_out_ptr + channel + col * n_channels, mask=in_cols, other=0.0).to(
+            tl.float32
+        )
         d_out = tl.where(activated <= 0.0, 0.0, d_activated)
-        normalized = (shortcut - shortcut_mean) * shortcut_rstd
+        normalized = (shortcut_out - shortcut_mean) * shortcut_rstd
         d_weight_acc += tl.where(in_cols, d_out * normalized, 0.0)
         d_bias_acc += d_out
-        d_bn2_weight_acc += tl.where(in_cols, d_out * ((conv2 - bn2_mean) * bn2_rstd), 0.0)
+        d_bn2_weight_acc += tl.where(in_cols, d_out * ((conv2_out - bn2_mean) * bn2_rstd), 0.0)
         tl.store(d_out_ptr + at, d_out, mask=in_cols)
 
     d_weight = tl.sum(d_weight_acc, axis=0)
@@ -95,10 +99,10 @@ def d_batch_norms_relu_kernel(
 def d_batch_norms_relu(
     activated,
     d_activated,
-    shortcut,
+    shortcut_out,
     shortcut_mean,
     shortcut_rstd,
-    conv2,
+    conv2_out,
     bn2_mean,
     bn2_rstd,
     d_out,
@@ -118,10 +122,10 @@ def d_batch_norms_relu(
     d_batch_norms_relu_kernel[(n_channels,)](
         activated,
         d_activated,
-        shortcut,
+        shortcut_out,
         shortcut_mean,
         shortcut_rstd,
-        conv2,
+        conv2_out,
         bn2_mean,
         bn2_rstd,
         d_out,
@@ -144,10 +148,10 @@ def d_batch_norms_relu(
 def reference(
     activated,
     d_activated,
-    shortcut,
+    shortcut_out,
     shortcut_mean,
     shortcut_rstd,
-    conv2,
+    conv2_out,
     bn2_mean,
     bn2_rstd,
     n_batches,
@@ -155,11 +159,11 @@ def reference(
 ):
     """What d_batch_norms_relu() must fill its results with."""
     d_out = torch.where(activated.transpose(0, 1) <= 0.0, 0.0, d_activated.transpose(0, 1))
-    d_weight = (d_out * ((shortcut.permute(2, 0, 1) - shortcut_mean) * shortcut_rstd)).sum(
+    d_weight = (d_out * ((shortcut_out.permute(2, 0, 1) - shortcut_mean) * shortcut_rstd)).sum(
         (-2, -1), keepdim=True
     )
     d_bn2_bias = d_out.sum((-2, -1), keepdim=True)
-    d_bn2_weight = (d_out * ((conv2.permute(2, 0, 1) - bn2_mean) * bn2_rstd)).sum((-2, -1), keepdim=True)
+    d_bn2_weight = (d_out * ((conv2_out.permute(2, 0, 1) - bn2_mean) * bn2_rstd)).sum((-2, -1), keepdim=True)
     return (
         d_out,
         d_weight / (n_batches * n_pixels),

@@ -1,4 +1,4 @@
-"""rms_norm: normalized = rms_norm(x), row by row.
+"""rms_norm: normed = rms_norm(x), row by row.
 
 The kernel is rms_norm.cpp, built when it changes.
 """
@@ -11,5 +11,5 @@ rms_norm = load_kernel("rms_norm.cpp")
 
 
 def reference(x, weight, eps):
-    """What rms_norm() must fill normalized with."""
+    """What rms_norm() must fill normed with."""
     return F.rms_norm(x, weight.shape, weight, eps)

@@ -1,8 +1,8 @@
-"""rms_norm: normalized = rms_norm(x), row by row.
+"""rms_norm: normed = rms_norm(x), row by row.
 
     rms_norm    return F.rms_norm(x, (x.shape[-1],), weight, eps=1e-6)
 
-Reads x once, writes normalized once; weight stays in cache.
+Reads x once, writes normed once; weight stays in cache.
 """
 
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ WARP_ELEMENTS = 1024  # held by each warp
 def rms_norm_kernel(
     x_ptr,  # bf16 (n_rows, n_cols)
     weight_ptr,  # bf16 (n_cols,)
-    normalized_ptr,  # bf16 (n_rows, n_cols)
+    normed_ptr,  # bf16 (n_rows, n_cols)
     n_rows,
     n_cols: tl.constexpr,
     eps: tl.constexpr,
@@ -43,17 +43,17 @@ def rms_norm_kernel(
     normalized = x * rstd
 
     weight = tl.load(weight_ptr + col, mask=in_cols).to(tl.float32)
-    tl.store(normalized_ptr + at, normalized * weight, mask=in_range)
+    tl.store(normed_ptr + at, normalized * weight, mask=in_range)
 
 
-def rms_norm(x, weight, normalized, n_rows, n_cols, eps):
-    """Fill normalized."""
+def rms_norm(x, weight, normed, n_rows, n_cols, eps):
+    """Fill normed."""
     cols = next_power_of_2(n_cols)
     rows = max(1, ELEMENTS // cols)
     rms_norm_kernel[(ceil_div(n_rows, rows),)](
         x,
         weight,
-        normalized,
+        normed,
         n_rows,
         n_cols,
         eps,
@@ -64,5 +64,5 @@ def rms_norm(x, weight, normalized, n_rows, n_cols, eps):
 
 
 def reference(x, weight, eps):
-    """What rms_norm() must fill normalized with."""
+    """What rms_norm() must fill normed with."""
     return F.rms_norm(x, weight.shape, weight, eps)
