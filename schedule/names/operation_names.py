@@ -332,10 +332,7 @@ def _rotates(nodes: list[fx.Node]) -> bool:
 
 
 def _rotation_as_one(words: list[OpWord], name: str) -> list[OpWord]:
-    """cat, mul and add in a row (neg and a second mul where they were not fused away) as ``rotary``.
-
-    What is joined with columns that stay as they are is added up in that join.
-    """
+    """cat, mul and add in a row as ``rotary``; what is joined with columns that stay is added up in that join."""
     loud = [word.word for word in words if not word.silent]
     for length in (5, 4, 3):
         for start in range(len(loud) - length + 1):
