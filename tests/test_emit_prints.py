@@ -53,7 +53,7 @@ NUMBERS = {
     "emit/cpp/syntax.py": {"_MOST_SECONDS"},
     "emit/cpp/types.py": {"_INT32_MAX", "_INT64_MIN"},
     "emit/layers/stage_classes.py": {"_MOST_LISTED"},
-    "emit/layers/derivative_functions.py": {"_MOST_NAMED", "_WIDEST"},
+    "emit/layers/derivative_words.py": {"_MOST_NAMED", "_WIDEST"},
     "emit/layers/following_modules.py": {"_WIDEST"},
     "emit/module/attention_calls.py": {"_WIDEST_HEAD"},
     "emit/layers/deferred_residuals.py": {"_WIDEST_REMARK"},

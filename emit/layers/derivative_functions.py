@@ -10,11 +10,20 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-import textwrap
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-import torch
-
+from longhand.emit.layers.derivative_words import (
+    also_of,
+    keys_of_part,
+    names_of_part,
+    path_inside,
+    position_of,
+    remark_of,
+    weights_of_part,
+    what_passes,
+    words_of_gradients,
+    words_of_module,
+)
 from longhand.emit.layers.equal_functions import as_any_names
 from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
 from longhand.emit.layers.shared_functions import SharedFunction
@@ -22,11 +31,10 @@ from longhand.emit.module.gradient_lists import OF_MODULE
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import Branch, expression, member, module_expression
 from longhand.emit.text.python_code import CallCode, Code, LiteralCode, NameCode, NamedItemsCode, names
-from longhand.emit.text.quoting import python_docstring, python_string
+from longhand.emit.text.quoting import python_string
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
-    BACKWARD_FORM,
     SAVED,
     GradientGroup,
     GradientsOfModule,
@@ -35,6 +43,7 @@ from longhand.schedule.named_plan import (
     MemoryOfSteps,
     ModuleDerivative,
     OneGradient,
+    Reached,
     SharedCall,
     find_derivatives,
     own_steps,
@@ -48,15 +57,10 @@ from longhand.schedule.names.words import (
     first_free,
     further_names,
     identifier,
-    listed,
-    singular,
-    snake_case,
 )
 from longhand.schedule.plan import PlanStep
 
 _OF_LAYERS = frozenset(["layer", "block"])  # variables of loops, of which there are none in these functions
-_WIDEST = 103  # of a line of a docstring
-_MOST_NAMED = 2  # weights in it
 
 # A gradient as it is returned: of a buffer, for the weight of a path, as its variable inside the function.
 GradientCode = Callable[[str, str, str, SizeWriter], Code]
@@ -68,12 +72,10 @@ class DividedFunction:
 
     Attributes:
         function: What it does.
-        weights: By buffer: the path of each weight that it reads in its module, in the model.
         gradient: How a gradient is returned.
     """
 
     function: LongFunction
-    weights: Mapping[str, str]
     gradient: GradientCode
 
 
@@ -110,6 +112,8 @@ class CollectedGradients:
 
     def spread_in(self, path: str) -> Code:
         """``of_module("attn", attn_gradients)``, in a dictionary of another module's gradients."""
+        if self.path == path:
+            return NameCode(self.word)
         below = self.path.removeprefix(f"{path}.") if path else self.path
         return CallCode(OF_MODULE, (LiteralCode(python_string(below)), NameCode(self.word)))
 
@@ -151,9 +155,9 @@ class DerivativeWriter:
         for part in parts:
             call = self._part(part, divided, around, used)
             if call.collected:
-                self.are_together = True
+                self.are_together |= part.root != around.path
                 used.add(call.collected)
-                collected.append(CollectedGradients(part.path, call.collected, frozenset(part.gradients)))
+                collected.append(CollectedGradients(part.root, call.collected, frozenset(part.gradients)))
             around.body.calls = {**around.body.calls, id(divided.function.steps[part.start]): call}
         return collected
 
@@ -162,9 +166,17 @@ class DerivativeWriter:
     ) -> SharedCall:
         """One function, and the call of it."""
         function, outer = divided.function, around.body
-        own = [name for name in part.given if divided.weights.get(name, "").startswith(f"{part.path}.")]
-        others = [name for name in part.given if name in divided.weights and name not in own]
-        fields = [name for name in part.given if name in function.fields and name not in divided.weights]
+        own, before = (
+            [
+                name
+                for name in part.given
+                if module and function.weights.get(name, "").startswith(f"{module}.")
+            ]
+            for module in (part.root, function.before)
+        )
+        weights = [name for name in part.given if name in function.weights]
+        others = [name for name in weights if name not in (*own, *before)]
+        fields = [name for name in part.given if name in function.fields and name not in weights]
         given = [name for name in part.given if name not in function.fields]
         if part.told:
             given, fields = [*given, *part.told], []
@@ -172,10 +184,10 @@ class DerivativeWriter:
         plain = [step for step in function.steps[part.start : part.stop] if isinstance(step, PlanStep)]
         inside = copy.copy(outer)
         inside.variables = variables
-        nested = self._parts(part.parts, divided, _Around(part.path, word, variables, inside))
+        nested = self._parts(part.parts, divided, _Around(part.root, word, variables, inside))
         steps, calls = own_steps(plain, inside.calls, part.emptied)
         inside.calls = {id(steps[at]): call for at, call in calls.items()}
-        inputs = [*given, *others, *fields, *own]
+        inputs = [*given, *others, *fields, *own, *before]
         sizes = sizes_inside(inputs, inside, variables)
         results: list[Code] = list(names(variables[name] for name in part.results))
         if part.gradients:
@@ -188,34 +200,41 @@ class DerivativeWriter:
             results,
             inside,
             variables,
-            device_inside([*given, *fields, *own, *others], inside, variables),
+            device_inside([*given, *fields, *own, *before, *others], inside, variables),
             sizes=sizes,
-            home=Home(self._root, part.path),
+            home=Home(self._root, part.root),
             is_of_layers=not function.drops_fields,
         )
-        first = (*((word,) if own else ()), *((SAVED,) if fields or part.takes_lists else ()))
-        hidden = {variables[name] for name in (*fields, *own)}
+        records = (SAVED,) if fields or part.takes_lists else ()
+        first = (*((word,) if own else ()), *records, *_modules_of(before, variables))
+        hidden = {variables[name] for name in (*fields, *own, *before)}
         rest = tuple(one for one in method.parameters if one not in hidden)
         method = dataclasses.replace(method, parameters=(*first, *rest))
         name = self._known(method)
         if not name:
-            name = first_free(_names(part, function.path), self._taken)
+            name = first_free(names_of_part(part, function.path), self._taken)
             gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
             into, out = ([variables[one] for one in some] for some in (gradients, part.results))
-            passes = _passes(into, out, _weights(part, function))
+            passes = what_passes(into, out, weights_of_part(part, function), "their" if part.also else "its")
             self._passes[name] = passes
-            remark = _remark(part.class_name, _position(part.path, function), passes)
+            remark = remark_of(
+                part.class_name, position_of(part.path, function), also_of(part, function), passes
+            )
             self._methods[name] = as_any_names(method)
             self._taken.add(name)
             self.functions[name] = SharedFunction(
                 name, remark, method.parameters, method.bound, method.paragraphs
             )
         else:
-            again = _remark(part.class_name, "in several places", self._passes[name])
+            again = remark_of(
+                part.class_name, "in several places", also_of(part, function), self._passes[name]
+            )
             self.functions[name] = dataclasses.replace(self.functions[name], remark=again)
-        branch = self._root.at(around.path) if around.path else self._root
-        below = part.path.removeprefix(f"{around.path}.") if around.path else part.path
-        reached = str(member(module_expression(branch, below), around.word)) if own else ""
+        below, holder = (path_inside(path, around.path) for path in (part.path, part.root))
+        reached = around.word
+        if part.root != around.path:
+            branch = self._root.at(around.path) if around.path else self._root
+            reached = str(member(module_expression(branch, holder), around.word)) if own else ""
         return SharedCall(
             part.stop - part.start,
             name,
@@ -226,7 +245,7 @@ class DerivativeWriter:
             part.released,
             part.made,
             first=tuple(reached if one == word else one for one in first),
-            collected=first_free(_words_of_gradients(below), used) if part.gradients else "",
+            collected=first_free(words_of_gradients(below), used) if part.gradients else "",
             emptied=part.emptied,
         )
 
@@ -250,20 +269,17 @@ class DerivativeWriter:
         everywhere = {*around.variables.values(), *OWN_WORDS - _OF_LAYERS, *RESERVED_IN_MODULE}
         short = without_parts(sorted(word for word in words if word.isidentifier()), part.path, everywhere)
         variables = {name: short.get(word, word) for name, word in around.variables.items()}
-        taken = {*everywhere, *variables.values()}
-        *_, attribute = ["module", *(one for one in part.path.split(".") if not one.isdigit())]
-        plain = singular(attribute) if part.path.rpartition(".")[2].isdigit() else attribute
-        if part.is_of_several:
-            plain = snake_case(part.class_name)
-        word = first_free(itertools.chain((plain, f"{plain}_module"), further_names(plain)), taken)
-        branch = self._root.at(part.path)
+        of_before = [name for name in named if isinstance(around.variables.get(name), Reached)]
+        taken = {*everywhere, *variables.values(), *_modules_of(of_before, around.variables)}
+        word = around.word if part.root == around.path else first_free(words_of_module(part), taken)
+        branch = self._root.at(part.root)
         for name in own:
-            below = divided.weights[name].removeprefix(f"{part.path}.")
+            below = divided.function.weights[name].removeprefix(f"{part.root}.")
             variables[name] = member(expression(branch, below), word)
         taken.add(word)
         for name in others:
-            if name in divided.weights:
-                parts = [one for one in divided.weights[name].split(".") if not one.isdigit()]
+            if name in divided.function.weights:
+                parts = [one for one in divided.function.weights[name].split(".") if not one.isdigit()]
                 plain = identifier("_".join(parts[-2:]))
             elif name in divided.function.fields:
                 plain = around.variables[name].rpartition(".")[2]
@@ -283,14 +299,10 @@ def _gradients(
     nested: Sequence[CollectedGradients],
 ) -> Code:
     """What a part returns last."""
-    root = divided.function.path
     named = []
-    for buffer, paths in divided.function.gradients.items():
-        for path in paths if buffer in part.gradients else ():
-            whole = f"{root}.{path}" if root else path
-            gradient = divided.gradient(buffer, path, variables[buffer], sizes)
-            named.append((buffer, whole.removeprefix(f"{part.path}."), gradient))
-    return gradients_with(named, part.path, nested)
+    for buffer, path, key in keys_of_part(part, divided.function):
+        named.append((buffer, key, divided.gradient(buffer, path, variables[buffer], sizes)))
+    return gradients_with(named, part.root, nested)
 
 
 def gradients_with(
@@ -323,64 +335,7 @@ def together(
     return list(told)
 
 
-def _names(part: ModuleDerivative, root: str) -> Iterator[str]:
-    """``attention_backward``, of one of several layers that are written out ``layer_3_attn_backward``."""
-    parts = part.path.removeprefix(f"{root}.").split(".") if root else part.path.split(".")
-    ending = BACKWARD_FORM.ending
-    of_its_class = f"{snake_case(part.class_name)}{ending}"
-    if (part.is_of_several or not any(map(str.isdigit, parts))) and not hasattr(torch.nn, part.class_name):
-        yield of_its_class
-    if part.is_of_several:
-        yield from further_names(of_its_class)
-    following = [*parts[1:], ""]
-    words = [singular(one) if after.isdigit() else one for one, after in zip(parts, following, strict=True)]
-    last_list = max(
-        (n for n, after in enumerate(following) if after.isdigit() and not parts[n].isdigit()), default=-1
-    )
-    for start in range(last_list if last_list >= 0 else len(parts) - 1, -1, -1):
-        if not words[start].isdigit():
-            yield f"{identifier('_'.join(words[start:]))}{ending}"
-    yield from further_names(of_its_class)
-
-
-def _words_of_gradients(below: str) -> Iterator[str]:
-    parts = below.split(".")
-    following = [*parts[1:], ""]
-    words = [singular(one) if after.isdigit() else one for one, after in zip(parts, following, strict=True)]
-    for start in range(len(parts) - 1, -1, -1):
-        if not parts[start].isdigit():
-            yield f"{identifier('_'.join(words[start:]))}_gradients"
-    yield from further_names("gradients")
-
-
-def _position(path: str, function: LongFunction) -> str:
-    """``layers[3].attn``; ``layers[i].attn`` in what all layers do."""
-    parts = path.split(".")
-    at = None if function.drops_fields else function.path.count(".")
-    texts = (f"[{'i' if n == at else one}]" if one.isdigit() else f".{one}" for n, one in enumerate(parts))
-    return "".join(texts).removeprefix(".")
-
-
-def _weights(part: ModuleDerivative, function: LongFunction) -> list[str]:
-    """The weights whose gradients a part returns, as its module calls them."""
-    paths = [one for name, some in function.gradients.items() if name in part.gradients for one in some]
-    whole = (f"{function.path}.{path}" if function.path else path for path in paths)
-    return [path.removeprefix(f"{part.path}.") for path in whole]
-
-
-def _passes(source: Sequence[str], results: Sequence[str], weights: Sequence[str]) -> str:
-    """``from d_residual to d_x and the gradient of down.weight``; of many weights only that there are some."""
-    few = f"the gradient{'s' * (len(weights) > 1)} of {listed(weights)}"
-    of_weights = few if len(weights) <= _MOST_NAMED else "gradients of its weights"
-    made = [*results, *([of_weights] if weights else [])]
-    return f"from {listed(source)} to {listed(made)}" if source else f"makes {listed(made)}"
-
-
-def _remark(class_name: str, position: str, passes: str) -> str:
-    """``The derivative of Attention, attn: from d_residual to d_x and the gradients of its weights.``"""
-    begin = f"The derivative of {class_name}, {position}"
-    whole = f"{begin}: {passes}."
-    if len(whole) <= _WIDEST:
-        return python_docstring(whole)
-    lines = textwrap.wrap(f"{passes[:1].upper()}{passes[1:]}.", _WIDEST)
-    return "\n".join(map(python_docstring, [f"{begin}.", "", *lines, ""]))
+def _modules_of(weights: Iterable[str], variables: Mapping[str, str]) -> tuple[str, ...]:
+    """What variable holds the module that weights are reached by: ``previous_norm``."""
+    reached = (variables[name] for name in weights)
+    return tuple(dict.fromkeys(str(one.steps[0]) for one in reached if isinstance(one, Reached)))

@@ -9,7 +9,14 @@ from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.python_code import Code
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
-from longhand.schedule.named_plan import LongFunction, Loop, ModelStep, OneGradient, ReturnedGradients
+from longhand.schedule.named_plan import (
+    LongFunction,
+    Loop,
+    ModelStep,
+    OneGradient,
+    ReturnedGradients,
+    keys_of_gradients,
+)
 from longhand.schedule.plan import Launch, UnitPlan
 
 
@@ -42,14 +49,12 @@ def divided_model(
     of_arguments = [plan.results[place] for place in gradients.arguments]
     kept = {view.buffer for view in of_arguments if isinstance(view, View)}
     kept |= {view.buffer for view in plan.results if isinstance(view, View)} - paths.keys()
-    function = LongFunction(
-        steps, variables, "", frozenset(kept), paths, saved, frozenset(weights), drops_fields=True
-    )
+    function = LongFunction(steps, variables, "", frozenset(kept), paths, saved, weights, drops_fields=True)
 
     def write(buffer: str, path: str, variable: str, sizes: SizeWriter) -> Code:
         return write_view(views[buffer, path], variable, sizes, plan.buffers[buffer])
 
-    return DividedFunction(function, weights, write)
+    return DividedFunction(function, write)
 
 
 def divided_layer(
@@ -74,6 +79,7 @@ def divided_layer(
     places = {outputs[place]: place for place in loop.collected}
     paths = {name: weights_of.get(name, "") for name in places}
     head = f"{layer}."
+    before = "" if loop.preceding is None else weights[next(iter(loop.preceding.weights))].rpartition(".")[0]
     function = LongFunction(
         run,
         variables,
@@ -81,12 +87,18 @@ def divided_layer(
         frozenset(name for name in outputs if not paths.get(name, "").startswith(head)),
         {name: (path.removeprefix(head),) for name, path in paths.items() if path.startswith(head)},
         frozenset(node for node in own if not variables[node].isidentifier()) - weights.keys(),
-        frozenset(weights),
+        weights,
         drops_fields=False,
         fixed=frozenset(place for place, step in enumerate(run) if step in numbered),
+        before=before,
+        of_before={
+            outputs[place]: key
+            for place, key in zip(loop.collected, keys_of_gradients(loop, weights_of), strict=True)
+            if before and paths[outputs[place]].startswith(f"{before}.")
+        },
     )
 
     def write(buffer: str, path: str, variable: str, sizes: SizeWriter) -> Code:
         return returned(places[buffer], variable, sizes)
 
-    return DividedFunction(function, weights, write)
+    return DividedFunction(function, write)

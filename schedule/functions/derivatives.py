@@ -3,7 +3,9 @@
 A backward pass reads as the forward pass does, from its end: ``d_x, attn_gradients = attention_backward(...)``. A call
 belongs to the innermost module that all statements stand in that it differentiates: one that is fused with a
 neighbour's belongs to the module around both. Where a function would be long, the calls of each module inside it that
-stand together become a function; that one is divided in the same way. No call is moved, so no value is another.
+stand together become a function; that one is divided in the same way. No call is moved, so no value is another. Where a
+part begins and ends is moved to where the fewest values cross its border (part_borders.py): it may be the derivative of
+the norm before its module, too.
 
 Memory goes as early as before: what a function makes it drops itself, and what the forward pass saved is dropped from
 the record, inside. What the caller holds lives until the function returns: where that would raise the peak of the
@@ -22,11 +24,11 @@ from longhand.schedule.functions.alike_steps import SharedCall
 from longhand.schedule.functions.computed_again import differentiates, modules_of_readers
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
-from longhand.schedule.layers.model_steps import ModelStep, plain_steps
+from longhand.schedule.functions.part_borders import AroundPart, PartBorder, part_borders
+from longhand.schedule.functions.part_steps import lines_of_step, modules_of_step, named_by, views_bound
 from longhand.schedule.layers.outside import made_inside, references
 from longhand.schedule.names.buffer_names import BufferNamer
-from longhand.schedule.names.view_names import named_views, view_key
-from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, UnitStep
+from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
 
 LONGEST = 50  # lines of a function that is not divided
 FEWEST = 10  # lines that are worth a function
@@ -35,9 +37,7 @@ _NEARLY_ALL = 0.9  # of a function: a part that large tells nothing
 _MOST_SHARED = 0.5  # lines of what is fused with a neighbour's, by those of a module's own
 _MOST_GIVEN = 6
 _MOST_HANDED_ON = 8
-_MOST_SINGLE = 3  # tensors of the record that a function is given one by one
-_MOST_OF_EQUAL = 6  # where it may be one for several modules
-_ON_A_LINE = 7  # arguments of a launch
+_MOST_OF_EQUAL = 6  # tensors of the record that one for several modules is given one by one
 _PLAIN = Launch | Extern | Allocate | Reuse | Release
 
 
@@ -53,22 +53,39 @@ def find_derivatives(
         memory: Of its steps.
     """
     division = _Division(function, words, calls, memory)
-    parts = tuple(division.parts(function.path, 0, len(function.steps)))
+    around = AroundPart(function.path, function.before)
+    parts = tuple(division.parts(function.path, 0, len(function.steps), around))
     n_alike = Counter(inside.does for one in parts for inside in one.all_parts)
     return tuple(_with_alike(one, n_alike, function.saved) for one in parts)
 
 
 def _with_alike(
-    one: ModuleDerivative, n_alike: Mapping[tuple[object, ...], int], saved: frozenset[str]
+    one: ModuleDerivative,
+    n_alike: Mapping[tuple[object, ...], int],
+    saved: frozenset[str],
+    is_told: bool = False,
 ) -> ModuleDerivative:
+    """With what it is given of the record one by one: where others do the same, with fields that may be others."""
     fields = tuple(name for name in one.given if name in saved)
-    most = _MOST_OF_EQUAL if n_alike[one.does] > 1 else _MOST_SINGLE
+    is_of_several = n_alike[one.does] > 1
+    is_told = is_told or (is_of_several and len(fields) <= _MOST_OF_EQUAL and not one.emptied)
     return dataclasses.replace(
         one,
-        parts=tuple(_with_alike(part, n_alike, saved) for part in one.parts),
-        is_of_several=n_alike[one.does] > 1,
-        told=fields if len(fields) <= most and not one.emptied else (),
+        parts=tuple(_with_alike(part, n_alike, saved, is_told) for part in one.parts),
+        is_of_several=is_of_several,
+        told=fields if is_told else (),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Across:
+    """What goes into some steps: what variables hold of it; and what comes out."""
+
+    given: tuple[str, ...]
+    held: tuple[str, ...]
+    results: tuple[str, ...]
+    gradients: tuple[str, ...]
+    n_values: int
 
 
 class _Division:
@@ -85,45 +102,80 @@ class _Division:
         self._memory = memory
         self._words = words
         steps = function.steps
-        self._inside = [_modules_of(step, words) for step in steps]
+        self._inside = [modules_of_step(step, words) for step in steps]
         for place, reading in modules_of_readers(steps, words, modules_around).items():
             self._inside[place] = {**(self._inside[place] or {}), **reading}
         self._touched = [modules_touched(step, words) for step in steps]
         self._calls = {
             place: call for place, step in enumerate(steps) if (call := calls.get(id(step))) is not None
         }
-        self._lines = [_lines_of(step) for step in steps]
+        self._lines = [lines_of_step(step) for step in steps]
         for place, call in self._calls.items():
             self._lines[place : place + call.n_steps] = [1.5, *[0.0] * (call.n_steps - 1)]
-        self._named = [frozenset(_named_by(step)) for step in steps]
-        self._views = _views_bound(steps, function.variables, words)
+        self._named = [frozenset(named_by(step)) for step in steps]
+        self._views = views_bound(steps, function.variables, words)
         self._made_at: dict[str, int] = {}
         for place, step in enumerate(steps):
             for name in made_inside([step]) if isinstance(step, PlanStep) else ():
                 self._made_at.setdefault(name, place)
 
-    def parts(self, path: str, start: int, stop: int, *, is_long: bool = False) -> Iterator[ModuleDerivative]:
+    def parts(
+        self, path: str, start: int, stop: int, around: AroundPart, *, is_long: bool = False
+    ) -> Iterator[ModuleDerivative]:
         """What the calls of a module between two places are divided into; nothing where they are few.
 
         Args:
             path: The module.
             start: The first step.
             stop: The one after the last.
+            around: The function that they are to be parts of.
             is_long: Whether they stand in a function that is to be divided.
         """
         n_lines = sum(self._lines[start:stop])
         if n_lines <= LONGEST and not is_long:
             return
+        most = sum(self._lines) if is_long else _NEARLY_ALL * n_lines
+        told = start
         for below, first, last in self._runs(path, start, stop):
-            begin, end = self._with_memory(first, last, start, stop)
-            size = sum(self._lines[begin:end])
-            is_part = is_long or size < _NEARLY_ALL * n_lines
-            one = self._derivative(below, begin, end) if size >= FEWEST and is_part else None
-            inside = tuple(self.parts(below, begin, end, is_long=one is None))
+            if last < told:
+                continue  # part of the one before
+            first = next(place for place in range(max(first, told), last + 1) if self._is_call(place))
+            one = self._fewest_across(below, first, last, (told, stop), most, around)
             if one is None:
-                yield from inside
+                begin, end = self._with_memory(first, last, told, stop)
+                yield from self.parts(below, begin, end, around, is_long=True)
             else:
-                yield dataclasses.replace(one, parts=inside)
+                told, also = one.stop, one.also if one.also == around.also else ""
+                inside = self.parts(below, one.start, one.stop, AroundPart(one.root, also))
+                yield dataclasses.replace(one, parts=tuple(inside))
+
+    def _fewest_across(
+        self, path: str, first: int, last: int, within: tuple[int, int], most: float, around: AroundPart
+    ) -> ModuleDerivative | None:
+        """The calls of a module as a function, with those borders that the fewest values cross; None if it is none.
+
+        Args:
+            path: The module.
+            first: Its first call.
+            last: Its last one.
+            within: The first step that may be part of it, and the one after the last.
+            most: Lines of it.
+            around: The function that calls it.
+        """
+        calls = [place for place in range(*within) if self._is_call(place)]
+        touched = [{*of_one, *(at or {})} for of_one, at in zip(self._touched, self._inside, strict=True)]
+        found: list[tuple[int, PartBorder, int, int]] = []
+        for border in part_borders(path, first, last, calls, touched, around):
+            start, stop = self._with_memory(border.first, border.last, *within)
+            if FEWEST <= sum(self._lines[start:stop]) <= most:
+                found.append((self._across(border, start, stop).n_values, border, start, stop))
+        for _, border, start, stop in sorted(found, key=lambda one: one[0]):
+            if (one := self._derivative(border, start, stop)) is not None:
+                return one
+        return None
+
+    def _is_call(self, place: int) -> bool:
+        return self._inside[place] is not None
 
     def _runs(self, path: str, start: int, stop: int) -> list[tuple[str, int, int]]:
         """(module right below this one, its first call, its last call) of calls that stand together, in order."""
@@ -174,7 +226,32 @@ class _Division:
             end += 1
         return begin, end
 
-    def _derivative(self, path: str, start: int, stop: int) -> ModuleDerivative | None:
+    def _across(self, border: PartBorder, start: int, stop: int) -> _Across:
+        """What goes into some steps, and comes out of them."""
+        function = self._function
+        made = made_inside([step for step in function.steps[start:stop] if isinstance(step, PlanStep)])
+        given = tuple(name for name in self._used(start, stop) if name not in made)
+        read_later = frozenset().union(*self._named[stop:])
+        whole = {
+            name: [f"{function.path}.{one}".removeprefix(".") for one in paths]
+            for name, paths in function.gradients.items()
+        }
+        gradients = [name for name in made if name in whole and all(map(border.holds, whole[name]))]
+        gradients = [name for name in gradients if name not in read_later | function.kept]
+        if border.also and border.also == function.before:
+            gradients += [name for name in made if name in function.of_before and name not in read_later]
+        others = (read_later | function.kept | function.gradients.keys()) - {*gradients}
+        results = tuple(name for name in made if name in others)
+        held = tuple(name for name in given if name not in function.fields)
+        heads = tuple(f"{one}." for one in (border.root, border.also) if one)
+        apart = [
+            name
+            for name in given
+            if name in function.weights and not function.weights[name].startswith(heads)
+        ]
+        return _Across(given, held, results, tuple(gradients), len(held) + len(results) + len(apart))
+
+    def _derivative(self, border: PartBorder, start: int, stop: int) -> ModuleDerivative | None:
         """Some steps as a function; None if they are none by themselves."""
         function = self._function
         steps = [step for step in function.steps[start:stop] if isinstance(step, _PLAIN)]
@@ -192,37 +269,34 @@ class _Division:
         made = made_inside(steps)
         touched = {name for step in calls for name in references(step)}
         within = {place: call for place, call in self._calls.items() if start <= place < stop}
-        given = [name for name in self._used(start, stop) if name not in made]
-        read_later = frozenset().union(*self._named[stop:])
-        gradients = [
-            name
-            for name in made
-            if name in function.gradients
-            and name not in read_later | function.kept
-            and all(below.startswith(_below(path, function.path)) for below in function.gradients[name])
-        ]
-        others = (read_later | function.kept | function.gradients.keys()) - {*gradients}
-        results = [name for name in made if name in others]
+        across = self._across(border, start, stop)
+        held, results = across.held, across.results
         dropped = [name for name in self._dropped(start, stop) if name not in made]
-        held = [name for name in given if name not in function.fields]
         emptied = [name for name in dropped if name in function.fields and function.drops_fields]
         is_filled = all(step.buffer in touched for step in steps if isinstance(step, Allocate | Reuse))
         is_one = is_filled and self._have_words(held, results, start, stop)
-        is_few = len(held) <= _MOST_GIVEN and len(results) <= _MOST_HANDED_ON and bool(results or gradients)
+        is_few = len(held) <= _MOST_GIVEN and len(results) <= _MOST_HANDED_ON
+        is_few = is_few and bool(results or across.gradients)
         if not is_one or not is_few or not self._memory.may_hold(held, start, stop):
             return None
         self._memory.hold(held, start, stop)
         kind = next(
-            kind for modules in self._inside[start:stop] for at, kind in (modules or {}).items() if at == path
+            kind
+            for modules in self._inside[start:stop]
+            for at, kind in (modules or {}).items()
+            if at == border.path
         )
         return ModuleDerivative(
-            path,
+            border.path,
+            border.root,
+            border.also,
+            border.without,
             kind,
             start,
             stop,
-            tuple(given),
-            tuple(results),
-            tuple(gradients),
+            across.given,
+            results,
+            across.gradients,
             (kind, *(call_token(step) for step in calls)),
             frozenset(made).union(*(call.made for call in within.values())),
             any(call.taken_from for call in within.values()),
@@ -278,64 +352,7 @@ class _Division:
         return True
 
 
-def _modules_of(step: ModelStep, words: BufferNamer) -> dict[str, str] | None:
-    """The modules that all operations of a call stand in, and their classes; None for memory."""
-    if isinstance(step, Allocate | Reuse | Release):
-        return None
-    if isinstance(step, PlanStep):
-        return dict(modules_around(step, words))
-    common: dict[str, str] | None = None
-    for plain in plain_steps(step):
-        for one in _calls_in(plain):
-            around = modules_around(one, words)
-            common = dict(around) if common is None else {p: c for p, c in common.items() if p in around}
-    return common or {}
-
-
-def _calls_in(step: UnitStep) -> list[PlanStep]:
-    inside = [step] if isinstance(step, PlanStep) else [one for run in step.runs for one in run]
-    return [one for one in inside if isinstance(one, Launch | Extern)]
-
-
-def _named_by(step: ModelStep) -> Iterator[str]:
-    """Every buffer that a step names, but to drop it."""
-    for plain in plain_steps(step):
-        inside = [plain] if isinstance(plain, PlanStep) else [one for run in plain.runs for one in run]
-        for one in inside:
-            if not isinstance(one, Release):
-                yield from references(one)
-        if not isinstance(plain, PlanStep):
-            yield from (name for each in (*plain.inputs, *plain.outputs) for name in each)
-
-
 def _right_below(path: str, modules: Mapping[str, str]) -> str:
     head = f"{path}." if path else ""
     below = (one for one in modules if one.startswith(head) and one != path)
     return min(below, key=len, default="")
-
-
-def _below(path: str, root: str) -> str:
-    """How the paths of a module's weights begin inside another module."""
-    return f"{path.removeprefix(f'{root}.') if root else path}."
-
-
-def _lines_of(step: ModelStep) -> float:
-    """How many lines tell a step, roughly, with what stands between paragraphs."""
-    if isinstance(step, Launch):
-        n_given = len(step.buffers) + len(step.sizes) + len(step.ints) + len(step.scalars)
-        return 1.5 if n_given <= _ON_A_LINE else n_given + 2.5
-    if isinstance(step, Extern):
-        return 2.0
-    return 0.5 if isinstance(step, Release) else 1.0 if isinstance(step, PlanStep) else 2.0
-
-
-def _views_bound(
-    steps: Sequence[ModelStep], variables: Mapping[str, str], words: BufferNamer
-) -> dict[str, list[int]]:
-    """By variable: where it is bound to a view."""
-    places: dict[str, list[int]] = {}
-    for place, step in enumerate(steps):
-        if isinstance(step, Extern):
-            for key in (key for line in named_views(step, words) for key in line.keys):
-                places.setdefault(variables.get(view_key(step, key), ""), []).append(place)
-    return places

@@ -19,9 +19,11 @@ class LongFunction:
         kept: What it hands on, gradients of weights left out.
         gradients: By buffer: the paths of the weights below the module that it returns it for.
         saved: Buffers that are fields of the record.
-        weights: Those that are reached by the module.
+        weights: Those that are reached by the module: the path of each in the model.
         drops_fields: Whether it drops what the record holds itself; a layer's goes with the record.
         fixed: Places of steps that are no part's: they are given numbers that differ from layer to layer.
+        before: The module before its own that it is given, and in whose derivative it ends; empty where there is none.
+        of_before: By buffer: what it returns the gradient of a weight of that as: ``output.LayerNorm.weight``.
     """
 
     steps: Sequence[ModelStep]
@@ -30,14 +32,16 @@ class LongFunction:
     kept: frozenset[str]
     gradients: Mapping[str, tuple[str, ...]]
     saved: frozenset[str]
-    weights: frozenset[str]
+    weights: Mapping[str, str]
     drops_fields: bool
     fixed: frozenset[int] = frozenset()
+    before: str = ""
+    of_before: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def fields(self) -> frozenset[str]:
         """What no variable holds."""
-        return self.saved | self.weights
+        return self.saved | self.weights.keys()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +50,10 @@ class ModuleDerivative:
 
     Attributes:
         path: The module's.
+        root: The module that it is given, and by whose paths it returns gradients: its own, or the one that holds it
+            and another whose derivative it is, too.
+        also: That other one; empty where there is none.
+        without: The module inside whose derivative its caller makes; empty where there is none.
         class_name: Its class.
         start: The first step.
         stop: The one after the last.
@@ -63,6 +71,9 @@ class ModuleDerivative:
     """
 
     path: str
+    root: str
+    also: str
+    without: str
     class_name: str
     start: int
     stop: int

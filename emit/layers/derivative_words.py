@@ -1,0 +1,113 @@
+"""What functions for parts of a derivative are called, and what their docstrings say."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from longhand.emit.text.quoting import python_docstring
+from longhand.schedule.named_plan import BACKWARD_FORM, LongFunction, ModuleDerivative
+from longhand.schedule.names.words import further_names, identifier, listed, singular, snake_case
+
+_WIDEST = 103  # of a line of a docstring
+_MOST_NAMED = 2  # weights in it
+
+
+def names_of_part(part: ModuleDerivative, root: str) -> Iterator[str]:
+    """``attention_backward``, of one of several layers that are written out ``layer_3_attn_backward``."""
+    parts = part.path.removeprefix(f"{root}.").split(".") if root else part.path.split(".")
+    ending = BACKWARD_FORM.ending
+    of_its_class = f"{snake_case(part.class_name)}{ending}"
+    if (part.is_of_several or not any(map(str.isdigit, parts))) and not hasattr(torch.nn, part.class_name):
+        yield of_its_class
+    if part.is_of_several:
+        yield from further_names(of_its_class)
+    following = [*parts[1:], ""]
+    words = [singular(one) if after.isdigit() else one for one, after in zip(parts, following, strict=True)]
+    last_list = max(
+        (n for n, after in enumerate(following) if after.isdigit() and not parts[n].isdigit()), default=-1
+    )
+    for start in range(last_list if last_list >= 0 else len(parts) - 1, -1, -1):
+        if not words[start].isdigit():
+            yield f"{identifier('_'.join(words[start:]))}{ending}"
+    yield from further_names(of_its_class)
+
+
+def words_of_gradients(below: str) -> Iterator[str]:
+    """What holds the gradients of a module's weights: ``attn_gradients``."""
+    parts = below.split(".")
+    following = [*parts[1:], ""]
+    words = [singular(one) if after.isdigit() else one for one, after in zip(parts, following, strict=True)]
+    for start in range(len(parts) - 1, -1, -1):
+        if not parts[start].isdigit():
+            yield f"{identifier('_'.join(words[start:]))}_gradients"
+    yield from further_names("gradients")
+
+
+def position_of(path: str, function: LongFunction) -> str:
+    """``layers[3].attn``; ``layers[i].attn`` in what all layers do."""
+    parts = path.split(".")
+    at = None if function.drops_fields else function.path.count(".")
+    texts = (f"[{'i' if n == at else one}]" if one.isdigit() else f".{one}" for n, one in enumerate(parts))
+    return "".join(texts).removeprefix(".")
+
+
+def weights_of_part(part: ModuleDerivative, function: LongFunction) -> list[str]:
+    """The weights whose gradients a part returns, as its module calls them."""
+    return [key for _, _, key in keys_of_part(part, function)]
+
+
+def path_inside(path: str, root: str) -> str:
+    """The path of something in a module, as it is called there."""
+    return path.removeprefix(f"{root}.") if root else path
+
+
+def words_of_module(part: ModuleDerivative) -> Iterator[str]:
+    """What a function calls the module that it is given."""
+    *_, attribute = ["module", *(one for one in part.root.split(".") if not one.isdigit())]
+    plain = singular(attribute) if part.root.rpartition(".")[2].isdigit() else attribute
+    if part.is_of_several and part.root == part.path:
+        plain = snake_case(part.class_name)
+    yield from (plain, f"{plain}_module")
+    yield from further_names(plain)
+
+
+def also_of(part: ModuleDerivative, function: LongFunction) -> str:
+    """``, without output.LayerNorm, and of previous_norm``"""
+    without = f", without {path_inside(part.without, part.path)}" if part.without else ""
+    if not part.also:
+        return without
+    before = next(iter(function.of_before.values()), "").rpartition(".")[0]
+    is_before = part.also == function.before
+    also = f"the previous layer's {before}" if is_before else path_inside(part.also, part.root)
+    return f"{without}, and of {also}"
+
+
+def what_passes(source: Sequence[str], results: Sequence[str], weights: Sequence[str], whose: str) -> str:
+    """``from d_residual to d_x and the gradient of down.weight``; of many weights only that there are some."""
+    few = f"the gradient{'s' * (len(weights) > 1)} of {listed(weights)}"
+    of_weights = few if len(weights) <= _MOST_NAMED else f"gradients of {whose} weights"
+    made = [*results, *([of_weights] if weights else [])]
+    return f"from {listed(source)} to {listed(made)}" if source else f"makes {listed(made)}"
+
+
+def remark_of(class_name: str, position: str, beside: str, passes: str) -> str:
+    """``The derivative of Attention, attn: from d_residual to d_x and the gradients of its weights.``"""
+    begin = f"The derivative of {class_name}, {position}{beside}"
+    whole = f"{begin}: {passes}."
+    if len(whole) <= _WIDEST:
+        return python_docstring(whole)
+    told, lines = (textwrap.wrap(f"{text[:1].upper()}{text[1:]}.", _WIDEST) for text in (begin, passes))
+    return "\n".join(map(python_docstring, [*told, "", *lines, ""]))
+
+
+def keys_of_part(part: ModuleDerivative, function: LongFunction) -> Iterator[tuple[str, str, str]]:
+    """(buffer, the path of its weight in the function's module, that in the part's) of what a part returns last."""
+    for buffer, paths in function.gradients.items():
+        for path in paths if buffer in part.gradients else ():
+            yield buffer, path, path_inside(f"{function.path}.{path}" if function.path else path, part.root)
+    for buffer, path in function.of_before.items():
+        if buffer in part.gradients:
+            yield buffer, path, path
