@@ -17,7 +17,7 @@ from longhand.emit.text.equations import equations_of
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_ops import find_joins
 from longhand.emit.text.textbook import CLOSED_FORMS, PRIMED
-from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, in_words, laid_out, some, update_in_words
+from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, in_words, laid_out, update_in_words
 from longhand.emit.text.value_formula import called, reads_moved, value_formulas
 from longhand.lower.ir import Load, Store
 from longhand.schedule.named_plan import (
@@ -262,6 +262,7 @@ def _is_vector(node: fx.Node) -> bool:
     return node.op == "placeholder" and isinstance(value, torch.Tensor) and value.ndim <= 1
 
 
+_MOST_OPERATIONS = 4  # that a kernel is said to be the backward pass of
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
 _MOST_INSTEAD_OF_OPS = 5  # equations, where the user's operations fit
@@ -359,15 +360,15 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
         return laid_out(of_ops, how, room, backward) if len(of_ops) > 1 else f"{coarse}."
     if is_norm and 1 < len(equations) <= MOST_EQUATIONS and is_short:
         return laid_out(equations, how, room, backward)
-    of = f"{backward}: " if backward else ""
-    return f"{of}{in_words(plan, names)}{how}."
+    return f"{in_words(plan, names, backward)}{how}."
 
 
 def _backward_of(plan: KernelPlan, words: BufferNamer) -> str:
     """``the backward pass of layer norm``; empty where the kernel is none of anything that has a word."""
     norm = derivative_of_norm(plan).replace("_", " ")
     backward = _differentiated(plan, words) or ([norm] if norm else [])
-    return f"the backward pass of {some(backward)}" if backward else ""
+    told = listed(backward) if len(backward) <= _MOST_OPERATIONS else f"{len(backward)} operations"
+    return f"the backward pass of {told}" if backward else ""
 
 
 def _differentiated(plan: KernelPlan, words: BufferNamer) -> list[str]:

@@ -14,6 +14,7 @@ from longhand.capture.graph import Role
 from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text, scale_text
 from longhand.emit.text.formula import title_of
+from longhand.emit.text.told_lists import told_tensors
 from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Store, Value
 from longhand.schedule.named_plan import (
     BufferNamer,
@@ -37,7 +38,6 @@ from longhand.schedule.plan import (
 )
 
 _LARGEST_BARE = 9
-_MOST_WORDS = 6  # of a list; of a longer one the first are named, and how many there are besides
 _ELEMENT = {Region.WHOLE: "one element", Region.FIRST: "the first element"}
 _SHAPE = {Region.WHOLE: "{}", Region.IN_MEMORY: "{} in memory", Region.FIRST: "the first {}"}
 # By the role of the value that compares with them.
@@ -257,8 +257,10 @@ def traffic_line(
     """
     pointers = names.pointers
     stores = [value for value in kernel.body if isinstance(value, Store)]
-    written = listed(dict.fromkeys(pointers[v.buffer] for v in stores if not v.adds))
-    added = listed(dict.fromkeys(pointers[v.buffer] for v in stores if v.adds))
+    written, added = (
+        told_tensors((value.buffer for value in stores if bool(value.adds) == adds), kernel, names)
+        for adds in (False, True)
+    )
     writes = " and ".join(
         [*([f"writes {written} once"] if written else []), *([f"adds to {added}"] if added else [])]
     )
@@ -273,22 +275,15 @@ def traffic_line(
     rest = [buffer for buffer in rest if buffer not in for_each]
     again = [buffer for buffer in rest if reads.is_repeated(buffer)]
     once = [buffer for buffer in rest if buffer not in again]
-    parts = (
-        [f"{_some([pointers[buffer] for buffer in once])} once{_picked(once, reads, pointers)}"]
-        if once
-        else []
-    )
+    told = told_tensors(once, kernel, names)
+    parts = [f"{told} once{_picked(once, reads, pointers)}"] if once else []
     if again:
-        parts.append(
-            f"{_some([pointers[buffer] for buffer in again])} once from memory and again from the cache"
-        )
+        parts.append(f"{told_tensors(again, kernel, names)} once from memory and again from the cache")
     parts += _for_each(for_each, reads, names)
-    parts += _where(picked, reads, pointers)
+    parts += _where(picked, reads, names)
     line = f"Reads {listed(parts)}, {writes}" if parts else f"{writes[:1].upper()}{writes[1:]}"
     if kept:
-        words = [pointers[buffer] for buffer in kept]
-        what = listed(words) if len(words) <= _MOST_WORDS else f"the {len(words)} vectors"
-        line += f"; {what} stay{'s' * (len(words) == 1)} in cache"
+        line += f"; {told_tensors(kept, kernel, names)} stay{'s' * (len(kept) == 1)} in cache"
     return f"One launch over lists of tensors of any sizes. {line}" if kernel.schedule.is_over_lists else line
 
 
@@ -306,28 +301,20 @@ def _for_each(buffers: list[str], reads: KernelReads, names: KernelNames) -> lis
     tables: dict[str, list[str]] = {}
     for buffer in buffers:
         axes = listed(names.axes[axis].index for axis in reads.read_for_each(buffer))
-        tables.setdefault(axes, []).append(names.pointers[buffer])
-    return [f"{_some(words)} once for each {axes}" for axes, words in tables.items()]
-
-
-def _where(picked: list[str], reads: KernelReads, pointers: Mapping[str, str]) -> list[str]:
-    """``embed_tokens where input_ids says``: of each element nobody knows how often it is read, or whether."""
-    tables: dict[tuple[str, ...], list[str]] = {}
-    for buffer in picked:
-        tables.setdefault(tuple(map(pointers.__getitem__, reads.picked_by(buffer))), []).append(
-            pointers[buffer]
-        )
+        tables.setdefault(axes, []).append(buffer)
     return [
-        f"{_some(words)} where {listed(positions)} say{'s' * (len(positions) == 1)}"
-        for positions, words in tables.items()
+        f"{told_tensors(alike, reads.kernel, names)} once for each {axes}" for axes, alike in tables.items()
     ]
 
 
-def _some(words: list[str]) -> str:
-    """All of a few; of many the first ones, and how many there are besides."""
-    few = (
-        words
-        if len(words) <= _MOST_WORDS
-        else [*words[: _MOST_WORDS - 1], f"{len(words) - _MOST_WORDS + 1} more"]
-    )
-    return listed(few)
+def _where(picked: list[str], reads: KernelReads, names: KernelNames) -> list[str]:
+    """``embed_tokens where input_ids says``: of each element nobody knows how often it is read, or whether."""
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for buffer in picked:
+        positions = tuple(names.pointers[one] for one in reads.picked_by(buffer))
+        tables.setdefault(positions, []).append(buffer)
+    told = {positions: told_tensors(alike, reads.kernel, names) for positions, alike in tables.items()}
+    return [
+        f"{tensors} where {listed(positions)} say{'s' * (len(positions) == 1)}"
+        for positions, tensors in told.items()
+    ]

@@ -6,16 +6,16 @@ One result is said first, then ``where`` and what it is made of, in the order of
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from longhand.lower.ir import Load, Store
 from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.names.words import listed
 from longhand.schedule.plan import Access, KernelPlan
 
-_MOST_NAMED = 4  # results in a first line; of more the first ones are
+_MOST_NAMED = 4  # results in a first line; of more, how many there are, or what the kernel is
 LONGEST_LINE = 88  # of an equation that another one is put into: it still takes one line
 MOST_EQUATIONS = 7
-_MOST_LISTED = 4  # words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ def laid_out(equations: list[Equation], how: str, room: int | None = None, what:
         equations: In the order in which they are computed.
         how: ``, row by row``; empty where nothing is to be said.
         room: How long the first line may be; one that would be longer does not say how.
-        what: What the kernel is where gradients decide its results: it says more than the first of very many.
+        what: What the kernel is where gradients decide its results: it says more than that there are very many.
     """
     results = [one for one in equations if one.is_result]
     if len(results) == 1:
@@ -57,13 +57,39 @@ def laid_out(equations: list[Equation], how: str, room: int | None = None, what:
         return "\n".join([f"{results[0]}{how}, where", *steps])
     words = [one.word for one in results]
     is_backward = any(one.is_of_gradient and one.is_result for one in equations)
-    some = what if what and is_backward else f"{words[0]}, {words[1]} and {len(words) - 2} more"
-    shown = listed(words) if len(words) <= _MOST_NAMED else some
+    if len(words) <= _MOST_NAMED:
+        shown = listed(words)
+    elif what and is_backward:
+        shown = what
+    else:
+        shown = _many(equations)
     return "\n".join([f"{shown}{how}:", *map(str, equations)])
 
 
-def in_words(plan: KernelPlan, names: KernelNames) -> str:
-    """``features from conv2 and residual``, where a formula would be too long to read."""
+def _many(equations: list[Equation]) -> str:
+    """``gated and the 4 values that it is computed from``, where its results are that; else how many there are."""
+    results = [one.word for one in equations if one.is_result]
+    on_the_way: set[str] = {results[-1]}
+    for one in reversed(equations):
+        if any(_reads(later, one.word) for later in equations if later.word in on_the_way):
+            on_the_way.add(one.word)
+    if on_the_way.issuperset(results):
+        return f"{results[-1]} and the {len(results) - 1} values that it is computed from"
+    return f"{len(results)} results"
+
+
+def _reads(equation: Equation, word: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", equation.text) is not None
+
+
+def in_words(plan: KernelPlan, names: KernelNames, what: str = "") -> str:
+    """``features from conv2 and residual``, where a formula would be too long to read.
+
+    Args:
+        plan: The kernel.
+        names: Its words.
+        what: What the kernel is in words: said instead of very many results.
+    """
     bodies = [value for value in plan.body if isinstance(value, Load | Store)]
     written = dict.fromkeys(names.pointers[v.buffer] for v in bodies if isinstance(v, Store))
     whole = max(
@@ -74,16 +100,12 @@ def in_words(plan: KernelPlan, names: KernelNames) -> str:
         for position, value in enumerate(plan.body)
         if isinstance(value, Load) and len(plan.addresses[position].axes) == whole
     )
+    if what and len(written) > _MOST_NAMED:
+        return what
     given = listed(list(read)[:3])
     source = f" from {given}" if given else ""
-    return f"{some(list(written))}{source}"
-
-
-def some(words: list[str]) -> str:
-    """All of a few; of many the first two, and how many there are besides."""
-    return (
-        listed(words) if len(words) <= _MOST_LISTED else f"{words[0]}, {words[1]} and {len(words) - 2} more"
-    )
+    results = listed(written) if len(written) <= _MOST_NAMED else f"{len(written)} results"
+    return f"{what}{': ' * bool(what)}{results}{source}"
 
 
 def update_in_words(plan: KernelPlan, names: KernelNames) -> str:

@@ -23,6 +23,9 @@ CLAUSE = re.compile(
     r"(?=$|, | and )"
 )
 
+# Of many tensors of one kind: how many there are.
+COUNTED = re.compile(r"\b(?:the )?(\d+) (?:other )?(?:gradients|vectors|tensors)\b")
+
 
 def said(text: str) -> tuple[set[str], set[str], set[str], set[str]]:
     """What a docstring says is read once, read again, kept in cache and picked out: the words of tensors.
@@ -40,7 +43,7 @@ def said(text: str) -> tuple[set[str], set[str], set[str], set[str]]:
 
 
 def words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text)) - {"and", ""}
+    return set(re.findall(r"\w+", COUNTED.sub("", text))) - {"and", ""}
 
 
 def loads(path: Path) -> tuple[str, Counter[str], dict[str, list[str]]]:
@@ -83,15 +86,14 @@ def test_the_line_about_traffic_counts_the_loads(path: Path) -> None:
     once, again, kept, picked = said(docstring)
     tensors = {word for word in found if not word.endswith("partial")}
     bookkeeping = {"address", "tensor_of_block", "first_block", "n_elements"}  # of a launch over lists
-    many = re.search(r"the (\d+) vectors stay in cache", " ".join(docstring.split()))
-    if many is not None:
-        kept = tensors - bookkeeping - once - again
-        assert len(kept) == int(many[1])
-    more = re.search(r"and (\d+) more once, ", " ".join(docstring.split()))
-    if more is not None:  # of many, the first are named and the others counted
-        once -= {more[1], "more"}
-        unnamed = tensors - bookkeeping - once - again - kept
-        assert len(unnamed) == int(more[1])
+    reads, _, stays = " ".join(docstring.split()).rpartition("Reads ")[2].partition("; ")
+    reads = re.split(", writes | and writes |, adds to ", reads)[0]
+    counts = [sum(map(int, COUNTED.findall(part))) for part in (reads, stays.partition(" stay")[0])]
+    unnamed = tensors - bookkeeping - once - again - kept - picked
+    assert len(unnamed) == sum(counts), f"{counts} are counted"
+    if counts[1]:
+        kept |= unnamed
+    else:
         once |= unnamed
     picked &= tensors  # axes are no tensors
     assert once | again | kept | picked == tensors - bookkeeping
@@ -197,3 +199,34 @@ def test_a_map_that_is_added_to_windows_is_no_vector(emit: Any) -> None:
     )
     text = " ".join(next(text for text in texts if "tl.load" in text).split())
     assert "Reads x and skip once, writes " in text and "; scale stays in cache." in text
+
+
+def summed(*tensors: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(sum(tensors[1:], tensors[0]))
+
+
+def with_vectors(x: torch.Tensor, *vectors: torch.Tensor) -> torch.Tensor:
+    for vector in vectors:
+        x = torch.tanh(x) * vector
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "wanted"),
+    [
+        (summed, [torch.randn(6, 48)] * 8, "Reads the 8 tensors once, writes"),
+        (
+            with_vectors,
+            [torch.randn(6, 48), *(torch.randn(48) for _ in range(5))],
+            "once; the 5 vectors stay in cache.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_of_many_tensors_it_is_said_what_they_are(
+    emit: Any, device: str, function: Any, args: list[torch.Tensor], wanted: str
+) -> None:
+    args = [one.clone() for one in args]
+    files = emit(function, tuple(args), device=device)
+    text = "\n".join(str(text) for path, text in files.items() if path.startswith("kernels/"))
+    assert wanted in " ".join(text.replace("//", "").split()), text
