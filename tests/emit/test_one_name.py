@@ -148,8 +148,8 @@ def partial() -> dict[str, str]:
 
 class Terms(nn.Module):
     def forward(self, x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
-        shifted = (x.sum(0) * gain) + x
-        return shifted
+        shifted = (x.sum(0) * gain) + x  # the target names the term
+        return shifted * 1.5
 
 
 def test_the_terms_of_a_statement_say_of_what_and_by_what() -> None:

@@ -10,15 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from . import kernels
-from .runtime import (
-    empty,
-    keep_for_backward,
-    kept_for_backward,
-    of_layers,
-    of_module,
-    of_parameters,
-    own_types,
-)
+from .runtime import empty, keep_for_backward, kept_for_backward, of_layers, of_parameters, own_types
 
 MAX_POSITIONS = 128
 EPS = 1e-5
@@ -79,53 +71,114 @@ class LanguageModelFunction(torch.autograd.Function):
         return None, None, None, *of_parameters(model, gradients)
 
 
-def mlp_backward(mlp, d_next_x, widen_out):
-    """The derivative of Mlp, gpt.blocks[i].mlp.
+def mlp_backward(layer, saved, d_next_x):
+    """The derivative of Mlp, gpt.blocks[i].mlp, and of ln_2.
 
-    From d_next_x to d_widen_out, d_normed and gradients of its weights.
+    From d_next_x to d_residual and gradients of their weights.
     """
     dim = d_next_x.shape[1]
-    batch, seq, widen_dim = widen_out.shape
+    batch, seq, widen_dim = saved.widen_out.shape
 
+    # mlp
     d_narrow_bias = empty((dim,), torch.float32)
     kernels.column_sum(d_next_x, d_narrow_bias, n_rows=batch * seq, n_cols=dim)
-    d_hidden = torch.mm(d_next_x, mlp.narrow.weight)
+    d_hidden = torch.mm(d_next_x, layer.mlp.narrow.weight)
 
     hidden = empty(d_hidden.shape, torch.float32)
     d_widen_out = d_hidden  # in place
     d_widen_bias = empty((widen_dim,), torch.float32)
     kernels.d_gelu(
-        widen_out, d_hidden, hidden, d_widen_out, d_widen_bias, n_rows=batch * seq, n_cols=widen_dim
+        saved.widen_out, d_hidden, hidden, d_widen_out, d_widen_bias, n_rows=batch * seq, n_cols=widen_dim
     )
 
     d_narrow_weight = torch.mm(d_next_x.T, hidden)
-    d_normed = torch.mm(d_widen_out, mlp.widen.weight)
-    return (
-        d_widen_out,
+    d_normed = torch.mm(d_widen_out, layer.mlp.widen.weight)
+
+    normed = empty(d_next_x.shape, torch.float32)
+    d_residual = d_normed  # in place
+    d_ln_2_bias = empty((dim,), torch.float32)
+    d_ln_2_weight = empty((dim,), torch.float32)
+    kernels.d_add_layer_norm(
+        saved.residual,
+        layer.ln_2.weight,
+        layer.ln_2.bias,
+        d_next_x,
         d_normed,
-        {"widen.bias": d_widen_bias, "narrow.weight": d_narrow_weight, "narrow.bias": d_narrow_bias},
+        normed,
+        d_residual,
+        d_ln_2_bias,
+        d_ln_2_weight,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=EPS,
     )
 
+    d_widen_weight = torch.mm(d_widen_out.T, normed)
+    del d_hidden, d_widen_out
+    return d_residual, {
+        "ln_2.weight": d_ln_2_weight,
+        "ln_2.bias": d_ln_2_bias,
+        "mlp.widen.weight": d_widen_weight,
+        "mlp.widen.bias": d_widen_bias,
+        "mlp.narrow.weight": d_narrow_weight,
+        "mlp.narrow.bias": d_narrow_bias,
+    }
 
-def causal_self_attention_backward(attn, d_residual, mixed, qkv_out, logsumexp):
-    """The derivative of CausalSelfAttention, gpt.blocks[i].attn.
 
-    From d_residual to d_qkv_out, d_normed and gradients of its weights.
+def qkv_backward(layer, saved, d_out, d_residual):
+    """The derivative of Linear, gpt.blocks[i].attn.qkv, and of ln_1.
+
+    From d_out and d_residual to d_x and gradients of their weights.
     """
     dim = d_residual.shape[1]
-    batch, n_heads, seq, head_dim = mixed.shape
-    qkv_dim = qkv_out.shape[2]
+    batch, seq, _ = saved.x.shape
 
+    # attn
+    d_normed = torch.mm(d_out, layer.attn.qkv.weight)
+
+    normed = empty(d_residual.shape, torch.float32)
+    d_x = d_normed  # in place
+    d_ln_1_bias = empty((dim,), torch.float32)
+    d_ln_1_weight = empty((dim,), torch.float32)
+    kernels.d_add_layer_norm(
+        saved.x,
+        layer.ln_1.weight,
+        layer.ln_1.bias,
+        d_residual,
+        d_normed,
+        normed,
+        d_x,
+        d_ln_1_bias,
+        d_ln_1_weight,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=EPS,
+    )
+
+    d_weight = torch.mm(d_out.T, normed)
+    return d_x, {"ln_1.weight": d_ln_1_weight, "ln_1.bias": d_ln_1_bias, "attn.qkv.weight": d_weight}
+
+
+def causal_self_attention_backward(layer, saved, d_residual):
+    """The derivative of CausalSelfAttention, gpt.blocks[i].attn, and of ln_1.
+
+    From d_residual to d_x and gradients of their weights.
+    """
+    dim = d_residual.shape[1]
+    batch, n_heads, seq, head_dim = saved.mixed.shape
+    qkv_dim = saved.qkv_out.shape[2]
+
+    # attn
     d_proj_bias = empty((dim,), torch.float32)
     kernels.column_sum(d_residual, d_proj_bias, n_rows=batch * seq, n_cols=dim)
-    d_mixed = torch.mm(d_residual, attn.proj.weight)
-    mixed_view = mixed.transpose(1, 2).reshape(batch, seq, dim)
+    d_mixed = torch.mm(d_residual, layer.attn.proj.weight)
+    mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
     d_proj_weight = torch.mm(d_residual.T, mixed_view.reshape(-1, dim))
 
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
-    q, k, v = qkv_out.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
+    q, k, v = saved.qkv_out.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
     d_q, d_k, d_v = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default(
-        d_mixed, q, k, v, mixed, logsumexp, dropout_p=0.0, is_causal=True
+        d_mixed, q, k, v, saved.mixed, saved.logsumexp, dropout_p=0.0, is_causal=True
     )
 
     d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
@@ -147,79 +200,22 @@ def causal_self_attention_backward(attn, d_residual, mixed, qkv_out, logsumexp):
         d_q_end=dim,
         d_k_end=2 * dim,
     )
-    d_normed = torch.mm(d_qkv_out, attn.qkv.weight)
-    return (
-        d_qkv_out,
-        d_normed,
-        {"qkv.bias": d_qkv_bias, "proj.weight": d_proj_weight, "proj.bias": d_proj_bias},
-    )
+
+    d_x, qkv_gradients = qkv_backward(layer, saved, d_qkv_out, d_residual)
+    return d_x, {
+        **qkv_gradients,
+        "attn.qkv.bias": d_qkv_bias,
+        "attn.proj.weight": d_proj_weight,
+        "attn.proj.bias": d_proj_bias,
+    }
 
 
 def block_backward(layer, saved, d_next_x):
     """What one of gpt.blocks hands on, backwards, and the gradients of its weights."""
-    batch, seq, _ = saved.widen_out.shape
-    dim = saved.residual.shape[2]
+    d_residual, mlp_gradients = mlp_backward(layer, saved, d_next_x)
 
-    d_widen_out, d_normed, mlp_gradients = mlp_backward(layer.mlp, d_next_x, saved.widen_out)
-
-    normed = empty(d_next_x.shape, torch.float32)
-    d_residual = d_normed  # in place
-    d_ln_2_bias = empty((dim,), torch.float32)
-    d_ln_2_weight = empty((dim,), torch.float32)
-    kernels.d_add_layer_norm(
-        saved.residual,
-        layer.ln_2.weight,
-        layer.ln_2.bias,
-        d_next_x,
-        d_normed,
-        normed,
-        d_residual,
-        d_ln_2_bias,
-        d_ln_2_weight,
-        n_rows=batch * seq,
-        n_cols=dim,
-        eps=EPS,
-    )
-
-    # mlp
-    d_widen_weight = torch.mm(d_widen_out.T, normed)
-    del d_widen_out
-
-    d_qkv_out, d_normed, attn_gradients = causal_self_attention_backward(
-        layer.attn, d_residual, saved.mixed, saved.qkv_out, saved.logsumexp
-    )
-
-    normed = empty(d_residual.shape, torch.float32)
-    d_x = d_normed  # in place
-    d_ln_1_bias = empty((dim,), torch.float32)
-    d_ln_1_weight = empty((dim,), torch.float32)
-    kernels.d_add_layer_norm(
-        saved.x,
-        layer.ln_1.weight,
-        layer.ln_1.bias,
-        d_residual,
-        d_normed,
-        normed,
-        d_x,
-        d_ln_1_bias,
-        d_ln_1_weight,
-        n_rows=batch * seq,
-        n_cols=dim,
-        eps=EPS,
-    )
-
-    # attn
-    d_qkv_weight = torch.mm(d_qkv_out.T, normed)
-    return d_x, {
-        "ln_1.weight": d_ln_1_weight,
-        "ln_1.bias": d_ln_1_bias,
-        "attn.qkv.weight": d_qkv_weight,
-        **of_module("attn", attn_gradients),
-        "ln_2.weight": d_ln_2_weight,
-        "ln_2.bias": d_ln_2_bias,
-        "mlp.widen.weight": d_widen_weight,
-        **of_module("mlp", mlp_gradients),
-    }
+    d_x, attn_gradients = causal_self_attention_backward(layer, saved, d_residual)
+    return d_x, {**attn_gradients, **mlp_gradients}
 
 
 def language_model_backward(model, saved, d_loss):

@@ -995,11 +995,6 @@ def of_layers(owner, gradients, before=(), without=()):
     }
 
 
-def of_module(path, gradients):
-    """Gradients of a module's weights by their whole names, given those by their names inside the module."""
-    return {f"{path}.{name}": one for name, one in gradients.items()}
-
-
 def of_parameters(module, gradients):
     """For each of a module's parameters, in order, the gradient that has its name; None where there is none."""
     looked_at = module.__dict__.get(SEEN, {}).get("holders")

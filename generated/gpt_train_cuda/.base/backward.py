@@ -16,7 +16,6 @@ from .runtime import (
     keep_for_backward,
     kept_for_backward,
     of_layers,
-    of_module,
     of_parameters,
     own_types,
 )
@@ -81,48 +80,110 @@ class LanguageModelFunction(torch.autograd.Function):
         return None, None, None, *of_parameters(model, gradients)
 
 
-def mlp_backward(mlp, d_next_x, widen_out):
-    """The derivative of Mlp, gpt.blocks[i].mlp.
+def mlp_backward(layer, saved, d_next_x):
+    """The derivative of Mlp, gpt.blocks[i].mlp, and of ln_2.
 
-    From d_next_x to d_widen_out, d_normed and gradients of its weights.
+    From d_next_x to d_residual and gradients of their weights.
     """
     dim = d_next_x.shape[1]
-    batch, seq, widen_dim = widen_out.shape
+    batch, seq, widen_dim = saved.widen_out.shape
 
+    # mlp
     d_narrow_bias = d_next_x.new_empty(dim)
     kernels.column_sum(d_next_x, d_narrow_bias, n_rows=batch * seq, n_cols=dim)
-    d_hidden = blas.mm(d_next_x, mlp.narrow.weight)
+    d_hidden = blas.mm(d_next_x, layer.mlp.narrow.weight)
 
     hidden = torch.empty_like(d_hidden)
     d_widen_out = torch.empty_like(d_hidden)
-    d_widen_bias = widen_out.new_empty(widen_dim)
+    d_widen_bias = saved.widen_out.new_empty(widen_dim)
     kernels.d_gelu(
-        widen_out, d_hidden, hidden, d_widen_out, d_widen_bias, n_rows=batch * seq, n_cols=widen_dim
+        saved.widen_out, d_hidden, hidden, d_widen_out, d_widen_bias, n_rows=batch * seq, n_cols=widen_dim
     )
     del d_hidden
 
     d_narrow_weight = blas.mm(d_next_x.T, hidden)
     del hidden
-    d_normed = blas.mm(d_widen_out, mlp.widen.weight)
-    return (
-        d_widen_out,
+    d_normed = blas.mm(d_widen_out, layer.mlp.widen.weight)
+
+    normed = torch.empty_like(d_next_x)
+    d_residual = d_next_x  # in place
+    d_ln_2_weight = saved.residual.new_empty(dim)
+    d_ln_2_bias = torch.empty_like(d_ln_2_weight)
+    kernels.d_add_layer_norm(
+        saved.residual,
+        layer.ln_2.weight,
+        layer.ln_2.bias,
+        d_next_x,
         d_normed,
-        {"widen.bias": d_widen_bias, "narrow.weight": d_narrow_weight, "narrow.bias": d_narrow_bias},
+        normed,
+        d_residual,
+        d_ln_2_weight,
+        d_ln_2_bias,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=EPS,
+    )
+    del d_normed
+
+    d_widen_weight = blas.mm(d_widen_out.T, normed)
+    del d_widen_out, normed
+    return d_residual, {
+        "ln_2.weight": d_ln_2_weight,
+        "ln_2.bias": d_ln_2_bias,
+        "mlp.widen.weight": d_widen_weight,
+        "mlp.widen.bias": d_widen_bias,
+        "mlp.narrow.weight": d_narrow_weight,
+        "mlp.narrow.bias": d_narrow_bias,
+    }
+
+
+def qkv_backward(layer, saved, d_out, d_residual):
+    """The derivative of Linear, gpt.blocks[i].attn.qkv, and of ln_1.
+
+    From d_out and d_residual to d_x and gradients of their weights.
+    """
+    dim = d_residual.shape[1]
+    batch, seq, _ = saved.x.shape
+
+    # attn
+    d_normed = blas.mm(d_out, layer.attn.qkv.weight)
+
+    normed = torch.empty_like(d_residual)
+    d_x = d_residual  # in place
+    d_ln_1_weight = saved.x.new_empty(dim)
+    d_ln_1_bias = torch.empty_like(d_ln_1_weight)
+    kernels.d_add_layer_norm(
+        saved.x,
+        layer.ln_1.weight,
+        layer.ln_1.bias,
+        d_residual,
+        d_normed,
+        normed,
+        d_x,
+        d_ln_1_weight,
+        d_ln_1_bias,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=EPS,
     )
 
+    d_weight = blas.mm(d_out.T, normed)
+    return d_x, {"ln_1.weight": d_ln_1_weight, "ln_1.bias": d_ln_1_bias, "attn.qkv.weight": d_weight}
 
-def causal_self_attention_backward(attn, saved, d_residual):
-    """The derivative of CausalSelfAttention, gpt.blocks[i].attn.
 
-    From d_residual to d_qkv_out, d_normed and gradients of its weights.
+def causal_self_attention_backward(layer, saved, d_residual):
+    """The derivative of CausalSelfAttention, gpt.blocks[i].attn, and of ln_1.
+
+    From d_residual to d_x and gradients of their weights.
     """
     dim = d_residual.shape[1]
     batch, n_heads, seq, head_dim = saved.mixed.shape
     qkv_dim = saved.qkv_out.shape[2]
 
+    # attn
     d_proj_bias = d_residual.new_empty(dim)
     kernels.column_sum(d_residual, d_proj_bias, n_rows=batch * seq, n_cols=dim)
-    d_mixed = blas.mm(d_residual, attn.proj.weight)
+    d_mixed = blas.mm(d_residual, layer.attn.proj.weight)
     mixed_view = saved.mixed.transpose(1, 2).reshape(batch, seq, dim)
     d_proj_weight = blas.mm(d_residual.T, mixed_view.reshape(-1, dim))
 
@@ -152,78 +213,22 @@ def causal_self_attention_backward(attn, saved, d_residual):
         d_q_end=dim,
         d_k_end=2 * dim,
     )
-    d_normed = blas.mm(d_qkv_out, attn.qkv.weight)
-    return (
-        d_qkv_out,
-        d_normed,
-        {"qkv.bias": d_qkv_bias, "proj.weight": d_proj_weight, "proj.bias": d_proj_bias},
-    )
+
+    d_x, qkv_gradients = qkv_backward(layer, saved, d_qkv_out, d_residual)
+    return d_x, {
+        **qkv_gradients,
+        "attn.qkv.bias": d_qkv_bias,
+        "attn.proj.weight": d_proj_weight,
+        "attn.proj.bias": d_proj_bias,
+    }
 
 
 def block_backward(layer, saved, d_next_x):
     """What one of gpt.blocks hands on, backwards, and the gradients of its weights."""
-    batch, seq, _ = saved.widen_out.shape
-    dim = saved.residual.shape[2]
+    d_residual, mlp_gradients = mlp_backward(layer, saved, d_next_x)
 
-    d_widen_out, d_normed, mlp_gradients = mlp_backward(layer.mlp, d_next_x, saved.widen_out)
-
-    normed = torch.empty_like(d_next_x)
-    d_residual = d_next_x  # in place
-    d_ln_2_weight = saved.residual.new_empty(dim)
-    d_ln_2_bias = torch.empty_like(d_ln_2_weight)
-    kernels.d_add_layer_norm(
-        saved.residual,
-        layer.ln_2.weight,
-        layer.ln_2.bias,
-        d_next_x,
-        d_normed,
-        normed,
-        d_residual,
-        d_ln_2_weight,
-        d_ln_2_bias,
-        n_rows=batch * seq,
-        n_cols=dim,
-        eps=EPS,
-    )
-    del d_normed
-
-    # mlp
-    d_widen_weight = blas.mm(d_widen_out.T, normed)
-    del d_widen_out, normed
-
-    d_qkv_out, d_normed, attn_gradients = causal_self_attention_backward(layer.attn, saved, d_residual)
-
-    normed = torch.empty_like(d_residual)
-    d_x = d_residual  # in place
-    d_ln_1_weight = saved.x.new_empty(dim)
-    d_ln_1_bias = torch.empty_like(d_ln_1_weight)
-    kernels.d_add_layer_norm(
-        saved.x,
-        layer.ln_1.weight,
-        layer.ln_1.bias,
-        d_residual,
-        d_normed,
-        normed,
-        d_x,
-        d_ln_1_weight,
-        d_ln_1_bias,
-        n_rows=batch * seq,
-        n_cols=dim,
-        eps=EPS,
-    )
-
-    # attn
-    d_qkv_weight = blas.mm(d_qkv_out.T, normed)
-    return d_x, {
-        "ln_1.weight": d_ln_1_weight,
-        "ln_1.bias": d_ln_1_bias,
-        "attn.qkv.weight": d_qkv_weight,
-        **of_module("attn", attn_gradients),
-        "ln_2.weight": d_ln_2_weight,
-        "ln_2.bias": d_ln_2_bias,
-        "mlp.widen.weight": d_widen_weight,
-        **of_module("mlp", mlp_gradients),
-    }
+    d_x, attn_gradients = causal_self_attention_backward(layer, saved, d_residual)
+    return d_x, {**attn_gradients, **mlp_gradients}
 
 
 def language_model_backward(model, saved, d_loss):

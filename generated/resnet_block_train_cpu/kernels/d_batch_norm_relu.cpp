@@ -9,8 +9,8 @@
 //     ResNetBlock.forward    return F.relu(out)
 //     ResNetBlock.forward    out = out + self.shortcut(x)
 //
-// Reads out, d_out, mean, rstd and weight once and x once from memory and again from the cache, writes
-// d_weight, d_x and d_bias once.
+// Reads out, d_out and the 3 vectors once and x once from memory and again from the cache, writes d_weight,
+// d_x and d_bias once.
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 

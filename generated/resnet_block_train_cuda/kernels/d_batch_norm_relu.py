@@ -5,8 +5,7 @@
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 
-Reads conv1_out and d_out once, writes d_conv1_out once; bn1_mean, bn1_rstd, weight, bias, through_mean and
-through_rstd stay in cache.
+Reads conv1_out and d_out once, writes d_conv1_out once; the 6 vectors stay in cache.
 """
 
 import torch
@@ -32,7 +31,7 @@ def d_batch_norm_relu_kernel(
     d_out_ptr,  # bf16 (n_rows, n_cols) in memory
     through_mean_ptr,  # float32 (n_cols,)
     through_rstd_ptr,  # float32 (n_cols,)
-    d_conv1_out_ptr,  # bf16 (n_rows, n_cols) in memory
+    d_conv1_out_ptr,  # bf16 (n_rows, n_cols) in memory; may be d_out_ptr
     n_rows,
     n_cols,
     ROWS: tl.constexpr,

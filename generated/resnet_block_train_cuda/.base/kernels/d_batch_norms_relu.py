@@ -1,12 +1,11 @@
-"""d_batch_norms_relu: the backward pass of relu and batch norm: d_out, through_rstd and 6 more from
-activated, d_activated and shortcut_out, channel by channel.
+"""d_batch_norms_relu: the backward pass of relu and batch norm, channel by channel.
 
     ResNetBlock.forward    return F.relu(out)
     ResNetBlock.forward    out = out + self.shortcut(x)
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
 
-Reads activated, d_activated, shortcut_out, shortcut_mean, shortcut_rstd and 3 more once, writes d_out,
-through_rstd, through_mean, bn2_through_rstd, d_weight, d_bn2_weight, d_bias and d_bn2_bias once.
+Reads activated, d_activated, shortcut_out, the 4 vectors and conv2_out once, writes d_out and the 7 vectors
+once.
 """
 
 import torch
