@@ -125,40 +125,6 @@ def mlp_backward(layer, saved, d_next_x):
     }
 
 
-def qkv_backward(layer, saved, d_out, d_residual):
-    """The derivative of Linear, gpt.blocks[i].attn.qkv, and of ln_1.
-
-    From d_out and d_residual to d_x and gradients of their weights.
-    """
-    dim = d_residual.shape[1]
-    batch, seq, _ = saved.x.shape
-
-    # attn
-    d_normed = torch.mm(d_out, layer.attn.qkv.weight)
-
-    normed = empty(d_residual.shape, torch.float32)
-    d_x = d_normed  # in place
-    d_ln_1_bias = empty((dim,), torch.float32)
-    d_ln_1_weight = empty((dim,), torch.float32)
-    kernels.d_add_layer_norm(
-        saved.x,
-        layer.ln_1.weight,
-        layer.ln_1.bias,
-        d_residual,
-        d_normed,
-        normed,
-        d_x,
-        d_ln_1_bias,
-        d_ln_1_weight,
-        n_rows=batch * seq,
-        n_cols=dim,
-        eps=EPS,
-    )
-
-    d_weight = torch.mm(d_out.T, normed)
-    return d_x, {"ln_1.weight": d_ln_1_weight, "ln_1.bias": d_ln_1_bias, "attn.qkv.weight": d_weight}
-
-
 def causal_self_attention_backward(layer, saved, d_residual):
     """The derivative of CausalSelfAttention, gpt.blocks[i].attn, and of ln_1.
 
@@ -200,10 +166,32 @@ def causal_self_attention_backward(layer, saved, d_residual):
         d_q_end=dim,
         d_k_end=2 * dim,
     )
+    d_normed = torch.mm(d_qkv_out, layer.attn.qkv.weight)
 
-    d_x, qkv_gradients = qkv_backward(layer, saved, d_qkv_out, d_residual)
+    normed = empty(d_residual.shape, torch.float32)
+    d_x = d_normed  # in place
+    d_ln_1_bias = empty((dim,), torch.float32)
+    d_ln_1_weight = empty((dim,), torch.float32)
+    kernels.d_add_layer_norm(
+        saved.x,
+        layer.ln_1.weight,
+        layer.ln_1.bias,
+        d_residual,
+        d_normed,
+        normed,
+        d_x,
+        d_ln_1_bias,
+        d_ln_1_weight,
+        n_rows=batch * seq,
+        n_cols=dim,
+        eps=EPS,
+    )
+
+    d_qkv_weight = torch.mm(d_qkv_out.T, normed)
     return d_x, {
-        **qkv_gradients,
+        "ln_1.weight": d_ln_1_weight,
+        "ln_1.bias": d_ln_1_bias,
+        "attn.qkv.weight": d_qkv_weight,
         "attn.qkv.bias": d_qkv_bias,
         "attn.proj.weight": d_proj_weight,
         "attn.proj.bias": d_proj_bias,

@@ -74,6 +74,8 @@ def part_borders(
     begin, end = calls.index(first), calls.index(last)
     whole = PartBorder(path, first, last, root=path)
     yield whole
+    if not any(one.startswith(f"{path}.") for place in calls[begin : end + 1] for one in touched[place]):
+        return  # a layer that holds no other is called within the work of what holds it: its borders are its own
     for start in range(begin, min(begin + _MOST_LEFT, end) + 1):
         without = _left_to_caller(path, calls[begin:start], calls[start : end + 1], touched)
         if start > begin and not without:

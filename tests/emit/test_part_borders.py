@@ -96,7 +96,7 @@ def test_it_says_whose_derivatives_it_is(name: str, norm: str, functions: dict[s
     assert f"layers[i].{name}, and of {norm}" in said and said.endswith("gradients of their weights."), said
 
 
-_TOUCHED = [{"a", "a.mlp"}, {"a", "a.mlp", "a.norm"}, {"a", "a.mlp"}, {"a", "a.norm"}, {"a", "a.attn"}]
+_TOUCHED = [{"a", "a.mlp", "a.mlp.up"}, {"a", "a.mlp", "a.norm"}, {"a", "a.mlp"}, {"a", "a.norm"}, {"a", "a.attn"}]
 
 
 def _borders(touched: list[set[str]], root: str = "a") -> list[PartBorder]:
@@ -110,6 +110,12 @@ def test_a_part_takes_in_all_of_one_other_module_or_nothing() -> None:
     ]
     again = [*_TOUCHED, {"a", "a.norm"}]  # the norm's derivative goes on elsewhere
     assert [one.last for one in _borders(again)] == [0]
+
+
+def test_a_layer_that_holds_no_other_has_its_own_borders() -> None:
+    """A Linear that is called in each step of a recurrence took in a part of the step."""
+    touched = [{"a", "a.mlp"}, *_TOUCHED[1:]]
+    assert [one.last for one in _borders(touched)] == [0]
 
 
 def test_not_one_that_the_function_around_is_not_given() -> None:
