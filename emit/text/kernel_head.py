@@ -7,14 +7,14 @@ large as that: the comment says where the part lies.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Role
 from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text, scale_text
 from longhand.emit.text.formula import title_of
-from longhand.emit.text.told_lists import told_tensors
 from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Store, Value
 from longhand.schedule.named_plan import (
     BufferNamer,
@@ -24,7 +24,7 @@ from longhand.schedule.named_plan import (
     launches,
     least_of,
 )
-from longhand.schedule.names.words import further_names, identifier, listed
+from longhand.schedule.names.words import GradientWord, further_names, identifier, listed
 from longhand.schedule.plan import (
     KernelPlan,
     KernelReads,
@@ -37,6 +37,9 @@ from longhand.schedule.plan import (
     tensor_shape,
 )
 
+_MOST_LISTED = 4  # tensors of any kind; of more, those of one kind are counted
+_FEWEST_COUNTED = 3  # of one kind
+_MOST_PLAIN = 6  # whose kind says nothing
 _LARGEST_BARE = 9
 _ELEMENT = {Region.WHOLE: "one element", Region.FIRST: "the first element"}
 _SHAPE = {Region.WHOLE: "{}", Region.IN_MEMORY: "{} in memory", Region.FIRST: "the first {}"}
@@ -318,3 +321,55 @@ def _where(picked: list[str], reads: KernelReads, names: KernelNames) -> list[st
         f"{tensors} where {listed(positions)} say{'s' * (len(positions) == 1)}"
         for positions, tensors in told.items()
     ]
+
+
+class _Kind(enum.Enum):
+    """What is counted. Others' words may stand beside a number of gradients: a gradient can have a word of its own."""
+
+    GRADIENT = "{} gradients"
+    VECTOR = "the {} vectors"
+    OTHER = "tensors"
+
+
+def told_tensors(buffers: Iterable[str], plan: KernelPlan, names: KernelNames) -> str:
+    """``d_out, the 5 vectors and x``.
+
+    Args:
+        buffers: The keys of the kernel's pointers.
+        plan: The kernel.
+        names: Its words.
+    """
+    kinds = {buffer: _kind(buffer, plan, names) for buffer in dict.fromkeys(buffers)}
+    if len(kinds) <= _MOST_LISTED:
+        return listed(names.pointers[buffer] for buffer in kinds)
+    counted = {
+        kind for kind in (_Kind.GRADIENT, _Kind.VECTOR) if list(kinds.values()).count(kind) >= _FEWEST_COUNTED
+    }
+    left = [buffer for buffer, kind in kinds.items() if kind not in counted]
+    if len(left) > _MOST_PLAIN:
+        return _with_others(kinds)
+    entries = [
+        kind.value.format(list(kinds.values()).count(kind)) if kind in counted else names.pointers[buffer]
+        for buffer, kind in kinds.items()
+    ]
+    return listed(dict.fromkeys(entries))
+
+
+def _with_others(kinds: dict[str, _Kind]) -> str:
+    """``the 7 tensors``, ``3 gradients and the 7 other tensors``."""
+    numbers = {kind: list(kinds.values()).count(kind) for kind in _Kind}
+    said = [kind for kind in (_Kind.GRADIENT, _Kind.VECTOR) if numbers[kind] >= _FEWEST_COUNTED]
+    n_others = len(kinds) - sum(numbers[kind] for kind in said)
+    others = f"the {n_others} {'other ' * bool(said)}{_Kind.OTHER.value}"
+    return listed([*(kind.value.format(numbers[kind]) for kind in said), others])
+
+
+def _kind(buffer: str, plan: KernelPlan, names: KernelNames) -> _Kind:
+    if isinstance(names.pointers[buffer], GradientWord):
+        return _Kind.GRADIENT
+    ranks = {pointer.name: _rank(tensor_shape(plan, pointer)) for pointer in plan.pointers}
+    return _Kind.VECTOR if ranks[buffer] == 1 < max(ranks.values()) else _Kind.OTHER
+
+
+def _rank(shape: tuple[str | int, ...] | None) -> int:
+    return 2 if shape is None else len(shape)

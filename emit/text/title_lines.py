@@ -6,7 +6,6 @@ One result is said first, then ``where`` and what it is made of, in the order of
 from __future__ import annotations
 
 import dataclasses
-import re
 
 from longhand.lower.ir import Load, Store
 from longhand.schedule.named_plan import KernelNames
@@ -62,24 +61,8 @@ def laid_out(equations: list[Equation], how: str, room: int | None = None, what:
     elif what and is_backward:
         shown = what
     else:
-        shown = _many(equations)
+        shown = f"{len(words)} results"
     return "\n".join([f"{shown}{how}:", *map(str, equations)])
-
-
-def _many(equations: list[Equation]) -> str:
-    """``gated and the 4 values that it is computed from``, where its results are that; else how many there are."""
-    results = [one.word for one in equations if one.is_result]
-    on_the_way: set[str] = {results[-1]}
-    for one in reversed(equations):
-        if any(_reads(later, one.word) for later in equations if later.word in on_the_way):
-            on_the_way.add(one.word)
-    if on_the_way.issuperset(results):
-        return f"{results[-1]} and the {len(results) - 1} values that it is computed from"
-    return f"{len(results)} results"
-
-
-def _reads(equation: Equation, word: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", equation.text) is not None
 
 
 def in_words(plan: KernelPlan, names: KernelNames, what: str = "") -> str:
