@@ -227,7 +227,15 @@ def repeats_work(producer: Nest, consumer: Nest, joined: Nest, hint: Hint) -> bo
 
 def splits_columns(consumer: Nest, joined: Nest, buffers: Mapping[str, Buffer]) -> bool:
     """Whether a sum of columns would walk pieces of them, pair by pair: a few bytes of each row at a time."""
-    return reduces_columns(consumer, buffers) and len(joined.axes) > len(consumer.axes)
+    return reduces_columns(consumer, buffers) and _narrowest(joined) < _narrowest(consumer)
+
+
+def _narrowest(nest: Nest) -> int:
+    """The shortest of the axes along which results lie side by side."""
+    sizes = sizes_of(nest)
+    written = [store.index.axes for _, store in stores(nest) if store.index.axes]
+    inner = [min(axes, key=lambda term: abs(rank(term[1])))[0] for axes in written]
+    return min((rank(sizes[axis]) for axis in inner), default=1)
 
 
 def takeover_problem(

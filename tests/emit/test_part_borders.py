@@ -96,7 +96,13 @@ def test_it_says_whose_derivatives_it_is(name: str, norm: str, functions: dict[s
     assert f"layers[i].{name}, and of {norm}" in said and said.endswith("gradients of their weights."), said
 
 
-_TOUCHED = [{"a", "a.mlp", "a.mlp.up"}, {"a", "a.mlp", "a.norm"}, {"a", "a.mlp"}, {"a", "a.norm"}, {"a", "a.attn"}]
+_TOUCHED = [
+    {"a", "a.mlp", "a.mlp.up"},
+    {"a", "a.mlp", "a.norm"},
+    {"a", "a.mlp"},
+    {"a", "a.norm"},
+    {"a", "a.attn"},
+]
 
 
 def _borders(touched: list[set[str]], root: str = "a") -> list[PartBorder]:

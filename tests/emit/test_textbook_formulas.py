@@ -75,7 +75,7 @@ def test_a_norms_derivative_is_one_line(norm: nn.Module, wanted: str, spread: st
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_the_derivative_of_an_activation_is_its_prime(device: str) -> None:
     said = titles(Block(nn.LayerNorm(48)), device)
-    assert "silu'(gate)" in said and "sigmoid(" not in said, said
+    assert "silu'(gate_out)" in said and "sigmoid(" not in said, said
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

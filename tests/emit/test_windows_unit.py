@@ -60,7 +60,7 @@ def test_pooling_is_one_kernel_with_what_comes_before(tmp_path: Path) -> None:
         "for window_column in tl.static_range(n_window_columns):",
     ):
         assert text.count(line) == 1
-    assert text.count("tl.load(conv_ptr") + text.count("tl.load(\n                conv_ptr") == 1
+    assert text.count("tl.load(conv_out_ptr") + text.count("tl.load(\n                conv_out_ptr") == 1
     assert verify(unit, "tests.emit.test_windows_unit:stem").is_right
 
 
