@@ -101,7 +101,8 @@ def test_deeper_models_are_hardly_longer(tmp_path: Path) -> None:
         out = tmp_path / f"unit{n}"
         _generated(Deep(n, n), torch.randn(5, 16), out, train=True)
         lengths.append(sum((out / name).read_text().count("\n") for name in ("model.py", "backward.py")))
-    assert lengths[1] <= 1.1 * lengths[0]
+    # It was 1.1 before the first layer's parts ended over their norms: of that layer they are not the others'.
+    assert lengths[1] <= 1.15 * lengths[0]
 
 
 @pytest.mark.parametrize(
