@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import re
 from collections.abc import Iterator, Mapping
@@ -56,6 +57,7 @@ from longhand.schedule.names.shared.telling_apart import (
 )
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
+    GradientWord,
     KernelScope,
     Scope,
     identifier,
@@ -90,7 +92,7 @@ def name_kernel(
         scope: The names of kernels so far.
         named: The kernels that have these names, with their calls.
     """
-    for candidate in _candidates(plan, callers, named):
+    for candidate in _candidates(plan, _computing_again(callers) or callers, named):
         word = identifier(candidate)
         word = _without_loose_end(word[:_LONGEST]) if len(word) > _LONGEST else word
         if scope.is_free(word):
@@ -140,6 +142,23 @@ def _candidates(
                 yield _joined(base, first, second)
     yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
     yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _computing_again(callers: Callers) -> Callers | None:
+    """The calls of a kernel of a backward pass that reads and stores no gradient, without what derivatives call it.
+
+    It makes values of the forward pass again, the derivative's own ``normalized`` among them: a name with ``d_``
+    would say that it differentiates. None of any other.
+    """
+    buffers = ((one.words, buffer) for one in callers.every for buffer in one.launch.buffers)
+    if any(isinstance(next(words.candidates(buffer), None), GradientWord) for words, buffer in buffers):
+        return None
+    again = []
+    for one in callers.every:
+        sources = zip(one.launch.origins, one.sources, strict=True)
+        origins = tuple(name for name, source in sources if not source.is_of_gradient)
+        again.append(dataclasses.replace(one, launch=dataclasses.replace(one.launch, origins=origins)))
+    return Callers(tuple(again)) if all(one.nodes for one in again) else None
 
 
 def _says_again(text: str, base: str) -> bool:

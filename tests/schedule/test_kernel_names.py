@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,21 @@ class Normed(nn.Module):
         return x + self.fc(self.norm_two(x))
 
 
+class Activated(nn.Module):
+    """A norm and an activation between two layers, whose second one wants their values again backwards."""
+
+    def __init__(self, *, is_linear: bool) -> None:
+        super().__init__()
+        layer = nn.Linear if is_linear else lambda n, m: nn.Conv1d(n, m, 3)
+        self.first, self.norm, self.second, self.is_linear = layer(16, 24), nn.LayerNorm(24), layer(24, 8), is_linear
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.is_linear:
+            return self.second(F.gelu(self.norm(self.first(x))))
+        h = self.first(x[:, :, None].expand(-1, -1, 7)).transpose(1, 2)
+        return self.second(F.gelu(self.norm(h)).transpose(1, 2))
+
+
 def _kernels(model: nn.Module, out: Path, *, train: bool = False) -> list[str]:
     longhand.generate(model.train(train), (torch.randn(6, 16),), out=out, train=train)
     return sorted(path.stem for path in (out / "kernels").glob("*.cpp"))
@@ -91,3 +107,17 @@ def test_the_derivative_of_a_norm_is_called_that_whatever_it_computes_again(tmp_
     norms = [kernel for kernel in kernels if "norm" in kernel and kernel.startswith("d_")]
     assert norms and not any("_and_d_" in kernel for kernel in kernels)
     assert not any(layer in kernel for kernel in norms for layer in ("norm_one", "norm_two", "q_proj"))
+
+
+@pytest.mark.parametrize("is_linear", [False, True])
+def test_only_a_kernel_that_stores_a_gradient_is_called_a_derivative(is_linear: bool, tmp_path: Path) -> None:
+    _kernels(Activated(is_linear=is_linear), tmp_path / "unit", train=True)
+    again = {"normalized", "activated"}  # of the forward pass, stored for the gradients of weights
+    results = {
+        path.stem: set(re.findall(r"^ +float \*(\w+),?", path.read_text(), re.M))
+        for path in (tmp_path / "unit" / "kernels").glob("*.cpp")
+    }
+    of_both = [kernel for kernel, stored in results.items() if again & stored]
+    assert of_both
+    for kernel in of_both:
+        assert kernel.startswith("d_") == any(name.startswith("d_") for name in results[kernel]), kernel
