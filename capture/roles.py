@@ -104,6 +104,8 @@ class Role(enum.StrEnum):
 
     # Positions: tables, joined and padded dimensions.
     PLACE = "place"
+    HAS_PLACE = "has_place"
+    HERE = "here"
     IN_TABLE = "in_table"
     IS_NOT_PADDING = "is_not_padding"
     TABLE_SIZE = "table_size"

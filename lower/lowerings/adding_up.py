@@ -138,7 +138,7 @@ def _added_up(ctx: Context, x: TensorView | None, added: Placed) -> TensorView:
     _begin(ctx, x, total)
     nest, (values, *views) = ctx.nest(added.values.shape, [added.values, *added.indices.values()])
     lookups = {
-        dim: look_up(nest, view, dim, shape[dim], added, Role.IN_TABLE)
+        dim: look_up(nest, view, dim, shape[dim], added)
         for dim, view in zip(added.indices, views, strict=True)
     }
     is_there, coordinates = places(nest, lookups, added.others)
@@ -233,12 +233,12 @@ def _summed_by_place(ctx: Context, x: TensorView | None, added: Placed) -> Tenso
         turned.append(x.replaced([*x.dims, *((),) * len(over)]))
     space = (*target.shape, *(added.values.size(place) for place in over))
     nest, (values, positions, *starts) = ctx.nest(space, turned)
-    lookup = look_up(nest, positions, dim, target.size(dim), added, Role.IN_TABLE)
+    lookup = look_up(nest, positions, dim, target.size(dim), added, along=nest.axes([dim]))
     is_here = lookup.position.equals(nest.position(dim))
     if added.skipped is not None:
         is_here = is_here & _is_not_padding(lookup, added.skipped)
     dtype = compute_dtype(target.dtype)
-    value = nest.body.where(is_here, _value(nest, values, dtype, added), 0)
+    value = nest.body.where(is_here, _value(nest, values, dtype, added), 0).named(Role.HERE)
     if lookup.in_range is not None:
         value = nest.body.where(lookup.in_range, value, math.nan)
     total = nest.body.reduce(ReduceOp.SUM, value, nest.axes(range(rank, len(space))))

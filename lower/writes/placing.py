@@ -101,12 +101,26 @@ def placed_one_by_one(ctx: Context, x: TensorView, dim: int, index: TensorView, 
 
 
 def look_up(
-    nest: NestBuilder, index: TensorView, dim: int, size: Size, placed: Placed, mask_word: str
+    nest: NestBuilder,
+    index: TensorView,
+    dim: int,
+    size: Size,
+    placed: Placed,
+    *,
+    mask_word: str = Role.HAS_PLACE,
+    along: Sequence[str] = (),
 ) -> Lookup:
-    """A position along a dimension as an iteration finds it."""
-    words = {"size_word": "n_places", "mask_word": mask_word}
-    is_certain = is_inside(placed.nodes.get(dim), size)
-    return Lookup(nest, nest.load(index), size, wraps=placed.wraps, is_certain=is_certain, **words)
+    """A position along a dimension as an iteration finds it; `along` are the axes that run over the dimension."""
+    return Lookup(
+        nest,
+        nest.load(index),
+        size,
+        wraps=placed.wraps,
+        size_word="n_places",
+        along=along,
+        mask_word=mask_word,
+        is_certain=is_inside(placed.nodes.get(dim), size),
+    )
 
 
 def places(

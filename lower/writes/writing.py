@@ -71,7 +71,7 @@ def write_at_positions(ctx: Context, base: TensorView, args: list[Any]) -> None:
     looked_up = {dim: index for dim, index in placed.indices.items() if dim not in runs}
     nest, (values, *views) = ctx.nest(placed.values.shape, [placed.values, *looked_up.values()])
     lookups = {
-        dim: look_up(nest, view, dim, base.size(dim), placed, "in_cache")
+        dim: look_up(nest, view, dim, base.size(dim), placed, mask_word="in_cache")
         for dim, view in zip(looked_up, views, strict=True)
     }
     is_there, coordinates = places(

@@ -125,6 +125,9 @@ def callers_in(
     return {key: Callers(tuple(calls)) for key, calls in callers.items()}
 
 
+_ONLY_OF_LOOPS = {"place"}  # what kernels in C++ call the place of a largest element
+
+
 def name_kernels(
     plans: Mapping[str, KernelPlan],
     callers: Mapping[str, Callers],
@@ -270,7 +273,8 @@ def _not_called(kernel: KernelPlan) -> set[str]:
 
 
 def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_blocks: bool) -> KernelNames:
-    scope = KernelScope(RESERVED_IN_KERNEL - _not_called(kernel))
+    free = _not_called(kernel) | (_ONLY_OF_LOOPS if prints_blocks else set())
+    scope = KernelScope(RESERVED_IN_KERNEL - free)
     scope.take(name)
     if kernel.schedule.is_over_lists:
         for word in _WORDS_OF_LISTS:

@@ -222,8 +222,10 @@ def test_few_places_have_a_sum_each(dtype: torch.dtype, tmp_path: Path) -> None:
         kernels = _kernels_of(given, tmp_path / "unit")
     finally:
         torch.use_deterministic_algorithms(False)
-    assert kernels.count("tl.sum") == len(given) and "in_table" in kernels
-    assert "tl.atomic_add" not in kernels
+    assert kernels.count("tl.sum") == len(given) and "tl.atomic_add" not in kernels
+    # Each sum is of one place, and what the places are counted by is one number with one word.
+    assert kernels.count("== place, ") >= 2 * len(given) and kernels.count("(n_places, ") >= 2
+    assert not re.search(r"lane_index|n_lanes|masked_|in_table", kernels)
 
 
 def test_types_of_words_learn_in_a_kernel(tmp_path: Path) -> None:
@@ -232,7 +234,7 @@ def test_types_of_words_learn_in_a_kernel(tmp_path: Path) -> None:
         Words(), (words,), out=tmp_path / "unit", device=Device.CUDA.value, arch="sm_90", train=True
     )
     kernels = "".join(path.read_text() for path in (tmp_path / "unit/kernels").glob("*.py"))
-    assert "in_table" in kernels and "tl.atomic_add" not in kernels
+    assert "has_place" in kernels and "tl.atomic_add" not in kernels
     assert not _library_calls(tmp_path / "unit")
     assert all(one.is_right for one in check_kernels(tmp_path / "unit").kernels)
 

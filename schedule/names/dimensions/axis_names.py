@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from longhand.lower.ir import Load, Store, memory_order
+from longhand.lower.ir import AxisSize, IndexExpression, Load, Pointwise, PointwiseOp, Store, memory_order
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, apart, parts_of
 from longhand.schedule.names.dimensions.customary_names import OF_IMAGES
 from longhand.schedule.names.dimensions.dimension_propagation import grouped
@@ -36,7 +36,7 @@ def name_axes(
         dimensions: For axes that walk dimensions with words: those words (see `dimensions_of`).
     """
     names: dict[str, AxisNames] = {}
-    repeated = _repeated(plan)
+    repeated, places = _repeated(plan), _places(plan)
     row_ladder = _WINDOW_LADDER if plan.schedule.walks_windows else _ROW_LADDER
     for role, ladder in ((AxisRole.ROW, row_ladder), (AxisRole.COL, _COL_LADDER)):
         axes = [axis for axis in plan.axes if axis.role is role]
@@ -50,6 +50,9 @@ def name_axes(
                 size = size_of(words)
                 candidates[:0] = [(ladder[min(steps_out, len(ladder) - 1)], size)] if size is not None else []
                 candidates[:0] = [(index, f"n_{plural(index)}")] if index is not None else []
+            if axis.name in places:
+                says_little = index in (None, "row", "col")
+                candidates[:0] = [("place", "n_places" if says_little else size_of(words) or "n_places")]
             names[axis.name] = _pick(candidates, scope)
     return {axis.name: names[axis.name] for axis in plan.axes}
 
@@ -60,6 +63,21 @@ def _repeated(plan: KernelPlan) -> frozenset[str]:
         return frozenset()
     read, written = ({axis for axis, _ in plan.addresses[at].axes} for at in (0, 1))
     return frozenset(written - read)
+
+
+def _places(plan: KernelPlan) -> frozenset[str]:
+    """The axes along which a kernel asks of positions that are data whether they are the one at hand."""
+    axes = set[str]()
+    for value in plan.body:
+        if not isinstance(value, Pointwise) or value.op is not PointwiseOp.EQ:
+            continue
+        asked = [at for at in value.args if isinstance(plan.body[at], IndexExpression)]
+        walked = [plan.addresses[at].axes for at in asked]
+        if len(asked) == 1 and len(walked[0]) == 1 and not plan.addresses[asked[0]].offset:
+            ((axis, factors),) = walked[0]
+            axes |= {axis} if not factors else set()
+    sized = {axis for value in plan.body if isinstance(value, AxisSize) for axis in value.axes}
+    return frozenset(axes & sized)
 
 
 def dimensions_of(plan: KernelPlan, callers: Callers) -> dict[str, tuple[str, ...]]:
