@@ -16,6 +16,7 @@ from longhand.emit.text.python_code import (
     SizeText,
     dimension,
     multiplied,
+    product,
     whole_number,
 )
 from longhand.emit.text.sizes import SizeWriter
@@ -48,19 +49,39 @@ def sizes_walked(
     """
     buffers, names = [plan.buffers[name] for name in step.buffers], [variables[name] for name in step.buffers]
     walked = walked_dims(plan.kernels[step.kernel], step.sizes, step.ints, buffers)
-    told = dict[str, Code]()
-    for (axis, found), size in zip(walked.items(), step.sizes, strict=True):
-        if not is_folded(texts[axis]):
-            continue
-        ways = [(way, _words(way, buffers[way.place], writer)) for way in found]
-        in_words = next(((way, text) for way, text in ways if not text.is_number), None)
-        if in_words is not None:
-            told[axis] = _part(in_words[0], writer.use(in_words[1]), texts)
-            continue
-        read = next((way for way, _ in ways if len(way.dims) == 1 and is_path(names[way.place])), None)
-        if read is not None and size != 2:  # no shape tells better what a pair is
-            told[axis] = _part(read, _dimension(read, buffers, names), texts)
-    return told
+    known, folded = dict(texts), [axis for axis, text in texts.items() if is_folded(text)]
+    length = dict(zip(walked, step.sizes, strict=True))
+    for may_divide in (False, True):  # by what is told by then: 4 says nothing of what it is
+        for axis in [one for one in folded if is_folded(known[one])]:
+            ways = [
+                (way, text)
+                for way in walked[axis]
+                for text in (_words(way, buffers[way.place], writer),)
+                if _may_tell(axis, way, text.code, length)
+            ]
+            if not may_divide and any(way.beside for way, _ in ways):
+                continue
+            parts = ((text, _part(way, text.code, known)) for way, text in ways if not text.is_number)
+            in_words = next(((text, part) for text, part in parts if part is not None), None)
+            read = next(
+                (way for way, _ in ways if len(way.dims) == 1 and is_path(names[way.place])),
+                None,
+            )
+            if in_words is not None:
+                writer.use(in_words[0])
+                known[axis] = in_words[1]
+            elif read is not None and length[axis] != 2:  # no shape tells better what a pair is
+                part = _part(read, _dimension(read, buffers, names), known)
+                known[axis] = part if part is not None else known[axis]
+    return {axis: known[axis] for axis in folded if not is_folded(known[axis])}
+
+
+def _may_tell(axis: str, way: WalkedDims, whole: Code, length: Mapping[str, Size]) -> bool:
+    """Whether a way tells an axis: beside a longer one only of a product, as of pairs in a row 2 is their formula's."""
+    if way.beside is None or isinstance(whole, ProductCode):
+        return True
+    inner, outer = length[axis], length[way.beside]
+    return isinstance(inner, int) and isinstance(outer, int) and outer <= inner
 
 
 def _words(way: WalkedDims, buffer: Buffer, writer: SizeWriter) -> SizeText:
@@ -77,8 +98,13 @@ def _dimension(way: WalkedDims, buffers: Sequence[Buffer], variables: Sequence[s
     return dimension(variables[way.place], -1 if is_last else dim)
 
 
-def _part(way: WalkedDims, whole: Code, texts: Mapping[str, Code]) -> Code:
-    """What is left of a dimension for one axis: ``seq - 1`` of one that leaves the first out."""
+def _part(way: WalkedDims, whole: Code, texts: Mapping[str, Code]) -> Code | None:
+    """What is left of a dimension for one axis: ``seq - 1`` of one that leaves the first out.
+
+    None where a number would divide a product, of which it may be any factor.
+    """
+    if isinstance(whole, ProductCode) and not way.is_whole and way.beside is None:
+        return None
     if way.n_parts > 1:
         return InfixCode(whole, "//", whole_number(way.n_parts))
     if way.n_left_out:
@@ -86,7 +112,29 @@ def _part(way: WalkedDims, whole: Code, texts: Mapping[str, Code]) -> Code:
     if way.beside is None:
         return whole
     by = texts[way.beside]
+    if isinstance(whole, ProductCode):
+        return None if is_folded(by) else _divided(whole.factors, _factors(by))
     return InfixCode(whole, "//", by if isinstance(by, NameCode | LiteralCode) else GroupedCode(by))
+
+
+def _factors(size: Code) -> tuple[Code, ...]:
+    return size.factors if isinstance(size, ProductCode) else (size,)
+
+
+def _divided(factors: Sequence[Code], by: Sequence[Code]) -> Code:
+    """``n_heads // n_kv_heads``: products one by the other, without what both have."""
+    above, below = list(factors), list[Code]()
+    for factor in by:
+        if factor in above:
+            above.remove(factor)
+        else:
+            below.append(factor)
+    whole = product(above) if above else whole_number(1)
+    if not below:
+        return whole
+    return InfixCode(
+        whole, "//", below[0] if len(below) == 1 and below[0].is_factor else GroupedCode(product(below))
+    )
 
 
 def steps_walked(
@@ -170,5 +218,6 @@ def dims_of_fill(
         texts = [(way, _words(way, buffers[way.place], writer)) for way in read]
         in_words = next(((way, text) for way, text in texts if not text.is_number), None)
         whole = _dimension(read[0], buffers, names) if in_words is None else writer.use(in_words[1])
-        told[dims[0]] = _part(read[0] if in_words is None else in_words[0], whole, {})
+        part = _part(read[0] if in_words is None else in_words[0], whole, {})
+        told |= {dims[0]: part} if part is not None else {}
     return told

@@ -100,23 +100,38 @@ def _walked(
     for last, stride in enumerate(strides):
         if shape[last] == 1:
             continue
-        split = list(_split(axis, access, sizes, stride, shape[last]))
-        yield from (WalkedDims(place, (last,), other) for other in split)
+        split = [
+            (first, other)
+            for first in _firsts(last, shape, strides)
+            for other in _split(axis, access, sizes, stride, math.prod(shape[first : last + 1]))
+        ]
+        yield from (WalkedDims(place, tuple(range(first, last + 1)), other) for first, other in split)
         if stride == step:
             yield from _whole(size, last, shape, strides, place)
-            if not split:
+            if not split and not _is_shared(axis, access, stride, shape[last]):
                 yield from _part(size, last, shape[last], access.begin, stride, place)
 
 
-def _split(axis: str, access: _Access, sizes: Mapping[str, Size], stride: int, of: int) -> Iterator[str]:
-    """The axes with each of which an axis walks one dimension, as the longer of both.
+def _firsts(last: int, shape: Sequence[int], strides: Sequence[int]) -> Iterator[int]:
+    """The dimensions from which on, up to one, a tensor lies without a gap."""
+    yield last
+    for first in range(last - 1, -1, -1):
+        if strides[first] != strides[first + 1] * shape[first + 1]:
+            return
+        yield first
 
-    What a row of pairs is made of is a number of the formula.
-    """
+
+def _is_shared(axis: str, access: _Access, stride: int, of: int) -> bool:
+    """Whether a further axis steps along the same dimension: what this one walks is no part that stands alone."""
+    return any(stride < step < stride * of for other, step in access.steps.items() if other != axis)
+
+
+def _split(axis: str, access: _Access, sizes: Mapping[str, Size], stride: int, of: int) -> Iterator[str]:
+    """The axes with each of which an axis walks one dimension, or neighbouring ones."""
     size, step = sizes[axis], access.steps[axis]
     for other, other_step in access.steps.items():
         other_size = sizes[other]
-        if other == axis or not isinstance(other_size, int) or not isinstance(size, int) or other_size > size:
+        if other == axis or not isinstance(other_size, int) or not isinstance(size, int):
             continue
         is_inner = other_step < step
         inner, outer, n_inner = (other_step, step, other_size) if is_inner else (step, other_step, size)
@@ -138,9 +153,7 @@ def _whole(
     size: int, last: int, shape: Sequence[int], strides: Sequence[int], place: int
 ) -> Iterator[WalkedDims]:
     """The dimensions, of which one is the last, that are so long together and lie without a gap."""
-    for first in range(last, -1, -1):
-        if first < last and strides[first] != strides[first + 1] * shape[first + 1]:
-            return
+    for first in _firsts(last, shape, strides):
         if math.prod(shape[first : last + 1]) == size:
             yield WalkedDims(place, tuple(range(first, last + 1)))
             return

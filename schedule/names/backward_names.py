@@ -38,7 +38,7 @@ from longhand.schedule.names.layer_names import name_block
 from longhand.schedule.names.naming import callers_in, externs, name_kernels, name_steps, name_unit
 from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.shared.function_variables import FunctionVariables
-from longhand.schedule.names.shared.words_of_forward_pass import words_of_forward_pass
+from longhand.schedule.names.shared.words_of_forward_pass import is_again, words_of_forward_pass
 from longhand.schedule.names.unit_names import KernelNames, Ledger, NamedPlan
 from longhand.schedule.names.variables import list_names
 from longhand.schedule.names.weight_names import weights_of
@@ -82,8 +82,7 @@ def _known(
         value = node.meta.get("val")
         if node.op != "call_function" or source is None or not isinstance(value, torch.Tensor):
             continue
-        is_again = not origin.differentiates and source.target is node.target
-        if origin.gradient_of or is_again:
+        if origin.gradient_of or (not origin.differentiates and is_again(node, source)):
             words[node.name] = _flattened(source, value, dims)
     return words
 

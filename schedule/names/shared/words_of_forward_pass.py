@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
+import torch
 from torch import fx
 
 from longhand.capture.graph import BackwardKind, GradientPart, Provenance
@@ -46,7 +47,7 @@ def words_of_forward_pass(training: TrainingPlan, forward: NamedPlan) -> Forward
         ):
             known.add(node.name, value, map(GradientWord, words.candidates(value)))
             known.add_variable(node.name, value, GradientWord)
-        elif not origin.differentiates and _is_again(node, words.nodes):
+        elif not origin.differentiates and is_again(node, words.nodes.get(node.name)):
             known.add_variable(node.name, node.name, str)
     return ForwardNames(known.words, known.fillers, known.modules, differentiated, known.variables)
 
@@ -92,6 +93,17 @@ class _Found:
         self.variables[node] = {layer: make(word) for layer, word in variables.items()}
 
 
-def _is_again(node: fx.Node, forward: Mapping[str, fx.Node]) -> bool:
-    """Whether a node of a backward pass computes a value of the forward pass once more."""
-    return node.name in forward and forward[node.name].target is node.target
+def is_again(node: fx.Node, source: fx.Node | None) -> bool:
+    """Whether a node of a backward pass computes a value of the forward pass, one of its name, once more.
+
+    The two graphs count their nodes separately: another ``transpose_11`` is of another statement, or another size.
+    """
+    return source is not None and _told(node) == _told(source)
+
+
+def _told(node: fx.Node) -> tuple[object, ...]:
+    """What two copies of one node have in common."""
+    value = node.meta.get("val")
+    shape = tuple(map(str, value.shape)) if isinstance(value, torch.Tensor) else None
+    settings = fx.node.map_arg((node.args, node.kwargs), lambda _: None)
+    return node.target, node.meta.get("provenance"), shape, str(settings)
