@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from longhand.emit.layers.layer_methods import Method
@@ -10,7 +11,15 @@ from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.paragraphs import Paragraph, PythonLine, WrittenParagraph, not_quoted_before
 from longhand.emit.text.expression import literal_text
-from longhand.emit.text.python_code import Code, KeywordCode, LiteralCode, NameCode, PythonStatement, words_in
+from longhand.emit.text.python_code import (
+    Code,
+    KeywordCode,
+    LiteralCode,
+    NameCode,
+    OperatorCode,
+    PythonStatement,
+    words_in,
+)
 from longhand.emit.text.told_sizes import BoundSizes
 from longhand.schedule.named_plan import Quote, constant_name, sizes_of_file
 
@@ -33,6 +42,7 @@ class FileSettings:
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     quoted: set[Quote] = dataclasses.field(default_factory=set)
     _used: set[str] = dataclasses.field(default_factory=set)
+    _operators: Counter[str] = dataclasses.field(default_factory=Counter)
 
     @classmethod
     def of(
@@ -80,6 +90,16 @@ class FileSettings:
         """The outermost function, which was written with constants."""
         return self._paragraphs(WrittenParagraph.of(paragraphs), {})
 
+    @property
+    def are_operators_repeated(self) -> bool:
+        """Whether the file calls an operator by its own name more than once."""
+        return any(count > 1 for count in self._operators.values())
+
+    @property
+    def words(self) -> frozenset[str]:
+        """What its constants are called."""
+        return frozenset(constant_name(word) for word in (*self.sizes, *self.numbers))
+
     def lines(self, used_outside: Set[str]) -> list[str]:
         """``EPS = 1e-5``, of what was used, by the outermost function also where no statement tells."""
         values: dict[str, float | int] = {**self.sizes, **self.numbers}
@@ -108,7 +128,9 @@ class FileSettings:
         for one in not_quoted_before(paragraphs, self.quoted):
             lines = [_renamed_line(line, words, self.numbers) for line in one.lines]
             said = (line.said for line in lines if isinstance(line, PythonLine))
-            self._used.update(word for each in said if each and each.value for word in words_in(each.value))
+            for value in (each.value for each in said if each and each.value):
+                self._used.update(words_in(value))
+                self._operators.update(call.function for call in operators_in(value))
             found.append(dataclasses.replace(one, lines=tuple(lines)))
         return tuple(found)
 
@@ -120,6 +142,18 @@ def _names_bound(function: SharedFunction | Method) -> Iterator[str]:
     said = [line.said for line in lines if isinstance(line, PythonLine) and line.said is not None]
     for one in (*function.bound.told, *said):
         yield from one.targets
+
+
+def operators_in(part: object) -> Iterator[OperatorCode]:
+    """The calls of operators in an expression."""
+    if isinstance(part, OperatorCode):
+        yield part
+    elif isinstance(part, tuple):
+        for one in part:
+            yield from operators_in(one)
+    elif isinstance(part, Code) and dataclasses.is_dataclass(part):
+        for field in dataclasses.fields(part):
+            yield from operators_in(getattr(part, field.name))
 
 
 def _renamed_line(line: str, words: Mapping[str, str], numbers: Mapping[str, float]) -> str:

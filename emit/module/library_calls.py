@@ -27,6 +27,7 @@ from longhand.emit.text.python_code import (
     LiteralCode,
     MethodCode,
     NameCode,
+    OperatorCode,
     SeveralCode,
     SliceCode,
     whole_number,
@@ -108,11 +109,11 @@ class LibraryWriter:
         if is_aten and (infix := _INFIX.get(name)) is not None and (made := _operation(self, step, infix)):
             return CallOfLibrary(made)
         if is_aten and (name in _SAME_IN_TORCH or (not step.mutates and _is_public(name))):
-            return CallOfLibrary(_only_item(step, CallCode(f"torch.{name}", self._arguments(step))))
+            return CallOfLibrary(_of_torch(step, f"torch.{name}", self._arguments(step)))
         if (which := differentiated(step.target)) is not None:
             return self._by_autograd(step, which)
-        of_ops = CallCode(f"torch.ops.{_qualified(step.target)}", self._raw_arguments(step))
-        return CallOfLibrary(_only_item(step, of_ops), module=registered_by(step.target) or "")
+        of_ops = _of_torch(step, f"torch.ops.{step.target}", self._raw_arguments(step))
+        return CallOfLibrary(of_ops, module=registered_by(step.target) or "")
 
     def _by_autograd(self, step: Extern, which: Differentiated) -> CallOfLibrary:
         """The gradients of an op that only autograd can differentiate."""
@@ -121,7 +122,7 @@ class LibraryWriter:
         said: dict[str, object] = {"wanted": which.wanted}
         said |= {} if which.given == (0,) else {"results": which.given}
         said |= {"keywords": which.keywords} if which.keywords else {}
-        parts: list[Code] = [NameCode(f"torch.ops.{_qualified(which.target)}"), arguments, gradients]
+        parts: list[Code] = [NameCode(f"torch.ops.{which.target}"), arguments, gradients]
         parts += [KeywordCode(word, LiteralCode(str(value))) for word, value in said.items()]
         made: Code = CallCode("gradients_of", tuple(parts))
         made = ItemCode(made, (whole_number(0),)) if len(which.wanted) == 1 else made
@@ -202,14 +203,12 @@ class LibraryWriter:
         return tuple(parts)
 
 
-def _only_item(step: Extern, call: Code) -> Code:
-    """The one tensor out of the list that some ops return even of one (unbind, split)."""
+def _of_torch(step: Extern, function: str, given: tuple[Code, ...]) -> Code:
+    """The call; of ops that return a list even of one tensor (unbind, split) that tensor."""
+    words = tuple(one.name for one in step.target._schema.arguments)
+    call = OperatorCode(function, given, str(step.target.overloadpacket.__name__), words)
     is_list = any(isinstance(result.type, torch.ListType) for result in step.target._schema.returns)
     return ItemCode(call, (whole_number(0),)) if is_list and len(step.outputs) == 1 else call
-
-
-def _qualified(target: torch._ops.OpOverload) -> str:
-    return f"{target.namespace}.{target.overloadpacket.__name__}.{target._overloadname}"
 
 
 def _holds_tensor(value: Any) -> bool:

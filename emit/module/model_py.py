@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
+from longhand.emit.layers.call_functions import with_call_functions
 from longhand.emit.layers.class_names import TakenNames
 from longhand.emit.layers.file_settings import FileSettings
 from longhand.emit.layers.layers_in_turn import write_layer_call
@@ -158,7 +159,7 @@ class ModelWriter:
         functions = self.share(body) if self.has_modules_alike else ()
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
-        taken = {self.name, *self.variables.values()}
+        taken = {self.name, *self.variables.values(), *(one.name for one in self.parameters)}
         classes = [block for _, block in layers.blocks]
         settings = FileSettings.of(self.names.numbers, taken, functions, classes)
         sizes.constant = settings.constant
@@ -167,6 +168,7 @@ class ModelWriter:
         self._finish(paragraphs, sizes)
         drop_unread(paragraphs, (sizes.symbols[str(one.symbol)] for one in self.graph.data_sizes), sizes.used)
         text = self._text(paragraphs, sizes, layers.blocks, functions, settings)
+        text = with_call_functions(text, settings) if settings.are_operators_repeated else text
         self.imports |= _imports_of(body.needs)
         self.runtime |= {"empty"} if body.needs.empty else set()
         if self.training is not None:

@@ -156,6 +156,19 @@ class CallCode(Code):
 
 
 @dataclasses.dataclass(frozen=True)
+class OperatorCode(CallCode):
+    """A call of one of torch's operators by its own name: ``torch.native_batch_norm(x, bn.weight, ...)``.
+
+    Attributes:
+        name: The operator: ``native_batch_norm``.
+        words: What it calls its arguments, in order.
+    """
+
+    name: str = ""
+    words: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
 class MethodCode(Code):
     """``q.transpose(1, 2)``; an attribute where it is given nothing that could be called: ``q.T``."""
 
