@@ -18,6 +18,7 @@ from longhand.emit.layers.derivative_words import (
     names_of_part,
     path_inside,
     position_of,
+    position_of_both,
     remark_of,
     weights_of_part,
     what_passes,
@@ -25,7 +26,7 @@ from longhand.emit.layers.derivative_words import (
     words_of_module,
 )
 from longhand.emit.layers.equal_functions import as_any_names
-from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
+from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.gradient_lists import OF_MODULE
 from longhand.emit.module.model_body import BodyWriter
@@ -118,6 +119,28 @@ class CollectedGradients:
         return CallCode(OF_MODULE, (LiteralCode(python_string(below)), NameCode(self.word)))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Written:
+    """A function that is written.
+
+    Attributes:
+        does: What it does, whatever its names.
+        passes: What it is given and makes, in words.
+        position: Whose it is.
+        is_of_layers: Whether its words are those of a function that all layers of a list have.
+    """
+
+    does: object
+    passes: str
+    position: str
+    is_of_layers: bool
+
+    def with_another(self, other: _Written) -> _Written:
+        """What it is for two: with the words that tell nothing of where one of them stands."""
+        words = other if other.is_of_layers and not self.is_of_layers else self
+        return dataclasses.replace(words, position=position_of_both(self.position, other.position))
+
+
 class DerivativeWriter:
     """Writes them.
 
@@ -129,23 +152,35 @@ class DerivativeWriter:
     def __init__(self, root: Branch, taken: Iterable[str]) -> None:
         self._root = root
         self._taken = {*taken}
-        self._methods: dict[str, object] = {}
-        self._passes: dict[str, str] = {}
+        self._written: dict[str, _Written] = {}
+        self._found: dict[int, tuple[ModuleDerivative, ...]] = {}  # by the identity of a function
         self.functions: dict[str, SharedFunction] = {}
         self.are_together = False  # whether any returns a dictionary of gradients
+
+    def find(self, functions: Sequence[DividedFunction], outer: BodyWriter) -> None:
+        """Finds the parts of all functions, some of which may be one.
+
+        Args:
+            functions: That of the model, and those of layers.
+            outer: The writer of the model's.
+        """
+        plan, own = outer.plan, [one.function for one in functions]
+        hints = plan.program.graph.examples
+        memory = [MemoryOfSteps(one.steps, plan.buffers, hints) for one in own]
+        found = find_derivatives(own, outer.words, outer.calls, memory)
+        self._found = {id(one): parts for one, parts in zip(functions, found, strict=True)}
 
     def divide(self, divided: DividedFunction, word: str, outer: BodyWriter) -> list[CollectedGradients]:
         """Writes the parts of a function, whose writer learns the calls; what these return of gradients.
 
         Args:
-            divided: It.
+            divided: It, of which the parts are found.
             word: What it calls its module.
             outer: Its writer.
         """
-        function, plan = divided.function, outer.plan
-        memory = MemoryOfSteps(function.steps, plan.buffers, plan.program.graph.examples)
-        parts = find_derivatives(function, outer.words, outer.calls, memory)
-        return self._parts(parts, divided, _Around(function.path, word, function.variables, outer))
+        function = divided.function
+        around = _Around(function.path, word, function.variables, outer)
+        return self._parts(self._found[id(divided)], divided, around)
 
     def _parts(
         self, parts: Sequence[ModuleDerivative], divided: DividedFunction, around: _Around
@@ -210,26 +245,27 @@ class DerivativeWriter:
         hidden = {variables[name] for name in (*fields, *own, *before)}
         rest = tuple(one for one in method.parameters if one not in hidden)
         method = dataclasses.replace(method, parameters=(*first, *rest))
-        name = self._known(method)
+        gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
+        into, out = ([variables[one] for one in some] for some in (gradients, part.results))
+        whose = "their" if part.also else "its"
+        now = _Written(
+            as_any_names(method),
+            what_passes(into, out, weights_of_part(part, function), whose),
+            position_of(part.path, function),
+            is_of_layers=not function.drops_fields,
+        )
+        name = next((name for name, one in self._written.items() if one.does == now.does), "")
         if not name:
             name = first_free(names_of_part(part, function.path), self._taken)
-            gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
-            into, out = ([variables[one] for one in some] for some in (gradients, part.results))
-            passes = what_passes(into, out, weights_of_part(part, function), "their" if part.also else "its")
-            self._passes[name] = passes
-            remark = remark_of(
-                part.class_name, position_of(part.path, function), also_of(part, function), passes
-            )
-            self._methods[name] = as_any_names(method)
             self._taken.add(name)
-            self.functions[name] = SharedFunction(
-                name, remark, method.parameters, method.bound, method.paragraphs
-            )
-        else:
-            again = remark_of(
-                part.class_name, "in several places", also_of(part, function), self._passes[name]
-            )
-            self.functions[name] = dataclasses.replace(self.functions[name], remark=again)
+        earlier = self._written.get(name)
+        is_better = earlier is None or (now.is_of_layers and not earlier.is_of_layers)
+        told = self._written[name] = now if earlier is None else earlier.with_another(now)
+        remark = remark_of(part.class_name, told.position, also_of(part, function), told.passes)
+        known = self.functions.get(name)
+        if known is None or is_better:
+            known = SharedFunction(name, "", method.parameters, method.bound, method.paragraphs)
+        self.functions[name] = dataclasses.replace(known, remark=remark)
         below, holder = (path_inside(path, around.path) for path in (part.path, part.root))
         reached = around.word
         if part.root != around.path:
@@ -248,11 +284,6 @@ class DerivativeWriter:
             collected=first_free(words_of_gradients(below), used) if part.gradients else "",
             emptied=part.emptied,
         )
-
-    def _known(self, method: Method) -> str:
-        """The function that does the same already, or none."""
-        does = as_any_names(method)
-        return next((name for name, one in self._methods.items() if one == does), "")
 
     def _variables(
         self,

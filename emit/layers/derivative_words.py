@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +15,8 @@ from longhand.schedule.names.words import further_names, identifier, listed, sin
 
 _WIDEST = 103  # of a line of a docstring
 _MOST_NAMED = 2  # weights in it
+_COUNTED = "ijkl"  # which of a list, where several do the same
+_SEVERAL = "in several places"
 
 
 def names_of_part(part: ModuleDerivative, root: str) -> Iterator[str]:
@@ -20,7 +24,8 @@ def names_of_part(part: ModuleDerivative, root: str) -> Iterator[str]:
     parts = part.path.removeprefix(f"{root}.").split(".") if root else part.path.split(".")
     ending = BACKWARD_FORM.ending
     of_its_class = f"{snake_case(part.class_name)}{ending}"
-    if (part.is_of_several or not any(map(str.isdigit, parts))) and not hasattr(torch.nn, part.class_name):
+    is_of_many = part.is_of_several or part.is_among_others or not any(map(str.isdigit, parts))
+    if is_of_many and not hasattr(torch.nn, part.class_name):
         yield of_its_class
     if part.is_of_several:
         yield from further_names(of_its_class)
@@ -52,6 +57,28 @@ def position_of(path: str, function: LongFunction) -> str:
     at = None if function.drops_fields else function.path.count(".")
     texts = (f"[{'i' if n == at else one}]" if one.isdigit() else f".{one}" for n, one in enumerate(parts))
     return "".join(texts).removeprefix(".")
+
+
+def position_of_both(one: str, other: str) -> str:
+    """``layers[i].attn`` of two layers' parts; of others only that there are several."""
+    (parts, indices), (others, more) = (_without_indices(position) for position in (one, other))
+    if parts != others:
+        return _SEVERAL
+    free = [letter for letter in _COUNTED if letter not in (*indices, *more)]
+    differing = [n for n, (first, second) in enumerate(zip(indices, more, strict=True)) if first != second]
+    if len(differing) > len(free):
+        return _SEVERAL
+    letters = dict(zip(differing, free, strict=False))
+    if len(differing) == 1 and "i" in (indices[differing[0]], more[differing[0]]):
+        letters = {differing[0]: "i"}
+    told = [letters.get(n, first) for n, first in enumerate(indices)]
+    return "".join(itertools.chain(*itertools.zip_longest(parts, told, fillvalue="")))
+
+
+def _without_indices(position: str) -> tuple[list[str], list[str]]:
+    """What stands around the brackets, and in them."""
+    pieces = re.split(r"(?<=\[)(\w+)(?=\])", position)
+    return pieces[::2], pieces[1::2]
 
 
 def weights_of_part(part: ModuleDerivative, function: LongFunction) -> list[str]:

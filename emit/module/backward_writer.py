@@ -12,6 +12,7 @@ import functools
 from collections.abc import Collection, Mapping, Sequence, Set
 
 from longhand.capture.graph import BackwardKind, TrainingGraphs
+from longhand.emit.layers.backward_layers import BackwardLayers, backward_layers
 from longhand.emit.layers.backward_loops import backward_loop
 from longhand.emit.layers.backward_records import (
     MODEL,
@@ -26,10 +27,9 @@ from longhand.emit.layers.derivative_functions import (
     gradients_with,
     together,
 )
-from longhand.emit.layers.divided_functions import divided_layer, divided_model
-from longhand.emit.layers.following_modules import module_before
+from longhand.emit.layers.divided_functions import divided_model
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
-from longhand.emit.layers.layer_numbers import name_numbers
+from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
 from longhand.emit.layers.layers_in_turn import CallText, LayerText, unread_behind
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.layers.saved_records import Record, fields_for_calls, shapes_of
@@ -67,8 +67,6 @@ from longhand.schedule.named_plan import (
 )
 from longhand.schedule.names.words import identifier, singular, snake_case
 from longhand.schedule.plan import buffers_read
-
-_LAYER = ("layer", "block", "module", "own_module")  # what one layer's calls its own
 
 
 class BackwardWriter(ModelWriter):
@@ -115,6 +113,7 @@ class BackwardWriter(ModelWriter):
         taken |= {snake_case(self.name), *self.variables.values()}
         self._derivatives = DerivativeWriter(self._forward.tree.root, taken)
         self._collected: list[CollectedGradients] = []
+        self._of_loops: dict[int, BackwardLayers] = {}
         self.has_modules_alike, self.share = True, self._functions_of
 
     def _layers_of(self, loop: Loop) -> LayersApart:
@@ -197,8 +196,24 @@ class BackwardWriter(ModelWriter):
         weights = {node: path for node, path in self._weights.items() if node in self.variables}
         saved = frozenset(self.saved_fields)
         divided = divided_model(self.steps, self.variables, self.gradients, weights, saved, self.plan)
+        loops = loops_of(self.steps)
+        self._of_loops = {id(loop): self._of_layers(loop, body) for loop in loops}
+        self._derivatives.find([divided, *(one.divided for one in self._of_loops.values())], body)
         self._collected = self._derivatives.divide(divided, MODEL, body)
         return self._derivatives.functions.values()
+
+    def _of_layers(self, loop: Loop, body: BodyWriter) -> BackwardLayers:
+        """The function of equal layers, as its parts are looked for."""
+        root, around = self._forward.tree.root, body.variables.values()
+
+        def numbered(variables: Collection[str]) -> LayerNumbers:
+            return name_numbers(loop, self.plan, self.names, {*variables, *around})
+
+        words, gradients = self.names.of_layers(loop), self.words.weights
+        returned = functools.partial(self._gradient, loop)
+        return backward_layers(
+            loop, words, self._kept[loop.key], self._weights, gradients, root, numbered, returned
+        )
 
     def _read_outside(self) -> set[str]:
         """What the function itself reads or returns, whatever its layers read."""
@@ -234,32 +249,16 @@ class BackwardWriter(ModelWriter):
         return f"{min((self.variables[name] for name in staying), key=len)}.device"
 
     def _loop(self, loop: Loop, body: BodyWriter, taken: TakenNames) -> tuple[LayerClass, list[str]]:
-        variables = dict(self.names.of_layers(loop).variables)
-        kept, inside = self._kept[loop.key], weights_inside(loop, self._weights)
-        if kept.record is None:
-            named = zip(kept.own[-1], kept.fields, strict=True)
-            variables |= {node: Reached.field_of(SAVED, word) for node, word in named}
-        layer = next(word for word in _LAYER if word not in variables.values())
-        own = self._forward.tree.root.at(f"{loop.owner}.{loop.positions[0]}")
-        weights = {
-            loop.own[0][place]: member(expression(own, below), layer) for place, below in inside.items()
-        }
-        variables |= weights
-        words = self.names.of_layers(loop)
-        before = module_before(loop, self._forward.tree.root, words, MODEL)
+        own = self._of_loops[id(loop)]
+        words, kept = self.names.of_layers(loop), self._kept[loop.key]
+        variables, layer = own.variables, own.module
+        before, weights, made, numbers = own.before, own.weights, own.made, own.numbers
         run, outputs = loop.repeat.runs[0], loop.repeat.outputs[0]
         handed_on = [place for place in range(len(outputs)) if place not in loop.collected]
-        made = tuple(node for node in loop.own[0] if node not in weights)
         inputs = (*made, *loop.repeat.inputs[0], *loop.shared, *weights, *before.weights)
-        numbers = name_numbers(loop, self.plan, self.names, {*variables.values(), *body.variables.values()})
-        inside_model = {loop.own[0][at]: f"{loop.repeat.paths[0]}.{below}" for at, below in inside.items()}
-        inside_model |= {node: self._weights[node] for node in before.weights}
-        numbered = [launch for launch, _ in numbers.at]
-        returned = functools.partial(self._gradient, loop)
-        divided = divided_layer(loop, variables, self.words.weights, inside_model, numbered, returned)
         inner = copy.copy(body)
         inner.of_some = statements_of_some(loop.repeat.runs, 0, body.words)
-        collected = self._derivatives.divide(divided, layer, inner)
+        collected = self._derivatives.divide(own.divided, layer, inner)
         sizes = sizes_inside(inputs, body, variables)
         results: list[Code] = [NameCode(variables[outputs[place]]) for place in handed_on]
         results += self._gradients_of_layer(loop, variables, sizes, collected)
@@ -284,8 +283,7 @@ class BackwardWriter(ModelWriter):
             numbers=numbers,
             home=Home(self.home.root, loop.owner, is_list=True),
         )
-        fields = {variables[node] for node in (*made, *weights, *before.weights)}
-        rest = (word for word in method.parameters if word not in fields)
+        rest = (word for word in method.parameters if word not in own.fields)
         first = ((layer,) if weights else ()) + ((SAVED,) if kept.is_kept else ())
         method = dataclasses.replace(method, parameters=(*first, *before.parameters, *rest))
         known = next((one for one in self._functions if is_same(method, one.methods[0])), None)

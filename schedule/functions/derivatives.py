@@ -15,11 +15,11 @@ function around it (derivative_memory.py), the calls stay there.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import call_token, modules_around, modules_touched
+from longhand.schedule.functions.alike_parts import with_alike
 from longhand.schedule.functions.alike_steps import SharedCall
 from longhand.schedule.functions.computed_again import differentiates, modules_of_readers
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
@@ -37,44 +37,29 @@ _NEARLY_ALL = 0.9  # of a function: a part that large tells nothing
 _MOST_SHARED = 0.5  # lines of what is fused with a neighbour's, by those of a module's own
 _MOST_GIVEN = 6
 _MOST_HANDED_ON = 8
-_MOST_OF_EQUAL = 6  # tensors of the record that one for several modules is given one by one
 _PLAIN = Launch | Extern | Allocate | Reuse | Release
 
 
 def find_derivatives(
-    function: LongFunction, words: BufferNamer, calls: Mapping[int, SharedCall], memory: MemoryOfSteps
-) -> tuple[ModuleDerivative, ...]:
-    """The parts of a function, in order.
+    functions: Sequence[LongFunction],
+    words: BufferNamer,
+    calls: Mapping[int, SharedCall],
+    memory: Sequence[MemoryOfSteps],
+) -> list[tuple[ModuleDerivative, ...]]:
+    """The parts of each function, in order.
 
     Args:
-        function: It.
+        functions: All of a backward pass: that of the model, and those of layers.
         words: The captured graph's.
         calls: What is a call already, by the first of its steps.
-        memory: Of its steps.
+        memory: Of the steps of each.
     """
-    division = _Division(function, words, calls, memory)
-    around = AroundPart(function.path, function.before)
-    parts = tuple(division.parts(function.path, 0, len(function.steps), around))
-    n_alike = Counter(inside.does for one in parts for inside in one.all_parts)
-    return tuple(_with_alike(one, n_alike, function.saved) for one in parts)
-
-
-def _with_alike(
-    one: ModuleDerivative,
-    n_alike: Mapping[tuple[object, ...], int],
-    saved: frozenset[str],
-    is_told: bool = False,
-) -> ModuleDerivative:
-    """With what it is given of the record one by one: where others do the same, with fields that may be others."""
-    fields = tuple(name for name in one.given if name in saved)
-    is_of_several = n_alike[one.does] > 1
-    is_told = is_told or (is_of_several and len(fields) <= _MOST_OF_EQUAL and not one.emptied)
-    return dataclasses.replace(
-        one,
-        parts=tuple(_with_alike(part, n_alike, saved, is_told) for part in one.parts),
-        is_of_several=is_of_several,
-        told=fields if is_told else (),
-    )
+    divided = []
+    for function, held in zip(functions, memory, strict=True):
+        division = _Division(function, words, calls, held)
+        around = AroundPart(function.path, function.before)
+        divided.append(tuple(division.parts(function.path, 0, len(function.steps), around)))
+    return with_alike(functions, divided, memory)
 
 
 @dataclasses.dataclass(frozen=True)

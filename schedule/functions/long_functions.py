@@ -66,7 +66,8 @@ class ModuleDerivative:
         released: What the caller drops after it.
         emptied: What it drops of the record itself.
         parts: What it is divided into.
-        is_of_several: Whether others do the same, whatever the sizes.
+        is_of_several: Whether others of its function do the same, whatever the sizes.
+        is_among_others: Whether parts of other functions do.
         told: What it is given of the record one by one: what is another one's may be called otherwise there.
     """
 
@@ -87,6 +88,7 @@ class ModuleDerivative:
     emptied: tuple[str, ...]
     parts: tuple[ModuleDerivative, ...] = ()
     is_of_several: bool = False
+    is_among_others: bool = False
     told: tuple[str, ...] = ()
 
     @property

@@ -1,0 +1,75 @@
+"""Which parts of long derivatives do the same, and what such a part is given of the record of the forward pass.
+
+Of equal parts one function is written. What one of them reads as ``saved.x`` may be another's ``saved.layer_0_x``: of
+the first layer, say, which stands outside the loop. Where fields are called otherwise, the function is given the
+tensors one by one. A part that drops fields itself is given them so only if its caller may hold them until it returns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from longhand.schedule.functions.derivative_memory import MemoryOfSteps
+from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
+
+_MOST_OF_EQUAL = 6  # tensors of the record that one for several modules is given one by one
+
+Parts = tuple[ModuleDerivative, ...]
+_Members = list[
+    tuple[int, tuple[str, ...]]
+]  # parts that do the same: (whose they are, the fields that they read)
+
+
+def with_alike(
+    functions: Sequence[LongFunction], divided: Sequence[Parts], memory: Sequence[MemoryOfSteps]
+) -> list[Parts]:
+    """The parts of functions, with what each is given where others do the same.
+
+    Args:
+        functions: All of a backward pass.
+        divided: The parts of each.
+        memory: Of the steps of each.
+    """
+    members: dict[tuple[object, ...], _Members] = {}
+    for number, (function, parts) in enumerate(zip(functions, divided, strict=True)):
+        for part in (inside for one in parts for inside in one.all_parts):
+            fields = tuple(function.variables[name].rpartition(".")[2] for name in _fields(part, function))
+            members.setdefault(part.does, []).append((number, fields))
+    return [
+        tuple(_told(part, number, members, function, held) for part in parts)
+        for number, (function, parts, held) in enumerate(zip(functions, divided, memory, strict=True))
+    ]
+
+
+def _told(
+    part: ModuleDerivative,
+    number: int,
+    members: Mapping[tuple[object, ...], _Members],
+    function: LongFunction,
+    memory: MemoryOfSteps,
+    is_told: bool = False,
+) -> ModuleDerivative:
+    """A part with what it is given of the record one by one: where others do the same, with other fields."""
+    alike = members[part.does]
+    n_within = sum(of == number for of, _ in alike)
+    fields = _fields(part, function)
+    is_among_others = n_within < len(alike)
+    differs = n_within > 1 or len({words for _, words in alike}) > 1
+    may_be = len(fields) <= _MOST_OF_EQUAL and memory.may_hold(part.emptied, part.start, part.stop)
+    is_told = is_told or (differs and may_be and not (n_within > 1 and part.emptied))
+    if is_told and part.emptied:
+        memory.hold(part.emptied, part.start, part.stop)
+    return dataclasses.replace(
+        part,
+        parts=tuple(_told(one, number, members, function, memory, is_told) for one in part.parts),
+        is_of_several=n_within > 1,
+        is_among_others=is_among_others,
+        told=fields if is_told else (),
+        released=(*part.released, *part.emptied) if is_told else part.released,
+        emptied=() if is_told else part.emptied,
+    )
+
+
+def _fields(part: ModuleDerivative, function: LongFunction) -> tuple[str, ...]:
+    return tuple(name for name in part.given if name in function.saved)
