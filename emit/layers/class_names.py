@@ -37,9 +37,13 @@ def record_name(name: str, taken: Collection[str]) -> str:
 
 
 def whose(owner: str, other: str) -> list[str]:
-    """The parts of a list's path that tell it from another list: ``stages`` and ``1`` of ``stages.1.blocks``."""
+    """The parts of a list's path that tell it from another list: ``stages`` and ``1`` of ``stages.1.blocks``.
+
+    A number that no word stands before, as of ``nn.Sequential``, is a module's.
+    """
     mine, theirs = owner.split(".")[:-1], other.split(".")[:-1]
     apart = [place >= len(theirs) or theirs[place] != part for place, part in enumerate(mine)]
     is_place = [*(part.isdigit() for part in mine[1:]), False]  # of the part behind
     told = [part for place, part in enumerate(mine) if apart[place] or (is_place[place] and apart[place + 1])]
-    return told or mine
+    told = told or mine
+    return ["module", *told] if told and told[0].isdigit() else told
