@@ -22,6 +22,7 @@ from longhand.schedule.functions.sites import (
     FunctionSites,
 )
 from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize
+from longhand.schedule.layers.following import PREVIOUS
 from longhand.schedule.layers.listed_inputs import ListedInput
 from longhand.schedule.layers.loops import does_the_same
 from longhand.schedule.layers.model_steps import (
@@ -113,6 +114,7 @@ from longhand.schedule.verification.held_words import prove_words_hold
 __all__ = [
     "BACKWARD_FORM",
     "FORWARD_FORM",
+    "PREVIOUS",
     "SAVED",
     "SILENT",
     "Branch",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from longhand.emit.text.quoting import python_docstring
-from longhand.schedule.named_plan import BACKWARD_FORM, LongFunction, ModuleDerivative
+from longhand.schedule.named_plan import BACKWARD_FORM, PREVIOUS, LongFunction, ModuleDerivative
 from longhand.schedule.names.words import further_names, identifier, listed, singular, snake_case
 
 _WIDEST = 103  # of a line of a docstring
@@ -106,7 +106,7 @@ def also_of(part: ModuleDerivative, function: LongFunction) -> str:
     without = f", without {path_inside(part.without, part.path)}" if part.without else ""
     if not part.also:
         return without
-    before = next(iter(function.of_before.values()), "").rpartition(".")[0]
+    before = next(iter(function.of_before.values()), "").removeprefix(PREVIOUS).rpartition(".")[0]
     is_before = part.also == function.before
     also = f"the previous layer's {before}" if is_before else path_inside(part.also, part.root)
     return f"{without}, and of {also}"

@@ -28,10 +28,8 @@ def _written(group: GradientGroup, texts: Sequence[str]) -> str:
         return f"**{OF_MODULE}({python_string(group.path)}, {group.word})"
     if isinstance(group, GradientsInTurn):
         return _in_turn(group)
-    before, without = (f"[{', '.join(map(python_string, paths))}]" for paths in (group.before, group.without))
-    given = [python_string(group.owner), group.word]
-    given += [f"before={before}"] if group.before else []
-    given += [f"without={without}"] if group.without else []
+    without = f"[{', '.join(map(python_string, group.without))}]"
+    given = [python_string(group.owner), group.word, *([f"without={without}"] if group.without else [])]
     return f"**{OF_LAYERS}({', '.join(given)})"
 
 

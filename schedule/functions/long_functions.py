@@ -23,7 +23,7 @@ class LongFunction:
         drops_fields: Whether it drops what the record holds itself; a layer's goes with the record.
         fixed: Places of steps that are no part's: they are given numbers that differ from layer to layer.
         before: The module before its own that it is given, and in whose derivative it ends; empty where there is none.
-        of_before: By buffer: what it returns the gradient of a weight of that as: ``output.LayerNorm.weight``.
+        of_before: By buffer: what it returns the gradient of a weight of that as: ``previous norm.weight``.
     """
 
     steps: Sequence[ModelStep]

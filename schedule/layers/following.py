@@ -14,6 +14,10 @@ from longhand.schedule.layers.model_steps import Following, Preceding
 from longhand.schedule.layers.outside import Outside
 from longhand.schedule.plan import Repeat
 
+PREVIOUS = (
+    "previous "  # before the path of a weight of the layer before: what a layer returns its gradient as
+)
+
 
 def are_of_next_ones(columns: Sequence[Sequence[str]], paths: Sequence[str], outside: Outside) -> bool:
     """Whether weights are, in each run, of the same module of the layer behind it; in the last, of any.

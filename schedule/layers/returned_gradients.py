@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.capture.graph import CapturedGraph, InputKind, TrainingGraphs
 from longhand.lower.ir import View
+from longhand.schedule.layers.following import PREVIOUS
 from longhand.schedule.layers.model_steps import LayerCall, Loop, ModelStep, loops_of, plain_steps
 from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.variables import gradients_word
@@ -31,17 +32,17 @@ class OneGradient:
 class GradientsOfLayers:
     """All gradients that a dictionary holds, by layer and by their paths inside the layers.
 
+    Those of ``previous norm.weight`` are the layer before's: what ends a layer may be computed with the next one. The
+    first layer's are nobody's here.
+
     Attributes:
         owner: The path of the list of layers.
         word: The dictionary.
-        before: Paths inside a layer of those that are the layer before's: what ends a layer may be computed with the
-            next one. The first layer's are nobody's here.
         without: Paths of what is told apart.
     """
 
     owner: str
     word: str
-    before: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
 
 
@@ -174,14 +175,11 @@ def _told_together(
 ) -> dict[str, GradientsOfLayers]:
     """The group of each entry of a dictionary but the first layer's of those that are the layer before's."""
     first = min(layer for _, layer, _ in entries)
-    before = dict.fromkeys(
-        key for variable, layer, key in entries if paths[variable] != f"{owner}.{layer}.{key}"
-    )
-    own = [entry for entry in entries if entry[2] not in before or entry[1] != first]
+    own = [entry for entry in entries if not entry[2].startswith(PREVIOUS) or entry[1] != first]
     for variable, layer, key in own:
-        if paths[variable] != f"{owner}.{layer - (key in before)}.{key}":
+        if paths[variable] != f"{owner}.{layer - key.startswith(PREVIOUS)}.{key.removeprefix(PREVIOUS)}":
             return {}
-    group = GradientsOfLayers(owner, word, tuple(before))
+    group = GradientsOfLayers(owner, word)
     return {variable: group for variable, _, _ in own}
 
 

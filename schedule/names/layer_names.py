@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
@@ -59,6 +60,7 @@ def name_layers(
     """
     lists, given = list_names(steps), given_to_layers(steps)
     names = {}
+    following = _words_of_following(loops_of(steps), buffers.values())
     for loop in loops_of(steps):
         record = record_of(records, loop)
         nodes = record.nodes[loop.positions[0]] if record is not None else ()
@@ -71,7 +73,7 @@ def name_layers(
             record=record,
             own=given.keys() & {buffer for run in loop.own for buffer in run},
             of_one=_names_of_one(loop, words, buffers, _read_from(loop, steps, words.inputs, kept)),
-            following=_word_of_following(loop, frozenset(buffers.values())),
+            following=following[loop.key],
         )
     return names
 
@@ -280,16 +282,32 @@ def words_of_one_before(path: str) -> Iterator[str]:
         yield identifier(f"previous_{'_'.join(parts[start:])}")
 
 
-def _word_of_following(loop: Loop, taken: Collection[str]) -> str:
-    """The first such word that is no variable where the layers are called, told of one and of all of them."""
+def _words_of_following(loops: Sequence[Loop], taken: Collection[str]) -> dict[str, str]:
+    """By the key of a loop: the word for the modules behind its layers, or before them, told of one and of all of them.
+
+    It is no variable where the layers are called. Of several loops each has the list that it belongs to in its word:
+    ``encoder_norm``.
+    """
+    plain = {loop.key: _plain_words_of_following(loop) for loop in loops}
+    n_alike = Counter(words[0] for words in plain.values() if words)
+    found = {loop.key: "" for loop in loops}
+    used = {*taken}
+    for loop in (loop for loop in loops if plain[loop.key]):
+        first, *others = plain[loop.key]
+        *around, last = loop.owner.split(".")
+        whose = [f"{'_'.join(parts)}_{first}" for parts in (around, (*around, last)) if any(parts)]
+        told = [*map(identifier, whose), first] if n_alike[first] > 1 else [first]
+        words = (*told, *others, *(f"module_{n}" for n in range(2, len(used) + 3)))
+        word = next(word for word in words if not {f"{word}s", f"next_{word}"} & used)
+        used |= {f"{word}s", f"next_{word}"}
+        found[loop.key] = word
+    return found
+
+
+def _plain_words_of_following(loop: Loop) -> list[str]:
     if loop.following is not None:
-        plain = words_of_following(loop.following)
-    elif loop.preceding is not None:
-        plain = words_of_preceding(loop.preceding)
-    else:
-        return ""
-    words = (*plain, *(f"module_{n}" for n in range(2, len(taken) + 3)))
-    return next(word for word in words if not {f"{word}s", f"next_{word}"} & {*taken})
+        return [*words_of_following(loop.following)]
+    return [*words_of_preceding(loop.preceding)] if loop.preceding is not None else []
 
 
 def _of_neighbour(path: str, *, is_before: bool) -> str:

@@ -7,11 +7,12 @@ more of its path, ``layers_3_q_proj_weight``, so that no gradient stands beside 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 
 from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import View
+from longhand.schedule.layers.following import PREVIOUS
 from longhand.schedule.layers.model_steps import Loop
 from longhand.schedule.names.words import further_names, identifier, path_names, place_names
 from longhand.schedule.plan import UnitPlan
@@ -89,10 +90,20 @@ def _words(path: str, shared: Set[str]) -> Iterator[str]:
             yield identifier("_".join(parts[start:]))
 
 
+def _key_of_previous(loop: Loop, paths: Sequence[str]) -> str:
+    """``previous norm.weight``, where each layer's weight is the layer before's, if that is one of them."""
+    inside = paths[0].removeprefix(f"{loop.owner}.{loop.positions[0] - 1}.")
+    first = min(loop.positions)
+    pairs = [(n, path) for n, path in zip(loop.positions, paths, strict=True) if n != first]
+    are = bool(pairs) and all(path == f"{loop.owner}.{n - 1}.{inside}" for n, path in pairs)
+    return f"{PREVIOUS}{inside}" if are else ""
+
+
 def keys_of_gradients(loop: Loop, paths: Mapping[str, str]) -> list[str]:
     """What each gradient that a layer returns is called: the path of its weight inside the layer, ``mlp.fc.weight``.
 
-    Of a weight that no such layer holds, as where a layer's function ends with the norm after it, the end of its path.
+    Where a layer's function ends in a module of the layer before, ``previous norm.weight``, of the first one, too; of
+    another weight that no such layer holds the end of its path.
 
     Args:
         loop: Of a backward pass.
@@ -105,6 +116,7 @@ def keys_of_gradients(loop: Loop, paths: Mapping[str, str]) -> list[str]:
         below = {path.removeprefix(head) for path, head in zip(own, heads, strict=True)}
         parts = own[0].split(".")
         n_shown = next((n for n, part in enumerate(reversed(parts)) if part.isdigit()), len(parts))
-        key = below.pop() if len(below) == 1 else ".".join(parts[len(parts) - n_shown :])
+        end = ".".join(parts[len(parts) - n_shown :])
+        key = below.pop() if len(below) == 1 else _key_of_previous(loop, own) or end
         keys.append(key if key and key not in keys else f"{key or 'gradient'} ({place})")
     return keys

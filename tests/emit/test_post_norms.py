@@ -37,11 +37,23 @@ class Encoder(nn.Module):
             for parameter in self.parameters():
                 parameter.add_(0.2 * torch.randn(parameter.shape))
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.norm(self.embed(tokens))
+    def forward(self, tokens: torch.Tensor, memory: torch.Tensor | None = None) -> torch.Tensor:
+        x = self.embed(tokens)
+        x = self.norm(x if memory is None else x + memory)
         for layer in self.layers:
             x = layer(x)
         return x[:, 0]
+
+
+class Pair(nn.Module):
+    """Two lists of such layers in one function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text, self.speech = Encoder(3), Encoder(3)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.text(tokens, self.speech(tokens)[:, None])
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +73,20 @@ def test_every_layer_is_in_the_loop(units: dict[int, tuple[nn.Module, Path]]) ->
     for n_layers, text in texts.items():
         assert "for layer in reversed(range(len(saved.layers))):" in text
         flat = " ".join(text.split())
-        assert '**of_layers("layers", d_layers, before=["norm.weight", "norm.bias"])' in flat
+        assert '"previous norm.weight": d_previous_norm_weight' in flat  # by the norm's own layer
+        assert '**of_layers("layers", d_layers)' in flat
         assert f'"layers.{n_layers - 1}.norm.weight": d_layer_{n_layers - 1}_norm_weight' in flat
     assert abs(texts[4].count("\n") - texts[2].count("\n")) <= 4
+
+
+def test_each_of_two_lists_has_its_own_norms(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Pair().train()
+    longhand.generate(model, (torch.randint(11, (2, 9)),), out=tmp_path / "unit", device="cpu", train=True)
+    assert_same_gradients(model, tmp_path / "unit", torch.randint(11, (2, 9)), rtol=1e-3, atol=1e-4)
+    text = (tmp_path / "unit/backward.py").read_text()
+    bound = [line.split(" = ")[0].strip() for line in text.splitlines() if "norms = [" in line]
+    assert sorted(bound) == ["speech_norms", "text_norms"]
 
 
 @pytest.mark.parametrize("n_layers", [2, 4])
