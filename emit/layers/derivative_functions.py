@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from longhand.emit.layers.derivative_words import (
+    Position,
     also_of,
     keys_of_part,
     names_of_part,
@@ -20,6 +21,7 @@ from longhand.emit.layers.derivative_words import (
     position_of,
     position_of_both,
     remark_of,
+    told_position,
     weights_of_part,
     what_passes,
     words_of_gradients,
@@ -120,7 +122,7 @@ class CollectedGradients:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Written:
+class _WrittenPart:
     """A function that is written.
 
     Attributes:
@@ -132,10 +134,10 @@ class _Written:
 
     does: object
     passes: str
-    position: str
+    position: Position
     is_of_layers: bool
 
-    def with_another(self, other: _Written) -> _Written:
+    def with_another(self, other: _WrittenPart) -> _WrittenPart:
         """What it is for two: with the words that tell nothing of where one of them stands."""
         words = other if other.is_of_layers and not self.is_of_layers else self
         return dataclasses.replace(words, position=position_of_both(self.position, other.position))
@@ -152,7 +154,7 @@ class DerivativeWriter:
     def __init__(self, root: Branch, taken: Iterable[str]) -> None:
         self._root = root
         self._taken = {*taken}
-        self._written: dict[str, _Written] = {}
+        self._written: dict[str, _WrittenPart] = {}
         self._found: dict[int, tuple[ModuleDerivative, ...]] = {}  # by the identity of a function
         self.functions: dict[str, SharedFunction] = {}
         self.are_together = False  # whether any returns a dictionary of gradients
@@ -248,7 +250,7 @@ class DerivativeWriter:
         gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
         into, out = ([variables[one] for one in some] for some in (gradients, part.results))
         whose = "their" if part.also else "its"
-        now = _Written(
+        now = _WrittenPart(
             as_any_names(method),
             what_passes(into, out, weights_of_part(part, function), whose),
             position_of(part.path, function),
@@ -261,7 +263,9 @@ class DerivativeWriter:
         earlier = self._written.get(name)
         is_better = earlier is None or (now.is_of_layers and not earlier.is_of_layers)
         told = self._written[name] = now if earlier is None else earlier.with_another(now)
-        remark = remark_of(part.class_name, told.position, also_of(part, function), told.passes)
+        remark = remark_of(
+            part.class_name, told_position(told.position), also_of(part, function), told.passes
+        )
         known = self.functions.get(name)
         if known is None or is_better:
             known = SharedFunction(name, "", method.parameters, method.bound, method.paragraphs)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -15,8 +13,10 @@ from longhand.schedule.names.words import further_names, identifier, listed, sin
 
 _WIDEST = 103  # of a line of a docstring
 _MOST_NAMED = 2  # weights in it
-_COUNTED = "ijkl"  # which of a list, where several do the same
-_SEVERAL = "in several places"
+_INDICES = ("[i]", "[j]", "[k]", "[l]")  # which of a list, where several do the same; no module is called so
+_INDEX = _INDICES[0]
+
+Position = tuple[str, ...] | None  # of a module, by the parts of its path; None of several that share none
 
 
 def names_of_part(part: ModuleDerivative, root: str) -> Iterator[str]:
@@ -51,34 +51,41 @@ def words_of_gradients(below: str) -> Iterator[str]:
     yield from further_names("gradients")
 
 
-def position_of(path: str, function: LongFunction) -> str:
-    """``layers[3].attn``; ``layers[i].attn`` in what all layers do."""
-    parts = path.split(".")
+def position_of(path: str, function: LongFunction) -> tuple[str, ...]:
+    """The parts of ``layers[3].attn``; of ``layers[i].attn`` in what all layers do."""
     at = None if function.drops_fields else function.path.count(".")
-    texts = (f"[{'i' if n == at else one}]" if one.isdigit() else f".{one}" for n, one in enumerate(parts))
+    return tuple(_INDEX if n == at else one for n, one in enumerate(path.split(".")))
+
+
+def position_of_both(one: Position, other: Position) -> Position:
+    """That of ``layers[i].attn`` for two layers' parts; None of any others."""
+    if one is None or other is None or len(one) != len(other):
+        return None
+    pairs = list(zip(one, other, strict=True))
+    differing = [n for n, (first, second) in enumerate(pairs) if first != second]
+    if not all(_is_index(part) for n in differing for part in pairs[n]):
+        return None
+    if len(differing) == 1 and _INDEX in pairs[differing[0]]:
+        letters = {differing[0]: _INDEX}
+    else:
+        free = [letter for letter in _INDICES if letter not in (*one, *other)]
+        if len(differing) > len(free):
+            return None
+        letters = dict(zip(differing, free, strict=False))
+    return tuple(letters.get(n, first) for n, (first, _) in enumerate(pairs))
+
+
+def told_position(position: Position) -> str:
+    """``layers[i].attn``"""
+    if position is None:
+        return "in several places"
+    texts = (f"[{one}]" if one.isdigit() else one if one in _INDICES else f".{one}" for one in position)
     return "".join(texts).removeprefix(".")
 
 
-def position_of_both(one: str, other: str) -> str:
-    """``layers[i].attn`` of two layers' parts; of others only that there are several."""
-    (parts, indices), (others, more) = (_without_indices(position) for position in (one, other))
-    if parts != others:
-        return _SEVERAL
-    free = [letter for letter in _COUNTED if letter not in (*indices, *more)]
-    differing = [n for n, (first, second) in enumerate(zip(indices, more, strict=True)) if first != second]
-    if len(differing) > len(free):
-        return _SEVERAL
-    letters = dict(zip(differing, free, strict=False))
-    if len(differing) == 1 and "i" in (indices[differing[0]], more[differing[0]]):
-        letters = {differing[0]: "i"}
-    told = [letters.get(n, first) for n, first in enumerate(indices)]
-    return "".join(itertools.chain(*itertools.zip_longest(parts, told, fillvalue="")))
-
-
-def _without_indices(position: str) -> tuple[list[str], list[str]]:
-    """What stands around the brackets, and in them."""
-    pieces = re.split(r"(?<=\[)(\w+)(?=\])", position)
-    return pieces[::2], pieces[1::2]
+def _is_index(part: str) -> bool:
+    """Which of a list: a number, or the letter for several."""
+    return part.isdigit() or part in _INDICES
 
 
 def weights_of_part(part: ModuleDerivative, function: LongFunction) -> list[str]:

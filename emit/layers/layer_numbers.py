@@ -68,6 +68,21 @@ def name_numbers(loop: Loop, plan: UnitPlan, names: UnitNames, taken: Collection
     return LayerNumbers(tuple(words.values()), tuple(words), at)
 
 
+def name_numbers_beside(
+    loop: Loop, plan: UnitPlan, names: UnitNames, around: Collection[str], inside: Collection[str]
+) -> LayerNumbers:
+    """The same, where the variables of the two functions are told apart.
+
+    Args:
+        loop: The layers.
+        plan: The unit's.
+        names: Its words.
+        around: Variables where the layers are called.
+        inside: Those of their function.
+    """
+    return name_numbers(loop, plan, names, {*around, *inside})
+
+
 def _free(word: str, taken: Collection[str]) -> str:
     """The word, or what it is in this layer, or with a number."""
     candidates = [word, f"layer_{word}", *(f"{word}_{count}" for count in range(2, len(taken) + 3))]

@@ -29,7 +29,7 @@ from longhand.emit.layers.derivative_functions import (
 )
 from longhand.emit.layers.divided_functions import divided_model
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
-from longhand.emit.layers.layer_numbers import LayerNumbers, name_numbers
+from longhand.emit.layers.layer_numbers import name_numbers_beside
 from longhand.emit.layers.layers_in_turn import CallText, LayerText, unread_behind
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.layers.saved_records import Record, fields_for_calls, shapes_of
@@ -196,24 +196,17 @@ class BackwardWriter(ModelWriter):
         weights = {node: path for node, path in self._weights.items() if node in self.variables}
         saved = frozenset(self.saved_fields)
         divided = divided_model(self.steps, self.variables, self.gradients, weights, saved, self.plan)
-        loops = loops_of(self.steps)
-        self._of_loops = {id(loop): self._of_layers(loop, body) for loop in loops}
+        around, root = set(body.variables.values()), self._forward.tree.root
+        for loop in loops_of(self.steps):
+            taken = functools.partial(name_numbers_beside, loop, self.plan, self.names, around)
+            returned = functools.partial(self._gradient, loop)
+            words, kept = self.names.of_layers(loop), self._kept[loop.key]
+            self._of_loops[id(loop)] = backward_layers(
+                loop, words, kept, self._weights, self.words.weights, root, taken, returned
+            )
         self._derivatives.find([divided, *(one.divided for one in self._of_loops.values())], body)
         self._collected = self._derivatives.divide(divided, MODEL, body)
         return self._derivatives.functions.values()
-
-    def _of_layers(self, loop: Loop, body: BodyWriter) -> BackwardLayers:
-        """The function of equal layers, as its parts are looked for."""
-        root, around = self._forward.tree.root, body.variables.values()
-
-        def numbered(variables: Collection[str]) -> LayerNumbers:
-            return name_numbers(loop, self.plan, self.names, {*variables, *around})
-
-        words, gradients = self.names.of_layers(loop), self.words.weights
-        returned = functools.partial(self._gradient, loop)
-        return backward_layers(
-            loop, words, self._kept[loop.key], self._weights, gradients, root, numbered, returned
-        )
 
     def _read_outside(self) -> set[str]:
         """What the function itself reads or returns, whatever its layers read."""
