@@ -33,7 +33,7 @@ class BackwardLayers:
     """
 
     module: str
-    variables: Mapping[str, str]
+    variables: dict[str, str]
     weights: tuple[str, ...]
     made: tuple[str, ...]
     before: ModuleBefore

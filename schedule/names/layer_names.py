@@ -282,7 +282,7 @@ def words_of_one_before(path: str) -> Iterator[str]:
         yield identifier(f"previous_{'_'.join(parts[start:])}")
 
 
-def _words_of_following(loops: Sequence[Loop], taken: Collection[str]) -> dict[str, str]:
+def _words_of_following(loops: Sequence[Loop], taken: Collection[str]) -> dict[LoopKey, str]:
     """By the key of a loop: the word for the modules behind its layers, or before them, told of one and of all of them.
 
     It is no variable where the layers are called. Of several loops each has the list that it belongs to in its word:
