@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from longhand.emit.layers.file_settings import FileSettings, operators_in
+from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.model_text import ModelText
 from longhand.emit.module.paragraphs import WIDEST, PythonLine, WrittenParagraph
@@ -234,9 +235,14 @@ def _n_lines(n_before: int, call: CallCode) -> int:
 # A file's text.
 
 
+def _functions(text: ModelText) -> tuple[SharedFunction | Method, ...]:
+    """All but the outermost one."""
+    return *text.functions, *(method for block in text.blocks for method in block.methods)
+
+
 def _paragraphs(text: ModelText) -> Iterator[WrittenParagraph]:
     yield from text.paragraphs
-    for one in (*text.functions, *(method for block in text.blocks for method in block.methods)):
+    for one in _functions(text):
         yield from one.paragraphs
 
 
@@ -247,7 +253,7 @@ def _statements(text: ModelText) -> Iterator[PythonStatement]:
 
 def _words_of(text: ModelText) -> set[str]:
     """What the file's functions call something already."""
-    functions = (*text.functions, *(method for block in text.blocks for method in block.methods))
+    functions = _functions(text)
     taken = {one.name for one in functions}
     taken.update(word for one in functions for word in one.parameters)
     taken.update(one.name for one in text.weight_functions)

@@ -322,7 +322,9 @@ def test_gradients_in_a_layer_are_named_after_what_the_layer_saved(device: str, 
     assert not {f"d_{field}" for field in fields} & {argument.arg for argument in block.args.args}
     norms = [
         [ast.unparse(argument) for argument in node.args]
-        for node in ast.walk(tree)  # of the parts of a block: its attention and its MLP have functions of their own
+        for node in ast.walk(
+            tree
+        )  # of the parts of a block: its attention and its MLP have functions of their own
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".d_add_layer_norm")
     ]
     assert [(given[0], [word for word in given if word in ("d_x", "d_residual")]) for given in norms] == [

@@ -67,7 +67,12 @@ class Activated(nn.Module):
     def __init__(self, *, is_linear: bool) -> None:
         super().__init__()
         layer = nn.Linear if is_linear else lambda n, m: nn.Conv1d(n, m, 3)
-        self.first, self.norm, self.second, self.is_linear = layer(16, 24), nn.LayerNorm(24), layer(24, 8), is_linear
+        self.first, self.norm, self.second, self.is_linear = (
+            layer(16, 24),
+            nn.LayerNorm(24),
+            layer(24, 8),
+            is_linear,
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.is_linear:
