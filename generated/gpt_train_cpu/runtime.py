@@ -979,20 +979,24 @@ def put_together(form, tensors):
 
 NAMES = "names of parameters"  # where a module keeps them
 
+PREVIOUS = "previous "  # before the name of a weight: it is the layer before's
 
-def of_layers(owner, gradients, before=(), without=()):
+
+def of_layers(owner, gradients, without=()):
     """Gradients of a list of layers by the whole names of their weights, given those of each layer by its number.
 
-    Those that `before` names are the layer before's; the first layer's, which are no layer's, are left out, as is
+    "previous norm.weight" is that of the layer before; the first layer's, which is no layer's, is left out, as is
     what `without` names.
     """
     first = min(gradients, default=0)
-    return {
-        f"{owner}.{n - (name in before)}.{name}": one
-        for n, of_layer in gradients.items()
-        for name, one in of_layer.items()
-        if (n != first or name not in before) and name not in without
-    }
+    whole = {}
+    for n, of_layer in gradients.items():
+        for name, one in of_layer.items():
+            path = name.removeprefix(PREVIOUS)
+            is_previous = path != name
+            if name not in without and not (is_previous and n == first):
+                whole[f"{owner}.{n - is_previous}.{path}"] = one
+    return whole
 
 
 def of_parameters(module, gradients):

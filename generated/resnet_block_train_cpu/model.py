@@ -35,6 +35,16 @@ def batch_norm2d_weights():
     )
 
 
+def batch_norm(x, norm):
+    """torch.native_batch_norm by norm's own weight, bias, running_mean and running_var.
+
+    Returns x normalized, and of each channel mean and 1 / standard deviation.
+    """
+    return torch.native_batch_norm(
+        x, norm.weight, norm.bias, norm.running_mean, norm.running_var, training=True, momentum=0.1, eps=1e-5
+    )
+
+
 class ResNetBlock(nn.Module):
     """Takes the state_dict of examples.resnet_block.ResNetBlock."""
 
@@ -61,45 +71,18 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
         conv1_out = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
-        normed, bn1_mean, bn1_rstd = torch.native_batch_norm(
-            conv1_out,
-            self.bn1.weight,
-            self.bn1.bias,
-            self.bn1.running_mean,
-            self.bn1.running_var,
-            training=True,
-            momentum=0.1,
-            eps=1e-5,
-        )
+        normed, bn1_mean, bn1_rstd = batch_norm(conv1_out, self.bn1)
         out = empty(normed.shape, torch.float32)
         kernels.relu(normed, out, n_elements=out.numel())
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2_out = F.conv2d(out, self.conv2.weight, padding=1)
-        normed, bn2_mean, bn2_rstd = torch.native_batch_norm(
-            conv2_out,
-            self.bn2.weight,
-            self.bn2.bias,
-            self.bn2.running_mean,
-            self.bn2.running_var,
-            training=True,
-            momentum=0.1,
-            eps=1e-5,
-        )
+        normed, bn2_mean, bn2_rstd = batch_norm(conv2_out, self.bn2)
 
         # shortcut
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut_out = F.conv2d(x, self.shortcut[0].weight, stride=2)
-        shortcut_1, shortcut_mean, shortcut_rstd = torch.native_batch_norm(
-            shortcut_out,
-            self.shortcut[1].weight,
-            self.shortcut[1].bias,
-            self.shortcut[1].running_mean,
-            self.shortcut[1].running_var,
-            training=True,
-            momentum=0.1,
-            eps=1e-5,
-        )
+        shortcut_1, shortcut_mean, shortcut_rstd = batch_norm(shortcut_out, self.shortcut[1])
 
         # ResNetBlock.forward    return F.relu(out)
         activated = empty(normed.shape, torch.float32)
