@@ -49,7 +49,7 @@ def sizes_walked(
     """
     buffers, names = [plan.buffers[name] for name in step.buffers], [variables[name] for name in step.buffers]
     walked = walked_dims(plan.kernels[step.kernel], step.sizes, step.ints, buffers)
-    known, folded = dict(texts), [axis for axis, text in texts.items() if is_folded(text)]
+    known, folded = dict(texts), [axis for axis in walked if is_folded(texts[axis])]
     length = dict(zip(walked, step.sizes, strict=True))
     for may_divide in (False, True):  # by what is told by then: 4 says nothing of what it is
         for axis in [one for one in folded if is_folded(known[one])]:
