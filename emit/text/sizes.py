@@ -32,6 +32,7 @@ from longhand.emit.text.told_sizes import (
     known_product,
     leading_axes,
     read_from,
+    with_single,
 )
 from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import (
@@ -251,6 +252,8 @@ class SizeWriter:
                 elif not any(text.is_number for text in texts):
                     telling[axis] = self.use(multiplied(texts) if len(texts) > 1 else texts[0])
                 elif (is_plain or is_last) and is_path(variable):
+                    if self.reads_shapes and len(dims) == len(texts):
+                        dims = with_single(dims, order, buffer.shape)
                     read = read_from(variable, len(order), dims, texts, self.reads_shapes)
                     literal.setdefault(axis, multiplied(read))
                 else:

@@ -29,6 +29,7 @@ from longhand.schedule.plan import KernelPlan, Launch
 Shaped = tuple[str, Words, Sequence[Size]]  # a tensor: its expression, the words of its dimensions, its shape
 _WIDEST = 90  # of a line that says what words stand for
 _LARGEST_BARE = 9  # of a number that needs no word
+_FIRST_OF_IMAGE = 2  # the dimension behind those of the batch and the channels
 
 
 def known_product(
@@ -76,6 +77,23 @@ def is_product(size: Code) -> bool:
 def is_path(text: str) -> bool:
     """Whether an expression is a variable or an attribute, and not a view that is made for one call."""
     return text.replace(".", "").isidentifier()
+
+
+def with_single(dims: Sequence[int], order: Sequence[int], shape: Sequence[Size]) -> list[int]:
+    """The last dimensions of an image, with those of one place before them: a deeper image's are no others.
+
+    Args:
+        dims: Which they are.
+        order: In which all of its dimensions lie in memory.
+        shape: Its.
+    """
+    n_dims = len(order)
+    if len(dims) < 2 or [*order] != [*range(n_dims)] or [*dims] != [*range(dims[0], n_dims)]:
+        return [*dims]
+    first = dims[0]
+    while first > _FIRST_OF_IMAGE and str(shape[first - 1]) == "1":
+        first -= 1
+    return [*range(first, n_dims)]
 
 
 def read_from(
@@ -167,7 +185,7 @@ def averaged_of(plan: KernelPlan, launch: Launch, position: int, sizes: Mapping[
             return ProductCode(tuple(told)) if all(map(is_name, told)) else None
     # A derivative is given what was summed; the axis that it walks again is as long.
     alike = [axis for axis, size in length.items() if str(size) == str(wanted)]
-    return sizes[alike[0]] if len(alike) == 1 and is_name(sizes[alike[0]]) else None
+    return sizes[alike[0]] if len(alike) == 1 and not isinstance(sizes[alike[0]], LiteralCode) else None
 
 
 def derived_from(symbol: str, tensors: Sequence[Shaped]) -> tuple[str, Code] | None:

@@ -125,7 +125,8 @@ def _combined(
     )
     axes, mean, total = nest.axes([1, 2]), nest.load(means_view), nest.load(squares_view)
     dtype = mean.dtype
-    count = nest.body.scalar(size, dtype, Role.PIECE_SIZE)
+    is_whole = means.shape[1:] == (1, 1)  # each channel is one piece
+    count = nest.body.scalar(size, dtype, Role.N_AVERAGED if is_whole else Role.PIECE_SIZE)
     mean, total, count = combined(nest, mean, total, axes, count)
     variance = (total / count).named(Role.VARIANCE)
     rstd = apply(PointwiseOp.RSQRT, variance + nest.body.scalar(eps, dtype, Role.EPS), name=Role.RSTD)
