@@ -5,14 +5,16 @@ Every word that the files use is chosen before any of them is printed (`schedule
 
 from longhand.schedule.functions.alike_calls import has_modules_alike
 from longhand.schedule.functions.alike_numbers import Number
-from longhand.schedule.functions.alike_steps import SharedCall
+from longhand.schedule.functions.alike_steps import SharedCall, SiteSteps
 from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, CallsOfFunction, find_call_loops
+from longhand.schedule.functions.call_records import CallRecord
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.derivatives import find_derivatives
 from longhand.schedule.functions.inner_names import remark_on, without_parts
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
+from longhand.schedule.functions.part_records import as_own, fields_of_part
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
@@ -122,6 +124,7 @@ __all__ = [
     "ByLayer",
     "CallLoop",
     "CallOfMany",
+    "CallRecord",
     "CallsOfFunction",
     "Choice",
     "DimNamer",
@@ -164,6 +167,7 @@ __all__ = [
     "ReturnedGradients",
     "SavedLayers",
     "SharedCall",
+    "SiteSteps",
     "StageLayers",
     "Statement",
     "ToldBlocks",
@@ -174,6 +178,7 @@ __all__ = [
     "WeightFunction",
     "Words",
     "apart",
+    "as_own",
     "as_printed",
     "aten_name",
     "children",
@@ -184,6 +189,7 @@ __all__ = [
     "derivative_word",
     "does_the_same",
     "entry_of",
+    "fields_of_part",
     "filled_with",
     "fills_padding",
     "find_call_loops",

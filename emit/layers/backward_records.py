@@ -6,12 +6,15 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import TrainingGraphs
+from longhand.emit.layers.call_records import RecordOfCall
+from longhand.emit.layers.class_names import record_name
 from longhand.emit.layers.saved_call import SavedOfCall, SavedOfEach
 from longhand.emit.layers.saved_records import Record, shapes_of
 from longhand.emit.module.module_tree import ModuleTree, member, module_expression
 from longhand.schedule.named_plan import (
     SAVED,
     DimNamer,
+    LayerNames,
     Loop,
     SavedLayers,
     weights_inside,
@@ -70,6 +73,32 @@ class LayersApart:
         return Record(self.name, self.owner, self.function, tuple(zip(self.fields, said, strict=True)))
 
 
+def layers_of(
+    loop: Loop, words: LayerNames, weights: Mapping[str, str], record_names: set[str]
+) -> LayersApart:
+    """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers.
+
+    Args:
+        loop: Of the backward pass.
+        words: Its words.
+        weights: By placeholder: the path of a parameter.
+        record_names: Classes of records: that of these layers is added.
+    """
+    record = words.record
+    if record is None:
+        inside = weights_inside(loop, weights)
+        places = [place for place in range(len(loop.own[0])) if place not in inside]
+        own = tuple(tuple(nodes[place] for place in places) for nodes in loop.own[::-1])
+        name = record_name(loop.class_name, record_names) if places else ""
+        record_names.add(name)
+        fields = tuple(words.variables[node] for node in own[-1])
+        return LayersApart(words.word, own, None, name, fields, loop.owner)
+    nodes = (record.nodes[position] for position in loop.positions[::-1])
+    own = tuple(tuple(each[place] for place in record.made) for each in nodes)
+    fields = tuple(record.fields[place] for place in record.made)
+    return LayersApart(words.word, own, record, record.class_name, fields, record.owner)
+
+
 def list_of_modules(loop: Loop, weights: Mapping[str, str], tree: ModuleTree) -> str:
     """The list that holds the layers, where their weights are read; or else nothing.
 
@@ -83,7 +112,11 @@ def list_of_modules(loop: Loop, weights: Mapping[str, str], tree: ModuleTree) ->
 
 
 def saved_of_call(
-    name: str, training: TrainingGraphs, fields: Mapping[str, str], layers: Sequence[LayersApart]
+    name: str,
+    training: TrainingGraphs,
+    fields: Mapping[str, str],
+    layers: Sequence[LayersApart],
+    calls: Sequence[RecordOfCall],
 ) -> SavedOfCall:
     """The record that launch() makes.
 
@@ -92,6 +125,7 @@ def saved_of_call(
         training: Both graphs.
         fields: By placeholder: the field that it is.
         layers: What each layer, or call of a function, has.
+        calls: The records that calls in the forward pass make.
     """
     sources = {entry.node: entry.source for entry in training.inputs}
     of_each = tuple(
@@ -109,6 +143,36 @@ def saved_of_call(
         tuple((word, sources[node]) for node, word in fields.items()),
         tuple((one.word, _read_of(one.record)) for one in layers if one.record is not None),
         of_each,
+        tuple((one.word, one.record.variable) for one in calls if one.word),
+        frozenset(one.record.class_name for one in calls),
+    )
+
+
+def whole_record(
+    name: str,
+    function: str,
+    fields: Mapping[str, str],
+    layers: Sequence[LayersApart],
+    calls: Sequence[RecordOfCall],
+    plan: UnitPlan,
+    dims: DimNamer,
+) -> Record:
+    """The record of the whole call, which holds the others.
+
+    Args:
+        name: Its class.
+        function: What reads it.
+        fields: By placeholder: the field that it is.
+        layers: What each layer, or call of a function, has.
+        calls: The records that calls in the forward pass make.
+        plan: Of the backward pass.
+        dims: Words for its dimensions.
+    """
+    shapes = shapes_of([[node] for node in fields], plan.buffers, dims)
+    records = tuple((one.word, one.record.class_name) for one in calls if one.word)
+    lists = tuple((one.word, one.name) for one in layers)
+    return Record(
+        name, "", function, tuple(zip(fields.values(), shapes, strict=True)), lists, records=records
     )
 
 

@@ -40,9 +40,15 @@ def call_of_many(
     targets: tuple[str, ...],
     is_handed_on: bool,
 ) -> CallOfMany | None:
-    """A call as one of those for each module of a list; None if its module stands in none."""
+    """A call as one of those for each module of a list; None if its module stands in none, or it makes a record."""
     owner, _, position = call.path.rpartition(".")
-    if not position.isdigit() or not owner or whose is None or not whose.n_listed(owner):
+    if (
+        call.record is not None
+        or not position.isdigit()
+        or not owner
+        or whose is None
+        or not whose.n_listed(owner)
+    ):
         return None
     return CallOfMany(
         call.name, owner, int(position), tensors, call.numbers, targets, call.channels, is_handed_on

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
@@ -27,9 +28,8 @@ from longhand.emit.layers.derivative_words import (
     words_of_gradients,
     words_of_module,
 )
-from longhand.emit.layers.equal_functions import as_any_names
-from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
-from longhand.emit.layers.shared_functions import SharedFunction
+from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
+from longhand.emit.layers.part_functions import PartFunctions
 from longhand.emit.module.gradient_lists import OF_MODULE
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import Branch, expression, member, module_expression
@@ -48,6 +48,8 @@ from longhand.schedule.named_plan import (
     OneGradient,
     Reached,
     SharedCall,
+    as_own,
+    fields_of_part,
     find_derivatives,
     own_steps,
     references,
@@ -122,22 +124,20 @@ class CollectedGradients:
 
 
 @dataclasses.dataclass(frozen=True)
-class _WrittenPart:
-    """A function that is written.
+class _ToldPart:
+    """What a function says of itself.
 
     Attributes:
-        does: What it does, whatever its names.
         passes: What it is given and makes, in words.
         position: Whose it is.
         is_of_layers: Whether its words are those of a function that all layers of a list have.
     """
 
-    does: object
     passes: str
     position: Position
     is_of_layers: bool
 
-    def with_another(self, other: _WrittenPart) -> _WrittenPart:
+    def with_another(self, other: _ToldPart) -> _ToldPart:
         """What it is for two: with the words that tell nothing of where one of them stands."""
         words = other if other.is_of_layers and not self.is_of_layers else self
         return dataclasses.replace(words, position=position_of_both(self.position, other.position))
@@ -154,9 +154,11 @@ class DerivativeWriter:
     def __init__(self, root: Branch, taken: Iterable[str]) -> None:
         self._root = root
         self._taken = {*taken}
-        self._written: dict[str, _WrittenPart] = {}
+        self._told: dict[str, _ToldPart] = {}
         self._found: dict[int, tuple[ModuleDerivative, ...]] = {}  # by the identity of a function
-        self.functions: dict[str, SharedFunction] = {}
+        self._memory: dict[int, MemoryOfSteps] = {}
+        self._known = PartFunctions()
+        self.functions = self._known.functions
         self.are_together = False  # whether any returns a dictionary of gradients
 
     def find(self, functions: Sequence[DividedFunction], outer: BodyWriter) -> None:
@@ -171,6 +173,7 @@ class DerivativeWriter:
         memory = [MemoryOfSteps(one.steps, plan.buffers, hints) for one in own]
         found = find_derivatives(own, outer.words, outer.calls, memory)
         self._found = {id(one): parts for one, parts in zip(functions, found, strict=True)}
+        self._memory = {id(one): held for one, held in zip(functions, memory, strict=True)}
 
     def divide(self, divided: DividedFunction, word: str, outer: BodyWriter) -> list[CollectedGradients]:
         """Writes the parts of a function, whose writer learns the calls; what these return of gradients.
@@ -180,8 +183,7 @@ class DerivativeWriter:
             word: What it calls its module.
             outer: Its writer.
         """
-        function = divided.function
-        around = _Around(function.path, word, function.variables, outer)
+        around = _Around(divided.function.path, word, divided.function.variables, outer)
         return self._parts(self._found[id(divided)], divided, around)
 
     def _parts(
@@ -213,63 +215,66 @@ class DerivativeWriter:
         )
         weights = [name for name in part.given if name in function.weights]
         others = [name for name in weights if name not in (*own, *before)]
-        fields = [name for name in part.given if name in function.fields and name not in weights]
-        given = [name for name in part.given if name not in function.fields]
-        if part.told:
-            given, fields = [*given, *part.told], []
+        kept = [name for name in part.given if name in function.fields and name not in weights]
+        told = fields_of_part(part, kept, around.variables, self._memory[id(divided)])
+        fields = list(told.inside)
+        given = [*(name for name in part.given if name not in function.fields), *told.beside]
         variables, word = self._variables(part, divided, around, own, [*others, *given])
+        if told.record != SAVED:
+            as_own(variables, told)
         plain = [step for step in function.steps[part.start : part.stop] if isinstance(step, PlanStep)]
         inside = copy.copy(outer)
         inside.variables = variables
         nested = self._parts(part.parts, divided, _Around(part.root, word, variables, inside))
-        steps, calls = own_steps(plain, inside.calls, part.emptied)
+        steps, calls = own_steps(plain, inside.calls, told.emptied)
         inside.calls = {id(steps[at]): call for at, call in calls.items()}
         inputs = [*given, *others, *fields, *own, *before]
-        sizes = sizes_inside(inputs, inside, variables)
-        results: list[Code] = list(names(variables[name] for name in part.results))
-        if part.gradients:
-            results.append(_gradients(part, divided, variables, sizes, nested))
-        method = write_method(
-            "",
-            "",
-            inputs,
-            steps,
-            results,
-            inside,
-            variables,
-            device_inside([*given, *fields, *own, *before, *others], inside, variables),
-            sizes=sizes,
-            home=Home(self._root, part.root),
-            is_of_layers=not function.drops_fields,
-        )
+        device = device_inside([*given, *fields, *own, *before, *others], inside, variables)
         records = (SAVED,) if fields or part.takes_lists else ()
         first = (*((word,) if own else ()), *records, *_modules_of(before, variables))
         hidden = {variables[name] for name in (*fields, *own, *before)}
-        rest = tuple(one for one in method.parameters if one not in hidden)
-        method = dataclasses.replace(method, parameters=(*first, *rest))
-        gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
-        into, out = ([variables[one] for one in some] for some in (gradients, part.results))
-        whose = "their" if part.also else "its"
-        now = _WrittenPart(
-            as_any_names(method),
-            what_passes(into, out, weights_of_part(part, function), whose),
-            position_of(part.path, function),
-            is_of_layers=not function.drops_fields,
-        )
-        name = next((name for name, one in self._written.items() if one.does == now.does), "")
+
+        def written(reads_shapes: bool) -> Method:
+            sizes = sizes_inside(inputs, inside, variables, reads_shapes)
+            results: list[Code] = list(names(variables[name] for name in part.results))
+            if part.gradients:
+                results.append(_gradients(part, divided, variables, sizes, nested))
+            method = write_method(
+                "",
+                "",
+                inputs,
+                steps,
+                results,
+                inside,
+                variables,
+                device,
+                sizes=sizes,
+                home=Home(self._root, part.root),
+                is_of_layers=not function.drops_fields,
+            )
+            rest = tuple(one for one in method.parameters if one not in hidden)
+            return dataclasses.replace(method, parameters=(*first, *rest))
+
+        method = written(reads_shapes=False)
+        general = functools.partial(written, reads_shapes=True) if part.is_of_several else None
+        name = self._known.known(method, general)
         if not name:
             name = first_free(names_of_part(part, function.path), self._taken)
             self._taken.add(name)
-        earlier = self._written.get(name)
-        is_better = earlier is None or (now.is_of_layers and not earlier.is_of_layers)
-        told = self._written[name] = now if earlier is None else earlier.with_another(now)
-        remark = remark_of(
-            part.class_name, told_position(told.position), also_of(part, function), told.passes
+            self._known.add(name, method, general)
+        gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
+        into, out = ([variables[one] for one in some] for some in (gradients, part.results))
+        now = _ToldPart(
+            what_passes(into, out, weights_of_part(part, function), "their" if part.also else "its"),
+            position_of(part.path, function),
+            is_of_layers=not function.drops_fields,
         )
-        known = self.functions.get(name)
-        if known is None or is_better:
-            known = SharedFunction(name, "", method.parameters, method.bound, method.paragraphs)
-        self.functions[name] = dataclasses.replace(known, remark=remark)
+        earlier = self._told.get(name)
+        if earlier is not None and now.is_of_layers and not earlier.is_of_layers:
+            self._known.prefer(name, method)
+        whole = self._told[name] = now if earlier is None else earlier.with_another(now)
+        where = told_position(whole.position)
+        self._known.say(name, remark_of(part.class_name, where, also_of(part, function), whole.passes))
         below, holder = (path_inside(path, around.path) for path in (part.path, part.root))
         reached = around.word
         if part.root != around.path:
@@ -282,11 +287,11 @@ class DerivativeWriter:
             (*given, *others),
             (),
             part.results,
-            part.released,
+            told.released,
             part.made,
-            first=tuple(reached if one == word else one for one in first),
+            first=tuple({word: reached, SAVED: told.record}.get(one, one) for one in first),
             collected=first_free(words_of_gradients(below), used) if part.gradients else "",
-            emptied=part.emptied,
+            emptied=told.emptied,
         )
 
     def _variables(

@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from longhand.emit.layers.layer_methods import Method
-from longhand.emit.text.python_code import NameCode, PythonStatement
+from longhand.emit.text.python_code import NameCode, PythonStatement, SeveralCode
+
+Drops = Mapping[object, tuple[int, ...]]  # by number of a name: behind which statements it is dropped
 
 
-def as_any_names(method: Method) -> object:
-    """What a function does, with a number for each of its own names: equal where nothing but these differs."""
+def as_any_names(method: Method) -> tuple[object, Drops]:
+    """What a function does, with a number for each of its own names: equal where nothing but these differs.
+
+    Beside it: where it drops what it made. What of a record is dropped belongs to what it does.
+    """
     bound = method.bound
     statements = (*bound.told, *bound.padding, *method.statements)
     own = [*method.parameters, *bound.stated, *(word for one in statements for word in one.targets)]
     numbers = {word: number for number, word in enumerate(dict.fromkeys(own))}
     stated = tuple((numbers[word], size) for word, size in bound.stated.items())
-    return (
+    made = {*own} - {*method.parameters}
+    kept: list[PythonStatement] = []
+    drops: dict[object, tuple[int, ...]] = {}
+    for one in statements:
+        names = _dropped(one)
+        if not names or not made.issuperset(names):
+            kept.append(one)
+            continue
+        for name in names:
+            drops[numbers[name]] = (*drops.get(numbers[name], ()), len(kept))
+    does = (
         tuple(numbers[word] for word in method.parameters),
         stated,
-        tuple(_numbered(one, numbers) for one in statements),
+        tuple(_numbered(one, numbers) for one in kept),
     )
+    return does, drops
+
+
+def _dropped(statement: PythonStatement) -> list[str]:
+    """The names of ``del a, b``; none of any other statement."""
+    value = statement.value
+    if statement.word != "del" or not isinstance(value, SeveralCode):
+        return []
+    return [item.name if isinstance(item, NameCode) else "" for item in value.items]
 
 
 def _numbered(part: Any, numbers: dict[str, int]) -> object:

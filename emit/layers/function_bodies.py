@@ -43,8 +43,12 @@ def bodies_of(steps: Sequence[ModelStep], outer: BodyWriter, tree: ModuleTree) -
         outer: Its writer.
         tree: The modules.
     """
-    results = {view.buffer for view in outer.plan.results if isinstance(view, View)}
-    bodies = [FunctionBody(steps, outer.variables, kept=frozenset(results))]
+    results, n_saved = outer.plan.results, outer.plan.program.graph.n_saved
+    kept, of_user = (
+        frozenset(view.buffer for view in some if isinstance(view, View))
+        for some in (results, results[: len(results) - n_saved])
+    )
+    bodies = [FunctionBody(steps, outer.variables, kept=kept, saved=kept - of_user)]
     for loop in loops_of(steps):
         bodies += _methods(loop, outer, tree)
     return bodies

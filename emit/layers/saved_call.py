@@ -42,12 +42,16 @@ class SavedOfCall:
         fields: (field, what it is) of single tensors.
         layers: (field, the list that launch() has, or what of it the layers read) for records that layers make.
         of_each: Lists of further records.
+        of_calls: (field, variable) of records that calls made.
+        made_by_calls: The classes of all records that calls make.
     """
 
     name: str
     fields: tuple[tuple[str, Source], ...]
     layers: tuple[tuple[str, str], ...]
     of_each: tuple[SavedOfEach, ...]
+    of_calls: tuple[tuple[str, str], ...] = ()
+    made_by_calls: frozenset[str] = frozenset()
 
     @property
     def sources(self) -> frozenset[Source]:
@@ -71,7 +75,7 @@ def write_saved(
         n_modules: The number of modules in a list of the model's.
     """
     given = [KeywordCode(word, NameCode(texts[source])) for word, source in saved.fields]
-    given += [KeywordCode(word, NameCode(variable)) for word, variable in saved.layers]
+    given += [KeywordCode(word, NameCode(variable)) for word, variable in (*saved.of_calls, *saved.layers)]
     for one in saved.of_each:
         columns: Sequence[KeywordCode] = [
             KeywordCode(field, NameCode(column_of([texts[source] for source in sources], lengths, n_modules)))

@@ -12,6 +12,9 @@ from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.paragraphs import WIDEST
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.named_plan import DimNamer, ListForCalls, ProductWord
+from longhand.schedule.names.words import listed
+
+_MOST_LISTED = 3  # modules that a docstring tells one by one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +27,8 @@ class Record:
         function: What reads it, where that is no list's.
         fields: (word, what is said about it).
         lists: (word, the class of what it holds) for fields that are lists.
+        modules: The modules whose calls in the forward pass make one each.
+        records: (word, the class) of fields that are records.
     """
 
     name: str
@@ -31,6 +36,8 @@ class Record:
     function: str
     fields: tuple[tuple[str, str], ...]
     lists: tuple[tuple[str, str], ...] = ()
+    modules: tuple[str, ...] = ()
+    records: tuple[tuple[str, str], ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -40,11 +47,16 @@ class Record:
             field = f"{word}: torch.Tensor"
             is_short = len(field) + len(said) <= WIDEST
             lines += [f"{field}  # {said}"] if is_short else [f"# {said}", field]
+        lines += [f"{word}: {name}" for word, name in self.records]
         return (*lines, *(f"{word}: list[{name}]" for word, name in self.lists))
 
     @property
     def says(self) -> str:
         """Its docstring."""
+        if self.modules:
+            paths = list(dict.fromkeys(self.modules))
+            which = listed(paths) if len(paths) <= _MOST_LISTED else f"{paths[0]} to {paths[-1]}"
+            return f"What {which} keep{'s' * (len(paths) == 1)} for the backward pass."
         if self.owner:
             return f"What one of {self.owner} keeps for its backward pass."
         return f"What {self.function}() reads of the forward pass."

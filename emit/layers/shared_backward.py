@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from longhand.emit.layers.shared_functions import SharedFunction, share_functions
 from longhand.emit.module.model_body import BodyWriter
@@ -54,6 +54,7 @@ def share_backward(
     name: str,
     kept: frozenset[str],
     taken: Collection[str],
+    in_records: Mapping[str, str],
 ) -> SharedBackward:
     """Finds it.
 
@@ -64,13 +65,14 @@ def share_backward(
         name: The function.
         kept: What the forward pass keeps for it.
         taken: The words of further lists.
+        in_records: Of that: what stands in records of the forward pass's calls, and the module of each.
     """
     results = frozenset(view.buffer for view in body.plan.results if isinstance(view, View))
     bodies = [FunctionBody(steps, body.variables, kept=results)]
     of_layers = [f"{snake_case(loop.class_name)}{BACKWARD_FORM.ending}" for loop in loops_of(steps)]
-    functions = share_functions(bodies, body, tree, [name, *of_layers], BACKWARD_FORM)
+    functions = share_functions(bodies, body, tree, [name, *of_layers], BACKWARD_FORM, in_records)
     words = {one.name: plural(one.name.removesuffix(BACKWARD_FORM.ending)) for one in functions}
     used = {*body.variables.values(), *words, *taken, *_OWN_VARIABLES}
-    listed = lists_for_calls(steps, body.calls, kept, results, words, used)
+    listed = lists_for_calls(steps, body.calls, kept - in_records.keys(), results, words, used)
     body.calls = listed.calls
-    return SharedBackward(functions, listed.lists, listed.single, body)
+    return SharedBackward(functions, listed.lists, listed.single | (kept & in_records.keys()), body)

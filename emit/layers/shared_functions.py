@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import itertools
 from collections import ChainMap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.emit.layers.function_bodies import bodies_of
 from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
@@ -18,7 +18,7 @@ from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_place import ModulePlace
 from longhand.emit.module.module_tree import Branch, ModuleTree, expression, member
 from longhand.emit.module.paragraphs import LineKind, WrittenParagraph, kind_of
-from longhand.emit.text.python_code import names
+from longhand.emit.text.python_code import CallCode, Code, KeywordCode, NameCode, names
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.sizes import with_words_of_others
 from longhand.emit.text.told_sizes import BoundSizes
@@ -32,6 +32,7 @@ from longhand.schedule.named_plan import (
     ModelStep,
     OneFunction,
     SharedCall,
+    SiteSteps,
     remark_on,
 )
 
@@ -122,7 +123,7 @@ class FunctionPrinter:
             "",
             given,
             of_site.steps,
-            names(variables[name] for name in of_site.results),
+            _results(of_site, candidate.record, variables),
             inside,
             variables,
             device_inside(
@@ -132,6 +133,15 @@ class FunctionPrinter:
             whose=ModulePlace(self._root, site.path, candidate.module) if candidate.module else outer.whose,
             home=outer.home and dataclasses.replace(outer.home, path=site.path, is_list=False),
         )
+
+
+def _results(site: SiteSteps, record: str, variables: Mapping[str, str]) -> list[Code]:
+    """What a function returns: what its caller hands on, and the record of what it keeps for a backward pass."""
+    results: list[Code] = list(names(variables[name] for name in site.results))
+    if record:
+        kept = (KeywordCode(variables[name], NameCode(variables[name])) for name in site.saved)
+        results.append(CallCode(record, tuple(kept)))
+    return results
 
 
 def _with_remarks_of_all(methods: Sequence[Method]) -> Method:
@@ -149,7 +159,7 @@ def _with_remarks_of_all(methods: Sequence[Method]) -> Method:
 
 
 def share_modules(
-    steps: Sequence[ModelStep], outer: BodyWriter, tree: ModuleTree, name: str
+    steps: Sequence[ModelStep], outer: BodyWriter, tree: ModuleTree, names: Sequence[str]
 ) -> tuple[SharedFunction, ...]:
     """What several of the user's modules do alike in a call of the model.
 
@@ -157,9 +167,9 @@ def share_modules(
         steps: Of forward().
         outer: Its writer.
         tree: The modules.
-        name: The model's.
+        names: The model's, and those of the records that layers save: no function, and no record, may have them.
     """
-    return share_functions(bodies_of(steps, outer, tree), outer, tree, [name])
+    return share_functions(bodies_of(steps, outer, tree), outer, tree, names)
 
 
 def share_functions(
@@ -168,6 +178,7 @@ def share_functions(
     tree: ModuleTree,
     names: Sequence[str],
     form: FunctionForm = FORWARD_FORM,
+    in_records: Mapping[str, str] | None = None,
 ) -> tuple[SharedFunction, ...]:
     """What several of the user's modules do alike; the writer of forward() learns where that is called.
 
@@ -177,6 +188,7 @@ def share_functions(
         tree: The modules.
         names: Those that no function may have.
         form: Of the functions.
+        in_records: Of a backward pass: what the forward pass keeps in records of its calls, and the module of each.
     """
     calls: dict[int, SharedCall] = {}
     outer.calls = calls
@@ -186,7 +198,8 @@ def share_functions(
     def reach(path: str, weight: str, word: str) -> str:
         return member(expression(tree.root.at(path), weight), word)
 
-    sites = FunctionSites(bodies, plan.program.graph, outer.words, tree.root, in_lists, reach, calls, form)
+    graph = plan.program.graph
+    sites = FunctionSites(bodies, graph, outer.words, tree.root, in_lists, reach, calls, form, in_records)
     printer = FunctionPrinter(outer, tree.root)
     kernels = {key: one.kernel for key, one in outer.names.kernels.items()}
     words_of = outer.sizes.words_at

@@ -17,8 +17,16 @@ from longhand.emit.layers.backward_loops import backward_loop
 from longhand.emit.layers.backward_records import (
     MODEL,
     LayersApart,
+    layers_of,
     list_of_modules,
     saved_of_call,
+    whole_record,
+)
+from longhand.emit.layers.call_records import (
+    as_fields,
+    classes_of_records,
+    reached_in_records,
+    records_of_calls,
 )
 from longhand.emit.layers.class_names import TakenNames, record_name, whose
 from longhand.emit.layers.derivative_functions import (
@@ -32,12 +40,12 @@ from longhand.emit.layers.layer_methods import device_inside, sizes_inside, writ
 from longhand.emit.layers.layer_numbers import name_numbers_beside
 from longhand.emit.layers.layers_in_turn import CallText, LayerText, unread_behind
 from longhand.emit.layers.model_loops import LayerClass
-from longhand.emit.layers.saved_records import Record, fields_for_calls, shapes_of
+from longhand.emit.layers.saved_records import Record, fields_for_calls
 from longhand.emit.layers.shared_backward import SharedBackward, share_backward
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.gradient_lists import OF_LAYERS, OF_MODULE, write_gradients
 from longhand.emit.module.model_body import BodyWriter
-from longhand.emit.module.model_py import ModelWriter, body_writer
+from longhand.emit.module.model_py import ModelWriter, begin, body_writer
 from longhand.emit.module.module_tree import expression, member
 from longhand.emit.module.view_calls import write_view
 from longhand.emit.text.expression import number
@@ -47,6 +55,7 @@ from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
     SAVED,
+    CallRecord,
     GradientsOfLayers,
     Home,
     LayerCall,
@@ -101,8 +110,13 @@ class BackwardWriter(ModelWriter):
         self.write_call = self._call
         records = (self.names.of_layers(loop).record for loop in loops_of(self.steps))
         self._record_names = {record.class_name for record in records if record is not None}
+        self._calls = _records_of(forward)
+        self._record_names |= {one.class_name for one in self._calls}
         self._weights = paths_of_weights(self._training, self._forward.graph)
-        self._kept = {loop.key: self._layers_of(loop) for loop in loops_of(self.steps)}
+        self._kept = {
+            loop.key: layers_of(loop, self.names.of_layers(loop), self._weights, self._record_names)
+            for loop in loops_of(self.steps)
+        }
         self._functions: list[LayerClass] = []
         self.layers = tuple(one for one in self._kept.values() if one.is_kept)
         self.has_modules_alike = has_modules_alike(self.steps, self.words)
@@ -116,30 +130,18 @@ class BackwardWriter(ModelWriter):
         self._of_loops: dict[int, BackwardLayers] = {}
         self.has_modules_alike, self.share = True, self._functions_of
 
-    def _layers_of(self, loop: Loop) -> LayersApart:
-        """The loop runs from the last layer to the first: its runs, reversed, are in the order of the layers."""
-        words = self.names.of_layers(loop)
-        record = words.record
-        if record is None:
-            inside = weights_inside(loop, self._weights)
-            places = [place for place in range(len(loop.own[0])) if place not in inside]
-            own = tuple(tuple(nodes[place] for place in places) for nodes in loop.own[::-1])
-            name = record_name(loop.class_name, self._record_names) if places else ""
-            self._record_names.add(name)
-            fields = tuple(words.variables[node] for node in own[-1])
-            return LayersApart(words.word, own, None, name, fields, loop.owner)
-        nodes = (record.nodes[position] for position in loop.positions[::-1])
-        own = tuple(tuple(each[place] for place in record.made) for each in nodes)
-        fields = tuple(record.fields[place] for place in record.made)
-        return LayersApart(words.word, own, record, record.class_name, fields, record.owner)
-
     def _save_by_name(self) -> None:
         """What the function reads goes by its name in a record; weights by their place in the module."""
         gradients = {entry.node for entry in self._training.inputs if entry.kind is BackwardKind.GRADIENT}
         read = [node for node in self.single() if node not in gradients]
         kept = [node for node in read if node not in self._weights]
         self.saved_name = record_name(self._forward.name, self._record_names)
-        self.saved_fields = {node: self.variables[node] for node in kept}
+        taken = {*(self.variables[node] for node in kept), *(one.word for one in self.layers)}
+        self.of_calls = as_fields(self._calls, self._training, self._forward.plan, kept, taken)
+        in_records = {node: one for told in self.of_calls for node, one in told.variables.items()}
+        self._in_records = frozenset(in_records)
+        self.variables |= in_records
+        self.saved_fields = {node: self.variables[node] for node in kept if node not in in_records}
         self.variables |= {n: Reached.field_of(SAVED, word) for n, word in self.saved_fields.items()}
         self.variables |= {
             node: member(expression(self._forward.tree.root, self._weights[node]), MODEL)
@@ -150,9 +152,9 @@ class BackwardWriter(ModelWriter):
         self.reads_model = any(node in self._weights for node in read) or any(of_layers)
         self.names_gradients = bool(self.gradients.groups)  # the Function puts them in the module's order
         self.needs_model = self.reads_model or self.names_gradients
-        self.is_saved = bool(self.saved_fields or self.layers or self.needs_model)
+        self.is_saved = bool(kept or self.layers or self.needs_model)
         self.saved_of_call = (
-            saved_of_call(self.saved_name, self._training, self.saved_fields, self.layers)
+            saved_of_call(self.saved_name, self._training, self.saved_fields, self.layers, self.of_calls)
             if self.is_saved
             else None
         )
@@ -161,16 +163,16 @@ class BackwardWriter(ModelWriter):
     def records_of_all(self) -> list[Record]:
         """The records of layers and of calls, and that of the call itself, which holds them."""
         return [
+            *classes_of_records(self.of_calls, self.plan, self.dims),
             *(one.as_record(self.plan, self.dims) for one in self.layers),
-            *([self.saved_record()] if self.is_saved else []),
+            *([self._own_record()] if self.is_saved else []),
         ]
 
-    def saved_record(self) -> Record:
-        """The record of what the function reads itself."""
-        shapes = shapes_of([[node] for node in self.saved_fields], self.plan.buffers, self.dims)
-        fields = tuple(zip(self.saved_fields.values(), shapes, strict=True))
-        lists = tuple((one.word, one.name) for one in self.layers)
-        return Record(self.saved_name, "", snake_case(self.name), fields, lists)
+    def _own_record(self) -> Record:
+        function = snake_case(self.name)
+        return whole_record(
+            self.saved_name, function, self.saved_fields, self.layers, self.of_calls, self.plan, self.dims
+        )
 
     def _share(self) -> SharedBackward:
         """What several modules' derivatives have in common is a function, given a list of what they read."""
@@ -178,7 +180,9 @@ class BackwardWriter(ModelWriter):
         gradients = {entry.node for entry in self._training.inputs if entry.kind is BackwardKind.GRADIENT}
         kept = frozenset(self.single()) - gradients - self._weights.keys()
         words = [layers.word for layers in self.layers]
-        shared = share_backward(self.steps, body, self.tree, snake_case(self.name), kept, words)
+        told = as_fields(self._calls, self._training, self._forward.plan, kept, words)
+        inside = {node: one.record.path for one in told for node in one.variables}
+        shared = share_backward(self.steps, body, self.tree, snake_case(self.name), kept, words, inside)
         for one in shared.lists:
             name = record_name(one.function, self._record_names)
             self._record_names.add(name)
@@ -194,7 +198,7 @@ class BackwardWriter(ModelWriter):
         shared = () if self._shared is None else self._shared(body)
         self._derivatives.functions.update({one.name: one for one in shared})
         weights = {node: path for node, path in self._weights.items() if node in self.variables}
-        saved = frozenset(self.saved_fields)
+        saved = frozenset(self.saved_fields) | self._in_records
         divided = divided_model(self.steps, self.variables, self.gradients, weights, saved, self.plan)
         around, root = set(body.variables.values()), self._forward.tree.root
         for loop in loops_of(self.steps):
@@ -362,3 +366,11 @@ class BackwardWriter(ModelWriter):
             self.imports |= {f"from .runtime import {OF_LAYERS}"} if are_layers else set()
             self.imports |= {f"from .runtime import {OF_MODULE}"} if self._derivatives.are_together else set()
         return ", ".join(returned)
+
+
+def _records_of(forward: ModelWriter) -> list[CallRecord]:
+    """What the calls of the forward pass keep; its writer learns how launch() reaches that."""
+    forward.begun = begin(forward)
+    calls = forward.begun[1].calls
+    forward.variables |= reached_in_records(calls)
+    return records_of_calls(calls)

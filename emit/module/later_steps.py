@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from longhand.schedule.named_plan import (
     FirstCall,
     LayerCall,
     Loop,
     ModelStep,
+    Reached,
     SharedCall,
     is_plain_variable,
     list_holding,
@@ -76,6 +77,40 @@ def rebound_or_alive(
             first_bound.setdefault(variables.get(buffer, ""), number_)
     bound_soon = {word for word, place in first_bound.items() if place <= _SOON}
     return {name for name in names if name in later_read or name in bound_soon}
+
+
+def dropped_records(
+    words: Iterable[str],
+    still: Collection[str],
+    variables: Mapping[str, str],
+    later: Iterable[ModelStep],
+) -> tuple[list[str], set[str]]:
+    """What is dropped, a block's record as a whole where nothing of it is read any more; and what is gone with it.
+
+    Args:
+        words: Variables, fields of such records among them.
+        still: Those that stay.
+        variables: Of the function.
+        later: The steps behind.
+    """
+    dropped = [word for word in dict.fromkeys(words) if word not in still]
+    holders = [_record_of_block(one) for one in dropped]
+    many = {holder for holder in holders if holder and holders.count(holder) > 1}
+    if not many:
+        return dropped, set()
+    read = {name for step in later for plain in plain_steps(step) for name in buffers_read(plain)}
+    many -= {_record_of_block(variables.get(name, "")) for name in read}
+    told = [holder if holder in many else one for one, holder in zip(dropped, holders, strict=True)]
+    gone = {name for name, one in variables.items() if _record_of_block(one) in many}
+    return list(dict.fromkeys(told)), gone
+
+
+def _record_of_block(variable: str) -> str:
+    """``saved.layer2_1`` of one of its fields; nothing of any other variable."""
+    if not isinstance(variable, Reached) or not variable.is_field:
+        return ""
+    holder = str(variable.steps[0])
+    return holder if "." in holder else ""
 
 
 def _read_and_made(

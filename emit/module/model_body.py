@@ -8,7 +8,14 @@ from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_loops import as_loops, call_of_many, popped
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
-from longhand.emit.module.later_steps import allocates, dropped_alone, gathered_lists, rebound_or_alive, root
+from longhand.emit.module.later_steps import (
+    allocates,
+    dropped_alone,
+    dropped_records,
+    gathered_lists,
+    rebound_or_alive,
+    root,
+)
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
 from longhand.emit.module.library_calls import LibraryWriter
 from longhand.emit.module.module_place import ModulePlace
@@ -154,8 +161,7 @@ class BodyWriter:
             steps: In order.
             loop_lines: For the place of each Loop among `steps`: its lines.
         """
-        paragraphs: list[Paragraph] = []
-        waiting: list[str] = []
+        paragraphs, waiting = list[Paragraph](), list[str]()
         self._trunks = frozenset(loop.owner for loop in loops_of(steps))
         done = 0
         for place, step in enumerate(steps):
@@ -303,7 +309,8 @@ class BodyWriter:
         still = rebound_or_alive(self.variables, words, steps, place, self.calls)
         if self._is_in_branch:
             still.add(root(self.allocations.device))  # the other branches do not drop it
-        dropped = [name for name in dict.fromkeys(words) if name not in still]
+        dropped, gone = dropped_records(words, still, self.variables, steps[place + 1 :])
+        self._emptied |= gone
         if dropped and paragraphs:
             lines = paragraphs[-1].lines
             if not self._is_on_cpu and root(self.allocations.device) in dropped and allocates(steps[place:]):

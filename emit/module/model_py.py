@@ -31,6 +31,7 @@ from longhand.emit.module.model_text import (
     built,
     classes_of,
     end_with,
+    mode_lines,
     recorder,
     write_layers,
 )
@@ -66,6 +67,7 @@ from longhand.schedule.named_plan import (
 )
 from longhand.schedule.names.words import identifier, own_name
 
+Begun = tuple[SizeWriter, BodyWriter, Collection[SharedFunction]]
 _OTHERWISE_TEXT = "launch_kernels recording run_kernels recorded_kernels all_kernels kernels_recorded"
 _OTHERWISE = tuple(_OTHERWISE_TEXT.split())
 
@@ -98,7 +100,8 @@ class ModelWriter:
         self.tree = ModuleTree.of(named.modules, self.graph)
         self.home = Home(self.tree.root)
         self.share: Callable[[BodyWriter], Collection[SharedFunction]]  # layers may add theirs
-        self.share = lambda body: share_modules(self.steps, body, self.tree, self.name)
+        saved = [record.class_name for record in training.records] if training is not None else []
+        self.share = lambda body: share_modules(self.steps, body, self.tree, [self.name, *saved])
         self.has_modules_alike = self.graph.is_module and has_modules_alike(self.steps, words)
         held = {*self.tree.root.held, *self.tree.root.branches}
         self.launch = next(word for word in ("launch", *_OTHERWISE) if word not in held)
@@ -109,6 +112,7 @@ class ModelWriter:
         taken = {*names.buffers.values(), *(parameter.name for parameter in self.parameters)}
         self.made_lists = find_made_lists(plan, names, taken)
         self.variables = self._variables()
+        self.begun: Begun | None = None
         self.tensors = self._tensor_arguments()
         has_tensors = bool(self.steps) or any(one.kind is not InputKind.SIZE for one in self.graph.inputs)
         self.imports: set[str] = {"import torch"} if has_tensors else set()
@@ -154,9 +158,7 @@ class ModelWriter:
 
     def text(self) -> ModelText:
         """What the template prints, but for the imports, which are in `imports`."""
-        sizes = self._sizes()
-        body = body_writer(self, sizes, self._device_expression())
-        functions = self.share(body) if self.has_modules_alike else ()
+        sizes, body, functions = self.begun or begin(self)
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         taken = {self.name, *self.variables.values(), *(one.name for one in self.parameters)}
@@ -310,7 +312,8 @@ class ModelWriter:
             base, base_arguments, members = made.base, made.base_arguments, made.members
             constants = ["constants = load_constants()"] if self.tree.stored else []
             self.runtime |= made.runtime_names | {"load_constants"} if constants else made.runtime_names
-            members = [*members, *_modes(self)]
+            frozen = self.training.frozen if self.training is not None else None
+            members = [*members, *mode_lines(frozen, self.variables, self.graph.mode)]
             if made.uses_nn or any(block.uses_nn for _, block in blocks):
                 self.imports.add("from torch import nn")
         else:
@@ -377,12 +380,11 @@ class ModelWriter:
         return self.records or self.training is not None
 
 
-def _modes(writer: ModelWriter) -> list[str]:
-    """The lines of ``__init__`` that say what is trained, and that the model is not."""
-    frozen = () if writer.training is None else writer.training.frozen
-    lines = [] if writer.training is None else ["self.requires_grad_()"]
-    lines += [f"{writer.variables[node]}.requires_grad_(False)" for node in frozen]
-    return [*lines, "self.eval()"] if writer.graph.mode is False else lines
+def begin(writer: ModelWriter) -> Begun:
+    """The writers of the outermost function, and what modules share: in training it is asked for what calls keep."""
+    sizes = writer._sizes()
+    body = body_writer(writer, sizes, writer._device_expression())
+    return sizes, body, writer.share(body) if writer.has_modules_alike else ()
 
 
 def _imports_of(needs: Needs) -> set[str]:

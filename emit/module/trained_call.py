@@ -49,6 +49,7 @@ class TrainedCall:
     def classes(self) -> frozenset[str]:
         """What model.py names of backward.py: the Function, and records."""
         of_call = (self.saved.name, *(one.name for one in self.saved.of_each)) if self.saved else ()
+        of_call += tuple(self.saved.made_by_calls) if self.saved else ()
         return frozenset((self.function, *of_call, *(record.class_name for record in self.records)))
 
     @property

@@ -28,6 +28,7 @@ FEWEST_OF_PART = 5  # calls of a module that is a function though it is called o
 _MOST_OF_PART = 25
 _SHARE = 0.5  # of what a module does: less has not its name
 _SHARE_OF_PART = 0.75
+NEARLY_WHOLE = 0.85  # of a block whose last call is fused with what stands behind the last of them
 _LONG = 30  # calls of a function that is told in parts
 FEWEST_SAVED = 4  # of them that are not written out again
 _FEWEST_SAVED_OF_WHOLE = 3  # where the function is all that the user's does
@@ -255,7 +256,7 @@ class ModuleCalls:
 
 
 def _by_worth(alike: CallsAlike) -> tuple[int | bool, ...]:
-    is_part = alike.share < 1  # of its module: what is left of it is told around each call
+    is_part = alike.share < NEARLY_WHOLE  # of its module: what is left of it is told around each call
     return (-alike.depth, is_part, -alike.n_saved, -alike.n_calls, alike.sites[0].body)
 
 

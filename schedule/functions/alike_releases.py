@@ -6,7 +6,7 @@ one module no longer reads after a step, no other reads either: they do the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from longhand.schedule.plan import PlanStep, Release
 
@@ -14,6 +14,37 @@ from longhand.schedule.plan import PlanStep, Release
 def places_without_releases(steps: Sequence[PlanStep]) -> list[int]:
     """The places of all other steps."""
     return [place for place, step in enumerate(steps) if not isinstance(step, Release)]
+
+
+def released_behind(
+    steps: Sequence[PlanStep], spans: Sequence[tuple[int, int, Collection[str]]]
+) -> tuple[list[PlanStep], list[tuple[int, int]]]:
+    """The steps, with what a caller drops of what it gives a call dropped behind that; and where each call is then.
+
+    Args:
+        steps: Of one module.
+        spans: For each call, in order: its first step, the one after its last, and what its caller drops.
+    """
+    made: list[PlanStep] = []
+    places: list[tuple[int, int]] = []
+    done = 0
+    for start, stop, dropped in spans:
+        made += steps[done:start]
+        own = [_without(step, dropped) for step in steps[start:stop]]
+        run = [step for step in own if not isinstance(step, Release) or step.buffers]
+        end = places_without_releases(run)[-1] + 1
+        places.append((len(made), end))
+        last = [name for step in run[end:] if isinstance(step, Release) for name in step.buffers]
+        made += run[:end]
+        made += [Release((*last, *dropped))] if last or dropped else []
+        done = stop
+    return [*made, *steps[done:]], places
+
+
+def _without(step: PlanStep, names: Collection[str]) -> PlanStep:
+    if not isinstance(step, Release):
+        return step
+    return Release(tuple(name for name in step.buffers if name not in names))
 
 
 def united_releases(

@@ -13,7 +13,12 @@ from typing import Any
 
 from longhand.lower.ir import Extern, Size, View
 from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, Number, require
-from longhand.schedule.functions.alike_releases import places_without_releases, united_releases
+from longhand.schedule.functions.alike_releases import (
+    places_without_releases,
+    released_behind,
+    united_releases,
+)
+from longhand.schedule.functions.call_records import CallRecord
 from longhand.schedule.layers.outside import made_inside
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.view_names import named_views, view_key
@@ -40,6 +45,7 @@ class SharedCall:
         first: What it is given before that: a module, and the record that it reads.
         collected: The variable for the gradients of weights that it returns last; empty where there are none.
         emptied: What it drops of that record.
+        record: What it keeps for a backward pass; None where that is nothing, or among the results.
     """
 
     n_steps: int
@@ -55,11 +61,13 @@ class SharedCall:
     first: tuple[str, ...] = ()
     collected: str = ""
     emptied: tuple[str, ...] = ()
+    record: CallRecord | None = None
 
     @property
     def bound_last(self) -> tuple[str, ...]:
-        """The variable of the gradients that it returns last, if it does."""
-        return (self.collected,) if self.collected else ()
+        """The variable of what it returns last, if it does: of gradients, or of a record."""
+        recorded = (self.record.variable,) if self.record is not None else ()
+        return (self.collected,) if self.collected else recorded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +80,7 @@ class SiteSteps:
         given: The buffers that it takes beside its module.
         weights: By buffer: the path below the module.
         results: What it makes that is read elsewhere.
+        saved: What it makes besides that only the backward pass reads.
         aliases: Further names of what it is given, in `steps`: the same tensor for several parameters.
         twins: By the name of a buffer or a node: the one in the first module, whose words it has.
         shapes: Of buffers with sizes that others tell (told_sizes.py).
@@ -82,6 +91,7 @@ class SiteSteps:
     given: tuple[str, ...]
     weights: Mapping[str, str]
     results: tuple[str, ...]
+    saved: tuple[str, ...] = ()
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
     shapes: Mapping[str, tuple[Size, ...]] = dataclasses.field(default_factory=dict)
@@ -139,7 +149,7 @@ class _StepsInStep:
 
     def result(self) -> AlikeSteps:
         """All of it."""
-        require(len({len(site.results) for site in self._sites}) == 1)
+        require(len({(len(site.results), len(site.saved)) for site in self._sites}) == 1)
         new = [list(site.steps) for site in self._sites]
         calls: list[dict[int, SharedCall]] = [{} for _ in self._sites]
         # When memory is dropped is no difference of what they do: it is one when that is printed.
@@ -164,7 +174,7 @@ class _StepsInStep:
             named = self._step([of[place] for of, place in zip(new, at, strict=True)], number < inside)
             for steps_of, place, step in zip(new, at, named, strict=True):
                 steps_of[place] = step
-        for column in zip(*(site.results for site in self._sites), strict=True):
+        for column in zip(*((*site.results, *site.saved) for site in self._sites), strict=True):
             self._buffer(column)
         first = self._sites[0].given
         inputs = sorted(self._inputs.items(), key=lambda one: first.index(one[0][0]))
@@ -196,7 +206,9 @@ class _StepsInStep:
         spans: Sequence[tuple[int, int]],
     ) -> tuple[list[list[PlanStep]], list[dict[int, SharedCall]]]:
         """The steps and the calls among them, with memory dropped where it is in any of the modules."""
-        fixed = frozenset(number for begin, end in spans for number in range(begin, end + 1))
+        behind = [_releases_behind(steps, known) for steps, known in zip(each, calls, strict=True)]
+        each, calls = [steps for steps, _ in behind], [known for _, known in behind]
+        fixed = frozenset(number for begin, end in spans for number in range(begin, end))
         united = united_releases(each, self._local, fixed)
         moved: list[dict[int, SharedCall]] = []
         for before, after, known in zip(each, united, calls, strict=True):
@@ -374,3 +386,14 @@ class _StepsInStep:
             dataclasses.replace(call, tensors=given, numbers=tuple(pairs))
             for call, given, pairs in zip(calls, tensors, numbers, strict=True)
         ]
+
+
+def _releases_behind(
+    steps: Sequence[PlanStep], calls: Mapping[int, SharedCall]
+) -> tuple[list[PlanStep], dict[int, SharedCall]]:
+    """The steps and the calls among them, with what their caller drops behind the calls."""
+    order = sorted(calls)
+    spans = [(place, place + calls[place].n_steps, calls[place].released) for place in order]
+    moved, places = released_behind(steps, spans)
+    told = zip(order, places, strict=True)
+    return moved, {to: dataclasses.replace(calls[one], n_steps=n, released=()) for one, (to, n) in told}

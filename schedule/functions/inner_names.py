@@ -13,6 +13,7 @@ from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.reached import entry_of
 from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import (
@@ -209,7 +210,9 @@ class _Words:
     def _word(self, place: int, name: str) -> str:
         """What the place's module is given as a parameter is called around it."""
         aliases, around = self._alike.sites[place].aliases, self._around[place]
-        return around[aliases.get(name, name)]
+        word = around[aliases.get(name, name)]
+        entry = entry_of(word)  # ``xes[1]``, of what a loop gathers: an x
+        return word if entry is None else identifier(singular(entry[0]))
 
     def _is_before(self, name: str, word: str) -> bool:
         """Whether a parameter is read for the last time before a word is bound to something else."""
@@ -300,7 +303,7 @@ def _heads(parts: Sequence[str]) -> Iterator[str]:
     for end in range(len(parts), 0, -1):
         for start in range(end):
             part = parts[start:end]
-            if end < len(parts) and not any(word.isdigit() for word in part):
+            if end < len(parts) and not any(word[-1:].isdigit() for word in part):
                 continue
             following = [*part[1:], ""]
             ones = [

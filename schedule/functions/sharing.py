@@ -15,6 +15,7 @@ from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
 from longhand.schedule.functions.alike_numbers import Number, told_by_channels
 from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, SiteSteps, alike_steps
+from longhand.schedule.functions.call_records import CallRecord, class_of_record, variable_of_record
 from longhand.schedule.functions.inner_names import (
     kernel_names,
     variables_of,
@@ -47,6 +48,7 @@ class FunctionCandidate:
         words: What the function calls everything in the first module's steps.
         module: What it calls the module that it is given; empty if it is given none.
         reads_shapes: Whether it reads all sizes from tensors: it is one for several sizes.
+        record: The class of what it keeps for a backward pass; empty where it makes no record.
     """
 
     alike: AlikeSteps
@@ -55,6 +57,12 @@ class FunctionCandidate:
     words: Mapping[str, str]
     module: str
     reads_shapes: bool
+    record: str = ""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Of that record."""
+        return tuple(self.words[name] for name in self.alike.sites[0].saved)
 
 
 # The function as it is written for each of the modules, one after the other.
@@ -131,6 +139,7 @@ class FunctionSharing:
         self._words_of = words_of
         self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
         self._parts: dict[str, tuple[str, ...]] = {}  # by function: what it reads of its module
+        self._used: set[str] = set()
         self.functions: list[OneFunction] = []
 
     def find(self, names: Sequence[str]) -> None:
@@ -153,6 +162,7 @@ class FunctionSharing:
         refused: set[tuple[CallSite, ...]] = set()
         # In any function of the file a variable of that name would hide it.
         used = {*names, *OWN_WORDS, *(word for body in self._bodies for word in body.variables.values())}
+        self._used = used
         # Parts of a derivative that are called once are found in what is left (derivatives.py).
         parts = (module_calls.parts,) if self._form.takes_module else ()
         for candidates in (module_calls.candidates, *parts):
@@ -193,9 +203,19 @@ class FunctionSharing:
                 told.dropped,
                 told.made,
                 told_by_channels(one.numbers[place], steps[place].steps, given),
+                record=self._record(name, site.path, steps[place].saved, used),
             )
             self._calls[id(self._bodies[site.body].steps[site.start])] = call
         return sites
+
+    def _record(self, name: str, path: str, saved: tuple[str, ...], used: set[str]) -> CallRecord | None:
+        """What a call of a function keeps for a backward pass."""
+        if not saved:
+            return None
+        candidate = next(one.candidate for one in self.functions if one.name == name)
+        variable = variable_of_record(path, used)
+        used |= {variable, candidate.record}
+        return CallRecord(variable, path, candidate.record, candidate.fields, saved)
 
     def _as_before(self, alike: CallsAlike) -> OneFunction | None:
         """Modules of a class that do what an earlier function does: with that one's word for the module."""
@@ -366,4 +386,9 @@ class FunctionSharing:
         shared = with_told_sizes(
             shared, self._buffers, self._words_of, words, {*variables, *told, *OWN_WORDS}
         )
-        return FunctionCandidate(shared, alike.sites, around, words, word, reads_shapes)
+        record = (
+            class_of_record(alike.class_name, alike.sites[0].path, self._used)
+            if shared.sites[0].saved
+            else ""
+        )
+        return FunctionCandidate(shared, alike.sites, around, words, word, reads_shapes, record)

@@ -14,9 +14,13 @@ from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import references
 from longhand.schedule.modules.held import Branch
 from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.reached import entry_of
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import identifier
 from longhand.schedule.plan import Launch, PlanStep, Release, Reuse, UnitStep
+
+_MOST_APART = 4  # results of a function that is given tensors of a record one by one
+_MOST_OF_RECORD = 2  # such tensors, of one with more results
 
 Reach = Callable[
     [str, str, str], str
@@ -33,6 +37,7 @@ class FunctionForm:
         most_parameters: Beside the module.
         most_kept: Of them, what a forward pass keeps for it; 0 where there is none.
         most_results: What they hand back.
+        most_saved: What they keep for a backward pass besides, as a record; 0 where they make none.
     """
 
     takes_module: bool
@@ -40,9 +45,12 @@ class FunctionForm:
     most_parameters: int
     most_kept: int
     most_results: int
+    most_saved: int = 0
 
 
-FORWARD_FORM = FunctionForm(takes_module=True, ending="", most_parameters=8, most_kept=0, most_results=4)
+FORWARD_FORM = FunctionForm(
+    takes_module=True, ending="", most_parameters=8, most_kept=0, most_results=4, most_saved=40
+)
 # A list holds what the forward pass keeps for a module's derivative; a gradient for each of its weights is returned.
 BACKWARD_FORM = FunctionForm(
     takes_module=False, ending="_backward", most_parameters=8, most_kept=40, most_results=24
@@ -59,6 +67,7 @@ class FunctionBody:
         root: The path of the module whose method it is; empty for the model.
         kept: Buffers that it returns, or that other functions read.
         fixed: Places of steps that are given numbers that differ from layer to layer.
+        saved: Buffers that are kept for a backward pass, which may be reached by way of a record.
     """
 
     steps: Sequence[ModelStep]
@@ -66,6 +75,7 @@ class FunctionBody:
     root: str = ""
     kept: frozenset[str] = frozenset()
     fixed: frozenset[int] = frozenset()
+    saved: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +107,8 @@ class FunctionSites:
         reach: How a weight below a module is reached.
         calls: What is a call already, by the first step of each; more may be added.
         form: Of the functions.
+        in_records: By what the forward pass keeps in a record of a module: that module. Its derivative, if it reads
+            much of that, is given the record (derivatives.py), and is no function that is given it one by one.
     """
 
     def __init__(
@@ -109,8 +121,10 @@ class FunctionSites:
         reach: Reach,
         calls: Mapping[int, SharedCall],
         form: FunctionForm = FORWARD_FORM,
+        in_records: Mapping[str, str] | None = None,
     ) -> None:
         self._bodies = bodies
+        self._in_records = in_records or {}
         self.form = form
         self._words = words
         self._root = root
@@ -160,16 +174,22 @@ class FunctionSites:
         made = made_in(steps)
         is_reached = self._holds(site.path) or not self.form.takes_module
         told = self._given(site, steps, word) if is_reached else None
-        results = self._results(site, steps)
+        results, saved = self._results(site, steps)
         if told is None or not 0 < len(results) <= self.form.most_results:
             return None
         given, variables, weights = told
+        of_record = sum(self._in_records.get(name) == site.path for name in given)
+        if len(results) > _MOST_APART and of_record > _MOST_OF_RECORD:
+            return None
         own, calls = own_steps(steps, self._calls)
         if _is_one_call(own, calls):  # what the module within it is
             return None
+        if len(saved) > self.form.most_saved or (saved and any(call.record for call in calls.values())):
+            return None
         released = (name for step in steps if isinstance(step, Release) for name in step.buffers)
         dropped = tuple(name for name in released if name not in made)
-        return ModuleSteps(SiteSteps(own, calls, tuple(given), weights, results), variables, dropped, made)
+        alone = SiteSteps(own, calls, tuple(given), weights, results, saved)
+        return ModuleSteps(alone, variables, dropped, made)
 
     def _holds(self, path: str) -> bool:
         """Whether the tree of modules has one there: one without tensors is none of it."""
@@ -206,7 +226,7 @@ class FunctionSites:
                 reached.add(own)
                 variables[name] = own
                 given.append(name)
-            elif not variables.get(name, "").isidentifier():
+            elif not variables.get(name, "").isidentifier() and entry_of(variables.get(name, "")) is None:
                 return None
             else:
                 given.append(name)
@@ -216,18 +236,23 @@ class FunctionSites:
             given.sort(key=lambda name: (name in self._placeholders, name not in self._given_weights))
         return (given, variables, weights) if is_whole else None
 
-    def _results(self, site: CallSite, steps: Sequence[PlanStep]) -> tuple[str, ...]:
-        """What the steps make that is read elsewhere."""
-        kept, read = self._bodies[site.body].kept, self._read[site.body]
+    def _results(self, site: CallSite, steps: Sequence[PlanStep]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the steps make that is read elsewhere; and of much what only the backward pass reads, by itself."""
+        body, read = self._bodies[site.body], self._read[site.body]
 
-        def is_read(name: str) -> bool:
+        def is_handed_on(name: str) -> bool:
             first, last = read.get(name, (site.start, site.start))
-            return name in kept or first < site.start or last >= site.stop
+            return first < site.start or last >= site.stop
 
-        names = [name for name in _made_in_order(steps) if is_read(name)]
+        names = [name for name in _made_in_order(steps) if name in body.kept or is_handed_on(name)]
         if not self.form.takes_module:  # what others take, and then the gradients of what the module holds
-            names.sort(key=kept.__contains__)
-        return tuple(names)
+            names.sort(key=body.kept.__contains__)
+        saved = [name for name in names if name in body.saved and not is_handed_on(name)]
+        if len(names) <= self.form.most_results or not all(
+            body.variables[one].isidentifier() for one in saved
+        ):
+            return tuple(names), ()
+        return tuple(name for name in names if name not in saved), tuple(saved)
 
 
 def _is_one_call(steps: Sequence[PlanStep], calls: Mapping[int, SharedCall]) -> bool:

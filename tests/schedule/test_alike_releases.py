@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from longhand.schedule.functions.alike_releases import places_without_releases, united_releases
+from longhand.schedule.functions.alike_releases import (
+    places_without_releases,
+    released_behind,
+    united_releases,
+)
 from longhand.schedule.plan import PlanStep, Release, Reuse
 
 
@@ -44,3 +48,11 @@ def test_what_is_dropped_together_is_one_release_in_one_order() -> None:
 def test_what_another_function_drops_stays_there() -> None:
     given = [_steps("first"), _steps("second", (1, "a"))]
     assert united_releases(given, NUMBERS, frozenset({1})) == given
+
+
+def test_what_a_caller_drops_of_what_it_gives_is_dropped_behind_the_call() -> None:
+    steps = [_made("a"), _made("b"), Release(("a",)), _made("c"), Release(("b",)), _made("d")]
+    moved, places = released_behind(steps, [(1, 5, ("a",))])
+    assert moved == [_made("a"), _made("b"), _made("c"), Release(("b", "a")), _made("d")]
+    assert places == [(1, 2)]
+    assert released_behind(steps, []) == (steps, [])

@@ -25,6 +25,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import torch
@@ -933,7 +934,7 @@ def keep_for_backward(ctx, saved, module=None, unread=()):
 
     Args:
         ctx: Of the autograd.Function.
-        saved: A record. Its fields are tensors, and lists of further records.
+        saved: A record. Its fields are tensors, further records, and lists of such.
         module: Whose weights the backward pass reads, if it does.
         unread: How the names of those end that it does not read.
     """
@@ -954,14 +955,17 @@ def kept_for_backward(ctx):
 
 def taken_apart(saved, tensors):
     """Append the tensors of a record, those of its own first; what it returns says how to put it together again."""
-    names, lists = [], {}
+    names, records = [], {}
     for name, value in vars(saved).items():
-        if isinstance(value, list):
-            lists[name] = value
+        if isinstance(value, list) or is_dataclass(value):
+            records[name] = value
         else:
             names.append(name)
             tensors.append(value)
-    forms = {name: [taken_apart(one, tensors) for one in records] for name, records in lists.items()}
+    forms = {
+        name: [taken_apart(one, tensors) for one in of] if isinstance(of, list) else taken_apart(of, tensors)
+        for name, of in records.items()
+    }
     return type(saved), names, forms
 
 
@@ -970,8 +974,11 @@ def put_together(form, tensors):
     made, names, forms = form
     record = made.__new__(made)
     vars(record).update(zip(names, tensors))  # noqa: B905, the rest is of other records
-    for name, lists in forms.items():
-        vars(record)[name] = [put_together(one, tensors) for one in lists]
+    for name, of in forms.items():
+        if isinstance(of, list):
+            vars(record)[name] = [put_together(one, tensors) for one in of]
+        else:
+            vars(record)[name] = put_together(of, tensors)
     return record
 
 

@@ -1,0 +1,119 @@
+"""Records that calls of shared functions make in launch(): fields of the record of the whole call, as they are.
+
+saved = VideoResNetSaved(x=x, layer2_1=saved_layer2_1), of which the backward pass reads ``saved.layer2_1.conv1_out``.
+
+That is so where the backward pass reads each of its fields by itself. What it takes from a list, or in another view,
+goes there tensor by tensor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from longhand.capture.graph import TrainingGraphs
+from longhand.emit.layers.saved_records import Record, shapes_of
+from longhand.lower.ir import View
+from longhand.schedule.named_plan import SAVED, CallRecord, DimNamer, Reached, SharedCall
+from longhand.schedule.names.words import identifier
+from longhand.schedule.plan import UnitPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordOfCall:
+    """The record of one call, with what the backward pass has in the place of its fields.
+
+    Attributes:
+        record: It.
+        word: The field of the whole call's record that it is; empty where its fields are fields of that.
+        nodes: For each field: the placeholders of the backward graph that it is.
+    """
+
+    record: CallRecord
+    word: str
+    nodes: tuple[tuple[str, ...], ...]
+
+    @property
+    def reached(self) -> str:
+        """How the backward pass reaches it."""
+        return Reached.field_of(SAVED, self.word)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """By placeholder: how the backward pass reaches it."""
+        pairs = zip(self.record.fields, self.nodes, strict=True)
+        return {
+            node: Reached.field_of(self.reached, field)
+            for field, nodes in pairs
+            for node in nodes
+            if self.word
+        }
+
+
+def records_of_calls(calls: Mapping[int, SharedCall]) -> list[CallRecord]:
+    """Those that launch() holds, in the order in which they are made."""
+    return [call.record for call in calls.values() if call.record is not None]
+
+
+def reached_in_records(calls: Mapping[int, SharedCall]) -> dict[str, str]:
+    """By buffer: how launch() reaches what such a record holds."""
+    return {
+        buffer: Reached.field_of(record.variable, field)
+        for record in records_of_calls(calls)
+        for field, buffer in zip(record.fields, record.buffers, strict=True)
+    }
+
+
+def as_fields(
+    records: Sequence[CallRecord],
+    training: TrainingGraphs,
+    forward: UnitPlan,
+    read: Collection[str],
+    taken: Collection[str],
+) -> list[RecordOfCall]:
+    """The records, with what the backward pass has in their place.
+
+    Args:
+        records: Of the calls.
+        training: Both graphs.
+        forward: The forward pass's plan.
+        read: The placeholders that the backward pass's own function reads one by one.
+        taken: Words that no field may have.
+    """
+    nodes_of: dict[str, list[str]] = {}  # by buffer of the forward pass
+    in_views: set[str] = set()
+    nodes = {entry.source: entry.node for entry in training.inputs}
+    for place, result in enumerate(forward.results):
+        if isinstance(result, View) and place in nodes:
+            nodes_of.setdefault(result.buffer, []).append(nodes[place])
+            in_views |= {result.buffer} if result.calls else set()
+    used = {*taken}
+    told: list[RecordOfCall] = []
+    for record in records:
+        of_fields = tuple(tuple(nodes_of.get(buffer, ())) for buffer in record.buffers)
+        is_whole = in_views.isdisjoint(record.buffers) and all(
+            one and set(one) <= set(read) for one in of_fields
+        )
+        free = (word for word in (identifier(record.path), record.variable) if word not in used)
+        word = next(free, "") if is_whole else ""
+        used.add(word)
+        told.append(RecordOfCall(record, word, of_fields))
+    return told
+
+
+def classes_of_records(records: Sequence[RecordOfCall], plan: UnitPlan, dims: DimNamer) -> Iterator[Record]:
+    """The class of each, once.
+
+    Args:
+        records: Of all calls.
+        plan: Of the backward pass.
+        dims: Words for its dimensions.
+    """
+    for name in dict.fromkeys(one.record.class_name for one in records):
+        some = [one for one in records if one.record.class_name == name]
+        columns = [
+            [nodes[0] for nodes in of if nodes] for of in zip(*(one.nodes for one in some), strict=True)
+        ]
+        shapes = shapes_of(columns, plan.buffers, dims)
+        fields = tuple(zip(some[0].record.fields, shapes, strict=True))
+        yield Record(name, "", "", fields, modules=tuple(one.record.path for one in some))
