@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from longhand.lower.ir import View
 from longhand.schedule.functions.alike_loops import with_words_of_first
+from longhand.schedule.functions.lone_loops import without_lone_loops
 from longhand.schedule.layers.returned_gradients import find_returned_gradients
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.modules.settings import numbers_of_kernels
@@ -52,7 +53,11 @@ def name_plans(
     if training is None:
         return NamedUnit((_complete(NamedPlan(plan, name_unit(plan, ledger, words, dims), words, dims)),))
     forward = NamedPlan(plan, name_steps(plan, words, saved), words, dims)
-    records = find_saved_layers(training.graphs, forward, name_backward_steps(training, forward))
+    back = name_backward_steps(training, forward)
+    flat = without_lone_loops(plan, forward.names.steps, back.names.steps)
+    if flat is not plan:
+        return name_plans(flat, ledger=ledger, training=training)
+    records = find_saved_layers(training.graphs, forward, back)
     records = with_forward_names(records, _with_saved(forward, records, saved))
     forward = with_kernels(_with_saved(forward, records, saved), ledger)
     forward, backward = with_shared_kernels(forward, name_backward(training, ledger, forward), ledger)
