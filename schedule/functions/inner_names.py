@@ -6,6 +6,7 @@ function, not as the first one's caller has them; a local of one module's name l
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
@@ -247,9 +248,13 @@ def without_place(names: Iterable[str], path: str, taken: Container[str]) -> dic
     Where that is taken it is the module's, whichever it is: ``attn_x``.
     """
     words: dict[str, str] = {}
-    heads, own = list(_heads(path.split("."))), _attribute(path)
+    parts = path.split(".")
+    heads, own = list(_heads(parts)), _attribute(path)
+    of_lists = tuple(f"{part}_" for part, after in itertools.pairwise(parts) if after.isdigit())
     for name in names:
         inside = next((name.removeprefix(head) for head in heads if name.startswith(head)), "")
+        if inside[:1].isdigit() and name.removesuffix(inside).endswith(of_lists):  # another one's of the list
+            continue
         for word in (inside, f"{own}_{inside}") if inside else ():
             if is_identifier(word) and word not in taken and word not in words.values():
                 words[name] = word

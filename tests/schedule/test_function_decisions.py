@@ -183,6 +183,7 @@ def test_a_function_of_several_modules_says_nowhere_where_the_first_one_is() -> 
         "block_0_attn_weights": "attn_weights",
     }
     assert without_place(("layer4_1_out", "layer4_0_out"), "layer4.1", set()) == {"layer4_1_out": "out"}
+    assert without_place(("layer4_act", "net_layer4_0_x"), "net.layer4.1", set()) == {"layer4_act": "act"}
 
 
 def test_nor_where_the_module_around_the_first_one_is() -> None:
