@@ -312,8 +312,7 @@ class ModelWriter:
             base, base_arguments, members = made.base, made.base_arguments, made.members
             constants = ["constants = load_constants()"] if self.tree.stored else []
             self.runtime |= made.runtime_names | {"load_constants"} if constants else made.runtime_names
-            frozen = self.training.frozen if self.training is not None else None
-            members = [*members, *mode_lines(frozen, self.variables, self.graph.mode)]
+            members = [*members, *mode_lines(self.training, self.variables, self.graph.mode)]
             if made.uses_nn or any(block.uses_nn for _, block in blocks):
                 self.imports.add("from torch import nn")
         else:
@@ -382,9 +381,8 @@ class ModelWriter:
 
 def begin(writer: ModelWriter) -> Begun:
     """The writers of the outermost function, and what modules share: in training it is asked for what calls keep."""
-    sizes = writer._sizes()
-    body = body_writer(writer, sizes, writer._device_expression())
-    return sizes, body, writer.share(body) if writer.has_modules_alike else ()
+    body = body_writer(writer, writer._sizes(), writer._device_expression())
+    return body.sizes, body, writer.share(body) if writer.has_modules_alike else ()
 
 
 def _imports_of(needs: Needs) -> set[str]:

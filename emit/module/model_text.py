@@ -383,8 +383,8 @@ def as_object(text: str, output: GraphOutput, base: str) -> str:
     return f"{text}[...]" if output.is_anew and text == base else text
 
 
-def mode_lines(frozen: Sequence[str] | None, variables: Mapping[str, str], mode: bool | None) -> list[str]:
+def mode_lines(training: TrainedCall | None, variables: Mapping[str, str], mode: bool | None) -> list[str]:
     """The lines of ``__init__`` that say what is trained, if the module is; and that it is in evaluation mode."""
-    lines = [] if frozen is None else ["self.requires_grad_()"]
-    lines += [f"{variables[node]}.requires_grad_(False)" for node in frozen or ()]
+    lines = [] if training is None else ["self.requires_grad_()"]
+    lines += [f"{variables[node]}.requires_grad_(False)" for node in (training.frozen if training else ())]
     return [*lines, "self.eval()"] if mode is False else lines
