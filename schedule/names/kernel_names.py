@@ -92,7 +92,7 @@ def name_kernel(
         scope: The names of kernels so far.
         named: The kernels that have these names, with their calls.
     """
-    for candidate in _candidates(plan, _computing_again(callers) or callers, named):
+    for candidate in _candidates(plan, _computing_again(plan, callers) or callers, named):
         word = identifier(candidate)
         word = _without_loose_end(word[:_LONGEST]) if len(word) > _LONGEST else word
         if scope.is_free(word):
@@ -144,14 +144,18 @@ def _candidates(
     yield _joined(base, f"v{plan.key[:4]}")
 
 
-def _computing_again(callers: Callers) -> Callers | None:
+def _computing_again(plan: KernelPlan, callers: Callers) -> Callers | None:
     """The calls of a kernel of a backward pass that reads and stores no gradient, without what derivatives call it.
 
     It makes values of the forward pass again, the derivative's own ``normalized`` among them: a name with ``d_``
-    would say that it differentiates. None of any other.
+    would say that it differentiates. None of any other, as of a loss that makes its gradient at once, not yet scaled.
     """
     buffers = ((one.words, buffer) for one in callers.every for buffer in one.launch.buffers)
     if any(isinstance(next(words.candidates(buffer), None), GradientWord) for words, buffer in buffers):
+        return None
+    stored = ((one.words, buffer) for one in callers.every for buffer in _stored(plan, one))
+    made = [words.provenance(words.origins.node_of(buffer)) for words, buffer in stored]
+    if any(one.is_of_gradient and not one.role for one in made):
         return None
     again = []
     for one in callers.every:
