@@ -38,11 +38,11 @@ def d_embedding_kernel(
     tokens = tl.load(tokens_ptr + row, mask=in_rows)
     d_x = tl.load(d_x_ptr + row * n_cols + col, mask=in_range).to(tl.float32)
 
-    in_table = (tokens >= 0) & (tokens < n_places)
-    token_embedding_place = tl.where(in_table, tokens, 0)
+    has_place = (tokens >= 0) & (tokens < n_places)
+    place = tl.where(has_place, tokens, 0)
     tl.atomic_add(
-        d_token_embedding_from_lookup_totals_ptr + token_embedding_place * n_cols + col,
-        tl.where(in_table, d_x, float("nan")),
+        d_token_embedding_from_lookup_totals_ptr + place * n_cols + col,
+        tl.where(has_place, d_x, float("nan")),
         mask=in_range,
         sem="relaxed",
     )
@@ -68,10 +68,10 @@ def d_embedding(tokens, d_x, d_token_embedding_from_lookup_totals, n_rows, n_col
 
 def reference(tokens, d_x, d_token_embedding_from_lookup_totals, n_cols, n_places):
     """What d_embedding() must fill d_token_embedding_from_lookup_totals with."""
-    in_table = (tokens >= 0) & (tokens < n_places)
+    has_place = (tokens >= 0) & (tokens < n_places)
     col = torch.arange(n_cols, device=tokens.device)
     return d_token_embedding_from_lookup_totals.index_put(
-        (col + torch.where(in_table, tokens, 0) * n_cols,),
-        torch.where(in_table, d_x, torch.nan).to(d_token_embedding_from_lookup_totals.dtype),
+        (col + torch.where(has_place, tokens, 0) * n_cols,),
+        torch.where(has_place, d_x, torch.nan).to(d_token_embedding_from_lookup_totals.dtype),
         accumulate=True,
     )

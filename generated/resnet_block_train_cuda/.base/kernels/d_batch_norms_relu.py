@@ -4,8 +4,8 @@
     ResNetBlock.forward    out = out + self.shortcut(x)
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
 
-Reads activated, d_activated, shortcut_out, the 4 vectors and conv2_out once, writes d_out and the 7 vectors
-once.
+Reads activated, d_activated, shortcut_out, the 4 vectors and conv2_out once, writes 5 gradients and the 3
+vectors once.
 """
 
 import torch
