@@ -149,7 +149,7 @@ def cross_entropy_and_gradient_windows(
     losses,
     unscaled_d_logits,
     n_rows,
-    n_places,
+    n_cols,
     logits_stride,
     unscaled_d_logits_stride,
 ):
@@ -158,12 +158,12 @@ def cross_entropy_and_gradient_windows(
         "targets": window(targets, (n_rows, 1), (1, 0)),
         "n_counted": window(n_counted, (), ()),
         "n_rows": n_rows,
-        "n_places": n_places,
+        "n_cols": n_cols,
         "logits_stride": logits_stride,
     }
     written = [
         window(losses, (n_rows, 1), (1, 0)),
-        window(unscaled_d_logits, (n_rows, n_places), (unscaled_d_logits_stride, 1)),
+        window(unscaled_d_logits, (n_rows, n_cols), (unscaled_d_logits_stride, 1)),
     ]
     return read, written
 

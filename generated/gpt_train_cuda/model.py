@@ -177,7 +177,7 @@ class LanguageModel(nn.Module):
             losses,
             unscaled_d_logits,
             n_rows=batch * seq,
-            n_places=VOCAB_SIZE,
+            n_cols=VOCAB_SIZE,
             logits_stride=PADDED_VOCAB_SIZE,
             unscaled_d_logits_stride=PADDED_VOCAB_SIZE,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from longhand.capture.graph import Role
 from longhand.lower.ir import AxisSize, IndexExpression, Load, Pointwise, PointwiseOp, Store, memory_order
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, apart, parts_of
 from longhand.schedule.names.dimensions.customary_names import OF_IMAGES
@@ -66,7 +67,12 @@ def _repeated(plan: KernelPlan) -> frozenset[str]:
 
 
 def _places(plan: KernelPlan) -> frozenset[str]:
-    """The axes along which a kernel asks of positions that are data whether they are the one at hand."""
+    """The axes along which a kernel asks of positions that are data whether they are the one at hand.
+
+    Only where values are put there: of a cross entropy that asks which class is the target, a class is no place.
+    """
+    if not any(isinstance(value, Pointwise) and value.name == Role.HERE for value in plan.body):
+        return frozenset()
     axes = set[str]()
     for value in plan.body:
         if not isinstance(value, Pointwise) or value.op is not PointwiseOp.EQ:

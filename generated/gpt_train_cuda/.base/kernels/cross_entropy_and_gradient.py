@@ -26,12 +26,12 @@ NUM_STAGES = 2
 @fast_launch
 @triton.jit
 def cross_entropy_and_gradient_kernel(
-    logits_ptr,  # bf16, (n_rows, n_places) by strides
+    logits_ptr,  # bf16, (n_rows, n_cols) by strides
     targets_ptr,  # int64 (n_rows,)
     n_counted_ptr,  # int64, one element
     losses_ptr,  # float32 (n_rows,)
-    unscaled_d_logits_ptr,  # bf16, (n_rows, n_places), rows unscaled_d_logits_stride apart
-    n_places: tl.constexpr,
+    unscaled_d_logits_ptr,  # bf16, (n_rows, n_cols), rows unscaled_d_logits_stride apart
+    n_cols: tl.constexpr,
     logits_stride,
     unscaled_d_logits_stride,
     COLS: tl.constexpr,
@@ -49,10 +49,10 @@ def cross_entropy_and_gradient_kernel(
 
     running_max = tl.full([COLS], LOWEST, tl.float32)
     running_sum = tl.zeros([COLS], tl.float32)
-    for start in range(0, n_places, COLS):
-        place = start + lane
-        in_cols = place < n_places
-        logits = tl.load(logits_ptr + row_start + place, mask=in_cols, other=float("-inf")).to(tl.float32)
+    for start in range(0, n_cols, COLS):
+        col = start + lane
+        in_cols = col < n_cols
+        logits = tl.load(logits_ptr + row_start + col, mask=in_cols, other=float("-inf")).to(tl.float32)
         new_max = tl.maximum(running_max, logits)
         running_sum = running_sum * tl.exp(running_max - new_max) + tl.exp(logits - new_max)
         running_max = new_max
@@ -61,7 +61,7 @@ def cross_entropy_and_gradient_kernel(
     denominator = tl.sum(running_sum * tl.exp(running_max - row_max), axis=0)
     counts = target != IGNORE_INDEX
     log_denominator = tl.log(denominator)
-    is_class = (target >= 0) & (target < n_places)
+    is_class = (target >= 0) & (target < n_cols)
 
     target_logit = tl.load(logits_ptr + row_start + target, mask=is_class, other=float("nan")).to(tl.float32)
     loss = log_denominator - (target_logit - row_max)
@@ -69,16 +69,16 @@ def cross_entropy_and_gradient_kernel(
     n_counted = tl.load(n_counted_ptr)
     tl.store(losses_ptr + row, tl.where(counts, loss, 0.0))
 
-    for start in range(0, n_places, COLS):
-        place = start + lane
-        in_cols = place < n_places
-        logits = tl.load(logits_ptr + row_start + place, mask=in_cols, other=float("-inf")).to(tl.float32)
+    for start in range(0, n_cols, COLS):
+        col = start + lane
+        in_cols = col < n_cols
+        logits = tl.load(logits_ptr + row_start + col, mask=in_cols, other=float("-inf")).to(tl.float32)
         numerator = tl.exp(logits - row_max)
-        is_target = place == target
+        is_target = col == target
         probability = numerator / denominator
         excess = tl.where(is_target, probability - 1.0, probability)
         tl.store(
-            unscaled_d_logits_ptr + unscaled_d_logits_start + place,
+            unscaled_d_logits_ptr + unscaled_d_logits_start + col,
             tl.where(counts, excess / n_counted.to(tl.float32), 0.0),
             mask=in_cols,
         )
@@ -91,7 +91,7 @@ def cross_entropy_and_gradient(
     losses,
     unscaled_d_logits,
     n_rows,
-    n_places,
+    n_cols,
     logits_stride,
     unscaled_d_logits_stride,
 ):
@@ -102,7 +102,7 @@ def cross_entropy_and_gradient(
         n_counted,
         losses,
         unscaled_d_logits,
-        n_places,
+        n_cols,
         logits_stride,
         unscaled_d_logits_stride,
         COLS=COLS,
@@ -111,21 +111,21 @@ def cross_entropy_and_gradient(
     )
 
 
-def reference(logits, targets, n_counted, n_rows, n_places, logits_stride):
+def reference(logits, targets, n_counted, n_rows, n_cols, logits_stride):
     """What cross_entropy_and_gradient() must fill losses and unscaled_d_logits with."""
     counts = targets != -100
     row = torch.arange(n_rows, device=logits.device).view(-1, 1)
-    place = torch.arange(n_places, device=logits.device)
-    at = row * logits_stride + place
+    col = torch.arange(n_cols, device=logits.device)
+    at = row * logits_stride + col
     logit = logits[at]
     row_max = logit.amax(-1, keepdim=True)
     numerator = torch.exp(logit - row_max)
     denominator = numerator.sum(-1, keepdim=True)
-    is_class = (targets >= 0) & (targets < n_places)
-    logits_place = torch.where(is_class, row * logits_stride + targets, 0)
-    target_logit = torch.where(is_class, logits[logits_place], torch.nan)
+    is_class = (targets >= 0) & (targets < n_cols)
+    place = torch.where(is_class, row * logits_stride + targets, 0)
+    target_logit = torch.where(is_class, logits[place], torch.nan)
     probability = numerator / denominator
     unscaled_d_logits = torch.where(
-        counts, torch.where(place == targets, probability - 1.0, probability) / n_counted.float(), 0.0
+        counts, torch.where(col == targets, probability - 1.0, probability) / n_counted.float(), 0.0
     )
     return torch.where(counts, torch.log(denominator) - (target_logit - row_max), 0.0), unscaled_d_logits
