@@ -15,6 +15,7 @@ from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.part_records import as_own, fields_of_part
+from longhand.schedule.functions.repeated_launches import LaunchWords, remark_on_launch
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
@@ -143,6 +144,7 @@ __all__ = [
     "Home",
     "KernelNames",
     "KernelPurpose",
+    "LaunchWords",
     "LayerCall",
     "LayerNames",
     "Ledger",
@@ -237,6 +239,7 @@ __all__ = [
     "records_apart",
     "references",
     "remark_on",
+    "remark_on_launch",
     "reshaped",
     "rotated_half",
     "sizes_of_file",

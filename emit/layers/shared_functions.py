@@ -29,11 +29,13 @@ from longhand.schedule.named_plan import (
     FunctionForm,
     FunctionSharing,
     FunctionSites,
+    LaunchWords,
     ModelStep,
     OneFunction,
     SharedCall,
     SiteSteps,
     remark_on,
+    remark_on_launch,
 )
 
 
@@ -91,6 +93,10 @@ class FunctionPrinter:
         bound = dataclasses.replace(method.bound, stated=one.stated)
         module = (one.candidate.module,) if one.candidate.module else ()
         parameters = (*module, *one.parameters, *(word for word, _ in one.numbers[0]))
+        if one.alike.is_launch:
+            site = one.candidate.alike.sites[0]
+            remark = remark_on_launch(one.alike.class_name, one.candidate.module, site)
+            return SharedFunction(one.name, remark, parameters, bound, _without_remarks(method.paragraphs))
         remark = python_docstring(remark_on(one.alike, is_backward=not one.candidate.module))
         return SharedFunction(one.name, remark, parameters, bound, method.paragraphs)
 
@@ -158,6 +164,14 @@ def _with_remarks_of_all(methods: Sequence[Method]) -> Method:
     return dataclasses.replace(methods[0], paragraphs=tuple(paragraphs))
 
 
+def _without_remarks(paragraphs: Sequence[WrittenParagraph]) -> tuple[WrittenParagraph, ...]:
+    """What a function does, without the user's statements: they stand where it is called."""
+    return tuple(
+        WrittenParagraph("", (), tuple(line for line in one.lines if kind_of(line) is not LineKind.COMMENT))
+        for one in paragraphs
+    )
+
+
 def share_modules(
     steps: Sequence[ModelStep], outer: BodyWriter, tree: ModuleTree, names: Sequence[str]
 ) -> tuple[SharedFunction, ...]:
@@ -201,7 +215,10 @@ def share_functions(
     graph = plan.program.graph
     sites = FunctionSites(bodies, graph, outer.words, tree.root, in_lists, reach, calls, form, in_records)
     printer = FunctionPrinter(outer, tree.root)
-    kernels = {key: one.kernel for key, one in outer.names.kernels.items()}
+    kernels = {
+        key: LaunchWords.of(plan.kernels[key], one.kernel, one.pointers)
+        for key, one in outer.names.kernels.items()
+    }
     words_of = outer.sizes.words_at
     sharing = FunctionSharing(
         bodies, sites, outer.words, kernels, calls, printer.methods, plan.buffers, words_of

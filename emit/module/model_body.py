@@ -236,7 +236,11 @@ class BodyWriter:
         line = PythonLine.binding((*targets, *call.bound_last), CallCode(call.name, given))
         calls = CallsOfFunction(self.plan, self.calls, self.variables, self.returned)
         many = call_of_many(call, self.whose, tensors, targets, calls.is_handed_on(call, steps[last + 1 :]))
-        paragraphs.append(Paragraph((), [*waiting, line], call=many))
+        inside = steps[last + 1 - call.n_steps : last + 1] if call.is_launch else ()
+        launch = next((step for step in inside if isinstance(step, Launch)), None)
+        paragraph = self._paragraph(launch, [*waiting, line])
+        paragraph.call = None if call.is_launch else many
+        append(paragraphs, paragraph)
         self._emptied.update(call.emptied)  # but for views that are held here
         self._release(Release((*call.released, *call.emptied)), steps, last, paragraphs)
 

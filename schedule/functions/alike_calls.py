@@ -22,6 +22,7 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse
 
 FEWEST_CALLS = 2  # launches and library calls that are worth a function, if it is called often
+FEWEST_LAUNCHES = 3  # of one kernel, in a function of its own
 _FEWEST_OF_FEW = 3  # of those that are called two or three times
 _OFTEN = 4
 FEWEST_OF_PART = 5  # calls of a module that is a function though it is called once
@@ -70,12 +71,14 @@ class CallsAlike:
         sites: In order.
         n_calls: Launches and library calls of each.
         share: How many these are of all in which the module takes part, of the module of which they are fewest.
+        is_launch: Whether each is one launch: the class is the kernel then.
     """
 
     class_name: str
     sites: tuple[CallSite, ...]
     n_calls: int
     share: float
+    is_launch: bool = False
 
     def and_also(self, other: CallsAlike) -> CallsAlike:
         """The modules of both."""
@@ -216,8 +219,8 @@ class ModuleCalls:
         self, class_name: str, calls: Sequence[_Calls], taken: Collection[CallSite]
     ) -> Iterator[CallsAlike]:
         """The groups of equal calls, whole ones and those without what one of them does otherwise at an end."""
-        if hasattr(torch.nn, class_name):
-            return
+        if hasattr(torch.nn, class_name):  # what is one call of a library has its name there; kernels have not
+            calls = [one for one in calls if all(isinstance(token, str) for token in one.tokens)]
         groups: dict[tuple[object, ...], list[tuple[_Calls, int, int]]] = defaultdict(list)
         for one in calls:
             n_calls = len(one.tokens)
@@ -240,19 +243,28 @@ class ModuleCalls:
 
     def _site(self, calls: _Calls, first: int, last: int) -> CallSite | None:
         """The calls with the memory that is made for them; None if they are no function by themselves."""
-        steps = self._bodies[calls.body]
-        start, stop = first, last + 1
-        while start > 0 and isinstance(steps[start - 1], Allocate | Reuse):
-            start -= 1
-        while stop < len(steps) and isinstance(steps[stop], Release):
-            stop += 1
-        inside = [step for step in steps[start:stop] if isinstance(step, _PLAIN)]
-        if len(inside) < stop - start:
-            return None
-        touched = {name for step in inside if isinstance(step, Launch | Extern) for name in references(step)}
-        is_filled = all(step.buffer in touched for step in inside if isinstance(step, Allocate | Reuse))
-        site = CallSite(calls.body, start, stop, calls.path, self._roots[calls.body])
-        return site if is_filled else None
+        site = CallSite(calls.body, first, last + 1, calls.path, self._roots[calls.body])
+        return call_site(site, self._bodies[calls.body])
+
+
+def call_site(calls: CallSite, steps: Sequence[ModelStep]) -> CallSite | None:
+    """Calls with the memory that is made for them; None if they are no function by themselves.
+
+    Args:
+        calls: From the first to the last of them.
+        steps: Of the function that they stand in.
+    """
+    start, stop = calls.start, calls.stop
+    while start > 0 and isinstance(steps[start - 1], Allocate | Reuse):
+        start -= 1
+    while stop < len(steps) and isinstance(steps[stop], Release):
+        stop += 1
+    inside = [step for step in steps[start:stop] if isinstance(step, _PLAIN)]
+    if len(inside) < stop - start:
+        return None
+    touched = {name for step in inside if isinstance(step, Launch | Extern) for name in references(step)}
+    is_filled = all(step.buffer in touched for step in inside if isinstance(step, Allocate | Reuse))
+    return dataclasses.replace(calls, start=start, stop=stop) if is_filled else None
 
 
 def _by_worth(alike: CallsAlike) -> tuple[int | bool, ...]:
@@ -261,13 +273,16 @@ def _by_worth(alike: CallsAlike) -> tuple[int | bool, ...]:
 
 
 def has_modules_alike(steps: Sequence[ModelStep], words: BufferNamer) -> bool:
-    """Whether any two modules of one class of the user's take part in some steps."""
+    """Whether any two modules of one class of the user's take part in some steps, or a kernel is launched often."""
     paths: dict[str, set[str]] = defaultdict(set)
+    kernels = Counter[str]()
     for plain in (inner for step in steps for inner in plain_steps(step)):
         for step in (inner for run in plain.runs for inner in run) if isinstance(plain, Repeat) else (plain,):
+            kernels.update([step.kernel] if isinstance(step, Launch) else ())
             for path, kind in modules_around(step, words).items():
                 paths[kind].add(path)
-    return any(len(of_class) > 1 and not hasattr(torch.nn, kind) for kind, of_class in paths.items())
+    is_often = any(count >= FEWEST_LAUNCHES for count in kernels.values())
+    return is_often or any(len(of) > 1 and not hasattr(torch.nn, kind) for kind, of in paths.items())
 
 
 def modules_around(step: PlanStep, words: BufferNamer) -> dict[str, str]:

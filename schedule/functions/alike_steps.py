@@ -46,6 +46,7 @@ class SharedCall:
         collected: The variable for the gradients of weights that it returns last; empty where there are none.
         emptied: What it drops of that record.
         record: What it keeps for a backward pass; None where that is nothing, or among the results.
+        is_launch: Whether it launches one kernel and does nothing else.
     """
 
     n_steps: int
@@ -62,6 +63,7 @@ class SharedCall:
     collected: str = ""
     emptied: tuple[str, ...] = ()
     record: CallRecord | None = None
+    is_launch: bool = False
 
     @property
     def bound_last(self) -> tuple[str, ...]:

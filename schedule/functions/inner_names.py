@@ -13,6 +13,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
+from longhand.schedule.functions.repeated_launches import LaunchWords, is_in_place
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.reached import entry_of
 from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
@@ -96,7 +97,46 @@ def _attribute(path: str) -> str:
     return singular(identifier(words[-1])) if words else "layer"
 
 
-def kernel_names(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
+class FunctionNames:
+    """Names for functions.
+
+    Args:
+        kernels: The words of kernels, by the plan's key.
+        ending: Of the names.
+    """
+
+    def __init__(self, kernels: Mapping[str, LaunchWords], ending: str) -> None:
+        self._names = {key: one.kernel for key, one in kernels.items()}
+        self._ending = ending
+        self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
+        self._parts: dict[str, tuple[str, ...]] = {}  # by function: what it reads of its module
+
+    def of(self, alike: CallsAlike, site: SiteSteps, module: str, taken: Collection[str]) -> str:
+        """The class's name, with a word for what the function reads, or does, and earlier ones do not.
+
+        That of one launch is called as the kernel.
+        """
+        if alike.is_launch:
+            name = f"{alike.class_name}{'_in_place' * is_in_place(site)}"
+            return first_free(itertools.chain((name, f"{name}_of_{module}"), further_names(name)), taken)
+        word = f"{snake_case(alike.class_name)}{self._ending}"
+        plain = f"{word}_" if word in RESERVED_IN_MODULE else word  # of a class called Lambda, say
+        words = _kernel_names(site, self._names)
+        known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
+        own = (f"{plain}_{word}" for word in words if word not in known)
+        parts = tuple(dict.fromkeys(path.partition(".")[0] for path in site.weights.values()))
+        others = [of for other, of in self._parts.items() if other.startswith(plain)]
+        told_by = (f"{plain}_{word}" for word in words_for_parts(parts, others))
+        # Of one of several in a list: its function is no other's.
+        position = alike.sites[0].path.rpartition(".")[2]
+        is_nth = len(alike.sites) == 1 and position.isdigit()
+        nth = [f"{snake_case(alike.class_name)}_{position}{self._ending}"] * is_nth
+        name = first_free(itertools.chain(nth, [plain], told_by, own, further_names(plain)), taken)
+        self._kernels[name], self._parts[name] = words, parts
+        return name
+
+
+def _kernel_names(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
     """The words in the names of the kernels that a function launches itself.
 
     Args:

@@ -17,17 +17,22 @@ from longhand.schedule.functions.alike_numbers import Number, told_by_channels
 from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, SiteSteps, alike_steps
 from longhand.schedule.functions.call_records import CallRecord, class_of_record, variable_of_record
 from longhand.schedule.functions.inner_names import (
-    kernel_names,
+    FunctionNames,
     variables_of,
     words_for_module,
-    words_for_parts,
+)
+from longhand.schedule.functions.repeated_launches import (
+    LaunchWords,
+    RepeatedLaunches,
+    words_for_holder,
+    words_of_launch,
 )
 from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
 from longhand.schedule.functions.told_sizes import WordsOf, with_told_sizes
 from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
 from longhand.schedule.layers.written_functions import WrittenFunction, as_one
 from longhand.schedule.names.buffer_names import BufferNamer
-from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, first_free, further_names, snake_case
+from longhand.schedule.names.words import OWN_WORDS
 
 MOST_OF_PART = 5  # parameters of a function that is called once
 MOST_TRIES = 40
@@ -110,7 +115,7 @@ class FunctionSharing:
         bodies: The functions of model.py.
         sites: What the steps of their modules take, make and drop; knows `calls`.
         words: The captured graph's.
-        kernels: The names of kernels, by the plan's key.
+        kernels: The words of kernels, by the plan's key.
         calls: What is a call already, by the first step of each: more are added.
         write: Writes a function down for each of its modules, which are one if it is the same for all.
         buffers: The plan's, by name.
@@ -122,7 +127,7 @@ class FunctionSharing:
         bodies: Sequence[FunctionBody],
         sites: FunctionSites,
         words: BufferNamer,
-        kernels: Mapping[str, str],
+        kernels: Mapping[str, LaunchWords],
         calls: dict[int, SharedCall],
         write: WriteFunctions,
         buffers: Mapping[str, Buffer],
@@ -132,13 +137,12 @@ class FunctionSharing:
         self._sites = sites
         self._form = sites.form
         self._words = words
-        self._names_of_kernels = kernels
+        self._words_of_kernels = kernels
+        self._names = FunctionNames(kernels, sites.form.ending)
         self._calls = calls
         self._write = write
         self._buffers = buffers
         self._words_of = words_of
-        self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
-        self._parts: dict[str, tuple[str, ...]] = {}  # by function: what it reads of its module
         self._used: set[str] = set()
         self.functions: list[OneFunction] = []
 
@@ -154,6 +158,13 @@ class FunctionSharing:
             [body.root for body in self._bodies],
             is_backward=not self._form.takes_module,
         )
+        launches = RepeatedLaunches(
+            [body.steps for body in self._bodies],
+            self._words,
+            [body.root for body in self._bodies],
+            self._sites.weights if self._form.takes_module else {},
+            self._words_of_kernels,
+        )
         taken = {
             CallSite(number, place, place, "")
             for number, body in enumerate(self._bodies)
@@ -165,7 +176,7 @@ class FunctionSharing:
         self._used = used
         # Parts of a derivative that are called once are found in what is left (derivatives.py).
         parts = (module_calls.parts,) if self._form.takes_module else ()
-        for candidates in (module_calls.candidates, *parts):
+        for candidates in (launches.candidates, module_calls.candidates, *parts):
             for _ in range(MOST_TRIES):
                 left = (one for one in candidates(taken) if one.sites not in refused)
                 best = next(left, None)
@@ -179,7 +190,9 @@ class FunctionSharing:
         """Makes modules of one class one function, if they are; or those that do what the first one does."""
         self._sites.forget()
         functions = {*(function.name for function in self.functions), *_CALLED}
-        words = (one for one in words_for_module(alike) if one not in functions)
+        of_site = words_for_holder(alike.class_name, [site.path for site in alike.sites])
+        wanted = of_site if alike.is_launch else words_for_module(alike)
+        words = (one for one in wanted if one not in functions)
         free = (one for one in words if all(self._sites.is_free(one, site) for site in alike.sites))
         word = next(free) if self._form.takes_module else NO_MODULE
         one = self._as_before(alike) or self._largest(alike, word)
@@ -204,6 +217,7 @@ class FunctionSharing:
                 told.made,
                 told_by_channels(one.numbers[place], steps[place].steps, given),
                 record=self._record(name, site.path, steps[place].saved, used),
+                is_launch=alike.is_launch,
             )
             self._calls[id(self._bodies[site.body].steps[site.start])] = call
         return sites
@@ -237,7 +251,7 @@ class FunctionSharing:
                 both = known.alike.and_also(one.alike)
                 self.functions[place] = dataclasses.replace(known, alike=both, also=also)
                 return known.name
-        name = self._name(one.alike, one.candidate.alike.sites[0], {*used, word})
+        name = self._names.of(one.alike, one.candidate.alike.sites[0], word, {*used, word})
         self.functions.append(dataclasses.replace(one, name=name))
         return name
 
@@ -289,25 +303,6 @@ class FunctionSharing:
         read = self._as_one(alike, word, reads_shapes=True)
         told = [one for one in (stated, read) if one is not None]
         return min(told, key=lambda one: one.n_parameters, default=None)
-
-    def _name(self, alike: CallsAlike, site: SiteSteps, used: set[str]) -> str:
-        """A name for the function: the class's, with a word for what it reads, or does, and earlier ones do not."""
-        word = f"{snake_case(alike.class_name)}{self._form.ending}"
-        plain = f"{word}_" if word in RESERVED_IN_MODULE else word  # of a class called Lambda, say
-        words = kernel_names(site, self._names_of_kernels)
-        known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
-        own = (f"{plain}_{word}" for word in words if word not in known)
-        parts = tuple(dict.fromkeys(path.partition(".")[0] for path in site.weights.values()))
-        others = [of for other, of in self._parts.items() if other.startswith(plain)]
-        told_by = (f"{plain}_{word}" for word in words_for_parts(parts, others))
-        position = alike.sites[0].path.rpartition(".")[
-            2
-        ]  # of one of several in a list: its function is no other's
-        is_nth = len(alike.sites) == 1 and position.isdigit()
-        nth = [f"{snake_case(alike.class_name)}_{position}{self._form.ending}"] * is_nth
-        name = first_free(itertools.chain(nth, [plain], told_by, own, further_names(plain)), used)
-        self._kernels[name], self._parts[name] = words, parts
-        return name
 
     def _as_one(self, alike: CallsAlike, word: str, reads_shapes: bool) -> OneFunction | None:
         """The one function that modules are, with the words of the first one; None if they are none."""
@@ -371,7 +366,11 @@ class FunctionSharing:
         if shared is None or not self._sites.are_few(shared.inputs, len(shared.numbers)):
             return None
         around = tuple(one.variables for one in sites)
-        words = variables_of(shared, around, self._words, word, alike.sites[0].path)
+        words = (
+            words_of_launch(shared.sites[0], self._words_of_kernels)
+            if alike.is_launch
+            else variables_of(shared, around, self._words, word, alike.sites[0].path)
+        )
         told = [
             *([word] if self._form.takes_module else ()),
             *(number for number, _ in shared.numbers),

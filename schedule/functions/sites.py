@@ -130,7 +130,7 @@ class FunctionSites:
         self._root = root
         self._reach = reach
         self._calls = calls
-        self._weights = {entry.node: entry.target for entry in graph.inputs if not entry.is_given}
+        self.weights = {entry.node: entry.target for entry in graph.inputs if not entry.is_given}
         self._placeholders = frozenset(entry.node for entry in graph.inputs)
         self._given_weights = graph.paths  # of a backward pass
         self._told_by_data = {size.node for size in graph.data_sizes}
@@ -213,7 +213,7 @@ class FunctionSites:
         weights: dict[str, str] = {}
         reached: set[str] = set()
         for name in _in_order_of_use(steps):
-            path = self._weights.get(name, "")
+            path = self.weights.get(name, "")
             if path.startswith(f"{site.path}."):
                 weights[name] = path.removeprefix(f"{site.path}.")
                 variables[name] = self._reach(site.path, weights[name], word)
