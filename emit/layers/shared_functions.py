@@ -69,10 +69,12 @@ class FunctionPrinter:
     Args:
         outer: The writer of forward().
         root: Of the modules.
+        kernels: The words of kernels, by the plan's key.
     """
 
-    def __init__(self, outer: BodyWriter, root: Branch) -> None:
+    def __init__(self, outer: BodyWriter, root: Branch, kernels: Mapping[str, LaunchWords]) -> None:
         self._outer = outer
+        self._kernels = kernels
         self._root = root
         # By the identity of the candidate, which is kept beside them.
         self._methods: dict[int, list[Method]] = {}
@@ -95,7 +97,7 @@ class FunctionPrinter:
         parameters = (*module, *one.parameters, *(word for word, _ in one.numbers[0]))
         if one.alike.is_launch:
             site = one.candidate.alike.sites[0]
-            remark = remark_on_launch(one.alike.class_name, one.candidate.module, site)
+            remark = remark_on_launch(self._kernels, one.candidate.module, site)
             return SharedFunction(one.name, remark, parameters, bound, _without_remarks(method.paragraphs))
         remark = python_docstring(remark_on(one.alike, is_backward=not one.candidate.module))
         return SharedFunction(one.name, remark, parameters, bound, method.paragraphs)
@@ -214,11 +216,11 @@ def share_functions(
 
     graph = plan.program.graph
     sites = FunctionSites(bodies, graph, outer.words, tree.root, in_lists, reach, calls, form, in_records)
-    printer = FunctionPrinter(outer, tree.root)
     kernels = {
         key: LaunchWords.of(plan.kernels[key], one.kernel, one.pointers)
         for key, one in outer.names.kernels.items()
     }
+    printer = FunctionPrinter(outer, tree.root, kernels)
     words_of = outer.sizes.words_at
     sharing = FunctionSharing(
         bodies, sites, outer.words, kernels, calls, printer.methods, plan.buffers, words_of

@@ -237,7 +237,7 @@ class BodyWriter:
         calls = CallsOfFunction(self.plan, self.calls, self.variables, self.returned)
         many = call_of_many(call, self.whose, tensors, targets, calls.is_handed_on(call, steps[last + 1 :]))
         inside = steps[last + 1 - call.n_steps : last + 1] if call.is_launch else ()
-        launch = next((step for step in inside if isinstance(step, Launch)), None)
+        launch = next((step for step in reversed(inside) if isinstance(step, Launch)), None)
         paragraph = self._paragraph(launch, [*waiting, line])
         paragraph.call = None if call.is_launch else many
         append(paragraphs, paragraph)

@@ -71,7 +71,7 @@ class CallsAlike:
         sites: In order.
         n_calls: Launches and library calls of each.
         share: How many these are of all in which the module takes part, of the module of which they are fewest.
-        is_launch: Whether each is one launch: the class is the kernel then.
+        is_launch: Whether each is launches of kernels with what one module holds: the class is the last kernel then.
     """
 
     class_name: str
@@ -219,8 +219,8 @@ class ModuleCalls:
         self, class_name: str, calls: Sequence[_Calls], taken: Collection[CallSite]
     ) -> Iterator[CallsAlike]:
         """The groups of equal calls, whole ones and those without what one of them does otherwise at an end."""
-        if hasattr(torch.nn, class_name):  # what is one call of a library has its name there; kernels have not
-            calls = [one for one in calls if all(isinstance(token, str) for token in one.tokens)]
+        if hasattr(torch.nn, class_name):
+            return
         groups: dict[tuple[object, ...], list[tuple[_Calls, int, int]]] = defaultdict(list)
         for one in calls:
             n_calls = len(one.tokens)

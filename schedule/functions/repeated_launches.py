@@ -9,7 +9,7 @@ and by which norm.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from longhand.schedule.functions.alike_calls import (
@@ -23,8 +23,8 @@ from longhand.schedule.functions.alike_steps import SiteSteps
 from longhand.schedule.layers.model_steps import ModelStep
 from longhand.schedule.layers.outside import references
 from longhand.schedule.names.buffer_names import BufferNamer
-from longhand.schedule.names.words import listed
-from longhand.schedule.plan import KernelPlan, Launch, Reuse
+from longhand.schedule.names.words import first_free, listed
+from longhand.schedule.plan import Allocate, KernelPlan, Launch, Release, Reuse
 
 _FEWEST_ARGUMENTS = 5  # of a launch, which is written in more than one line
 
@@ -48,11 +48,11 @@ class LaunchWords:
         return cls(kernel, tuple(pointers[one.name] for one in plan.pointers if not one.scratch))
 
 
-_Form = tuple[tuple[int, str], ...]
+_Form = tuple[object, ...]
 
 
 class RepeatedLaunches:
-    """The launches of a file.
+    """The launches of a file, and runs of them that one module makes by itself.
 
     Args:
         bodies: The steps of each function of model.py.
@@ -72,80 +72,109 @@ class RepeatedLaunches:
     ) -> None:
         self._words = words
         self._weights = weights
-        self._sites: dict[tuple[str, _Form], list[CallSite]] = defaultdict(list)
+        self._kernels = kernels
+        self._called = {"", *(path for node in words.nodes for path in words.provenance(node).around)}
+        self._sites: dict[_Form, list[CallSite]] = defaultdict(list)
         for number, (steps, root) in enumerate(zip(bodies, roots, strict=True)):
-            for place, step in enumerate(steps):
-                if not isinstance(step, Launch):
-                    continue
-                path = self._module_of(step, root)
-                site = call_site(CallSite(number, place, place + 1, path, root), steps) if path else None
+            for run in (*self._runs(steps), *([place] for place in range(len(steps)))):
+                launches = [step for place in run if isinstance(step := steps[place], Launch)]
+                path = self._module_of(launches, root) if launches else ""
+                calls = CallSite(number, run[0], run[-1] + 1, path, root)
+                site = call_site(calls, steps) if path else None
                 if site is not None:
-                    form = self._form(step, steps[site.start : place])
-                    self._sites[kernels[step.kernel].kernel, form].append(site)
+                    self._sites[self._form(launches, steps[site.start : site.stop])].append(site)
 
     def candidates(self, taken: Collection[CallSite]) -> list[CallsAlike]:
-        """What may be functions: that which is called most often first.
+        """What may be functions: the longest first, and then that which is called most often.
 
         Args:
             taken: What is a call of something else already.
         """
-        found = list(self._alike(taken))
-        return sorted(found, key=lambda one: -len(one.sites))
-
-    def _alike(self, taken: Collection[CallSite]) -> Iterator[CallsAlike]:
-        for (kernel, _), sites in self._sites.items():
+        found = []
+        for (_, *kernels), sites in self._sites.items():
             free = tuple(site for site in sites if all(map(site.goes_with, taken)))
             if len(free) >= FEWEST_LAUNCHES:
-                yield CallsAlike(kernel, free, 1, 1.0, is_launch=True)
+                found.append(CallsAlike(str(kernels[-1]), free, len(kernels), 1.0, is_launch=True))
+        return sorted(found, key=lambda one: (-one.n_calls, -len(one.sites)))
 
-    def _form(self, step: Launch, before: Sequence[ModelStep]) -> _Form:
-        """Where its memory comes from, and where which weight stands: in these, launches of one function are alike."""
-        reused = {one.buffer: one.of for one in before if isinstance(one, Reuse)}
-        at = [
-            step.buffers.index(reused.get(name, name)) if reused.get(name, name) in step.buffers else -1
-            for name in step.buffers
-        ]
-        held = [self._weights.get(name, "").rpartition(".")[2] for name in step.buffers]
-        return tuple(zip(at, held, strict=True))
+    def _runs(self, steps: Sequence[ModelStep]) -> Iterator[list[int]]:
+        """Launches behind each other that one module makes, which holds no other and does nothing in between."""
+        run, of = list[int](), ""
+        for place, step in enumerate(steps):
+            if isinstance(step, Allocate | Reuse | Release):
+                continue
+            around = modules_around(step, self._words) if isinstance(step, Launch) else {}
+            inmost = max(around, key=len, default="")
+            if run and (not inmost or inmost != of):
+                yield from [run] * (len(run) > 1)
+                run = []
+            run, of = [*run, place] if inmost else [], inmost
+        yield from [run] * (len(run) > 1)
 
-    def _module_of(self, step: Launch, root: str) -> str:
-        """The module that holds all weights of a launch within what its operations stand in; empty if none does."""
-        paths = list(dict.fromkeys(self._weights[one] for one in references(step) if one in self._weights))
-        owners = {path.rpartition(".")[0] for path in paths}
-        n_arguments = len(step.buffers) + len(step.sizes) + len(step.ints) + len(step.scalars)
-        if step.others or len(owners) != 1 or n_arguments < _FEWEST_ARGUMENTS:
+    def _form(self, launches: Sequence[Launch], steps: Sequence[ModelStep]) -> _Form:
+        """Which kernels, where their memory comes from, and where which weight stands: alike in calls of a function."""
+        buffers = list(dict.fromkeys(name for launch in launches for name in launch.buffers))
+        reused = {one.buffer: one.of for one in steps if isinstance(one, Reuse)}
+        made = [one.buffer for one in steps if isinstance(one, Allocate)]
+        memory = tuple(
+            (buffers.index(of) if (of := reused.get(name, name)) in buffers else -1, name in made)
+            for name in buffers
+        )
+        held = tuple(self._weights.get(name, "").rpartition(".")[2] for name in buffers)
+        places = tuple(tuple(map(buffers.index, launch.buffers)) for launch in launches)
+        return (memory, held, places), *(self._kernels[launch.kernel].kernel for launch in launches)
+
+    def _module_of(self, launches: Sequence[Launch], root: str) -> str:
+        """The module that holds most weights of launches within what their operations stand in; empty if none does."""
+        read = (one for launch in launches for one in references(launch))
+        paths = list(dict.fromkeys(self._weights[one] for one in read if one in self._weights))
+        owners = Counter(path.rpartition(".")[0] for path in paths).most_common(2)
+        is_many = len(owners) > 1 and owners[0][1] == owners[1][1]  # as well another's
+        if any(launch.others for launch in launches) or not owners or is_many:
             return ""
-        owner = owners.pop()
-        around = {"", *modules_around(step, self._words)}
+        owner, launch = owners[0][0], launches[-1]
+        n_arguments = len(launch.buffers) + len(launch.sizes) + len(launch.ints) + len(launch.scalars)
         is_below = not root or owner.startswith(f"{root}.")
-        return owner if is_below and {owner, owner.rpartition(".")[0]} & around else ""
+        is_long = n_arguments >= _FEWEST_ARGUMENTS
+        return owner if is_long and is_below and self._stands_in(launch, owner) else ""
+
+    def _stands_in(self, launch: Launch, owner: str) -> bool:
+        """Whether a launch is done within a module, or the one that calls it: not by a layer before."""
+        around, path = {"", *modules_around(launch, self._words)}, owner.rpartition(".")[0]
+        while path not in self._called:  # a list, say
+            path = path.rpartition(".")[0]
+        return owner in around or path in around
 
 
 def words_of_launch(site: SiteSteps, kernels: Mapping[str, LaunchWords]) -> dict[str, str]:
-    """What a launch's function calls everything: as the kernel's own does.
+    """What a function of launches calls everything: as the kernels' own do.
 
     Args:
-        site: The steps of one such launch.
+        site: The steps of one such call.
         kernels: The words of kernels, by the plan's key.
     """
-    (launch,) = (step for step in site.steps if isinstance(step, Launch))
-    words = reversed(kernels[launch.kernel].pointers)
-    called = zip(
-        reversed(launch.buffers), words, strict=True
-    )  # the first word of a tensor that is given twice
-    own = {name: word for name, word in called if name not in site.weights}
+    own: dict[str, str] = {}
+    for launch in _launches(site):
+        for name, word in zip(launch.buffers, kernels[launch.kernel].pointers, strict=True):
+            if name not in site.weights and name not in own:
+                free = (word, *(f"{kernel.kernel}_{word}" for kernel in kernels.values()))
+                own[name] = first_free(free, {*own.values()})
     for (
         step
     ) in site.steps:  # memory that is written over keeps its name, if it is no other tensor to the kernel
-        if isinstance(step, Reuse) and step.of not in launch.buffers:
+        if isinstance(step, Reuse) and step.of not in own and step.buffer in own:
             own[step.of] = own[step.buffer]
     return own
 
 
 def is_in_place(site: SiteSteps) -> bool:
-    """Whether a launch writes over what its function is given."""
-    (launch,) = (step for step in site.steps if isinstance(step, Launch))
-    return len(set(launch.buffers)) < len(launch.buffers) or any(isinstance(one, Reuse) for one in site.steps)
+    """Whether launches write over what their function is given."""
+    is_twice = any(len(set(launch.buffers)) < len(launch.buffers) for launch in _launches(site))
+    return is_twice or any(isinstance(one, Reuse) and one.of in site.given for one in site.steps)
+
+
+def _launches(site: SiteSteps) -> list[Launch]:
+    return [step for step in site.steps if isinstance(step, Launch)]
 
 
 def words_for_holder(kernel: str, paths: Sequence[str]) -> Iterator[str]:
@@ -156,7 +185,7 @@ def words_for_holder(kernel: str, paths: Sequence[str]) -> Iterator[str]:
     yield "module"
 
 
-def remark_on_launch(kernel: str, module: str, site: SiteSteps) -> str:
+def remark_on_launch(kernels: Mapping[str, LaunchWords], module: str, site: SiteSteps) -> str:
     """``kernels.batch_norm_relu by norm's own weight and bias, in place.``"""
-    held = listed(site.weights.values())
-    return f"kernels.{kernel} by {module}'s own {held}{', in place' * is_in_place(site)}."
+    called = listed(dict.fromkeys(f"kernels.{kernels[one.kernel].kernel}" for one in _launches(site)))
+    return f"{called} by {module}'s own {listed(site.weights.values())}{', in place' * is_in_place(site)}."
