@@ -5,9 +5,9 @@ Every word that the files use is chosen before any of them is printed (`schedule
 
 from longhand.schedule.functions.alike_calls import has_modules_alike
 from longhand.schedule.functions.alike_numbers import Number
-from longhand.schedule.functions.alike_steps import SharedCall, SiteSteps
+from longhand.schedule.functions.alike_steps import SiteSteps
 from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, CallsOfFunction, find_call_loops
-from longhand.schedule.functions.call_records import CallRecord
+from longhand.schedule.functions.call_records import CallRecord, SharedCall
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.derivatives import find_derivatives
 from longhand.schedule.functions.inner_names import remark_on, without_parts
@@ -15,7 +15,12 @@ from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.part_records import as_own, fields_of_part
-from longhand.schedule.functions.repeated_launches import LaunchWords, remark_on_launch
+from longhand.schedule.functions.repeated_launches import (
+    Form,
+    LaunchWords,
+    RepeatedLaunches,
+    remark_on_launch,
+)
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
@@ -130,6 +135,7 @@ __all__ = [
     "Choice",
     "DimNamer",
     "FirstCall",
+    "Form",
     "FunctionBody",
     "FunctionCandidate",
     "FunctionForm",
@@ -166,6 +172,7 @@ __all__ = [
     "ProductWord",
     "Quote",
     "Reached",
+    "RepeatedLaunches",
     "ReturnedGradients",
     "SavedLayers",
     "SharedCall",

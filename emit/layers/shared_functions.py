@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import itertools
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from longhand.emit.layers.function_bodies import bodies_of
 from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
@@ -24,6 +24,7 @@ from longhand.emit.text.sizes import with_words_of_others
 from longhand.emit.text.told_sizes import BoundSizes
 from longhand.schedule.named_plan import (
     FORWARD_FORM,
+    Form,
     FunctionBody,
     FunctionCandidate,
     FunctionForm,
@@ -32,6 +33,7 @@ from longhand.schedule.named_plan import (
     LaunchWords,
     ModelStep,
     OneFunction,
+    RepeatedLaunches,
     SharedCall,
     SiteSteps,
     remark_on,
@@ -220,10 +222,27 @@ def share_functions(
         key: LaunchWords.of(plan.kernels[key], one.kernel, one.pointers)
         for key, one in outer.names.kernels.items()
     }
-    printer = FunctionPrinter(outer, tree.root, kernels)
     words_of = outer.sizes.words_at
-    sharing = FunctionSharing(
-        bodies, sites, outer.words, kernels, calls, printer.methods, plan.buffers, words_of
-    )
-    sharing.find([*names, *(one.name for one in tree.functions.values())])
-    return tuple(printer.function(one) for one in sharing.functions)
+    steps, roots = [body.steps for body in bodies], [body.root for body in bodies]
+    launches = RepeatedLaunches(steps, outer.words, roots, sites.weights, kernels)
+
+    def found(often: Collection[Form]) -> tuple[SharedFunction, ...]:
+        calls.clear()
+        printer = FunctionPrinter(outer, tree.root, kernels)
+        sharing = FunctionSharing(
+            bodies,
+            sites,
+            outer.words,
+            kernels,
+            calls,
+            printer.methods,
+            plan.buffers,
+            words_of,
+            lambda taken: launches.candidates(taken, often),
+        )
+        sharing.find([*names, *(one.name for one in tree.functions.values())])
+        return tuple(printer.function(one) for one in sharing.functions)
+
+    functions = found(())
+    often = launches.written_often(calls) if form.takes_module else ()
+    return found(often) if often else functions

@@ -63,7 +63,6 @@ from longhand.schedule.named_plan import (
     Loop,
     ModelStep,
     Number,
-    Quote,
     Reached,
     SharedCall,
     Statement,
@@ -184,7 +183,7 @@ class BodyWriter:
                 waiting = []
             elif isinstance(step, Choice):
                 calls = (one for one in step.steps if isinstance(one, Launch | Extern))
-                quotes = fewest(quote for one in calls for quote in self._quotes(one))
+                quotes = fewest(q for one in calls for q in quotes_of(self._stated(one), self.in_backward))
                 append(paragraphs, Paragraph(quotes, waiting + self._choice(step)))
                 waiting = []
             elif isinstance(step, Allocate) and step.buffer in self.made_lists:
@@ -236,9 +235,7 @@ class BodyWriter:
         line = PythonLine.binding((*targets, *call.bound_last), CallCode(call.name, given))
         calls = CallsOfFunction(self.plan, self.calls, self.variables, self.returned)
         many = call_of_many(call, self.whose, tensors, targets, calls.is_handed_on(call, steps[last + 1 :]))
-        inside = steps[last + 1 - call.n_steps : last + 1] if call.is_launch else ()
-        launch = next((step for step in reversed(inside) if isinstance(step, Launch)), None)
-        paragraph = self._paragraph(launch, [*waiting, line])
+        paragraph = self._paragraph(call.last_launch(steps[: last + 1]), [*waiting, line])
         paragraph.call = None if call.is_launch else many
         append(paragraphs, paragraph)
         self._emptied.update(call.emptied)  # but for views that are held here
@@ -248,14 +245,12 @@ class BodyWriter:
         """What a function is given for one of its numbers."""
         return argument(number, self.sizes)
 
-    def _quotes(self, step: Launch | Extern) -> tuple[Quote, ...]:
-        return quotes_of(self._stated(step), self.in_backward)
-
     def _paragraph(self, step: Launch | Extern | None, lines: list[str]) -> Paragraph:
         """Lines that do what a step does, below the part of the module and the user's statements that it is for."""
         if step is None:
             return Paragraph((), lines)
-        quotes, paths = self._quotes(step), [one.module for one in self._stated(step)]
+        stated = self._stated(step)
+        quotes, paths = quotes_of(stated, self.in_backward), [one.module for one in stated]
         heading = "" if self.home is None else heading_of(paths, self.home, self._trunks)
         held = ((name, self.variables.get(name)) for name in touched(step))
         weights = {name for name, one in held if isinstance(one, Reached) and not one.is_field}

@@ -18,58 +18,13 @@ from longhand.schedule.functions.alike_releases import (
     released_behind,
     united_releases,
 )
-from longhand.schedule.functions.call_records import CallRecord
+from longhand.schedule.functions.call_records import SharedCall
 from longhand.schedule.layers.outside import made_inside
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Reuse
 
 Column = tuple[str, ...]  # what each of the modules has in one place
-
-
-@dataclasses.dataclass(frozen=True)
-class SharedCall:
-    """Steps that are a call of a function that does the same for others.
-
-    Attributes:
-        n_steps: How many they are.
-        name: The function.
-        path: The module that it is given.
-        tensors: The buffers that it is given.
-        numbers: (parameter, what it is given for it).
-        results: What it makes that is read elsewhere.
-        released: What is dropped after it.
-        made: All that it makes.
-        channels: By parameter: which of the tensors tells its number, by how many channels it has.
-        taken_from: The list whose last entry holds the rest of what it is given; empty where there is none.
-        first: What it is given before that: a module, and the record that it reads.
-        collected: The variable for the gradients of weights that it returns last; empty where there are none.
-        emptied: What it drops of that record.
-        record: What it keeps for a backward pass; None where that is nothing, or among the results.
-        is_launch: Whether it launches one kernel and does nothing else.
-    """
-
-    n_steps: int
-    name: str
-    path: str
-    tensors: tuple[str, ...]
-    numbers: tuple[tuple[str, Number], ...]
-    results: tuple[str, ...]
-    released: tuple[str, ...]
-    made: frozenset[str]
-    channels: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    taken_from: str = ""
-    first: tuple[str, ...] = ()
-    collected: str = ""
-    emptied: tuple[str, ...] = ()
-    record: CallRecord | None = None
-    is_launch: bool = False
-
-    @property
-    def bound_last(self) -> tuple[str, ...]:
-        """The variable of what it returns last, if it does: of gradients, or of a record."""
-        recorded = (self.record.variable,) if self.record is not None else ()
-        return (self.collected,) if self.collected else recorded
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from longhand.lower.ir import View
 from longhand.schedule.functions.alike_numbers import Number
-from longhand.schedule.functions.alike_steps import SharedCall
+from longhand.schedule.functions.call_records import SharedCall
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.plan import Release, UnitPlan, buffers_made, buffers_read
 

@@ -1,4 +1,4 @@
-"""The record that a shared function makes of what only the backward pass reads, in place of a result for each.
+"""The call of a shared function, and the record that it makes of what only the backward pass reads.
 
 x, saved_layer2_1 = basic_block(self.layer2[1], x)
 
@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from longhand.schedule.functions.alike_numbers import Number
+from longhand.schedule.layers.model_steps import ModelStep
 from longhand.schedule.names.words import first_free, further_names, identifier
+from longhand.schedule.plan import Launch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,56 @@ class CallRecord:
     class_name: str
     fields: tuple[str, ...]
     buffers: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedCall:
+    """Steps that are a call of a function that does the same for others.
+
+    Attributes:
+        n_steps: How many they are.
+        name: The function.
+        path: The module that it is given.
+        tensors: The buffers that it is given.
+        numbers: (parameter, what it is given for it).
+        results: What it makes that is read elsewhere.
+        released: What is dropped after it.
+        made: All that it makes.
+        channels: By parameter: which of the tensors tells its number, by how many channels it has.
+        taken_from: The list whose last entry holds the rest of what it is given; empty where there is none.
+        first: What it is given before that: a module, and the record that it reads.
+        collected: The variable for the gradients of weights that it returns last; empty where there are none.
+        emptied: What it drops of that record.
+        record: What it keeps for a backward pass; None where that is nothing, or among the results.
+        is_launch: Whether it launches kernels of one module and does nothing else.
+    """
+
+    n_steps: int
+    name: str
+    path: str
+    tensors: tuple[str, ...]
+    numbers: tuple[tuple[str, Number], ...]
+    results: tuple[str, ...]
+    released: tuple[str, ...]
+    made: frozenset[str]
+    channels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    taken_from: str = ""
+    first: tuple[str, ...] = ()
+    collected: str = ""
+    emptied: tuple[str, ...] = ()
+    record: CallRecord | None = None
+    is_launch: bool = False
+
+    def last_launch(self, until: Sequence[ModelStep]) -> Launch | None:
+        """What it does, if it is launches of one module; else None. `until`: what ends with its last step."""
+        inside = until[-self.n_steps :] if self.is_launch else ()
+        return next((step for step in reversed(inside) if isinstance(step, Launch)), None)
+
+    @property
+    def bound_last(self) -> tuple[str, ...]:
+        """The variable of what it returns last, if it does: of gradients, or of a record."""
+        recorded = (self.record.variable,) if self.record is not None else ()
+        return (self.collected,) if self.collected else recorded
 
 
 def class_of_record(class_name: str, path: str, taken: Collection[str]) -> str:

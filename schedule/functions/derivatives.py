@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import call_token, modules_around, modules_touched
 from longhand.schedule.functions.alike_parts import with_alike
-from longhand.schedule.functions.alike_steps import SharedCall
+from longhand.schedule.functions.call_records import SharedCall
 from longhand.schedule.functions.computed_again import differentiates, modules_of_readers
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
-from longhand.schedule.functions.alike_steps import SharedCall
+from longhand.schedule.functions.call_records import SharedCall
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.saved_layers import SAVED
 from longhand.schedule.names.reached import Reached

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from longhand.schedule.functions.alike_steps import SharedCall
+from longhand.schedule.functions.call_records import SharedCall
 from longhand.schedule.layers.outside import made_inside
 from longhand.schedule.plan import PlanStep, Release
 

@@ -20,6 +20,7 @@ from longhand.schedule.functions.alike_calls import (
     modules_around,
 )
 from longhand.schedule.functions.alike_steps import SiteSteps
+from longhand.schedule.functions.call_records import SharedCall
 from longhand.schedule.layers.model_steps import ModelStep
 from longhand.schedule.layers.outside import references
 from longhand.schedule.names.buffer_names import BufferNamer
@@ -48,7 +49,7 @@ class LaunchWords:
         return cls(kernel, tuple(pointers[one.name] for one in plan.pointers if not one.scratch))
 
 
-_Form = tuple[object, ...]
+Form = tuple[object, ...]
 
 
 class RepeatedLaunches:
@@ -70,11 +71,12 @@ class RepeatedLaunches:
         weights: Mapping[str, str],
         kernels: Mapping[str, LaunchWords],
     ) -> None:
+        self._bodies = bodies
         self._words = words
         self._weights = weights
         self._kernels = kernels
         self._called = {"", *(path for node in words.nodes for path in words.provenance(node).around)}
-        self._sites: dict[_Form, list[CallSite]] = defaultdict(list)
+        self._sites: dict[Form, list[CallSite]] = defaultdict(list)
         for number, (steps, root) in enumerate(zip(bodies, roots, strict=True)):
             for run in (*self._runs(steps), *([place] for place in range(len(steps)))):
                 launches = [step for place in run if isinstance(step := steps[place], Launch)]
@@ -84,18 +86,45 @@ class RepeatedLaunches:
                 if site is not None:
                     self._sites[self._form(launches, steps[site.start : site.stop])].append(site)
 
-    def candidates(self, taken: Collection[CallSite]) -> list[CallsAlike]:
+    def written_often(self, calls: Mapping[int, SharedCall]) -> frozenset[Form]:
+        """Those that a file has three times or more, where some of them stand in functions that modules share.
+
+        Args:
+            calls: Of these functions, by the first step of each.
+        """
+        spans = [
+            [
+                (at, at + call.n_steps, call.name)
+                for at, step in enumerate(steps)
+                if (call := calls.get(id(step)))
+            ]
+            for steps in self._bodies
+        ]
+
+        def where(site: CallSite) -> object:
+            around = [one for one in spans[site.body] if one[0] <= site.start and site.stop <= one[1]]
+            inmost = min(around, key=lambda one: one[1] - one[0], default=None)
+            return (site.body, site.start) if inmost is None else inmost[2]
+
+        return frozenset(
+            form for form, sites in self._sites.items() if len({*map(where, sites)}) >= FEWEST_LAUNCHES
+        )
+
+    def candidates(self, taken: Collection[CallSite], often: Collection[Form]) -> list[CallsAlike]:
         """What may be functions: the longest first, and then that which is called most often.
 
         Args:
             taken: What is a call of something else already.
+            often: Those that are worth it.
         """
         found = []
-        for (_, *kernels), sites in self._sites.items():
-            free = tuple(site for site in sites if all(map(site.goes_with, taken)))
+        for form in often:
+            free = tuple(site for site in self._sites[form] if all(map(site.goes_with, taken)))
             if len(free) >= FEWEST_LAUNCHES:
-                found.append(CallsAlike(str(kernels[-1]), free, len(kernels), 1.0, is_launch=True))
-        return sorted(found, key=lambda one: (-one.n_calls, -len(one.sites)))
+                found.append(CallsAlike(str(form[-1]), free, len(form) - 1, 1.0, is_launch=True))
+        return sorted(
+            found, key=lambda one: (-one.n_calls, -len(one.sites), one.sites[0].body, one.sites[0].start)
+        )
 
     def _runs(self, steps: Sequence[ModelStep]) -> Iterator[list[int]]:
         """Launches behind each other that one module makes, which holds no other and does nothing in between."""
@@ -111,7 +140,7 @@ class RepeatedLaunches:
             run, of = [*run, place] if inmost else [], inmost
         yield from [run] * (len(run) > 1)
 
-    def _form(self, launches: Sequence[Launch], steps: Sequence[ModelStep]) -> _Form:
+    def _form(self, launches: Sequence[Launch], steps: Sequence[ModelStep]) -> Form:
         """Which kernels, where their memory comes from, and where which weight stands: alike in calls of a function."""
         buffers = list(dict.fromkeys(name for launch in launches for name in launch.buffers))
         reused = {one.buffer: one.of for one in steps if isinstance(one, Reuse)}

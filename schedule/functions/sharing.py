@@ -14,8 +14,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
 from longhand.schedule.functions.alike_numbers import Number, told_by_channels
-from longhand.schedule.functions.alike_steps import AlikeSteps, SharedCall, SiteSteps, alike_steps
-from longhand.schedule.functions.call_records import CallRecord, class_of_record, variable_of_record
+from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps
+from longhand.schedule.functions.call_records import (
+    CallRecord,
+    SharedCall,
+    class_of_record,
+    variable_of_record,
+)
 from longhand.schedule.functions.inner_names import (
     FunctionNames,
     variables_of,
@@ -23,7 +28,6 @@ from longhand.schedule.functions.inner_names import (
 )
 from longhand.schedule.functions.repeated_launches import (
     LaunchWords,
-    RepeatedLaunches,
     words_for_holder,
     words_of_launch,
 )
@@ -120,6 +124,7 @@ class FunctionSharing:
         write: Writes a function down for each of its modules, which are one if it is the same for all.
         buffers: The plan's, by name.
         words_of: Words for the dimensions of a buffer.
+        launches: What launches may be functions, but for those in a call of something else already.
     """
 
     def __init__(
@@ -132,7 +137,9 @@ class FunctionSharing:
         write: WriteFunctions,
         buffers: Mapping[str, Buffer],
         words_of: WordsOf,
+        launches: Callable[[Collection[CallSite]], list[CallsAlike]],
     ) -> None:
+        self._of_launches = launches
         self._bodies = bodies
         self._sites = sites
         self._form = sites.form
@@ -158,13 +165,6 @@ class FunctionSharing:
             [body.root for body in self._bodies],
             is_backward=not self._form.takes_module,
         )
-        launches = RepeatedLaunches(
-            [body.steps for body in self._bodies],
-            self._words,
-            [body.root for body in self._bodies],
-            self._sites.weights if self._form.takes_module else {},
-            self._words_of_kernels,
-        )
         taken = {
             CallSite(number, place, place, "")
             for number, body in enumerate(self._bodies)
@@ -176,7 +176,7 @@ class FunctionSharing:
         self._used = used
         # Parts of a derivative that are called once are found in what is left (derivatives.py).
         parts = (module_calls.parts,) if self._form.takes_module else ()
-        for candidates in (launches.candidates, module_calls.candidates, *parts):
+        for candidates in (self._of_launches, module_calls.candidates, *parts):
             for _ in range(MOST_TRIES):
                 left = (one for one in candidates(taken) if one.sites not in refused)
                 best = next(left, None)
@@ -281,7 +281,9 @@ class FunctionSharing:
             one = self._as_one(alike, word, reads_shapes=False)
             return one if one is not None and one.n_parameters <= MOST_OF_PART else None
         one = self._of_all(alike, word)
-        if one is not None or len(alike.sites) == 2:
+        if (
+            one is not None or len(alike.sites) == 2 or alike.is_launch
+        ):  # or what modules do alike would differ by it
             return one
         for place, first in enumerate(alike.sites):
             same = (

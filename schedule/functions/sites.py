@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallSite, made_in, plain_sites
-from longhand.schedule.functions.alike_steps import SharedCall, SiteSteps
+from longhand.schedule.functions.alike_steps import SiteSteps
+from longhand.schedule.functions.call_records import SharedCall
 from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import references
