@@ -116,9 +116,10 @@ def _joined(before: ViewCall, call: ViewCall, shape: tuple[Size, ...]) -> _Joine
         shape.insert(int(call.args[0]) % (len(shape) + 1), 1)
         return _Joined(dataclasses.replace(call, target=before.target, args=(shape,)))
     if first == "unsqueeze" and second == "squeeze":
-        return _Joined(None) if before.args == call.args else None
+        return _Joined(None) if _only_dim(before) == _only_dim(call) is not None else None
     if first == "squeeze" and second == "unsqueeze":
-        return _Joined(None) if before.args == call.args and _dim_of_one(before, shape) is not None else None
+        is_undone = _only_dim(before) == _only_dim(call) and _dim_of_one(before, shape) is not None
+        return _Joined(None) if is_undone else None
     if first == second == "transpose":
         return _Joined(None) if {*before.args} == {*call.args} else None
     if first == second == "permute":
@@ -129,12 +130,19 @@ def _joined(before: ViewCall, call: ViewCall, shape: tuple[Size, ...]) -> _Joine
     return None
 
 
+def _only_dim(call: ViewCall) -> int | None:
+    """The dimension that a call puts in or takes away, as the call counts it; None if it is not one."""
+    match call.args:
+        case (int(dim),) | ((int(dim),),) | ([int(dim)],):
+            return dim
+    return None
+
+
 def _dim_of_one(squeeze: ViewCall, shape: tuple[Size, ...]) -> int | None:
     """The one dimension that a squeeze takes away; None where it takes several, or is not known to take one."""
-    match squeeze.args:
-        case (int(dim),) if -len(shape) <= dim < len(shape) and str(shape[dim]) == "1":
-            return dim % len(shape)
-    return None
+    dim, rank = _only_dim(squeeze), len(shape)
+    is_one = dim is not None and -rank <= dim < rank and str(shape[dim]) == "1"
+    return dim % rank if is_one and dim is not None else None
 
 
 def after_call(call: ViewCall, seen: SeenShape) -> SeenShape:

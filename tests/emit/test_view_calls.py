@@ -127,6 +127,7 @@ def test_random_chains_are_what_the_calls_make(seed: int) -> None:
 def test_a_dimension_of_one_element_is_not_taken_away_and_put_back() -> None:
     calls = [ViewCall(ATEN.squeeze.dim, (1,)), ViewCall(ATEN.unsqueeze.default, (1,))]
     assert written(torch.zeros(5, 1, 4), calls) == "x"
+    assert written(torch.zeros(5, 1, 4), [ViewCall(ATEN.squeeze.dims, ((1,),)), calls[1]]) == "x"
 
 
 def test_what_an_expand_leaves_as_it_is_is_not_told() -> None:
