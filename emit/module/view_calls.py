@@ -195,7 +195,10 @@ def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: SeenShape) -> tup
             n_selected += 1
         else:
             word = seen.words[dim] if dim < len(seen.words) else None
-            entries.append(_slice(call.args, sizes, word, seen.shape[dim] if dim < len(seen.shape) else None))
+            size = seen.shape[dim] if dim < len(seen.shape) else None
+            left = sizes.words_at(call.origin, len(seen.shape) - n_selected)
+            is_told = call.origin and int(call.args[0]) < len(left)
+            entries.append(_slice(call.args, sizes, word, size, left[int(call.args[0])] if is_told else None))
         taken += 1
     while entries and entries[-1] == SliceCode():
         entries.pop()
@@ -206,8 +209,10 @@ def _place(value: Size, sizes: SizeWriter) -> Code:
     return sizes.text(value)
 
 
-def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None, size: Size | None) -> SliceCode:
-    """``:vocab_size``; `word` and `size` are the dimension's before, ``padded_vocab_size``."""
+def _slice(
+    args: tuple[Any, ...], sizes: SizeWriter, word: str | None, size: Size | None, left: str | None
+) -> SliceCode:
+    """``:vocab_size``; `word` and `size` are the dimension's before, ``padded_vocab_size``; `left` its word after."""
     start, end, step = (*args[1:], None, None, None)[:3]
     unpadded = word.of if isinstance(word, PaddedWord) else None
     begin = None if start in (0, None) else _place(start, sizes)
@@ -215,7 +220,11 @@ def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None, size: Siz
         stop: Code | None = sizes.text(end, unpadded)
     else:
         is_to_end = isinstance(end, int) and (end >= _FULL_SLICE_END or (end == size and begin is not None))
-        stop = None if is_to_end or end is None else _place(end, sizes)
+        stop = (
+            None
+            if is_to_end or end is None
+            else sizes.text(end, left if begin is None and step in (None, 1) else None)
+        )
     return SliceCode(begin, stop, None if step in (None, 1) else LiteralCode(str(step)))
 
 

@@ -10,6 +10,8 @@ from torch import fx, nn
 
 from benchmarks.readability.units import text_of
 from longhand.capture.graph import Provenance
+from longhand.schedule.names.dimensions.compound_names import ProductWord
+from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.shared.words_of_forward_pass import is_again
 
 
@@ -113,3 +115,29 @@ def test_what_attention_pads_does_not_make_the_sequence_unclear() -> None:
     kept = [line for line in files["backward.py"].splitlines() if "torch.Tensor  #" in line]
     assert any("log_sumexp" in line and "32" in line for line in kept)
     assert not any(re.search(r"\b19\b", line) for line in kept)
+
+
+def test_rows_that_are_taken_apart_keep_what_they_are_made_of() -> None:
+    """Each of the two experts of a token makes a row, that are put together by token: never ``num_tokens = 38``."""
+    rows = ProductWord(("batch", "seq", "top_k"), (2, 19, 2))
+    assert reshaped((76, 64), (rows, "dim"), (38, 2, 64)) == ("batch * seq", "top_k", "dim")
+    assert reshaped((76, 64), (rows, "dim"), (2, 38, 64)) == ("batch", "seq * top_k", "dim")
+    assert reshaped((76, 64), (rows, "dim"), (4, 19, 64)) == (None, None, "dim")
+    assert reshaped((32,), (ProductWord(("batch", "seq"), (4, 8)),), (8, 4)) == (None, None)
+
+
+class Causal(nn.Module):
+    """A convolution that looks back: what is made beyond the last position is cut off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(32, 32, 4, padding=3, groups=32, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        seq = x.shape[1]
+        return self.conv(x.transpose(1, 2))[:, :, :seq].transpose(1, 2)
+
+
+def test_a_slice_up_to_a_size_says_it() -> None:
+    model = text_of((Causal(), (torch.randn(2, 19, 32),), {}), "cpu", train=False)["model.py"]
+    assert ":, :, :seq" in model and ":19" not in model

@@ -82,10 +82,10 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         old = shape_of(given[0]) if given else ()
         if _contradict(dict(zip(first, old, strict=False)), dict(zip(stated, shape, strict=True))):
             return carried  # another reshape of the same statement: one inside of a matmul
-        # A product gives way to the user's own word for it.
+        # A product gives way to the user's own word for it, but for the rows of all: ``batch * seq``.
         plain = tuple(
-            own if own and own not in carried and isinstance(word, ProductWord) else word
-            for word, own in zip(carried, stated, strict=True)
+            own if own and place and own not in carried and isinstance(word, ProductWord) else word
+            for place, (word, own) in enumerate(zip(carried, stated, strict=True))
         )
         return filled(plain, stated)
     if name == "getitem" and isinstance(node.args[0], fx.Node):
