@@ -104,6 +104,10 @@ def read_from(
     Small numbers stay, unless they are of neighbouring dimensions (``conv.shape[2:].numel()`` pixels) or every number
     is to be read.
     """
+    if len(dims) != len(texts):  # some are of one element
+        is_span = all(text.is_number for text in texts) and list(dims) == list(range(dims[0], dims[-1] + 1))
+        is_span = is_span and (not dims[0] or dims[-1] + 1 == n_dims)
+        return [SizeText(_span(variable, n_dims, dims[0], dims[-1]))] if is_span else list(texts)
     read_texts, place = list[SizeText](), 0
     while place < len(dims):
         end = _end_of_run(n_dims, dims, texts, place)
