@@ -112,9 +112,9 @@ def _joined(before: ViewCall, call: ViewCall, shape: tuple[Size, ...]) -> _Joine
     if second in RESHAPES and first == "unsqueeze":  # a dimension of one element changes no order
         return _Joined(call)
     if second == "unsqueeze" and first in RESHAPES:
-        shape = [*before.args[0]]
-        shape.insert(int(call.args[0]) % (len(shape) + 1), 1)
-        return _Joined(dataclasses.replace(call, target=before.target, args=(shape,)))
+        made = [*before.args[0]]
+        made.insert(int(call.args[0]) % (len(made) + 1), 1)
+        return _Joined(dataclasses.replace(call, target=before.target, args=(made,)))
     if first == "unsqueeze" and second == "squeeze":
         return _Joined(None) if _only_dim(before) == _only_dim(call) is not None else None
     if first == "squeeze" and second == "unsqueeze":
