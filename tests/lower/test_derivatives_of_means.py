@@ -1,4 +1,4 @@
-"""What a mean is taken of is an argument of its derivative's kernel: of 16 x 16 pixels and of 2 x 2 it is one kernel."""
+"""What a mean is taken of is an argument of its derivative's kernel, of many pixels and of four: it is one kernel."""
 
 from __future__ import annotations
 
