@@ -118,11 +118,23 @@ from longhand.schedule.names.weight_names import keys_of_gradients
 from longhand.schedule.numerics.plain_loops import plan_domains
 from longhand.schedule.unread import unread_buffers
 from longhand.schedule.verification.held_words import prove_words_hold
+from longhand.schedule.view_detours import (
+    EXPANSIONS,
+    RESHAPES,
+    SeenShape,
+    after_call,
+    straightened,
+    view_name,
+    without_detours,
+    without_minus_one,
+)
 
 __all__ = [
     "BACKWARD_FORM",
+    "EXPANSIONS",
     "FORWARD_FORM",
     "PREVIOUS",
+    "RESHAPES",
     "SAVED",
     "SILENT",
     "Branch",
@@ -175,6 +187,7 @@ __all__ = [
     "RepeatedLaunches",
     "ReturnedGradients",
     "SavedLayers",
+    "SeenShape",
     "SharedCall",
     "SiteSteps",
     "StageLayers",
@@ -186,6 +199,7 @@ __all__ = [
     "ValueOf",
     "WeightFunction",
     "Words",
+    "after_call",
     "apart",
     "as_own",
     "as_printed",
@@ -254,12 +268,16 @@ __all__ = [
     "stated_by",
     "statements_of_some",
     "steps_of",
+    "straightened",
     "symbol_names",
     "unread_buffers",
     "unread_weights",
     "view_key",
+    "view_name",
     "weights_inside",
     "why_so",
+    "without_detours",
+    "without_minus_one",
     "without_parts",
     "words_of",
     "words_where_unnamed",

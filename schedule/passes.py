@@ -13,6 +13,7 @@ from longhand.lower.ir import Nest
 from longhand.schedule.contractions.neighbours import take_neighbours_in
 from longhand.schedule.differing_numbers import pass_differing_numbers
 from longhand.schedule.draft import Draft
+from longhand.schedule.fusion.alike_order import alike_in_one_order
 from longhand.schedule.fusion.column_fusion import take_column_reductions_along
 from longhand.schedule.fusion.counters import count_in_one_call
 from longhand.schedule.fusion.fission import split_wide_nests
@@ -107,7 +108,8 @@ def _order(draft: Draft) -> Draft:
 
 def _order_bodies(draft: Draft) -> Draft:
     ordered = [results_in_order(step) if isinstance(step, Nest) else step for step in draft.loops]
-    return draft.with_steps(in_one_order(ordered, draft.program.graph, draft.position_of))
+    ordered = in_one_order(ordered, draft.program.graph, draft.position_of)
+    return draft.with_steps(alike_in_one_order(ordered))
 
 
 def _take_neighbours_in(draft: Draft) -> Draft:

@@ -14,6 +14,7 @@ from longhand.emit.module.offset_texts import (
     PieceSizes,
     before_pieces,
     blocks_before,
+    end_of_filled,
     end_of_pieces,
     over_others,
     step_in_words,
@@ -285,6 +286,7 @@ class LaunchWriter:
             or averaged_of(kernel, step, scalar.position, by_axis)
             or (self._pieces and self._pieces.told(kernel, step, scalar.position, value))
             or end_of_pieces(kernel, scalar.position, value, self.words, self.sizes)
+            or end_of_filled(kernel, scalar.position, value, self.words, self.sizes)
             or self._dimension(step, scalar.position, value)
             or self._scalar(value, self.names.kernels[step.kernel].scalars[scalar.position])
             for place, (scalar, value) in enumerate(zip(kernel.scalars, step.scalars, strict=True))
@@ -355,8 +357,9 @@ class LaunchWriter:
         names = [axis.name for axis in kernel.axes]
         passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
         sizes: dict[str, Size] = dict(zip(names, step.sizes, strict=True))
-        given = []
+        given, made = [], set[str]()
         for pointer, buffer in zip(passed, step.buffers, strict=True):
+            made |= {self.variables[buffer]} if pointer.access is Access.WRITE else set()
             dims = pointer.dims and dims_in_memory(kernel, pointer, step.sizes, step.ints)
             if dims is None and pointer.access is not Access.READ:  # written at rows that are data
                 shape = tensor_shape(kernel, pointer) or ()
@@ -364,7 +367,7 @@ class LaunchWriter:
                 dims = tuple(map(str, shape))
             if dims:
                 given.append((self.variables[buffer], self.plan.buffers[buffer], dims))
-        texts = self.sizes.axes(sizes, given[::-1])
+        texts = self.sizes.axes(sizes, given[::-1], made)
         if any(map(is_folded, texts.values())):
             texts |= sizes_walked(self.plan, step, texts, self.variables, self.sizes)
         return [texts[name] for name in names]

@@ -178,6 +178,30 @@ def end_of_pieces(
     return functools.reduce(lambda one, other: InfixCode(one, "+", other), codes)
 
 
+def end_of_filled(
+    kernel: KernelPlan, position: int, value: float | Size, graph: BufferNamer, sizes: SizeWriter
+) -> Code | None:
+    """Where what a tensor is filled with ends, before its padding: ``seq``, ``seq + 5`` of one padded in front, too."""
+    node = graph.nodes.get(getattr(kernel.body[position], "origin", ""))
+    if node is None or aten_name(node) != "constant_pad_nd" or not isinstance(value, int):
+        return None
+    given, paddings = node.args[:2]
+    assert isinstance(given, fx.Node) and isinstance(paddings, list | tuple)
+    shape = given.meta["val"].shape
+    ends = [
+        (len(shape) - 1 - place, before)
+        for place, (before, after) in enumerate(zip(paddings[::2], paddings[1::2], strict=True))
+        if (before or after) and isinstance(shape[-1 - place], int) and before + shape[-1 - place] == value
+    ]
+    if len(ends) != 1:
+        return None
+    dim, before = ends[0]
+    size = sizes.written(shape[dim], sizes.words_at(given.name, len(shape))[dim])
+    if size.is_number or before < 0:
+        return None
+    return InfixCode(sizes.use(size), "+", whole_number(before)) if before else sizes.use(size)
+
+
 class PieceSizes:
     """How many elements each statistic of a piece is made of, in the words of the launch that sums them."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,21 +27,24 @@ from longhand.emit.text.python_code import (
 )
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import Buffer, Extern, Size, View, ViewCall
-from longhand.schedule.named_plan import NamedView, PaddedWord, ToldSize, Words, reshaped
+from longhand.schedule.named_plan import (
+    EXPANSIONS,
+    RESHAPES,
+    NamedView,
+    PaddedWord,
+    SeenShape,
+    ToldSize,
+    Words,
+    after_call,
+    reshaped,
+    straightened,
+    view_name,
+    without_detours,
+    without_minus_one,
+)
 
 _FULL_SLICE_END = 2**62
 _FUNCTIONS = frozenset({"view_as_real", "view_as_complex"})  # of torch, no methods of tensors
-_MOVES = frozenset({"transpose", "permute", "unsqueeze"})
-_EXPANSIONS = frozenset({"expand", "broadcast_to"})
-_RESHAPES = {"view": "view", "_unsafe_view": "view", "_reshape_alias": "view", "reshape": "reshape"}
-
-
-@dataclasses.dataclass(frozen=True)
-class _Seen:
-    """A tensor on the way through its views: its sizes, as far as they are known, and their words."""
-
-    shape: tuple[Size, ...]
-    words: Words
 
 
 def write_view(
@@ -65,181 +66,29 @@ def write_view(
         words: Words for the sizes of a reshape that is no value of the captured graph.
     """
     code: Code = NameCode(variable)
-    seen = _Seen((), ()) if buffer is None else _Seen(buffer.shape, sizes.words_of(buffer))
+    seen = SeenShape((), ()) if buffer is None else SeenShape(buffer.shape, sizes.words_of(buffer))
     for call in view.calls[:n_before]:
-        seen = _after(call, seen)
-    calls = _without_detours(_straightened(view.calls[n_before:], seen), seen.shape)
+        seen = after_call(call, seen)
+    calls = without_detours(straightened(view.calls[n_before:], seen), seen.shape)
     while calls:
         places, n_used = _subscript(calls, sizes, seen)
         if n_used:
             code = ItemCode(code, places) if places else code
-        elif _base(calls[0]) in _FUNCTIONS:
-            code = CallCode(f"torch.{_base(calls[0])}", (code,))
+        elif view_name(calls[0]) in _FUNCTIONS:
+            code = CallCode(f"torch.{view_name(calls[0])}", (code,))
         else:
             code = _call(code, calls[0], sizes, seen, words)
         for call in calls[: max(n_used, 1)]:
-            seen = _after(call, seen)
+            seen = after_call(call, seen)
         calls = calls[max(n_used, 1) :]
     return code
 
 
-def _straightened(calls: Sequence[ViewCall], seen: _Seen) -> list[ViewCall]:
-    """The calls, those that move dimensions before a reshape as one; as none if only dimensions of one element move.
-
-    Args:
-        calls: The calls.
-        seen: The tensor that they begin with.
-    """
-    straight_calls: list[ViewCall] = []
-    moves: list[ViewCall] = []
-    before = seen
-    for call in calls:
-        if _base(call) in _MOVES:
-            moves.append(call)
-        else:
-            is_reshape = _base(call) in _RESHAPES and bool(before.shape)
-            straight_calls += [*(_as_one_move(moves, before.shape) if is_reshape else moves), call]
-            moves = []
-        seen = _after(call, seen)
-        before = before if moves else seen
-    return [*straight_calls, *moves]
-
-
-def _as_one_move(moves: Sequence[ViewCall], shape: tuple[Size, ...]) -> list[ViewCall]:
-    """What calls do to the order of the elements, in at most one call; they themselves where that is no shorter."""
-    dims: list[int | None] = list(range(len(shape)))  # by dimension now: where it was
-    for call in moves:
-        match _base(call), call.args:
-            case "transpose", (int(one), int(other)):
-                dims[one], dims[other] = dims[other], dims[one]
-            case "permute", (order, *_):
-                dims = [dims[int(dim)] for dim in order]
-            case "unsqueeze", (int(dim),):
-                dims.insert(dim % (len(dims) + 1), None)
-            case _:
-                return [*moves]
-    moved = iter(dim for dim in dims if dim is not None and shape[dim] != 1)
-    order = [dim if size == 1 else next(moved) for dim, size in enumerate(shape)]
-    places = [dim for dim, was in enumerate(order) if dim != was]
-    if not places:
-        return []
-    if len(places) == 2:
-        return [ViewCall(torch.ops.aten.transpose.int, tuple(places))]
-    return [ViewCall(torch.ops.aten.permute.default, (order,))] if len(moves) > 1 else [*moves]
-
-
-def _without_detours(calls: Sequence[ViewCall], shape: tuple[Size, ...]) -> list[ViewCall]:
-    """The calls without those that the next one undoes, or that leave everything as it is."""
-    kept_calls: list[ViewCall] = []
-    for call in calls:
-        joined: ViewCall | None = call
-        while kept_calls and joined is not None and (pair := _joined(kept_calls[-1], joined)) is not None:
-            kept_calls.pop()
-            joined = pair.call
-        if joined is not None:
-            kept_calls.append(joined)
-    if kept_calls and _base(kept_calls[0]) in _RESHAPES and shape:
-        made = _without_minus_one(tuple(kept_calls[0].args[0]), shape)
-        if list(map(str, made)) == list(map(str, shape)):
-            kept_calls.pop(0)
-    return kept_calls
-
-
-@dataclasses.dataclass(frozen=True)
-class _Joined:
-    """What two calls are together: one call, or none where the second undoes the first."""
-
-    call: ViewCall | None
-
-
-def _joined(before: ViewCall, call: ViewCall) -> _Joined | None:
-    """The two as one; None where they are two."""
-    first, second = _base(before), _base(call)
-    if second in _RESHAPES and first in _RESHAPES:
-        free = "reshape" in (first, second)
-        return _Joined(
-            dataclasses.replace(call, target=torch.ops.aten.reshape.default if free else call.target)
-        )
-    if second in _RESHAPES and first == "unsqueeze":  # a dimension of one element changes no order
-        return _Joined(call)
-    if second == "unsqueeze" and first in _RESHAPES:
-        shape = [*before.args[0]]
-        shape.insert(int(call.args[0]) % (len(shape) + 1), 1)
-        return _Joined(dataclasses.replace(call, target=before.target, args=(shape,)))
-    if first == second == "transpose":
-        return _Joined(None) if {*before.args} == {*call.args} else None
-    if first == second == "permute":
-        rank = len(before.args[0])
-        order = [int(before.args[0][int(dim) % rank]) % rank for dim in call.args[0]]
-        is_same = order == list(range(rank))
-        return _Joined(None if is_same else dataclasses.replace(call, args=(order, *call.args[1:])))
-    return None
-
-
-def _after(call: ViewCall, seen: _Seen) -> _Seen:
-    """What a call makes of sizes and words; empty where that is not known."""
-    name, args, rank = _base(call), call.args, len(seen.shape)
-    if name in ("alias", "detach"):
-        return seen
-    if name == "transpose" and rank:
-        order = list(range(rank))
-        order[args[0]], order[args[1]] = order[args[1]], order[args[0]]
-    elif name == "permute" and rank:
-        order = [int(dim) % rank for dim in args[0]]
-    elif name in _RESHAPES and rank:
-        shape = _without_minus_one(tuple(args[0]), seen.shape)
-        return _Seen(shape, reshaped(seen.shape, seen.words, shape))
-    elif name in _EXPANSIONS and rank:
-        n_new = len(args[0]) - rank
-        shape = tuple(
-            seen.shape[dim - n_new] if str(size) == "-1" else size for dim, size in enumerate(args[0])
-        )
-        kept = ((None,) * n_new + seen.words, (None,) * n_new + seen.shape)
-        words = tuple(
-            word if str(was) == str(size) else None for word, was, size in zip(*kept, shape, strict=True)
-        )
-        return _Seen(shape, words)
-    elif name == "slice" and rank and isinstance(seen.shape[args[0]], int):
-        start, end, step = slice(*(*args[1:], None, None, None)[:3]).indices(int(seen.shape[args[0]]))
-        length = len(range(start, end, step))
-        dim = int(args[0]) % rank
-        word = seen.words[dim] if length == seen.shape[dim] else None
-        return _Seen(_put(seen.shape, dim, length), _put(seen.words, dim, word))
-    elif name == "select" and rank:
-        dim = int(args[0]) % rank
-        return _Seen((*seen.shape[:dim], *seen.shape[dim + 1 :]), (*seen.words[:dim], *seen.words[dim + 1 :]))
-    elif name == "unsqueeze" and rank:
-        dim = int(args[0]) % (rank + 1)
-        return _Seen((*seen.shape[:dim], 1, *seen.shape[dim:]), (*seen.words[:dim], None, *seen.words[dim:]))
-    else:
-        return _Seen((), ())
-    return _Seen(tuple(seen.shape[dim] for dim in order), tuple(seen.words[dim] for dim in order))
-
-
-def _put(items: tuple[Any, ...], place: int, item: Any) -> tuple[Any, ...]:
-    return (*items[:place], item, *items[place + 1 :])
-
-
-def _without_minus_one(shape: tuple[Size, ...], old: tuple[Size, ...]) -> tuple[Size, ...]:
-    """The sizes of a reshape, the one that is left open worked out where all sizes are numbers."""
-    if -1 not in shape or not all(isinstance(size, int) for size in (*shape, *old)):
-        return shape
-    known = math.prod(int(size) for size in shape if size != -1)
-    rest = math.prod(int(size) for size in old) // known if known else 0
-    return tuple(rest if size == -1 else size for size in shape)
-
-
-def _base(call: ViewCall) -> str:
-    if call.target is torch.ops.aten.view.dtype:
-        return "view_dtype"  # no reshape, although it has the name of one
-    return str(call.target.overloadpacket.__name__)
-
-
-def _call(of: Code, call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words) -> Code:
-    name, args = _base(call), call.args
-    if name in _RESHAPES:
+def _call(of: Code, call: ViewCall, sizes: SizeWriter, seen: SeenShape, given: Words) -> Code:
+    name, args = view_name(call), call.args
+    if name in RESHAPES:
         known = (
-            reshaped(seen.shape, seen.words, _without_minus_one(tuple(args[0]), seen.shape))
+            reshaped(seen.shape, seen.words, without_minus_one(tuple(args[0]), seen.shape))
             if seen.shape
             else (None,) * len(args[0])
         )
@@ -250,12 +99,12 @@ def _call(of: Code, call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words
             whole_number(-1) if str(size) == "-1" else sizes.text(size, word)
             for size, word in zip(args[0], words, strict=True)
         ]
-        return MethodCode(of, _RESHAPES[name], tuple(texts) or (NO_CODE,))
+        return MethodCode(of, RESHAPES[name], tuple(texts) or (NO_CODE,))
     if name in ("alias", "detach", "lift_fresh", "lift_fresh_copy"):
         return of
     if len(seen.shape) == 2 and (name == "t" or (name == "transpose" and (args[0] - args[1]) % 2)):
         return MethodCode(of, "T")
-    if name in _EXPANSIONS and seen.shape:
+    if name in EXPANSIONS and seen.shape:
         return MethodCode(of, "expand", _expanded(call, sizes, seen))
     writer = _METHODS.get(name)
     if writer is not None:
@@ -265,7 +114,7 @@ def _call(of: Code, call: ViewCall, sizes: SizeWriter, seen: _Seen, given: Words
     return MethodCode(of, name.strip("_"), tuple(argument(value, sizes) for value in args))
 
 
-def _expanded(call: ViewCall, sizes: SizeWriter, seen: _Seen) -> tuple[Code, ...]:
+def _expanded(call: ViewCall, sizes: SizeWriter, seen: SeenShape) -> tuple[Code, ...]:
     """The sizes of an expand: -1 for those that stay."""
     shape = tuple(call.args[0])
     old = (*(1 for _ in shape[len(seen.shape) :]), *seen.shape)
@@ -328,13 +177,13 @@ def _as_tuple(value: Any) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: _Seen) -> tuple[tuple[Code, ...], int]:
+def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: SeenShape) -> tuple[tuple[Code, ...], int]:
     """A run of slices and selects on rising dimensions as one subscript: ``[:, -1, :2]``; how many calls it took."""
     entries: list[Code] = []
     taken = 0
     n_selected = 0
     for call in calls:
-        name = _base(call)
+        name = view_name(call)
         if name not in ("slice", "select") or not call.args or int(call.args[0]) < 0:
             break
         dim = int(call.args[0]) + n_selected
@@ -346,7 +195,10 @@ def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: _Seen) -> tuple[t
             n_selected += 1
         else:
             word = seen.words[dim] if dim < len(seen.words) else None
-            entries.append(_slice(call.args, sizes, word, seen.shape[dim] if dim < len(seen.shape) else None))
+            size = seen.shape[dim] if dim < len(seen.shape) else None
+            left = sizes.words_at(call.origin, len(seen.shape) - n_selected)
+            is_told = call.origin and int(call.args[0]) < len(left)
+            entries.append(_slice(call.args, sizes, word, size, left[int(call.args[0])] if is_told else None))
         taken += 1
     while entries and entries[-1] == SliceCode():
         entries.pop()
@@ -357,8 +209,10 @@ def _place(value: Size, sizes: SizeWriter) -> Code:
     return sizes.text(value)
 
 
-def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None, size: Size | None) -> SliceCode:
-    """``:vocab_size``; `word` and `size` are the dimension's before, ``padded_vocab_size``."""
+def _slice(
+    args: tuple[Any, ...], sizes: SizeWriter, word: str | None, size: Size | None, left: str | None
+) -> SliceCode:
+    """``:vocab_size``; `word` and `size` are the dimension's before, ``padded_vocab_size``; `left` its word after."""
     start, end, step = (*args[1:], None, None, None)[:3]
     unpadded = word.of if isinstance(word, PaddedWord) else None
     begin = None if start in (0, None) else _place(start, sizes)
@@ -366,7 +220,11 @@ def _slice(args: tuple[Any, ...], sizes: SizeWriter, word: str | None, size: Siz
         stop: Code | None = sizes.text(end, unpadded)
     else:
         is_to_end = isinstance(end, int) and (end >= _FULL_SLICE_END or (end == size and begin is not None))
-        stop = None if is_to_end or end is None else _place(end, sizes)
+        stop = (
+            None
+            if is_to_end or end is None
+            else sizes.text(end, left if begin is None and step in (None, 1) else None)
+        )
     return SliceCode(begin, stop, None if step in (None, 1) else LiteralCode(str(step)))
 
 

@@ -215,30 +215,38 @@ class SizeWriter:
         return self.text(stride)
 
     def axes(
-        self, sizes: Mapping[str, Size], tensors: Sequence[tuple[str, Buffer, Sequence[str]]]
+        self,
+        sizes: Mapping[str, Size],
+        tensors: Sequence[tuple[str, Buffer, Sequence[str]]],
+        made: Set[str] = frozenset(),
     ) -> dict[str, Code]:
         """What tells the size of each of a kernel's axes, from the dimensions of the tensors that it is given.
 
         Args:
             sizes: The axes' sizes.
             tensors: (expression, buffer, axes that make up its dimensions), the most telling first.
+            made: Expressions of tensors that are made of these sizes, which tell nothing where another does.
         """
         self._is_reading = self.reads_shapes
         telling: dict[str, Code] = {}
         literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
+        ranks: dict[str, tuple[bool, float, int]] = (
+            {}
+        )  # first what is not made of them, and has many dimensions
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
             shape, words = apart([(buffer.shape[dim], words[dim]) for dim in order], self._values)
             groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
-                literal = self._of_padded(axes, sizes, shape, words) | literal
+                padded = self._of_padded(axes, sizes, shape, words)
+                literal, ranks = padded | literal, dict.fromkeys(padded, (False, -math.inf, 0)) | ranks
                 groups = grouped_before_last(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 for axis, size, word in leading_axes(axes, sizes, shape, words):
                     if axis not in telling and not (text := self.written(size, word)).is_number:
                         telling[axis] = self.use(text)
                 continue
-            places = [dim for dim in order if str(buffer.shape[dim]) != "1"]
+            places = places_of_many = [dim for dim in order if str(buffer.shape[dim]) != "1"]
             is_plain = len(shape) == len(order)
             for axis, group in zip(axes, groups, strict=True):
                 texts = [self.written(size, word) for size, word in group]
@@ -254,8 +262,10 @@ class SizeWriter:
                 elif (is_plain or is_last) and is_path(variable):
                     if self.reads_shapes and len(dims) == len(texts):
                         dims = with_single(dims, order, buffer.shape)
-                    read = read_from(variable, len(order), dims, texts, self.reads_shapes)
-                    literal.setdefault(axis, multiplied(read))
+                    read = multiplied(read_from(variable, len(order), dims, texts, self.reads_shapes))
+                    rank = (variable in made, -len(places_of_many), variable.count("."))
+                    if rank < ranks.get(axis, (True, 1, 0)):
+                        literal[axis], ranks[axis] = read, rank
                 else:
                     literal.setdefault(axis, multiplied(texts))
         for axis in [one for one in literal if isinstance(sizes[one], ToldSize)]:

@@ -104,19 +104,39 @@ def read_from(
     Small numbers stay, unless they are of neighbouring dimensions (``conv.shape[2:].numel()`` pixels) or every number
     is to be read.
     """
-    if len(texts) > 1 and all(text.is_number for text in texts):
-        first, last = dims[0], dims[-1]
-        if list(dims) == list(range(first, last + 1)) and (not first or last + 1 == n_dims):
-            begin, end = whole_number(first) if first else None, whole_number(last + 1)
-            span = SliceCode(begin, None if last + 1 == n_dims else end)
-            shape = ItemCode(MethodCode(NameCode(variable), "shape"), (span,))
-            return [SizeText(MethodCode(shape, "numel", ()))]
-    read_texts = []
-    for dim, text in zip(dims, texts, strict=True):
-        if is_bare(text.code) or (every and text.is_number):
+    if len(dims) != len(texts):  # some are of one element
+        is_span = all(text.is_number for text in texts) and list(dims) == list(range(dims[0], dims[-1] + 1))
+        is_span = is_span and (not dims[0] or dims[-1] + 1 == n_dims)
+        return [SizeText(_span(variable, n_dims, dims[0], dims[-1]))] if is_span else list(texts)
+    read_texts, place = list[SizeText](), 0
+    while place < len(dims):
+        end = _end_of_run(n_dims, dims, texts, place)
+        dim, text = dims[place], texts[place]
+        if end > place + 1:
+            text = SizeText(_span(variable, n_dims, dim, dims[end - 1]))
+        elif is_bare(text.code) or (every and text.is_number):
             text = SizeText(dimension(variable, -1 if dim + 1 == n_dims else dim))
         read_texts.append(text)
+        place = end
     return read_texts
+
+
+def _end_of_run(n_dims: int, dims: Sequence[int], texts: Sequence[SizeText], begin: int) -> int:
+    """Where the neighbours among a tensor's first or last dimensions end that are numbers, from one of them on."""
+    end = begin + 1
+    while (
+        end < len(dims) and dims[end] == dims[end - 1] + 1 and texts[begin].is_number and texts[end].is_number
+    ):
+        end += 1
+    return end if not dims[begin] or dims[end - 1] + 1 == n_dims else begin + 1
+
+
+def _span(variable: str, n_dims: int, first: int, last: int) -> Code:
+    """``conv.shape[2:].numel()``"""
+    span = SliceCode(
+        whole_number(first) if first else None, None if last + 1 == n_dims else whole_number(last + 1)
+    )
+    return MethodCode(ItemCode(MethodCode(NameCode(variable), "shape"), (span,)), "numel", ())
 
 
 def _given(plan: KernelPlan, launch: Launch, position: int) -> tuple[float | Size, dict[str, Size]]:

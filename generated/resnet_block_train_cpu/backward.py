@@ -36,9 +36,9 @@ class ResNetBlockSaved:
     conv2_out: torch.Tensor  # float32 (batch, conv2_channels, conv1_height, conv1_width)
     bn2_mean: torch.Tensor  # float32 (conv2_channels,)
     bn2_rstd: torch.Tensor  # float32 (conv2_channels,)
-    shortcut_out: torch.Tensor  # float32 (batch, shortcut_channels, shortcut_height, shortcut_width)
-    shortcut_mean: torch.Tensor  # float32 (shortcut_channels,)
-    shortcut_rstd: torch.Tensor  # float32 (shortcut_channels,)
+    shortcut_out: torch.Tensor  # float32 (batch, conv2_channels, conv1_height, conv1_width)
+    shortcut_mean: torch.Tensor  # float32 (conv2_channels,)
+    shortcut_rstd: torch.Tensor  # float32 (conv2_channels,)
 
 
 class ResNetBlockFunction(torch.autograd.Function):
@@ -67,13 +67,12 @@ def resnet_block_backward(model, saved, d_activated):
     batch = saved.x.shape[0]
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
     conv1_channels = saved.conv1_out.shape[1]
-    _, _, shortcut_height, shortcut_width = saved.shortcut_out.shape
 
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = out + self.shortcut(x)
-    d_shortcut_1_weight = empty((conv2_channels,), torch.float32)
-    d_shortcut_out = empty(saved.shortcut_out.shape, torch.float32)
-    d_shortcut_1_bias = empty((conv2_channels,), torch.float32)
+    d_shortcut_1_weight = empty(saved.shortcut_mean.shape, torch.float32)
+    d_shortcut_out = empty(saved.activated.shape, torch.float32)
+    d_shortcut_1_bias = empty(saved.shortcut_mean.shape, torch.float32)
     kernels.d_batch_norm_relu(
         saved.activated,
         d_activated,
@@ -86,7 +85,7 @@ def resnet_block_backward(model, saved, d_activated):
         d_shortcut_1_bias,
         n_channels=conv2_channels,
         n_batches=batch,
-        n_pixels=shortcut_height * shortcut_width,
+        n_pixels=conv1_height * conv1_width,
     )
 
     # shortcut

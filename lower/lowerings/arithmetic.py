@@ -69,13 +69,24 @@ def scaled(x: Handle, alpha: Number) -> Handle:
 
 @lowers(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor)
 def _div(ctx: Context, x: Operand, y: Operand) -> TensorView:
-    if isinstance(y, int) and y > _FEW and ctx.result().dtype.is_floating_point and _is_of_a_derivative(ctx):
+    is_of_sizes = isinstance(y, int) and (y > _FEW or _is_spread_over(ctx.node.args[0], y))
+    if is_of_sizes and ctx.result().dtype.is_floating_point and _is_of_a_derivative(ctx):
         # Of how many a mean is taken follows from sizes: no kernel is tied to it.
         return ctx.pointwise([x], lambda x: x / x.body.scalar(y, x.dtype, Role.N_AVERAGED))
     return ctx.pointwise([x, y], lambda x, y: x / y)
 
 
 _FEW = 9
+
+
+def _is_spread_over(node: object, n_elements: int) -> bool:
+    """Whether a value is an expand by so many elements: divided by them it is the derivative of their mean."""
+    if not isinstance(node, fx.Node) or node.target is not aten.expand.default:
+        return False
+    given, spread = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+    sizes = [*given.shape, *spread.shape]
+    is_plain = all(isinstance(size, int) for size in sizes) and given.numel() > 0
+    return is_plain and n_elements > 1 and spread.numel() == n_elements * given.numel()
 
 
 def _is_of_a_derivative(ctx: Context) -> bool:

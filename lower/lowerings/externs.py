@@ -28,6 +28,7 @@ from longhand.lower.layouts import (
     is_convolution_backward,
 )
 from longhand.lower.lowerings.contractions import contraction_of
+from longhand.lower.lowerings.gradients_of_attention import lies_by_position, strides_by_position
 from longhand.lower.sizes import as_number, as_size, contiguous_strides, multiply, same
 from longhand.lower.views import TensorView
 
@@ -191,6 +192,8 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
                 strides_of = contiguous_strides if is_known else None
         elif not of_data and _is_contiguous_anyway(target, item):
             is_known = True
+        elif not of_data and lies_by_position(target, place, item):
+            is_known, strides_of = True, strides_by_position
         made.append(_make_output(ctx, place, is_known, strides_of) if is_wanted else None)
     outputs = tuple("" if view is None else view.buffer for view in made if target._schema.returns)
     twin = _COPYING_TWIN.get(target, target)

@@ -42,12 +42,11 @@ from longhand.lower.ir import (
     Size,
     Step,
     Store,
-    arguments,
 )
 from longhand.options import Options
 from longhand.schedule.dependencies import predecessors
 from longhand.schedule.fusion.profit import body_signature
-from longhand.schedule.kernels.axis_collapsing import with_arguments
+from longhand.schedule.fusion.result_order import with_stores_in_order
 from longhand.schedule.kernels.key import kernel_key
 from longhand.schedule.kernels.schedules import foreach
 from longhand.schedule.kernels.schedules.elementwise import ELEMENTWISE
@@ -151,24 +150,9 @@ def _only_adds_up(step: Step) -> TypeGuard[Nest]:
 
 def _in_one_order(nest: Nest, position_of: Mapping[str, int]) -> Nest:
     """Loads, then what the stores need of them, store by store in the graph's order, then the stores."""
-    visited: dict[int, None] = {}
-
-    def visit(position: int) -> None:
-        if position not in visited:
-            for argument in arguments(nest.body[position]):
-                visit(argument)
-            visited[position] = None
-
     stores = [position for position, value in enumerate(nest.body) if isinstance(value, Store)]
     stores.sort(key=lambda position: position_of.get(nest.body[position].origin, -1))
-    for position in stores:
-        for argument in arguments(nest.body[position]):
-            visit(argument)
-    free = [p for p in visited if isinstance(nest.body[p], Load) and not arguments(nest.body[p])]
-    rest = [position for position in visited if position not in free]
-    order = [*free, *rest, *stores]
-    place = {position: number for number, position in enumerate(order)}
-    return Nest(nest.axes, tuple(with_arguments(nest.body[p], place.__getitem__) for p in order))
+    return with_stores_in_order(nest, stores)
 
 
 def _has_lists(graph: CapturedGraph) -> bool:

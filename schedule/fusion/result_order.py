@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longhand.lower.ir import Constant, Load, Nest, Pointwise, Scalar, Store, Value, arguments
+from longhand.schedule.kernels.axis_collapsing import with_arguments
 from longhand.schedule.simplification import simplify_nest
 
 
@@ -30,6 +31,26 @@ def results_in_order(nest: Nest) -> Nest:
     if any(not isinstance(value, Store) for value in nest.body[len(head) :]):
         return nest
     return simplify_nest(Nest(nest.axes, (*head, *(found[place][1] for place in order))))
+
+
+def with_stores_in_order(nest: Nest, stores: Sequence[int]) -> Nest:
+    """Loads, then what the stores need of them, store by store, then the stores: at these positions, in this order."""
+    visited: dict[int, None] = {}
+
+    def visit(position: int) -> None:
+        if position not in visited:
+            for argument in arguments(nest.body[position]):
+                visit(argument)
+            visited[position] = None
+
+    for position in stores:
+        for argument in arguments(nest.body[position]):
+            visit(argument)
+    free = [p for p in visited if isinstance(nest.body[p], Load) and not arguments(nest.body[p])]
+    rest = [position for position in visited if position not in free]
+    order = [*free, *rest, *stores]
+    place = {position: number for number, position in enumerate(order)}
+    return Nest(nest.axes, tuple(with_arguments(nest.body[p], place.__getitem__) for p in order))
 
 
 def _told(store: Store, body: Sequence[Value]) -> tuple[tuple[object, ...], str]:

@@ -46,6 +46,21 @@ def made(x: torch.Tensor, calls: list[ViewCall]) -> torch.Tensor:
             "x.reshape(6, 4)",
         ),
         ([ViewCall(ATEN.transpose.int, (0, 1)), ViewCall(ATEN.transpose.int, (1, 0))], "x"),
+        ([ViewCall(ATEN.unsqueeze.default, (1,)), ViewCall(ATEN.squeeze.dim, (1,))], "x"),
+        # a depthwise convolution's weight, whose middle dimension is of one element; of two it is no squeeze at all
+        (
+            [
+                ViewCall(ATEN.select.int, (1, 0)),
+                ViewCall(ATEN.unsqueeze.default, (1,)),
+                ViewCall(ATEN.squeeze.dim, (1,)),
+                ViewCall(ATEN.unsqueeze.default, (1,)),
+            ],
+            "x[:, 0].unsqueeze(1)",
+        ),
+        (
+            [ViewCall(ATEN.squeeze.dim, (1,)), ViewCall(ATEN.unsqueeze.default, (1,))],
+            "x.squeeze(1).unsqueeze(1)",
+        ),
         # a product of one row: x.unsqueeze(3).permute(0, 3, 1, 2).reshape(6, 1, 4)
         (
             [
@@ -107,6 +122,12 @@ def test_random_chains_are_what_the_calls_make(seed: int) -> None:
                 calls.append(ViewCall(ATEN.reshape.default, (shape,)))
         seen = made(x, calls)
     assert torch.equal(eval(written(x, calls), {"x": x}), seen)
+
+
+def test_a_dimension_of_one_element_is_not_taken_away_and_put_back() -> None:
+    calls = [ViewCall(ATEN.squeeze.dim, (1,)), ViewCall(ATEN.unsqueeze.default, (1,))]
+    assert written(torch.zeros(5, 1, 4), calls) == "x"
+    assert written(torch.zeros(5, 1, 4), [ViewCall(ATEN.squeeze.dims, ((1,),)), calls[1]]) == "x"
 
 
 def test_what_an_expand_leaves_as_it_is_is_not_told() -> None:

@@ -114,7 +114,6 @@ def mlp_backward(layer, saved, d_next_x):
     )
 
     d_widen_weight = torch.mm(d_widen_out.T, normed)
-    del d_hidden, d_widen_out
     return d_residual, {
         "ln_2.weight": d_ln_2_weight,
         "ln_2.bias": d_ln_2_bias,
@@ -147,9 +146,6 @@ def causal_self_attention_backward(layer, saved, d_residual):
         d_mixed, q, k, v, saved.mixed, saved.logsumexp, dropout_p=0.0, is_causal=True
     )
 
-    d_q = d_q.transpose(1, 2).reshape(batch, seq, dim).contiguous()
-    d_k = d_k.transpose(1, 2).reshape(batch, seq, dim).contiguous()
-    d_v = d_v.transpose(1, 2).reshape(batch, seq, dim).contiguous()
     d_qkv_out = empty((batch * seq, qkv_dim), torch.float32)
     d_qkv_bias = empty((qkv_dim,), torch.float32)
     kernels.make_d_qkv(
@@ -160,9 +156,9 @@ def causal_self_attention_backward(layer, saved, d_residual):
         d_qkv_bias,
         n_rows=batch * seq,
         n_cols=qkv_dim,
-        d_q_stride=dim,
-        d_k_stride=dim,
-        d_v_stride=dim,
+        d_q_stride=d_q.stride(2),
+        d_k_stride=d_k.stride(2),
+        d_v_stride=d_v.stride(2),
         d_q_end=dim,
         d_k_end=2 * dim,
     )

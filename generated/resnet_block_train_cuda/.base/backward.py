@@ -32,9 +32,9 @@ class ResNetBlockSaved:
     conv2_out: torch.Tensor  # bfloat16 (batch, conv2_channels, conv1_height, conv1_width)
     bn2_mean: torch.Tensor  # float32 (conv2_channels,)
     bn2_rstd: torch.Tensor  # float32 (conv2_channels,)
-    shortcut_out: torch.Tensor  # bfloat16 (batch, shortcut_channels, shortcut_height, shortcut_width)
-    shortcut_mean: torch.Tensor  # float32 (shortcut_channels,)
-    shortcut_rstd: torch.Tensor  # float32 (shortcut_channels,)
+    shortcut_out: torch.Tensor  # bfloat16 (batch, conv2_channels, conv1_height, conv1_width)
+    shortcut_mean: torch.Tensor  # float32 (conv2_channels,)
+    shortcut_rstd: torch.Tensor  # float32 (conv2_channels,)
 
 
 class ResNetBlockFunction(torch.autograd.Function):
@@ -113,7 +113,7 @@ def resnet_block_backward(model, saved, d_activated):
     del saved.activated
 
     d_shortcut_out = torch.empty_like(saved.shortcut_out)
-    d_conv2_out = torch.empty_like(saved.conv2_out)
+    d_conv2_out = torch.empty_like(saved.shortcut_out)
     kernels.d_batch_norms(
         d_out,
         through_mean,

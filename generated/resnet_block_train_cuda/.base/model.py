@@ -26,7 +26,6 @@ CONV1_CHANNELS = 256
 CONV1_HEIGHT = 28
 CONV1_WIDTH = 28
 CONV2_CHANNELS = 256
-SHORTCUT_CHANNELS = 256
 EPS = 1e-5
 MOMENTUM = 0.1
 
@@ -153,7 +152,7 @@ class ResNetBlock(nn.Module):
         # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut_out = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
         del x_channels_last
-        shortcut_piece_means = torch.empty(SHORTCUT_CHANNELS, batch, 2, dtype=torch.float32, device=x.device)
+        shortcut_piece_means = torch.empty(CONV2_CHANNELS, batch, 2, dtype=torch.float32, device=x.device)
         shortcut_piece_squares = torch.empty_like(shortcut_piece_means)
         kernels.piece_statistics(
             shortcut_out,
@@ -161,9 +160,9 @@ class ResNetBlock(nn.Module):
             shortcut_piece_squares,
             n_rows=392,
             n_lanes=batch * 2,
-            n_channels=SHORTCUT_CHANNELS,
+            n_channels=CONV2_CHANNELS,
         )
-        shortcut_mean = shortcut_piece_means.new_empty(SHORTCUT_CHANNELS)
+        shortcut_mean = shortcut_piece_means.new_empty(CONV2_CHANNELS)
         shortcut_rstd = torch.empty_like(shortcut_mean)
         kernels.batch_statistics(
             shortcut_piece_means,
@@ -172,7 +171,7 @@ class ResNetBlock(nn.Module):
             shortcut_rstd,
             self.shortcut[1].running_mean,
             self.shortcut[1].running_var,
-            n_rows=SHORTCUT_CHANNELS,
+            n_rows=CONV2_CHANNELS,
             n_cols=batch * 2,
             piece_size=392,
             eps=EPS,

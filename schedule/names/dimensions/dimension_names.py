@@ -39,6 +39,7 @@ from longhand.schedule.names.dimensions.kinds_of_arguments import is_image, is_s
 from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
+from longhand.schedule.names.dimensions.words_of_one_size import one_word_each
 from longhand.schedule.names.operation_names import aten_name, provenance_of
 from longhand.schedule.names.words import identifier
 
@@ -106,6 +107,7 @@ class DimNamer:
         self._meet(graph)
         self._carry(graph, twins, known or {}, layers)
         self._with_one_word_each(graph)
+        self._words |= one_word_each(graph.graph, self._words, self.arguments.values())
         self._words |= words_apart_from_heads(graph.graph, self._words)
         if given is None:
             vectors = {name for name, words in self.arguments.items() if words == (None,)}

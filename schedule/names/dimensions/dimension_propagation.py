@@ -31,7 +31,7 @@ _REDUCTION_OPS = """
     sum mean prod amax amin max min var std any all argmax argmin logsumexp norm linalg_vector_norm var_mean
 """
 _REDUCTIONS = frozenset(_REDUCTION_OPS.split())
-_POOLS = ("conv", "max_pool", "avg_pool")
+_POOLS = ("conv", "max_pool", "avg_pool", "adaptive_")
 RESHAPES = frozenset({"view", "_unsafe_view", "reshape", "flatten", "unflatten"})
 _MATMULS = frozenset({"mm", "bmm", "matmul", "baddbmm"})
 
@@ -69,7 +69,7 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         indices = words.get(given[-1].name, ())
         of_table = words.get(given[0].name, (None, "dim"))[-1]
         return (*indices, of_table) if len(indices) == len(shape) - 1 else (None,) * len(shape)
-    if name.startswith(_POOLS) and len(first) == len(shape):
+    if name.lstrip("_").startswith(_POOLS) and len(first) == len(shape):
         made = _of_image(name, first, shape_of(given[0]), shape)
         return _put(made, 1, first[1]) if is_depthwise(node, given[0]) else made
     if name in ("transpose", "permute", "t", "unsqueeze", "select"):
@@ -82,10 +82,10 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         old = shape_of(given[0]) if given else ()
         if _contradict(dict(zip(first, old, strict=False)), dict(zip(stated, shape, strict=True))):
             return carried  # another reshape of the same statement: one inside of a matmul
-        # A product gives way to the user's own word for it.
+        # A product gives way to the user's own word for it, but for the rows of all: ``batch * seq``.
         plain = tuple(
-            own if own and own not in carried and isinstance(word, ProductWord) else word
-            for word, own in zip(carried, stated, strict=True)
+            own if own and place and own not in carried and isinstance(word, ProductWord) else word
+            for place, (word, own) in enumerate(zip(carried, stated, strict=True))
         )
         return filled(plain, stated)
     if name == "getitem" and isinstance(node.args[0], fx.Node):
@@ -93,7 +93,8 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         if not whole:
             return (None,) * len(shape)
         if "scaled_dot_product" in aten_name(node.args[0]) and len(shape) == len(shape_of(whole[0])) - 1:
-            return words.get(whole[0].name, (None,) * (len(shape) + 1))[:-1]  # logsumexp, of the queries
+            of_queries = words.get(whole[0].name, (None,) * (len(shape) + 1))
+            return _as_long(of_queries[:-1], shape_of(whole[0]), shape)  # logsumexp, which may be padded
         known = words.get(whole[0].name, ())
         if aten_name(node.args[0]) == "unbind" and len(known) == len(shape) + 1:
             dim = (*node.args[0].args[1:], 0)[0]
@@ -288,8 +289,13 @@ def _of_piece(whole: fx.Node, words: Mapping[str, Words], shape: tuple[Size, ...
     old, carried = shape_of(whole), words.get(whole.name, ())
     if len(old) != len(shape) or len(carried) != len(shape):
         return (None,) * len(shape)
+    return _as_long(carried, old, shape)
+
+
+def _as_long(words: Words, old: tuple[Size, ...], new: tuple[Size, ...]) -> Words:
+    """The words of the dimensions that are as long in another shape."""
     return tuple(
-        word if str(size) == str(part) else None for word, size, part in zip(carried, old, shape, strict=True)
+        word if str(size) == str(part) else None for word, size, part in zip(words, old, new, strict=False)
     )
 
 

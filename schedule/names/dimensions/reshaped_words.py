@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longhand.lower.ir import Size
-from longhand.schedule.names.dimensions.compound_names import Words, parts_of, product_word
+from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, parts_of, product_word
 
 
 def reshaped(old: tuple[Size, ...], words: Words, new: tuple[Size, ...]) -> Words:
@@ -42,11 +42,30 @@ def _reshaped(old: Sequence[Size], words: Sequence[str | None], new: Sequence[Si
         inner = [words[place] for place in of]
         if len(to) == 1 < len(of) and all(inner):
             new_words[to[0]] = product_word(tuple(inner), [old[place] for place in of])
-        elif len(of) == 1 < len(to) and len(parts := parts_of(inner[0])) == len(to):
-            new_words[to[0] : to[-1] + 1] = parts
+        elif len(of) == 1 < len(to):
+            new_words[to[0] : to[-1] + 1] = _taken_apart(inner[0], [new[place] for place in to])
         elif len(of) == len(to) == 1:
             new_words[to[0]] = inner[0]
     return new_words
+
+
+def _taken_apart(word: str | None, sizes: Sequence[Size]) -> list[str | None]:
+    """The words of what a dimension is taken apart into: its own parts, one or several that stay together."""
+    unknown: list[str | None] = [None] * len(sizes)
+    parts = list(parts_of(word))
+    if not isinstance(word, ProductWord) or len(word.sizes) != len(parts):
+        return [*parts] if len(parts) == len(sizes) else unknown
+    lengths, made = list(word.sizes), list[str | None]()
+    for size in sizes:
+        n_taken, length = 0, 1
+        while n_taken < len(lengths) and (n_taken == 0 or str(length) != str(size)):
+            length = length * lengths[n_taken]
+            n_taken += 1
+        if str(length) != str(size):
+            return unknown
+        made.append(product_word(tuple(parts[:n_taken]), lengths[:n_taken]) if n_taken else None)
+        parts, lengths = parts[n_taken:], lengths[n_taken:]
+    return unknown if parts else made
 
 
 def _groups(
