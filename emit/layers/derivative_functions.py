@@ -15,13 +15,12 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from longhand.emit.layers.derivative_words import (
     PartSite,
-    Position,
+    ToldPart,
     also_of,
     keys_of_part,
     names_of_parts,
     path_inside,
     position_of,
-    position_of_both,
     remark_of,
     told_position,
     weights_of_part,
@@ -124,26 +123,6 @@ class CollectedGradients:
         return CallCode(OF_MODULE, (LiteralCode(python_string(below)), NameCode(self.word)))
 
 
-@dataclasses.dataclass(frozen=True)
-class _ToldPart:
-    """What a function says of itself.
-
-    Attributes:
-        passes: What it is given and makes, in words.
-        position: Whose it is.
-        is_of_layers: Whether its words are those of a function that all layers of a list have.
-    """
-
-    passes: str
-    position: Position
-    is_of_layers: bool
-
-    def with_another(self, other: _ToldPart) -> _ToldPart:
-        """What it is for two: with the words that tell nothing of where one of them stands."""
-        words = other if other.is_of_layers and not self.is_of_layers else self
-        return dataclasses.replace(words, position=position_of_both(self.position, other.position))
-
-
 class DerivativeWriter:
     """Writes them.
 
@@ -155,7 +134,7 @@ class DerivativeWriter:
     def __init__(self, root: Branch, taken: Iterable[str]) -> None:
         self._root = root
         self._taken = {*taken}
-        self._told: dict[str, _ToldPart] = {}
+        self._told: dict[str, ToldPart] = {}
         self._found: dict[int, tuple[ModuleDerivative, ...]] = {}  # by the identity of a function
         self._memory: dict[int, MemoryOfSteps] = {}
         self._known = PartFunctions()
@@ -283,7 +262,7 @@ class DerivativeWriter:
         self._sites.setdefault(name, []).append(PartSite(part, function))
         gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
         into, out = ([variables[one] for one in some] for some in (gradients, part.results))
-        now = _ToldPart(
+        now = ToldPart(
             what_passes(into, out, weights_of_part(part, function), "their" if part.also else "its"),
             position_of(part.path, function),
             is_of_layers=not function.drops_fields,

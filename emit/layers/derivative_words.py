@@ -155,6 +155,26 @@ def position_of_both(one: Position, other: Position) -> Position:
     return tuple(letters.get(n, first) for n, (first, _) in enumerate(pairs))
 
 
+@dataclasses.dataclass(frozen=True)
+class ToldPart:
+    """What a function says of itself.
+
+    Attributes:
+        passes: What it is given and makes, in words.
+        position: Whose it is.
+        is_of_layers: Whether its words are those of a function that all layers of a list have.
+    """
+
+    passes: str
+    position: Position
+    is_of_layers: bool
+
+    def with_another(self, other: ToldPart) -> ToldPart:
+        """What it is for two: with the words that tell nothing of where one of them stands."""
+        words = other if other.is_of_layers and not self.is_of_layers else self
+        return dataclasses.replace(words, position=position_of_both(self.position, other.position))
+
+
 def told_position(position: Position) -> str:
     """``layers[i].attn``"""
     if position is None:
