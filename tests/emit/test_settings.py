@@ -49,6 +49,9 @@ def test_a_number_of_the_module_has_its_word_at_the_top(emit: Any, device: str) 
         ("y = f(x) * g(x)", PointwiseOp.MUL, 0.25, {"f"}, ""),
         ("y = x * self.a + x * self.b", PointwiseOp.MUL, 0.25, {"x"}, ""),
         ("y = x * f(2)", PointwiseOp.MUL, 0.25, {"x"}, ""),
+        # The side that is computed is the number.
+        ("x = scores / math.sqrt(self.head_dim)", PointwiseOp.DIV, 4.0, {"d_x"}, ""),
+        ("x = scores * self.head_dim**-0.5", PointwiseOp.MUL, 0.25, {"d_x"}, ""),
         ("for x in y:", PointwiseOp.MUL, 0.25, {"x"}, ""),
     ],
 )
@@ -89,3 +92,17 @@ def test_the_number_is_not_called_what_the_weight_is(emit: Any, device: str) -> 
     files = emit(Offset().eval(), (torch.randn(6, 48),), device=device)
     text = "\n".join(str(one) for path, one in files.items() if path.startswith("kernels/"))
     assert "GAMMA" not in text and "UNIT_OFFSET" in text, text
+
+
+class Rooted(nn.Module):
+    """A norm whose derivative multiplies by -0.5, which is no number of the user's."""
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return states.exp() * torch.rsqrt(states.pow(2).mean(-1, keepdim=True) + self.eps)
+
+    eps = 1e-5
+
+
+def test_a_number_of_a_derivative_is_not_called_after_a_tensor(emit: Any) -> None:
+    files = emit(Rooted(), (torch.randn(6, 48, requires_grad=True),), device="cpu", train=True)
+    assert not any("STATES" in str(one) for one in files.values())
