@@ -27,6 +27,7 @@ from longhand.schedule.functions.told_sizes import WordsOf, with_told_sizes
 from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
 from longhand.schedule.layers.written_functions import WrittenFunction, as_one
 from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.module_names import names_of_places
 from longhand.schedule.names.words import OWN_WORDS, RESERVED_IN_MODULE, first_free, further_names, snake_case
 
 MOST_OF_PART = 5  # parameters of a function that is called once
@@ -305,7 +306,9 @@ class FunctionSharing:
         ]  # of one of several in a list: its function is no other's
         is_nth = len(alike.sites) == 1 and position.isdigit()
         nth = [f"{snake_case(alike.class_name)}_{position}{self._form.ending}"] * is_nth
-        name = first_free(itertools.chain(nth, [plain], told_by, own, further_names(plain)), used)
+        places = [*names_of_places([one.path for one in alike.sites])]
+        placed = (f"{one}{ending}" for ending in (self._form.ending, "_forward") for one in places)
+        name = first_free(itertools.chain(nth, [plain], told_by, own, placed, further_names(plain)), used)
         self._kernels[name], self._parts[name] = words, parts
         return name
 
