@@ -306,8 +306,9 @@ class FunctionSharing:
         ]  # of one of several in a list: its function is no other's
         is_nth = len(alike.sites) == 1 and position.isdigit()
         nth = [f"{snake_case(alike.class_name)}_{position}{self._form.ending}"] * is_nth
+        own_ending = self._form.ending or "_forward"  # where the module's variable has the word
         places = [*names_of_places([one.path for one in alike.sites])]
-        placed = (f"{one}{ending}" for ending in (self._form.ending, "_forward") for one in places)
+        placed = (f"{one}{ending}" for ending in (self._form.ending, own_ending) for one in places)
         name = first_free(itertools.chain(nth, [plain], told_by, own, placed, further_names(plain)), used)
         self._kernels[name], self._parts[name] = words, parts
         return name

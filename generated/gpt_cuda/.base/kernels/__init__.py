@@ -1,8 +1,0 @@
-"""The kernels, as model.py calls them."""
-
-from .add_and_layer_norm import add_and_layer_norm
-from .embedding_add_and_layer_norm import embedding_add_and_layer_norm
-from .gelu import gelu
-from .pad_head import pad_head
-
-__all__ = ["add_and_layer_norm", "embedding_add_and_layer_norm", "gelu", "pad_head"]

@@ -1,5 +1,0 @@
-"""examples.llama_block.LlamaBlock as kernels; see README.md."""
-
-from .model import LlamaBlock
-
-__all__ = ["LlamaBlock"]
