@@ -82,7 +82,8 @@ def names_of_places(paths: Sequence[str]) -> Iterator[str]:
         yield from words[0]
     elif len(paths) == 2 or _are_in_turn(paths):
         joint = "and" if len(paths) == 2 else "to"
-        first, last = (words[paths.index(one)] for one in (min(paths, key=_order), max(paths, key=_order)))
+        ordered = sorted(paths, key=lambda path: (_order(path), path))
+        first, last = (words[paths.index(one)] for one in (ordered[0], ordered[-1]))
         yield from (f"{one}_{joint}_{other}" for one, other in zip(first, last, strict=False))
 
 
