@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-import longhand
 from longhand.lower.ir import PointwiseOp
 from longhand.schedule.names.meanings.settings import _Tensors, _word_in
 
@@ -94,21 +92,3 @@ def test_the_number_is_not_called_what_the_weight_is(emit: Any, device: str) -> 
     files = emit(Offset().eval(), (torch.randn(6, 48),), device=device)
     text = "\n".join(str(one) for path, one in files.items() if path.startswith("kernels/"))
     assert "GAMMA" not in text and "UNIT_OFFSET" in text, text
-
-
-class Rooted(nn.Module):
-    """A norm whose derivative multiplies by -0.5, which is no number of the user's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.narrow = nn.Linear(48, 48)
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        states = self.narrow(states)
-        return states * torch.rsqrt(states.pow(2).mean(-1, keepdim=True) + 1e-5)
-
-
-def test_a_number_of_a_derivative_is_not_called_after_a_tensor(tmp_path: Path) -> None:
-    longhand.generate(Rooted().train(), (torch.randn(6, 48),), out=tmp_path / "unit", train=True)
-    kernels = [path.read_text() for path in (tmp_path / "unit" / "kernels").glob("*.cpp")]
-    assert kernels and not any("STATES" in one for one in kernels)
