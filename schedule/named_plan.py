@@ -10,7 +10,7 @@ from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, CallsOf
 from longhand.schedule.functions.call_records import CallRecord, SharedCall
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.derivatives import find_derivatives
-from longhand.schedule.functions.inner_names import remark_on, without_parts
+from longhand.schedule.functions.inner_names import remark_on, without_parts, words_for_parts
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
@@ -86,6 +86,7 @@ from longhand.schedule.names.meanings.halves import rotated_half
 from longhand.schedule.names.meanings.kernel_formulas import derivative_of_norm
 from longhand.schedule.names.meanings.settings import numbers_of
 from longhand.schedule.names.meanings.unnamed import words_where_unnamed
+from longhand.schedule.names.module_names import names_of_places
 from longhand.schedule.names.naming import launches
 from longhand.schedule.names.number_names import least_of
 from longhand.schedule.names.operation_names import (
@@ -242,6 +243,7 @@ __all__ = [
     "loops_of",
     "module_signature",
     "named_views",
+    "names_of_places",
     "numbers_of",
     "op_word",
     "own_or_class",
@@ -279,6 +281,7 @@ __all__ = [
     "without_detours",
     "without_minus_one",
     "without_parts",
+    "words_for_parts",
     "words_of",
     "words_where_unnamed",
 ]

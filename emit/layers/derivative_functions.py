@@ -14,13 +14,13 @@ import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from longhand.emit.layers.derivative_words import (
-    Position,
+    PartSite,
+    ToldPart,
     also_of,
     keys_of_part,
-    names_of_part,
+    names_of_parts,
     path_inside,
     position_of,
-    position_of_both,
     remark_of,
     told_position,
     weights_of_part,
@@ -123,26 +123,6 @@ class CollectedGradients:
         return CallCode(OF_MODULE, (LiteralCode(python_string(below)), NameCode(self.word)))
 
 
-@dataclasses.dataclass(frozen=True)
-class _ToldPart:
-    """What a function says of itself.
-
-    Attributes:
-        passes: What it is given and makes, in words.
-        position: Whose it is.
-        is_of_layers: Whether its words are those of a function that all layers of a list have.
-    """
-
-    passes: str
-    position: Position
-    is_of_layers: bool
-
-    def with_another(self, other: _ToldPart) -> _ToldPart:
-        """What it is for two: with the words that tell nothing of where one of them stands."""
-        words = other if other.is_of_layers and not self.is_of_layers else self
-        return dataclasses.replace(words, position=position_of_both(self.position, other.position))
-
-
 class DerivativeWriter:
     """Writes them.
 
@@ -154,10 +134,13 @@ class DerivativeWriter:
     def __init__(self, root: Branch, taken: Iterable[str]) -> None:
         self._root = root
         self._taken = {*taken}
-        self._told: dict[str, _ToldPart] = {}
+        self._told: dict[str, ToldPart] = {}
         self._found: dict[int, tuple[ModuleDerivative, ...]] = {}  # by the identity of a function
         self._memory: dict[int, MemoryOfSteps] = {}
         self._known = PartFunctions()
+        self._names: dict[int, str] = {}  # by the identity of a part
+        self._lone: set[int] = set()  # parts whose function does nothing else
+        self._sites: dict[str, list[PartSite]] = {}
         self.functions = self._known.functions
         self.are_together = False  # whether any returns a dictionary of gradients
 
@@ -174,6 +157,21 @@ class DerivativeWriter:
         found = find_derivatives(own, outer.words, outer.calls, memory)
         self._found = {id(one): parts for one, parts in zip(functions, found, strict=True)}
         self._memory = {id(one): held for one, held in zip(functions, memory, strict=True)}
+
+    def name(self, written: Iterable[tuple[DividedFunction, str, BodyWriter]]) -> None:
+        """Names the functions, once it is known which parts each of them does: all are written to learn that.
+
+        Args:
+            written: What divide() will be given, one by one.
+        """
+        trial = DerivativeWriter(self._root, self._taken)
+        trial._found, trial._memory = self._found, self._memory
+        for divided, word, outer in written:
+            trial.divide(divided, word, copy.copy(outer))
+        names = names_of_parts([*trial._sites.values()], self._taken)
+        for name, sites in zip(names, trial._sites.values(), strict=True):
+            self._names |= {id(site.part): name for site in sites}
+            self._lone |= {id(site.part) for site in sites if len(sites) == 1}
 
     def divide(self, divided: DividedFunction, word: str, outer: BodyWriter) -> list[CollectedGradients]:
         """Writes the parts of a function, whose writer learns the calls; what these return of gradients.
@@ -259,12 +257,12 @@ class DerivativeWriter:
         general = functools.partial(written, reads_shapes=True) if part.is_of_several else None
         name = self._known.known(method, general)
         if not name:
-            name = first_free(names_of_part(part, function.path), self._taken)
-            self._taken.add(name)
+            name = self._names.get(id(part), f"part_{len(self.functions)}")
             self._known.add(name, method, general)
+        self._sites.setdefault(name, []).append(PartSite(part, function))
         gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
         into, out = ([variables[one] for one in some] for some in (gradients, part.results))
-        now = _ToldPart(
+        now = ToldPart(
             what_passes(into, out, weights_of_part(part, function), "their" if part.also else "its"),
             position_of(part.path, function),
             is_of_layers=not function.drops_fields,
@@ -290,7 +288,7 @@ class DerivativeWriter:
             told.released,
             part.made,
             first=tuple({word: reached, SAVED: told.record}.get(one, one) for one in first),
-            collected=first_free(words_of_gradients(below), used) if part.gradients else "",
+            collected=first_free(words_of_gradients(below, around.word), used) if part.gradients else "",
             emptied=told.emptied,
         )
 
@@ -311,7 +309,11 @@ class DerivativeWriter:
         variables = {name: short.get(word, word) for name, word in around.variables.items()}
         of_before = [name for name in named if isinstance(around.variables.get(name), Reached)]
         taken = {*everywhere, *variables.values(), *_modules_of(of_before, around.variables)}
-        word = around.word if part.root == around.path else first_free(words_of_module(part), taken)
+        word = (
+            around.word
+            if part.root == around.path
+            else first_free(words_of_module(part, is_lone=id(part) in self._lone), taken)
+        )
         branch = self._root.at(part.root)
         for name in own:
             below = divided.function.weights[name].removeprefix(f"{part.root}.")

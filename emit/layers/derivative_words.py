@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import torch
 
 from longhand.emit.text.quoting import python_docstring
-from longhand.schedule.named_plan import BACKWARD_FORM, PREVIOUS, LongFunction, ModuleDerivative
+from longhand.schedule.named_plan import (
+    BACKWARD_FORM,
+    PREVIOUS,
+    LongFunction,
+    ModuleDerivative,
+    names_of_places,
+    words_for_parts,
+)
 from longhand.schedule.names.words import further_names, identifier, listed, singular, snake_case
 
 _WIDEST = 103  # of a line of a docstring
@@ -19,35 +28,106 @@ _INDEX = _INDICES[0]
 Position = tuple[str, ...] | None  # of a module, by the parts of its path; None of several that share none
 
 
-def names_of_part(part: ModuleDerivative, root: str) -> Iterator[str]:
-    """``attention_backward``, of one of several layers that are written out ``layer_3_attn_backward``."""
-    parts = part.path.removeprefix(f"{root}.").split(".") if root else part.path.split(".")
-    ending = BACKWARD_FORM.ending
-    of_its_class = f"{snake_case(part.class_name)}{ending}"
-    is_of_many = part.is_of_several or part.is_among_others or not any(map(str.isdigit, parts))
-    if is_of_many and not hasattr(torch.nn, part.class_name):
-        yield of_its_class
-    if part.is_of_several:
-        yield from further_names(of_its_class)
-    following = [*parts[1:], ""]
-    words = [singular(one) if after.isdigit() else one for one, after in zip(parts, following, strict=True)]
-    last_list = max(
-        (n for n, after in enumerate(following) if after.isdigit() and not parts[n].isdigit()), default=-1
+@dataclasses.dataclass(frozen=True)
+class PartSite:
+    """Where a function for a part is called.
+
+    Attributes:
+        part: What it does there.
+        function: The function that is divided into such parts.
+    """
+
+    part: ModuleDerivative
+    function: LongFunction
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether it is called in what all layers of a list do."""
+        return not self.function.drops_fields
+
+    @property
+    def below(self) -> str:
+        """The path of the module, below that of the function around it."""
+        return path_inside(self.part.path, self.function.path)
+
+    @property
+    def place(self) -> str:
+        """That with what holds the list whose layers do it: ``encoder.self_attn``."""
+        holder = self.function.path.rpartition(".")[0].rpartition(".")[0] if self.is_of_all else ""
+        return f"{holder}.{self.below}" if holder else self.below
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What of the module has weights that are read or differentiated there."""
+        head = f"{self.part.root}." if self.part.root else ""
+        read = [self.function.weights.get(name, "") for name in self.part.given]
+        paths = [path.removeprefix(head) for path in read if path.startswith(head) and path]
+        paths += weights_of_part(self.part, self.function)
+        return tuple(dict.fromkeys(path.partition(".")[0] for path in paths))
+
+
+def names_of_parts(functions: Sequence[Sequence[PartSite]], taken: Container[str]) -> list[str]:
+    """``attention_backward``; one of several functions for a class says which modules it is for: ``layer3_backward``.
+
+    Args:
+        functions: For each function where it is called.
+        taken: What none may be called.
+    """
+    names: list[str] = []
+    for sites in functions:
+        kind = sites[0].part.class_name
+        alike = [other for other in functions if other[0].part.class_name == kind]
+        words = _names_of_part(sites, alike)
+        names.append(next(one for one in words if one not in taken and one not in names))
+    return names
+
+
+def _names_of_part(sites: Sequence[PartSite], alike: Sequence[Sequence[PartSite]]) -> Iterator[str]:
+    """The names of one of the functions for a class, of which `alike` are all."""
+    ending, kind = BACKWARD_FORM.ending, sites[0].part.class_name
+    plain = snake_case(kind)
+    is_lone = _is_lone(sites)
+    is_placed = any(map(str.isdigit, sites[0].below.split(".")))
+    is_general = len(alike) == 1 or not (
+        is_lone or any(not _is_lone(one) for one in alike if one is not sites)
     )
-    for start in range(last_list if last_list >= 0 else len(parts) - 1, -1, -1):
-        if not words[start].isdigit():
-            yield f"{identifier('_'.join(words[start:]))}{ending}"
-    yield from further_names(of_its_class)
+    if is_general and not (is_lone and is_placed) and not hasattr(torch.nn, kind):
+        yield f"{plain}{ending}"
+    placed, *others = (_placed(one) for one in (sites, *(one for one in alike if one is not sites)))
+    elsewhere = {word for other in others for word in other}
+    yield from (f"{word}{ending}" for word in placed if word not in elsewhere)
+    if not is_lone and not hasattr(torch.nn, kind):
+        yield f"{plain}{ending}"
+    earlier = [other[0].held for other in itertools.takewhile(lambda other: other is not sites, alike)]
+    yield from (f"{plain}_{word}{ending}" for word in words_for_parts(sites[0].held, earlier))
+    yield from (f"{word}{ending}" for word in placed)
+    yield from further_names(f"{plain}{ending}")
 
 
-def words_of_gradients(below: str) -> Iterator[str]:
-    """What holds the gradients of a module's weights: ``attn_gradients``."""
-    parts = below.split(".")
-    following = [*parts[1:], ""]
-    words = [singular(one) if after.isdigit() else one for one, after in zip(parts, following, strict=True)]
-    for start in range(len(parts) - 1, -1, -1):
-        if not parts[start].isdigit():
-            yield f"{identifier('_'.join(words[start:]))}_gradients"
+def _is_lone(sites: Sequence[PartSite]) -> bool:
+    """Whether a function is for one module alone."""
+    return len(sites) == 1 and not sites[0].is_of_all
+
+
+def _placed(sites: Sequence[PartSite]) -> list[str]:
+    """The words for where a function is called, with the norm that it differentiates, too, at last."""
+    of_layers = [site for site in sites if site.is_of_all]
+    places = dict.fromkeys(site.place for site in of_layers or sites)
+    placed = [*names_of_places([*places])]
+    part = sites[0].part
+    also = identifier(path_inside(part.also, part.root))
+    return [*placed, *(f"{word}_and_{also}" for word in placed if also)]
+
+
+def words_of_gradients(below: str, around: str) -> Iterator[str]:
+    """What holds the gradients of a module's weights: ``attn_gradients``; ``layer4_1_gradients`` of layer4[1].
+
+    Args:
+        below: The path of the module below the one around it.
+        around: What that is called.
+    """
+    yield from (f"{word}_gradients" for word in names_of_places([below]))
+    yield f"{around}_{identifier(below).lstrip('_')}_gradients"
     yield from further_names("gradients")
 
 
@@ -75,6 +155,26 @@ def position_of_both(one: Position, other: Position) -> Position:
     return tuple(letters.get(n, first) for n, (first, _) in enumerate(pairs))
 
 
+@dataclasses.dataclass(frozen=True)
+class ToldPart:
+    """What a function says of itself.
+
+    Attributes:
+        passes: What it is given and makes, in words.
+        position: Whose it is.
+        is_of_layers: Whether its words are those of a function that all layers of a list have.
+    """
+
+    passes: str
+    position: Position
+    is_of_layers: bool
+
+    def with_another(self, other: ToldPart) -> ToldPart:
+        """What it is for two: with the words that tell nothing of where one of them stands."""
+        words = other if other.is_of_layers and not self.is_of_layers else self
+        return dataclasses.replace(words, position=position_of_both(self.position, other.position))
+
+
 def told_position(position: Position) -> str:
     """``layers[i].attn``"""
     if position is None:
@@ -98,11 +198,11 @@ def path_inside(path: str, root: str) -> str:
     return path.removeprefix(f"{root}.") if root else path
 
 
-def words_of_module(part: ModuleDerivative) -> Iterator[str]:
-    """What a function calls the module that it is given."""
+def words_of_module(part: ModuleDerivative, *, is_lone: bool) -> Iterator[str]:
+    """What a function calls the module that it is given: the class's name only where it is given several."""
     *_, attribute = ["module", *(one for one in part.root.split(".") if not one.isdigit())]
     plain = singular(attribute) if part.root.rpartition(".")[2].isdigit() else attribute
-    if part.is_of_several and part.root == part.path:
+    if part.is_of_several and part.root == part.path and not is_lone:
         plain = snake_case(part.class_name)
     yield from (plain, f"{plain}_module")
     yield from further_names(plain)

@@ -209,6 +209,8 @@ class BackwardWriter(ModelWriter):
                 loop, words, kept, self._weights, self.words.weights, root, taken, returned
             )
         self._derivatives.find([divided, *(one.divided for one in self._of_loops.values())], body)
+        written = [(one.divided, one.module, body) for one in self._of_loops.values()]
+        self._derivatives.name([(divided, MODEL, body), *written])
         self._collected = self._derivatives.divide(divided, MODEL, body)
         return self._derivatives.functions.values()
 

@@ -44,7 +44,11 @@ _LARGEST_BARE = 9
 _ELEMENT = {Region.WHOLE: "one element", Region.FIRST: "the first element"}
 _SHAPE = {Region.WHOLE: "{}", Region.IN_MEMORY: "{} in memory", Region.FIRST: "the first {}"}
 # By the role of the value that compares with them.
-_CONSTANTS_OF: dict[str | None, str] = {Role.COUNTS: "IGNORE_INDEX", Role.IS_IGNORED: "IGNORE_INDEX"}
+_CONSTANTS_OF: dict[str | None, str] = {
+    Role.COUNTS: "IGNORE_INDEX",
+    Role.IS_IGNORED: "IGNORE_INDEX",
+    Role.IS_NOT_PADDING: "PADDING_IDX",
+}
 _ROLES = {
     PointwiseOp.EQ: "SPECIAL_VALUE",
     PointwiseOp.NE: "SPECIAL_VALUE",

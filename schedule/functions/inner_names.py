@@ -15,6 +15,7 @@ from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.functions.repeated_launches import LaunchWords, is_in_place
 from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.module_names import names_of_places
 from longhand.schedule.names.reached import entry_of
 from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
 from longhand.schedule.names.view_names import named_views, view_key
@@ -131,7 +132,10 @@ class FunctionNames:
         position = alike.sites[0].path.rpartition(".")[2]
         is_nth = len(alike.sites) == 1 and position.isdigit()
         nth = [f"{snake_case(alike.class_name)}_{position}{self._ending}"] * is_nth
-        name = first_free(itertools.chain(nth, [plain], told_by, own, further_names(plain)), taken)
+        own_ending = self._ending or "_forward"  # where the module's variable has the word
+        places = [*names_of_places([one.path for one in alike.sites])]
+        placed = (f"{one}{ending}" for ending in (self._ending, own_ending) for one in places)
+        name = first_free(itertools.chain(nth, [plain], told_by, own, placed, further_names(plain)), taken)
         self._kernels[name], self._parts[name] = words, parts
         return name
 

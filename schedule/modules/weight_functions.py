@@ -21,6 +21,7 @@ from longhand.schedule.modules.sizes_alike import (
     size_text,
     with_sizes,
 )
+from longhand.schedule.names.module_names import names_of_places
 from longhand.schedule.names.words import first_free, further_names, identifier, singular, snake_case
 
 _LEAST_SAVED = 4  # lines that are worth a function
@@ -67,7 +68,8 @@ def _named(
         name = snake_case(module) if module else identifier(_word(path for path, _ in groups[alike]))
         known = plain.setdefault(name, first)
         extra = [f"{name}_with_{one}" for one in first.branches if one not in known.branches]
-        names = [name, *extra, *itertools.islice(further_names(name), 99)]
+        placed = names_of_places([path for path, _ in groups[alike]])
+        names = [name, *extra, *placed, *itertools.islice(further_names(name), 99)]
         taken = [other for other, _ in named.values()]
         chosen = first_free((f"{one}_weights" for one in names), taken)
         has = next((one for one in first.branches if chosen == f"{name}_with_{one}_weights"), "")

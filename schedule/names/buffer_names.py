@@ -23,7 +23,11 @@ from longhand.schedule.names.meanings.copies import (
 )
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
 from longhand.schedule.names.meanings.terms_of_sums import word_of_reader, words_of_term
-from longhand.schedule.names.meanings.values_of_modules import names_of_modules, of_value
+from longhand.schedule.names.meanings.values_of_modules import (
+    names_of_modules,
+    of_value,
+    words_of_further_call,
+)
 from longhand.schedule.names.module_names import alike, short_names, without_layers
 from longhand.schedule.names.operation_names import aten_name, field_word, op_word, spelled
 from longhand.schedule.names.result_names import (
@@ -31,6 +35,7 @@ from longhand.schedule.names.result_names import (
     call_of_several,
     filled_word,
     word_of_result,
+    words_of_pattern,
     words_of_result,
     words_of_role,
     words_of_terms,
@@ -40,7 +45,6 @@ from longhand.schedule.names.value_origins import (
     RenamedLocals,
     ValueOrigins,
     comparison_word,
-    has_result_word,
     is_call_of,
     laid_out,
     last_word,
@@ -249,12 +253,11 @@ class BufferNamer:
             yield from words_of_module(origin)
             yield from self._of_stream(node)
             yield from copied_names(self.origins, node)
-        if local and (turn := self.origins.turn(node)):
-            yield from itertools.islice(ordinals(local), turn - 1, turn)
-        if not origin.differentiates and (phrase := phrase_of_sum(node, self._short_name)):
-            yield phrase
+        if not origin.differentiates:
+            yield from words_of_further_call(self.origins, node)
+            yield from [phrase] if (phrase := phrase_of_sum(node, self._short_name)) else []
         if local:
-            yield from _of_pattern(self.origins, node, local)
+            yield from words_of_pattern(self.origins, node, local)
         if word := field_word(node):
             yield word
         yield from words_by_use(node)
@@ -277,8 +280,9 @@ class BufferNamer:
             yield compared
         yield "loss" if result == "losses" and not _shape_of(node) else result
         if local:
-            yield f"{local}_{result}"
-            yield f"new_{local}"
+            turn = self.origins.turn(node)
+            yield from itertools.islice(ordinals(local), max(turn - 1, 0), turn)
+            yield from (f"{local}_{result}", f"new_{local}")
         if last := last_word(origin.module):
             yield f"{last}_{result}"
         if origin.module_class:
@@ -374,15 +378,6 @@ def _told(words: BufferNamer, buffer: str, is_told: bool = True) -> list[str]:
     """The words for a buffer that say what it is, or the others."""
     fillers = words.fillers(buffer) - {words.provenance(buffer).local}
     return [word for word in words.candidates(buffer) if (word not in fillers) == is_told]
-
-
-def _of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:
-    """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
-    origin = origins.of(node)
-    statement = origin.statement
-    name = origins.name_of_statement(origin)
-    if has_result_word(name) and statement.count(local) > 1:
-        yield word_of_result(node, result_word(name))
 
 
 def _of_input(entry: GraphInput) -> Iterator[str]:

@@ -112,7 +112,7 @@ def _candidates(
     base = "copy" if is_copy and _keeps_rows(plan) else base
     if base in ("copy", "transpose"):
         base = heads_moved(plan, dimensions_of(plan, callers)) or base
-    calls = [(caller.nodes, _stored(plan, caller), caller.words) for caller in callers.told_apart]
+    calls = [(caller.nodes, _stored(plan, caller), caller.words) for caller in callers.every]
     base = name_of_target(base, calls) or base
     base = softmax_of_visible(base, plan)
     base = f"make_{base}" if base in _RESULTS else base

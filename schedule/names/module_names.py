@@ -1,9 +1,9 @@
-"""Which of a list's modules a value is of, in few words: ``layer_0_pwconv1``, not the whole path to it."""
+"""Which of a list's modules a value or a function is of, in few words: ``layer_0_pwconv1``, not the whole path."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from longhand.schedule.names.words import identifier, reworded, singular, with_place
 
@@ -70,3 +70,43 @@ def _telling_numbers(module: str, among: Alike) -> Iterator[str]:
             numbers.setdefault(".".join(parts[:end]), []).append(part)
     for path, telling in numbers.items():
         yield "_".join([singular(path.rpartition(".")[2]) if path else "layer", *telling])
+
+
+def names_of_places(paths: Sequence[str]) -> Iterator[str]:
+    """What tells what is of some modules from what is of others: ``layer2_1``, ``block4_to_block11``, ``fc1_and_fc2``.
+
+    The shortest first; none of a path that is only a place, nor of many that are not one after the other.
+    """
+    words = [list(_words_of_place(path)) for path in paths]
+    if len(paths) == 1:
+        yield from words[0]
+    elif len(paths) == 2 or _are_in_turn(paths):
+        joint = "and" if len(paths) == 2 else "to"
+        ordered = sorted(paths, key=lambda path: (_order(path), path))
+        first, last = (words[paths.index(one)] for one in (ordered[0], ordered[-1]))
+        yield from (f"{one}_{joint}_{other}" for one, other in zip(first, last, strict=False))
+
+
+def _words_of_place(path: str) -> Iterator[str]:
+    """``layer_3_attn`` and then more of encoder.layers.3.attn, from its last list on; ``attn`` of encoder.attn."""
+    parts = path.split(".")
+    following = [*parts[1:], ""]
+    words = [singular(one) if after.isdigit() else one for one, after in zip(parts, following, strict=True)]
+    lists = [n for n, after in enumerate(following) if after.isdigit() and not parts[n].isdigit()]
+    for start in range(max(lists, default=len(parts) - 1), -1, -1):
+        if not words[start].isdigit():
+            yield identifier("_".join(words[start:]))
+
+
+def _are_in_turn(paths: Sequence[str]) -> bool:
+    """Whether paths differ in one number, and that goes up by one."""
+    numbers = sorted(map(_order, paths))
+    columns = [{*column} for column in zip(*numbers, strict=False)]
+    differing = [column for column in columns if len(column) > 1]
+    texts = {re.sub(r"\d+", "0", path) for path in paths}
+    return len(texts) == 1 and len(differing) == 1 and max(differing[0]) - min(differing[0]) == len(paths) - 1
+
+
+def _order(path: str) -> tuple[int, ...]:
+    """The numbers in a path."""
+    return tuple(map(int, re.findall(r"\d+", path)))

@@ -352,7 +352,9 @@ def _name_pointers(kernel: KernelPlan, callers: Callers, scope: Scope) -> dict[s
             candidates = [*candidates[1:], candidates[0]]  # two weights: both say whose they are
         if not candidates or len(callers.told_apart) > 1:
             place = places[pointer.name]
-            plain = plain_names(kernel, pointer, callers.are_gradients(place), gradients.get(place))
+            is_lone = n_written == 1 and pointer.access is Access.WRITE and callers.are_derivatives
+            is_gradient = is_lone or callers.are_gradients(place)
+            plain = plain_names(kernel, pointer, is_gradient, gradients.get(place))
             candidates = [*candidates, *plain]
         if pointer.many:
             one = dict.fromkeys(singular(without_counter(word)) for word in candidates)

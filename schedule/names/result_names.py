@@ -10,7 +10,13 @@ from torch import fx
 
 from longhand.capture.graph import GradientPart, Provenance, Role
 from longhand.schedule.names.operation_names import aten_name, op_word, provenance_of
-from longhand.schedule.names.value_origins import ValueOrigins, last_word, without_positions
+from longhand.schedule.names.value_origins import (
+    ValueOrigins,
+    has_result_word,
+    last_word,
+    result_word,
+    without_positions,
+)
 from longhand.schedule.names.words import GradientWord, identifier, reworded, without_counter
 
 # Of calls whose schema has no words for them, by place.
@@ -107,3 +113,12 @@ def _word_of_result(call: fx.Node, place: object) -> str | None:
         return "indices"
     returns = call.target._schema.returns
     return (returns[place].name or None) if 0 < place < len(returns) else None
+
+
+def words_of_pattern(origins: ValueOrigins, node: fx.Node, local: str) -> Iterator[str]:
+    """Where the local is taken by the old value: what its whole statement is called, ``normalized``."""
+    origin = origins.of(node)
+    statement = origin.statement
+    name = origins.name_of_statement(origin)
+    if has_result_word(name) and statement.count(local) > 1:
+        yield word_of_result(node, result_word(name))

@@ -27,6 +27,7 @@ from longhand.schedule.names.meanings.kernel_values import without_half_clamps
 from longhand.schedule.names.meanings.nameless import Nameless, one_of
 from longhand.schedule.names.meanings.places import ends_operation, patterns_of_place
 from longhand.schedule.names.operation_names import noun_of
+from longhand.schedule.names.result_names import STATISTIC_WORDS
 from longhand.schedule.names.shared.callers import SharedNames
 from longhand.schedule.names.value_rules import words_by_rule
 from longhand.schedule.names.words import (
@@ -34,7 +35,6 @@ from longhand.schedule.names.words import (
     element_names,
     further_names,
     ordinals,
-    reworded,
     without_counter,
 )
 from longhand.schedule.plan import Access, KernelPlan
@@ -225,7 +225,11 @@ class ValueNamer:
         return self.words.provenance(origin).differentiates or origin
 
     def _name(self, position: int, names: Mapping[int, str], locals_of: Mapping[int, str]) -> str:
-        return self.scope.pick(self._candidates(position, names, locals_of))
+        words = self._candidates(position, names, locals_of)
+        if isinstance(self.plan.body[position], Load):
+            return self.scope.pick(words)
+        # A word stands in a kernel for what is stored under it, even where a block has no variable of it yet.
+        return self.scope.pick(word for word in words if not self._is_of_another(word, position))
 
     def _candidates(
         self, position: int, names: Mapping[int, str], locals_of: Mapping[int, str]
@@ -254,12 +258,10 @@ class ValueNamer:
             if role == stored:
                 yield from one.once_more(role)
         gradient = self.words.gradient(value.origin) if ends_operation(position, self.plan.body) else None
-        if gradient and (
-            not stored or self.loads_have_lines
-        ):  # of what was bound to a name that had something else before: of the new one
-            is_newer = self._is_of_another(gradient, position)
-            yield reworded(gradient, lambda of: f"new_{of}") if is_newer else gradient
-        if role and role != local and not self._is_of_another(role, position):
+        is_told = not stored or self.loads_have_lines
+        if gradient and is_told and not self._is_of_another(gradient, position):
+            yield gradient
+        if role and role != local and (role in STATISTIC_WORDS or not self._is_of_another(role, position)):
             yield from (f"{word}_{role}" for word in self._places(value))
         yield from words_by_rule(one)
         if local:

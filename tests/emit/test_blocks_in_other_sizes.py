@@ -72,7 +72,11 @@ def on_cuda(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def _functions_called(text: str, ending: str) -> list[str]:
     calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
     names = [ast.unparse(call.func) for call in calls]
-    return [name for name in names if re.fullmatch(rf"(\w*_)?block(_\w+)?{ending}", name)]
+    return [
+        name
+        for name in names
+        if re.fullmatch(rf"(\w*_)?block(_\w+)?{ending}|(layer\d_\d(_(and|to)_)?)+{ending}", name)
+    ]
 
 
 def test_the_gradients_are_the_models(tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ def test_a_number_of_the_module_has_its_word_at_the_top(emit: Any, device: str) 
         ("y = f(x) * g(x)", PointwiseOp.MUL, 0.25, {"f"}, ""),
         ("y = x * self.a + x * self.b", PointwiseOp.MUL, 0.25, {"x"}, ""),
         ("y = x * f(2)", PointwiseOp.MUL, 0.25, {"x"}, ""),
+        # The side that is computed is the number.
+        ("x = scores / math.sqrt(self.head_dim)", PointwiseOp.DIV, 4.0, {"d_x"}, ""),
+        ("x = scores * self.head_dim**-0.5", PointwiseOp.MUL, 0.25, {"d_x"}, ""),
         ("for x in y:", PointwiseOp.MUL, 0.25, {"x"}, ""),
     ],
 )

@@ -169,12 +169,12 @@ def test_their_backward_passes_share_a_function(tmp_path: Path) -> None:
     longhand.generate(model, (x,), out=tmp_path / "unit", train=True)
     tree = ast.parse((tmp_path / "unit" / "backward.py").read_text())
     functions = [one.name for one in tree.body if isinstance(one, ast.FunctionDef)]
-    assert functions == ["second_gated_backward", "gated_backward", "gatednet_backward"]
+    assert functions == ["one_0_and_two_0_backward", "gated_backward", "gatednet_backward"]
     calls = [
         one.func.id for one in ast.walk(tree) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
     ]
     assert (
-        calls.count("second_gated_backward") == 2
+        calls.count("one_0_and_two_0_backward") == 2
     )  # the first layers', which nothing follows in the backward pass
     assert_same_gradients(model, tmp_path / "unit", x, rtol=1e-4, atol=1e-5)
 

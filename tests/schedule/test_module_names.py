@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from longhand.schedule.names.module_names import alike, short_names
+import pytest
+
+from longhand.schedule.names.module_names import alike, names_of_places, short_names
 from longhand.schedule.names.words import GradientWord
 
 STAGES = alike(
@@ -47,3 +49,21 @@ def test_inside_a_layers_function_the_layer_is_left_out() -> None:
     layer = "encoder.stages.1.layers.0."
     assert list(short_names(f"{layer}pwconv1", ["out"], layer, STAGES)) == ["pwconv1_out"]
     assert not list(short_names("", ["out"], "", STAGES))
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["layer2.1"], ["layer2_1"]),
+        (["encoder.layers.3.attn"], ["layer_3_attn", "encoder_layer_3_attn"]),
+        (["layer3", "layer2"], ["layer2_and_layer3"]),
+        (["two.0", "one.0"], ["one_0_and_two_0"]),
+        (["block4", "block5", "block6"], ["block4_to_block6"]),
+        (["layer2.1", "layer3.1", "layer4.1"], ["layer2_1_to_layer4_1"]),
+        (["block4", "block6", "block7"], []),
+        (["stages.0.norm", "stages.1.conv", "stages.2.norm"], []),
+        (["1"], []),
+    ],
+)
+def test_places_of_one_of_two_and_of_all_from_one_to_another(paths: list[str], names: list[str]) -> None:
+    assert list(names_of_places(paths)) == names

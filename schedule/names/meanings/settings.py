@@ -38,7 +38,10 @@ def setting_word(number: Constant, user: Pointwise, callers: Callers) -> str:
     node = words.nodes.get(user.origin)
     if node is None or not any(_is_number(one, number.value) for one in (*node.args, *node.kwargs.values())):
         return ""
-    statement = words.provenance(user.origin).statement
+    origin = words.provenance(user.origin)
+    statement = origin.statement
+    if origin.differentiates and origin.differentiated != user.op.value:
+        return ""  # it is the derivative's own, as -0.5 of a square root's
     is_of_all = all(
         any(caller.words.provenance(origin).statement == statement for origin in caller.launch.origins)
         for caller in callers.every
@@ -125,11 +128,27 @@ def _sides(tree: ast.AST, kind: type[ast.operator] | None) -> Iterator[tuple[ast
 
 def _number_of(sides: tuple[ast.expr, ast.expr], tensors: _Tensors) -> ast.expr | None:
     """The side that is the number; None where nothing tells which it is."""
-    named = [one for one in map(_converted, sides) if isinstance(one, ast.Attribute | ast.Name)]
+    whole = [*map(_converted, sides)]
+    if any(map(_is_computed_number, whole)):  # then the other side is the tensor: math.sqrt(self.head_dim)
+        return None
+    named = [one for one in whole if isinstance(one, ast.Attribute | ast.Name)]
     plain = [one for one in named if not tensors.has(one)]
     attributes = [one for one in plain if isinstance(one, ast.Attribute)]
     chosen = attributes if len(plain) > 1 and tensors.are_computed else plain
     return chosen[0] if len(chosen) == 1 else None
+
+
+def _is_computed_number(side: ast.expr) -> bool:
+    """Whether a side is computed of numbers as it shows: ``math.sqrt(self.head_dim)``, ``self.head_dim**-0.5``."""
+    match side:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="math")) | ast.Name(id="len" | "sqrt")):
+            return True
+        case ast.BinOp(left, ast.Pow(), right):
+            is_root = isinstance(right, ast.UnaryOp) or getattr(right, "value", 1) == 0.5
+            return is_root and isinstance(left, ast.Name | ast.Attribute)
+        case ast.BinOp(left, _, right):
+            return any(map(_is_computed_number, (left, right)))
+    return False
 
 
 def _converted(side: ast.expr) -> ast.expr:

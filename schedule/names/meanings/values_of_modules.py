@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator
 
+from torch import fx
+
+from longhand.schedule.names.value_origins import ValueOrigins, is_call_of, last_word
 from longhand.schedule.names.words import GradientWord, identifier, reworded, snake_case
 
 _NORM = re.compile(r"norm|(^|_)(ln|bn)(_|\d|$)")
@@ -39,3 +42,30 @@ def of_value(word: str, modules: Container[str], own: Container[str]) -> Iterato
     if _NORM.search(of):
         yield reworded(word, lambda _: "normed")
     yield reworded(word, lambda name: f"{name}_out")
+
+
+def words_of_further_call(origins: ValueOrigins, node: fx.Node) -> Iterator[str]:
+    """For what a statement makes that has run before: ``block_out`` of a block's last, ``bn2_relu`` of another one.
+
+    Args:
+        origins: Where values come from.
+        node: The value.
+    """
+    origin = origins.of(node)
+    if not origin.local or not origins.turn(node):
+        return
+    is_call = is_call_of(origin.statement, origin.module)
+    around = origin.module.rpartition(".")[0] if is_call else origin.module
+    kind = dict(origin.around).get(around, "")
+    users = [user for user in node.users if user.op != "output"]
+    if around and kind and not any(_is_inside(origins.of(user).module, around) for user in users):
+        yield f"{snake_case(kind).rpartition('_')[2]}_out"
+    own = last_word(origin.module) if is_call else None
+    given = next((one for one in node.all_input_nodes if one.op == "call_function"), None)
+    of_given = last_word(origins.of(given).module) if given is not None and own else None
+    if given is not None and own and of_given and of_given != own:
+        yield f"{identifier(of_given)}_{identifier(own)}"
+
+
+def _is_inside(module: str, around: str) -> bool:
+    return f"{module}.".startswith(f"{around}.")

@@ -140,6 +140,11 @@ class Callers:
         passed = ((one, one.launch.buffers[place]) for one in self.every)
         return all(isinstance(next(one.words.candidates(buffer)), GradientWord) for one, buffer in passed)
 
+    @functools.cached_property
+    def are_derivatives(self) -> bool:
+        """Whether all that any of them computes is on the way to a gradient."""
+        return all(source.differentiates for one in self.every for source in one.sources)
+
     def value_of_gradient(self, place: int) -> int | None:
         """The place of what all of them pass the gradient of at a place, if they pass both."""
         places = set[int | None]()

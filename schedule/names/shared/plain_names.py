@@ -17,7 +17,8 @@ from longhand.schedule.names.operation_names import noun_of
 from longhand.schedule.plan import Access, KernelPlan, Pointer
 
 _READ = ("x", "y", "z", "u", "v")
-_D_READ = ("d_out", "d_second_out", "d_third_out")
+_D_READ = ("d_out", "d_output", "d_result")
+_WRITTEN = ("out", "output", "result")
 _VECTORS = {PointwiseOp.MUL: "factor", PointwiseOp.ADD: "shift", PointwiseOp.SUB: "shift"}
 _NORMED = "normed"  # then
 
@@ -64,7 +65,7 @@ def _written(kernel: KernelPlan, pointer: Pointer, is_gradient: bool) -> Iterato
         yield "x"
     if len({value.buffer for value in kernel.body if isinstance(value, Store)}) > 1:
         yield from (word for store in stored for word in _made(kernel, store))
-    yield from ("d_x", "d_y") if is_gradient else ("out", "second_out", "third_out")
+    yield from ("d_x", "d_y") if is_gradient else _WRITTEN
 
 
 def _made(kernel: KernelPlan, store: Store) -> Iterator[str]:

@@ -154,18 +154,11 @@ def _n_masks(plan: KernelPlan) -> int:
 
 
 def _n_scalings(plan: KernelPlan) -> int:
-    """How often a kernel multiplies by a number, or by one for each column."""
-    rows = {axis.name for axis in plan.rows}
-
-    def is_factor(place: int) -> bool:
-        value = plan.body[place]
-        is_vector = isinstance(value, Load) and rows.isdisjoint(
-            axis for axis, _ in plan.addresses[place].axes
-        )
-        return isinstance(value, Constant | Scalar) or is_vector
-
+    """How often a kernel multiplies by a number that is no part of a formula's, as a norm's weights are."""
     return sum(
-        isinstance(value, Pointwise) and value.op is PointwiseOp.MUL and any(map(is_factor, value.args))
+        isinstance(value, Pointwise)
+        and value.op is PointwiseOp.MUL
+        and any(isinstance(plan.body[place], Constant | Scalar) for place in value.args)
         for value in plan.body
     )
 
