@@ -55,7 +55,7 @@ from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages,
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
 from longhand.schedule.library_fallback import filled_with
-from longhand.schedule.modules.headings import Home, heading_of, is_evident, is_lone_sum
+from longhand.schedule.modules.headings import Home, heading_of, is_evident, is_lone_sum, is_product
 from longhand.schedule.modules.held import (
     Branch,
     ByLayer,
@@ -67,6 +67,7 @@ from longhand.schedule.modules.held import (
 )
 from longhand.schedule.modules.settings import constant_name, sizes_of_file
 from longhand.schedule.modules.sizes_alike import held_sizes, module_signature
+from longhand.schedule.modules.titles import CalledModule, title_of, told_apart
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward, own_origins
 from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words, apart
@@ -125,6 +126,7 @@ __all__ = [
     "CallLoop",
     "CallOfMany",
     "CallRecord",
+    "CalledModule",
     "CallsOfFunction",
     "Choice",
     "DimNamer",
@@ -208,6 +210,7 @@ __all__ = [
     "is_nearly_whole_backward",
     "is_of_places",
     "is_plain_variable",
+    "is_product",
     "is_same",
     "kernels_of",
     "keys_of_gradients",
@@ -245,6 +248,8 @@ __all__ = [
     "statements_of_some",
     "steps_of",
     "symbol_names",
+    "title_of",
+    "told_apart",
     "unread_buffers",
     "unread_weights",
     "view_key",

@@ -249,7 +249,7 @@ class DerivativeWriter:
                 variables,
                 device,
                 sizes=sizes,
-                home=Home(self._root, part.root),
+                home=Home(self._root, part.root, word=word),
                 is_of_layers=not function.drops_fields,
             )
             rest = tuple(one for one in method.parameters if one not in hidden)

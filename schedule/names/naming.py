@@ -13,6 +13,7 @@ from longhand.capture.graph import Provenance
 from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store
 from longhand.schedule.layers.loops import arrange
 from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.modules.titles import told_module
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_axes
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
@@ -207,12 +208,12 @@ def externs(plan: UnitPlan) -> Iterator[Extern]:
 
 
 def quotes_of(origins: tuple[str, ...], words: BufferNamer) -> tuple[Quote, ...]:
-    """The user's statements behind these nodes, each once, in order."""
+    """The user's statements behind these nodes, each once, in order; the module, where one does not tell it."""
     quotes: dict[Quote, None] = {}
     for origin in stated_origins(origins, words.nodes):
         where: Provenance = words.provenance(origin)
         if where.statement:
-            quotes[Quote(where.qualname, where.statement)] = None
+            quotes[Quote(where.qualname, told_module(where) or where.statement)] = None
     return tuple(quotes)
 
 
