@@ -252,8 +252,9 @@ class BodyWriter:
         heading = heading_of([one.module for one in stated], self.home, self._trunks)
         quotes = quotes_of(told, self.in_backward)
         held = ((name, self.variables.get(name)) for name in touched(step))
-        own = (name for name, one in held if isinstance(one, Reached) and not one.is_field)
-        weights = {*own, *self.words.weights}  # in a backward pass also what holds the gradient of one
+        weights = {name for name, one in held if isinstance(one, Reached) and not one.is_field}
+        if self.in_backward:  # nothing but the gradient of one
+            weights = set() if weights else {*self.words.weights}
         is_sum = self.in_backward and is_lone_sum(step, self.words.nodes)
         evident = is_sum or is_evident(step, len(quotes) + len(modules), weights)
         return Paragraph(chosen(quotes, self.in_backward), lines, heading, evident, modules, is_product(step))
@@ -340,7 +341,6 @@ class BodyWriter:
         self.needs.functional |= call.needs_functional
         self.needs.runtime |= {call.runtime} if call.runtime else set()
         self.needs.registering |= {call.module} if call.module else set()
-        lines += [PythonLine(f"# {step.reason}", LineKind.COMMENT)] if step.reason else []
         named = [name for name in step.outputs if name in self.variables and name not in self._unread]
         targets = [self._bind(name) if name in named else "_" for name in step.outputs if named]
         told = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)

@@ -209,14 +209,18 @@ def quotes_of(stated: Iterable[Provenance], in_backward: bool) -> tuple[Quote, .
 
 
 def chosen(quotes: Sequence[Quote], in_backward: bool) -> tuple[Quote, ...]:
-    """All that a paragraph does where two lines hold it, else the statement of its result.
+    """All that a paragraph does where two lines hold it, else how each function ends, else the statement of its result.
 
     In a backward pass that is the one whose result's gradient comes in; what is computed again for it goes unsaid.
     """
     derived = tuple(one for one in quotes if not one.is_again) or tuple(quotes)
-    if len(derived) < 2 or len(quote_lines(derived, WIDEST)) <= _MOST_LINES:
-        return derived
-    return derived[:1] if in_backward and not derived[0].is_again else derived[-1:]
+    is_backward = in_backward and not any(one.is_again for one in derived)
+    ends = {one.qualname: one for one in (reversed(derived) if is_backward else derived)}
+    of_functions = tuple(one for one in derived if one in ends.values())
+    for some in (derived, of_functions):
+        if len(some) < 2 or len(quote_lines(some, WIDEST)) <= _MOST_LINES:
+            return some
+    return derived[:1] if is_backward else derived[-1:]
 
 
 def said_once(paragraphs: Iterable[Paragraph], in_backward: bool = False) -> list[Paragraph]:
@@ -240,10 +244,12 @@ def said_once(paragraphs: Iterable[Paragraph], in_backward: bool = False) -> lis
         is_new = not paragraph.is_evident and any((at, quote) not in first for quote in quotes)
         new = quotes if is_new else ()
         is_more = bool(quotes) and not new and not heading and bool(said)
-        if groups.goes_on(paragraph) or (is_more and _goes_on(said[-1], above, paragraph)):
+        if (said and groups.goes_on(said[-1], paragraph)) or (
+            is_more and _goes_on(said[-1], above, paragraph)
+        ):
             said[-1].lines += paragraph.lines
         else:
-            said.append(Paragraph(new, list(paragraph.lines), "" if paragraph.modules else heading))
+            said.append(Paragraph(new, list(paragraph.lines), heading))
         groups.add(said[-1], paragraph)
         first.update((at, quote) for quote in new)
         above = paragraph
@@ -265,19 +271,18 @@ class _Groups:
         self._last: tuple[CalledModule, ...] = ()
         self._is_whole, self._is_evident = False, True
 
-    def goes_on(self, more: Paragraph) -> bool:
-        """Whether a paragraph is of no module but those of the one before it, in the same group."""
-        return bool(more.modules) and not more.quotes and set(more.modules) <= set(self._last)
+    def goes_on(self, last: Paragraph, more: Paragraph) -> bool:
+        """Whether a paragraph stands with the one before it: of the same module, or both libraries' calls."""
+        if not self._last or not more.modules or more.quotes or self._begins(more):
+            return False
+        return set(more.modules) <= set(self._last) or not _has_launch((*last.lines, *more.lines))
 
     def add(self, said: Paragraph, paragraph: Paragraph) -> None:
         """A paragraph, and where it is said."""
         if not paragraph.modules:
             self.close()
             return
-        new = [one for one in paragraph.modules if one not in self._modules]
-        is_elsewhere = {one.path[:-1] for one in new} != {one.path[:-1] for one in self._modules}
-        begins = self._is_whole or (paragraph.is_product and not self._in_backward)
-        if self._first is None or paragraph.quotes or (new and (is_elsewhere or begins)):
+        if self._begins(paragraph):
             self.close()
             self._first = said
         self._modules |= dict.fromkeys(paragraph.modules)
@@ -286,6 +291,13 @@ class _Groups:
         self._is_evident &= paragraph.is_evident
         if paragraph.quotes:
             self.close()
+
+    def _begins(self, paragraph: Paragraph) -> bool:
+        new = {one for one in paragraph.modules if one not in self._modules}
+        if self._first is None or paragraph.quotes or not new:
+            return self._first is None or bool(paragraph.quotes)
+        is_elsewhere = {one.path[:-1] for one in new} != {one.path[:-1] for one in self._modules}
+        return is_elsewhere or self._is_whole or (paragraph.is_product and not self._in_backward)
 
     def close(self) -> None:
         """Nothing more is of the group at hand."""
@@ -302,8 +314,11 @@ def _goes_on(last: Paragraph, above: Paragraph, paragraph: Paragraph) -> bool:
     else:
         is_alike = bool(above.quotes) and above.heading == paragraph.heading
     # The call of a kernel, with its tail of sizes, stands for itself.
-    lines = (*last.lines, *paragraph.lines)
-    return is_alike and all(kind_of(line) is not LineKind.LAUNCH for line in lines)
+    return is_alike and not _has_launch((*last.lines, *paragraph.lines))
+
+
+def _has_launch(lines: Iterable[str]) -> bool:
+    return any(kind_of(line) is LineKind.LAUNCH for line in lines)
 
 
 def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:

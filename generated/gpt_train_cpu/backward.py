@@ -248,7 +248,6 @@ def language_model_backward(model, saved, d_loss):
         scale_grad_by_freq=False,
     )
 
-    # GPT.forward    return self.head(self.ln_f(x))
     d_token_embedding_weight = d_token_embedding_from_lookup  # in place
     kernels.d_token_embedding_weight(
         saved.unscaled_d_token_embedding,

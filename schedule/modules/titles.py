@@ -50,11 +50,17 @@ def told_module(where: Provenance) -> str:
 def told_apart(
     stated: Sequence[Provenance], home: Home | None
 ) -> tuple[Sequence[Provenance], tuple[CalledModule, ...]]:
-    """Those statements that say themselves what is done, and the modules below the function's own that others call."""
+    """Those statements that say themselves what is done, and the modules below the function's own that others call.
+
+    Of a statement that does more than call the module, ``out + self.shortcut(x)``, no module is told.
+    """
     if home is None:
         return stated, ()
     told = [one for one in stated if not is_called_by_holder(one)]
-    unnamed = (one for one in stated if is_called_by_holder(one))
+    said = {(one.qualname, one.statement) for one in told}
+    unnamed = [
+        one for one in stated if is_called_by_holder(one) and (one.qualname, one.statement) not in said
+    ]
     found = (CalledModule(tuple(home.told(home.below(one.module))), one.module_class) for one in unnamed)
     return told, tuple(dict.fromkeys(one for one in found if one.path))
 

@@ -209,11 +209,13 @@ def externs(plan: UnitPlan) -> Iterator[Extern]:
 
 def quotes_of(origins: tuple[str, ...], words: BufferNamer) -> tuple[Quote, ...]:
     """The user's statements behind these nodes, each once, in order; the module, where one does not tell it."""
+    stated: list[Provenance] = [words.provenance(one) for one in stated_origins(origins, words.nodes)]
+    told = {(one.qualname, one.statement) for one in stated if not told_module(one)}
     quotes: dict[Quote, None] = {}
-    for origin in stated_origins(origins, words.nodes):
-        where: Provenance = words.provenance(origin)
+    for where in stated:
+        said = (where.qualname, where.statement)
         if where.statement:
-            quotes[Quote(where.qualname, told_module(where) or where.statement)] = None
+            quotes[Quote(*said) if said in told else Quote(where.qualname, told_module(where))] = None
     return tuple(quotes)
 
 

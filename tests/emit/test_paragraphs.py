@@ -41,6 +41,8 @@ def test_of_many_statements_the_one_of_the_result_is_quoted() -> None:
     assert chosen(many[:2], in_backward=False) == tuple(many[:2])  # two lines hold them
     assert chosen(many, in_backward=False) == (many[-1],)
     assert chosen(many, in_backward=True) == (many[0],)  # its result's gradient comes in
+    ends = [Quote("Norm.forward", f"{word} = {word}_of(x)" + " + 1" * 20) for word in ("mean", "out")] + [NORM]
+    assert chosen(ends, in_backward=False) == (ends[1], NORM)  # what each function ends with
     again = dataclasses.replace(NORM, is_again=True)
     assert chosen([again, SCALE], in_backward=True) == (SCALE,)
     assert chosen([again], in_backward=True) == (again,)
@@ -94,7 +96,8 @@ def test_a_heading_stands_above_the_statement() -> None:
 
 def _of_modules(*names: str, is_product: bool = False) -> Paragraph:
     modules = tuple(CalledModule(("body", name[-1]), name[:-1]) for name in names)
-    return Paragraph((), [*names], is_evident=is_product, modules=modules, is_product=is_product)
+    lines = [PythonLine(name, LineKind.PLAIN if is_product else LineKind.LAUNCH) for name in names]
+    return Paragraph((), [*lines], is_evident=is_product, modules=modules, is_product=is_product)
 
 
 def test_modules_of_one_holder_go_under_one_title_from_product_to_product() -> None:

@@ -263,6 +263,7 @@ def language_model_backward(model, saved, d_loss):
     del d_x
 
     # GPT.forward    return self.head(self.ln_f(x))
+    # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_token_embedding_weight = torch.empty_like(saved.unscaled_d_token_embedding)
     kernels.d_token_embedding_weight(
         saved.unscaled_d_token_embedding,

@@ -69,8 +69,8 @@ def resnet_block_backward(model, saved, d_activated):
     conv1_channels = saved.conv1_out.shape[1]
     _, _, shortcut_height, shortcut_width = saved.shortcut_out.shape
 
+    # shortcut[1]: BatchNorm2d
     # ResNetBlock.forward    return F.relu(out)
-    # ResNetBlock.forward    out = out + self.shortcut(x)
     d_shortcut_1_weight = empty((conv2_channels,), torch.float32)
     d_shortcut_out = empty(saved.shortcut_out.shape, torch.float32)
     d_shortcut_1_bias = empty((conv2_channels,), torch.float32)
@@ -89,11 +89,12 @@ def resnet_block_backward(model, saved, d_activated):
         n_pixels=shortcut_height * shortcut_width,
     )
 
-    # shortcut
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
         d_shortcut_out, saved.x, model.shortcut[0].weight, stride=2
     )
 
+    # shortcut[1]: BatchNorm2d
+    # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_bn2_weight = empty(saved.bn2_mean.shape, torch.float32)
     d_conv2_out = empty(saved.activated.shape, torch.float32)
@@ -115,7 +116,6 @@ def resnet_block_backward(model, saved, d_activated):
 
     d_out, d_conv2_weight, _ = convolution_backward(d_conv2_out, saved.out, model.conv2.weight, padding=1)
 
-    # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     d_bn1_weight = empty(saved.bn1_mean.shape, torch.float32)
     d_conv1_out = d_out  # in place
     d_bn1_bias = empty(saved.bn1_mean.shape, torch.float32)

@@ -64,8 +64,7 @@ def resnet_block_backward(model, saved, d_activated):
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
     conv1_channels = saved.conv1_out.shape[1]
 
-    # shortcut
-    # ResNetBlock.forward    out = out + self.shortcut(x)
+    # shortcut[0]: Conv2d
     x_channels_last = torch.empty(
         batch,
         channels,
@@ -79,6 +78,7 @@ def resnet_block_backward(model, saved, d_activated):
         saved.x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
     )
 
+    # shortcut[1]: BatchNorm2d
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_out = torch.empty_like(saved.activated)
@@ -112,6 +112,7 @@ def resnet_block_backward(model, saved, d_activated):
     )
     del saved.activated
 
+    # shortcut[1]: BatchNorm2d
     d_shortcut_out = torch.empty_like(saved.shortcut_out)
     d_conv2_out = torch.empty_like(saved.conv2_out)
     kernels.d_batch_norms(
@@ -142,7 +143,6 @@ def resnet_block_backward(model, saved, d_activated):
     d_out, d_conv2_weight, _ = convolution_backward(d_conv2_out, saved.out, model.conv2.weight, padding=1)
     del saved.out, d_conv2_out
 
-    # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     through_rstd = saved.bn1_mean.new_empty(1, conv1_channels, 1, 1)
     through_mean = torch.empty_like(through_rstd)
     d_bn1_weight = saved.conv1_out.new_empty(conv1_channels)

@@ -149,10 +149,10 @@ class ResNetBlock(nn.Module):
             momentum=MOMENTUM,
         )
 
-        # shortcut
-        # ResNetBlock.forward    out = out + self.shortcut(x)
+        # shortcut[0] and shortcut[1]: Conv2d, BatchNorm2d
         shortcut_out = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
         del x_channels_last
+
         shortcut_piece_means = torch.empty(SHORTCUT_CHANNELS, batch, 2, dtype=torch.float32, device=x.device)
         shortcut_piece_squares = torch.empty_like(shortcut_piece_means)
         kernels.piece_statistics(
@@ -179,6 +179,8 @@ class ResNetBlock(nn.Module):
             momentum=MOMENTUM,
         )
 
+        # shortcut[1]: BatchNorm2d
+        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
         activated = conv2_out.new_empty(batch, CONV2_CHANNELS, CONV1_HEIGHT, CONV1_WIDTH)
         kernels.transpose_batch_norms_add_relu(

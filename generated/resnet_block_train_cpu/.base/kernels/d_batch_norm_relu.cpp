@@ -7,7 +7,7 @@
 //     d_bias = sum(masked_d_out)
 //
 //     ResNetBlock.forward    return F.relu(out)
-//     ResNetBlock.forward    out = out + self.shortcut(x)
+//     ResNetBlock.forward    shortcut[1]: BatchNorm2d
 //
 // Reads out, d_out and the 3 vectors once and x once from memory and again from the cache, writes d_weight,
 // d_x and d_bias once.
