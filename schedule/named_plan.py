@@ -15,6 +15,7 @@ from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.part_records import as_own, fields_of_part
+from longhand.schedule.functions.part_steps import is_whole_derivative
 from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
@@ -212,6 +213,7 @@ __all__ = [
     "is_plain_variable",
     "is_product",
     "is_same",
+    "is_whole_derivative",
     "kernels_of",
     "keys_of_gradients",
     "launches",

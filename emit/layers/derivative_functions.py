@@ -14,15 +14,13 @@ import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from longhand.emit.layers.derivative_words import (
-    Position,
     also_of,
     keys_of_part,
     names_of_part,
     path_inside,
     position_of,
-    position_of_both,
     remark_of,
-    told_position,
+    told_positions,
     weights_of_part,
     what_passes,
     words_of_gradients,
@@ -51,6 +49,7 @@ from longhand.schedule.named_plan import (
     as_own,
     fields_of_part,
     find_derivatives,
+    is_whole_derivative,
     own_steps,
     references,
     without_parts,
@@ -129,18 +128,21 @@ class _ToldPart:
 
     Attributes:
         passes: What it is given and makes, in words.
-        position: Whose it is.
+        places: Whose it is.
+        is_whole: Whether it is all of their derivatives, but for what it says.
         is_of_layers: Whether its words are those of a function that all layers of a list have.
     """
 
     passes: str
-    position: Position
+    places: tuple[tuple[str, ...], ...]
+    is_whole: bool
     is_of_layers: bool
 
     def with_another(self, other: _ToldPart) -> _ToldPart:
         """What it is for two: with the words that tell nothing of where one of them stands."""
         words = other if other.is_of_layers and not self.is_of_layers else self
-        return dataclasses.replace(words, position=position_of_both(self.position, other.position))
+        is_whole = self.is_whole and other.is_whole
+        return dataclasses.replace(words, places=(*self.places, *other.places), is_whole=is_whole)
 
 
 class DerivativeWriter:
@@ -266,15 +268,17 @@ class DerivativeWriter:
         into, out = ([variables[one] for one in some] for some in (gradients, part.results))
         now = _ToldPart(
             what_passes(into, out, weights_of_part(part, function), "their" if part.also else "its"),
-            position_of(part.path, function),
+            (position_of(part.path, function),),
+            is_whole_derivative(part, function.steps[part.start : part.stop], outer.words),
             is_of_layers=not function.drops_fields,
         )
         earlier = self._told.get(name)
         if earlier is not None and now.is_of_layers and not earlier.is_of_layers:
             self._known.prefer(name, method)
         whole = self._told[name] = now if earlier is None else earlier.with_another(now)
-        where = told_position(whole.position)
-        self._known.say(name, remark_of(part.class_name, where, also_of(part, function), whole.passes))
+        beside = also_of(part, function) if whole.is_whole or part.also else None
+        remark = remark_of(part.class_name, told_positions(whole.places), beside, whole.passes)
+        self._known.say(name, remark)
         below, holder = (path_inside(path, around.path) for path in (part.path, part.root))
         reached = around.word
         if part.root != around.path:

@@ -13,6 +13,7 @@ from longhand.schedule.names.words import further_names, identifier, listed, sin
 
 _WIDEST = 103  # of a line of a docstring
 _MOST_NAMED = 2  # weights in it
+_MOST_PLACES = 4  # of modules
 _INDICES = ("[i]", "[j]", "[k]", "[l]")  # which of a list, where several do the same; no module is called so
 _INDEX = _INDICES[0]
 
@@ -75,10 +76,19 @@ def position_of_both(one: Position, other: Position) -> Position:
     return tuple(letters.get(n, first) for n, (first, _) in enumerate(pairs))
 
 
-def told_position(position: Position) -> str:
+def told_positions(places: Sequence[tuple[str, ...]]) -> str:
+    """``layers[i].attn``; of what has no such common place each, ``layer2 and layer3``, or that they are many."""
+    whole: Position = places[0]
+    for one in places[1:]:
+        whole = position_of_both(whole, one)
+    if whole is not None:
+        return told_position(whole)
+    texts = list(dict.fromkeys(map(told_position, places)))
+    return listed(texts) if len(texts) <= _MOST_PLACES else f"{texts[0]} and {len(texts) - 1} others"
+
+
+def told_position(position: tuple[str, ...]) -> str:
     """``layers[i].attn``"""
-    if position is None:
-        return "in several places"
     texts = (f"[{one}]" if one.isdigit() else one if one in _INDICES else f".{one}" for one in position)
     return "".join(texts).removeprefix(".")
 
@@ -123,13 +133,23 @@ def what_passes(source: Sequence[str], results: Sequence[str], weights: Sequence
     """``from d_residual to d_x and the gradient of down.weight``; of many weights only that there are some."""
     few = f"the gradient{'s' * (len(weights) > 1)} of {listed(weights)}"
     of_weights = few if len(weights) <= _MOST_NAMED else f"gradients of {whose} weights"
-    made = [*results, *([of_weights] if weights else [])]
-    return f"from {listed(source)} to {listed(made)}" if source else f"makes {listed(made)}"
+    own = [of_weights] if weights else []
+    # The gradient of x before the module, too, where that of x behind it is called so.
+    made = listed([*(f"{one} of its input" if one in source else one for one in results), *own])
+    return f"from {listed(source)} to {made}" if source else f"makes {made}"
 
 
-def remark_of(class_name: str, position: str, beside: str, passes: str) -> str:
-    """``The derivative of Attention, attn: from d_residual to d_x and the gradients of its weights.``"""
-    begin = f"The derivative of {class_name}, {position}{beside}"
+def remark_of(class_name: str, position: str, beside: str | None, passes: str) -> str:
+    """``The derivative of Attention, attn: from d_residual to d_x and the gradients of its weights.``
+
+    Args:
+        class_name: The module's class.
+        position: Where it is.
+        beside: What it is not of the module, and is of others; None: it is no more than a part of it.
+        passes: What it is given and makes.
+    """
+    whole = "The derivative" if beside is not None else "Part of the derivative"
+    begin = f"{whole} of {class_name}, {position}{beside or ''}"
     whole = f"{begin}: {passes}."
     if len(whole) <= _WIDEST:
         return python_docstring(whole)

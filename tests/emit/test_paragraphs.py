@@ -41,7 +41,9 @@ def test_of_many_statements_the_one_of_the_result_is_quoted() -> None:
     assert chosen(many[:2], in_backward=False) == tuple(many[:2])  # two lines hold them
     assert chosen(many, in_backward=False) == (many[-1],)
     assert chosen(many, in_backward=True) == (many[0],)  # its result's gradient comes in
-    ends = [Quote("Norm.forward", f"{word} = {word}_of(x)" + " + 1" * 20) for word in ("mean", "out")] + [NORM]
+    ends = [Quote("Norm.forward", f"{word} = {word}_of(x)" + " + 1" * 12) for word in ("mean", "out")] + [
+        NORM
+    ]
     assert chosen(ends, in_backward=False) == (ends[1], NORM)  # what each function ends with
     again = dataclasses.replace(NORM, is_again=True)
     assert chosen([again, SCALE], in_backward=True) == (SCALE,)

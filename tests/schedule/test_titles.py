@@ -58,7 +58,10 @@ def test_a_function_tells_modules_from_its_own_on() -> None:
     plain, holder = called("x = x + y", "stage.0", "Block"), called("x = self.body(x)", "stage.0.body.1")
     told, modules = told_apart([plain, holder], Home(root, "stage", word="stage"))
     assert told == [plain] and modules == (CalledModule(("stage", "0", "body", "1"), "Conv2d"),)
-    both = [called("y = x + self.body(x)", "stage.0", "Block"), called("y = x + self.body(x)", "stage.0.body.1")]
+    both = [
+        called("y = x + self.body(x)", "stage.0", "Block"),
+        called("y = x + self.body(x)", "stage.0.body.1"),
+    ]
     assert told_apart(both, Home(root, "stage")) == (both[:1], ())  # the statement does more than call it
     assert told_apart([plain, holder], None) == ([plain, holder], ())
     assert told_module(holder) == "stage[0].body[1]: Conv2d" and not told_module(plain)
