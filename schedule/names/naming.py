@@ -15,6 +15,7 @@ from longhand.schedule.layers.loops import arrange
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.modules.titles import told_module
 from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.call_frames import is_derivative
 from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_axes
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
@@ -51,7 +52,7 @@ from longhand.schedule.plan import (
     flat_steps,
 )
 
-_MOST_QUOTES = 6
+_MOST_QUOTES = 3
 # What the templates of kernels over lists bind themselves.
 _WORDS_OF_LISTS = (
     "tensor",
@@ -261,6 +262,11 @@ def _with_current_quotes(old: KernelNames, callers: Callers) -> KernelNames:
 
 def _chosen_quotes(caller: Caller) -> tuple[Quote, ...]:
     quotes = quotes_of(caller.launch.origins, caller.words)
+    if len(quotes) > _MOST_QUOTES:  # how each function ends: backwards it begins with that
+        nodes = caller.words.nodes
+        is_backward = any(is_derivative(nodes[one]) for one in caller.launch.origins if one in nodes)
+        ends = {one.qualname: one for one in (reversed(quotes) if is_backward else quotes)}
+        quotes = tuple(one for one in quotes if one in ends.values())
     return quotes if len(quotes) <= _MOST_QUOTES else (*quotes[: _MOST_QUOTES - 1], quotes[-1])
 
 
