@@ -21,7 +21,7 @@ EPS = 1e-5
 
 
 class Block(nn.Module):
-    """One of blocks, which share this code."""
+    """Each of blocks."""
 
     def __init__(self):
         super().__init__()

@@ -22,7 +22,7 @@ EPS = 1e-5
 
 
 class Block(nn.Module):
-    """One of gpt.blocks, which share this code."""
+    """Each of gpt.blocks."""
 
     def __init__(self):
         super().__init__()

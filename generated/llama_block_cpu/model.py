@@ -89,6 +89,7 @@ class LlamaBlock(nn.Module):
         mixed = F.scaled_dot_product_attention(rotary_q, rotary_k, v, is_causal=True, enable_gqa=True)
         attention_out = F.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
 
+        # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         h = empty(x.shape, torch.float32)
         normed = attention_out  # in place

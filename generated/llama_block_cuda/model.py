@@ -95,6 +95,7 @@ class LlamaBlock(nn.Module):
         )
         del mixed
 
+        # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         h = torch.empty_like(x)
         normed = attention_out  # in place

@@ -66,9 +66,9 @@ class ResNetBlock(nn.Module):
 
         conv2_out = F.conv2d(out, self.conv2.weight, padding=1)
 
+        # shortcut
         shortcut_out = F.conv2d(x, self.shortcut[0].weight, stride=2)
 
-        # shortcut[1]: BatchNorm2d
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
         activated = shortcut_out  # in place

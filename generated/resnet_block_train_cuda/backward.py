@@ -12,7 +12,8 @@ import torch
 from . import kernels
 from .runtime import convolution_backward, keep_for_backward, kept_for_backward, of_parameters, own_types
 
-# How the names of the weights end that no gradient is computed from: autograd need not keep them.
+# How the names of the weights end (of whole modules: begin) that no gradient is computed from: autograd need not
+# keep them.
 UNREAD = (
     ".bn2.bias",
     ".1.bias",
@@ -143,6 +144,7 @@ def resnet_block_backward(model, saved, d_activated):
     d_out, d_conv2_weight, _ = convolution_backward(d_conv2_out, saved.out, model.conv2.weight, padding=1)
     del saved.out, d_conv2_out
 
+    # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     through_rstd = saved.bn1_mean.new_empty(1, conv1_channels, 1, 1)
     through_mean = torch.empty_like(through_rstd)
     d_bn1_weight = saved.conv1_out.new_empty(conv1_channels)

@@ -179,7 +179,6 @@ class ResNetBlock(nn.Module):
             momentum=MOMENTUM,
         )
 
-        # shortcut[1]: BatchNorm2d
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
         activated = conv2_out.new_empty(batch, CONV2_CHANNELS, CONV1_HEIGHT, CONV1_WIDTH)

@@ -79,7 +79,7 @@ def is_whole_derivative(part: ModuleDerivative, steps: Sequence[ModelStep], word
     return not is_derived or is_nearly_whole_backward(frame, done, words.nodes)
 
 
-def _origins(step: PlanStep) -> tuple[str, ...]:
+def _origins(step: UnitStep) -> tuple[str, ...]:
     if isinstance(step, Launch):
         return step.origins
     return (step.origin,) if isinstance(step, Extern) else ()

@@ -52,7 +52,8 @@ from longhand.schedule.plan import (
     flat_steps,
 )
 
-_MOST_QUOTES = 3
+_MOST_QUOTES = 6
+_MOST_OF_SEVERAL = 3  # functions' statements
 # What the templates of kernels over lists bind themselves.
 _WORDS_OF_LISTS = (
     "tensor",
@@ -262,7 +263,8 @@ def _with_current_quotes(old: KernelNames, callers: Callers) -> KernelNames:
 
 def _chosen_quotes(caller: Caller) -> tuple[Quote, ...]:
     quotes = quotes_of(caller.launch.origins, caller.words)
-    if len(quotes) > _MOST_QUOTES:  # how each function ends: backwards it begins with that
+    if len({one.qualname for one in quotes}) > 1 and len(quotes) > _MOST_OF_SEVERAL:
+        # How each function ends: backwards it begins with that.
         nodes = caller.words.nodes
         is_backward = any(is_derivative(nodes[one]) for one in caller.launch.origins if one in nodes)
         ends = {one.qualname: one for one in (reversed(quotes) if is_backward else quotes)}

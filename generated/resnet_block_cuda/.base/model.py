@@ -81,10 +81,10 @@ class ResNetBlock(nn.Module):
         conv2_out = conv2d(out, self.conv2.weight, padding=1)
         del conv1_out, out
 
+        # shortcut
         shortcut_out = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
         del x_channels_last
 
-        # shortcut[1]: BatchNorm2d
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
         activated = conv2_out.new_empty(batch, CONV2_CHANNELS, CONV1_HEIGHT, CONV1_WIDTH)

@@ -19,7 +19,8 @@ from .runtime import (
     own_types,
 )
 
-# How the names of the weights end that no gradient is computed from: autograd need not keep them.
+# How the names of the weights end (of whole modules: begin) that no gradient is computed from: autograd need not
+# keep them.
 UNREAD = (".bias",)
 
 
@@ -89,6 +90,7 @@ def resnet_block_backward(model, saved, d_activated):
         n_pixels=shortcut_height * shortcut_width,
     )
 
+    # shortcut
     d_x_from_shortcut, d_shortcut_0_weight, _ = convolution_backward(
         d_shortcut_out, saved.x, model.shortcut[0].weight, stride=2
     )
@@ -116,6 +118,7 @@ def resnet_block_backward(model, saved, d_activated):
 
     d_out, d_conv2_weight, _ = convolution_backward(d_conv2_out, saved.out, model.conv2.weight, padding=1)
 
+    # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     d_bn1_weight = empty(saved.bn1_mean.shape, torch.float32)
     d_conv1_out = d_out  # in place
     d_bn1_bias = empty(saved.bn1_mean.shape, torch.float32)

@@ -78,8 +78,8 @@ class ResNetBlock(nn.Module):
         conv2_out = F.conv2d(out, self.conv2.weight, padding=1)
         normed, bn2_mean, bn2_rstd = batch_norm(conv2_out, self.bn2)
 
+        # shortcut
         shortcut_out = F.conv2d(x, self.shortcut[0].weight, stride=2)
-
         shortcut_1, shortcut_mean, shortcut_rstd = batch_norm(shortcut_out, self.shortcut[1])
 
         # ResNetBlock.forward    out = out + self.shortcut(x); return F.relu(out)

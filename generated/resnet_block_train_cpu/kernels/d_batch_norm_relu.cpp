@@ -14,7 +14,8 @@
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops (masked_d_out in d_x). Sums in double.
+// One thread per block of channels; a row stays in cache between the loops (masked_d_out in d_x). Sums in
+// double.
 extern "C" void d_batch_norm_relu(
     const float *out,     // (n_batches, n_channels, n_pixels)
     const float *d_out,   // (n_batches, n_channels, n_pixels)

@@ -1,7 +1,6 @@
 // batch_norms_add_relu: activated = relu(batch_norm(conv2_out) + batch_norm(shortcut_out)).
 //
 //     ResNetBlock.forward    out = self.bn2(self.conv2(out))
-//     ResNetBlock.forward    shortcut[1]: BatchNorm2d
 //     ResNetBlock.forward    out = out + self.shortcut(x)
 //     ResNetBlock.forward    return F.relu(out)
 //
