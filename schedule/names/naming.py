@@ -263,10 +263,9 @@ def _with_current_quotes(old: KernelNames, callers: Callers) -> KernelNames:
 
 def _chosen_quotes(caller: Caller) -> tuple[Quote, ...]:
     quotes = quotes_of(caller.launch.origins, caller.words)
-    if len({one.qualname for one in quotes}) > 1 and len(quotes) > _MOST_OF_SEVERAL:
-        # How each function ends: backwards it begins with that.
-        nodes = caller.words.nodes
-        is_backward = any(is_derivative(nodes[one]) for one in caller.launch.origins if one in nodes)
+    if len({one.qualname for one in quotes}) > 1 and len(quotes) > _MOST_OF_SEVERAL:  # how each function ends
+        origins = (caller.words.nodes.get(one) for one in caller.launch.origins)
+        is_backward = any(node is not None and is_derivative(node) for node in origins)
         ends = {one.qualname: one for one in (reversed(quotes) if is_backward else quotes)}
         quotes = tuple(one for one in quotes if one in ends.values())
     return quotes if len(quotes) <= _MOST_QUOTES else (*quotes[: _MOST_QUOTES - 1], quotes[-1])

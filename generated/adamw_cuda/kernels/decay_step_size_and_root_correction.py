@@ -4,6 +4,9 @@
     decay = 1.0 - lr * DECAY
     step_size = lr / (1.0 - BETA1**step)
 
+    adamw    step += 1
+    adamw    decay = 1 - lr * DECAY
+    adamw    step_size = lr / (1 - BETA1**step)
     adamw    root_correction = (1 - BETA2**step).sqrt()
 
 Reads step and lr once, writes step, root_correction, decay and step_size once.

@@ -1,5 +1,9 @@
 """adamw: exp_avg, exp_avg_sq and param from these and grad, for all tensors of the lists.
 
+    adamw    param.mul_(decay)
+    adamw    exp_avg.lerp_(grad, 1 - BETA1)
+    adamw    exp_avg_sq.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
+    adamw    denominator = exp_avg_sq.sqrt() / root_correction + EPS
     adamw    param.sub_(step_size * exp_avg / denominator)
 
 One launch over lists of tensors of any sizes. Reads exp_avg, grad, exp_avg_sq and param once, writes exp_avg,

@@ -1,5 +1,8 @@
 """rms_norm: normed = x * rsqrt(mean(x**2) + eps) * weight, row by row.
 
+    RMSNorm.forward    x_float = x.float()
+    RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
+    RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
     RMSNorm.forward    return normed.to(x.dtype) * self.weight
 
 Reads x once, writes normed once; weight stays in cache.
