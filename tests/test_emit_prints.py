@@ -74,7 +74,6 @@ NUMBERS = {
         "_WIDEST",
         "_TWO_LINES",
         "_MOST_INSTEAD_OF_OPS",
-        "_MOST_INSTEAD_OF_WORDS",
         "_LONGEST_EQUATION",
         "_MUCH_SHORTER",
         "_MOST_OPERATIONS",

@@ -266,7 +266,6 @@ _MOST_OPERATIONS = 4  # that a kernel is said to be the backward pass of
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
 _MOST_INSTEAD_OF_OPS = 5  # equations, where the user's operations fit
-_MOST_INSTEAD_OF_WORDS = 9  # equations, where but words are left
 _MOST_STEPS_OF_NORM = 3  # where the user's operations fit: ``rstd``, ``normalized`` and ``d_normalized``
 _LONGEST_EQUATION = 180  # two lines
 _MUCH_SHORTER = 0.7  # of the length: then the user's operations say it better than their arithmetic
@@ -359,9 +358,7 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
         return laid_out(equations, how, room, backward)
     if of_ops and len(coarse) <= _TWO_LINES - len(names.kernel):
         return laid_out(of_ops, how, room, backward) if len(of_ops) > 1 else f"{coarse}."
-    if is_norm and 1 < len(equations) <= MOST_EQUATIONS and is_short:
-        return laid_out(equations, how, room, backward)
-    if 1 < len(equations) <= _MOST_INSTEAD_OF_WORDS and is_short:
+    if 1 < len(equations) <= MOST_EQUATIONS and is_short:
         return laid_out(equations, how, room, backward)
     return f"{in_words(plan, names, backward)}{how}."
 

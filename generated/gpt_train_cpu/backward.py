@@ -15,8 +15,7 @@ from .runtime import empty, keep_for_backward, kept_for_backward, of_layers, of_
 MAX_POSITIONS = 128
 EPS = 1e-5
 
-# How the names of the weights end (of whole modules: begin) that no gradient is computed from: autograd need not
-# keep them.
+# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
 UNREAD = (
     ".token_embedding.weight",
     ".position_embedding.weight",

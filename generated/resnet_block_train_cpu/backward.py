@@ -19,8 +19,7 @@ from .runtime import (
     own_types,
 )
 
-# How the names of the weights end (of whole modules: begin) that no gradient is computed from: autograd need not
-# keep them.
+# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
 UNREAD = (".bias",)
 
 

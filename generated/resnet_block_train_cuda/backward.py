@@ -12,8 +12,7 @@ import torch
 from . import kernels
 from .runtime import convolution_backward, keep_for_backward, kept_for_backward, of_parameters, own_types
 
-# How the names of the weights end (of whole modules: begin) that no gradient is computed from: autograd need not
-# keep them.
+# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
 UNREAD = (
     ".bn2.bias",
     ".1.bias",

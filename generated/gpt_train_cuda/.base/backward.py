@@ -22,8 +22,7 @@ from .runtime import (
 
 EPS = 1e-5
 
-# How the names of the weights end (of whole modules: begin) that no gradient is computed from: autograd need not
-# keep them.
+# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
 UNREAD = (
     ".token_embedding.weight",
     ".position_embedding.weight",

@@ -1,13 +1,4 @@
-"""d_batch_norms_relu: the backward pass of relu and batch norm, channel by channel:
-    normalized = (shortcut_out - shortcut_mean) * shortcut_rstd
-    d_out = where(activated <= 0.0, 0.0, d_activated)
-    through_rstd = mean(d_out * normalized)
-    through_mean = mean(d_out)
-    bn2_through_rstd = mean(d_out * ((conv2_out - bn2_mean) * bn2_rstd))
-    d_weight = sum(d_out * normalized)
-    d_bn2_weight = sum(d_out * ((conv2_out - bn2_mean) * bn2_rstd))
-    d_bias = sum(d_out)
-    d_bn2_bias = d_bias
+"""d_batch_norms_relu: the backward pass of relu and batch norm, channel by channel.
 
     ResNetBlock.forward    return F.relu(out)
     ResNetBlock.forward    shortcut[1]: BatchNorm2d
