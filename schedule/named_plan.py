@@ -15,6 +15,7 @@ from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.part_records import as_own, fields_of_part
+from longhand.schedule.functions.part_steps import is_whole_derivative
 from longhand.schedule.functions.repeated_launches import (
     Form,
     LaunchWords,
@@ -61,7 +62,7 @@ from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages,
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
 from longhand.schedule.library_fallback import filled_with
-from longhand.schedule.modules.headings import Home, heading_of, is_evident, is_lone_sum
+from longhand.schedule.modules.headings import Home, heading_of, is_evident, is_lone_sum, is_product
 from longhand.schedule.modules.held import (
     Branch,
     ByLayer,
@@ -73,6 +74,7 @@ from longhand.schedule.modules.held import (
 )
 from longhand.schedule.modules.settings import constant_name, sizes_of_file
 from longhand.schedule.modules.sizes_alike import held_sizes, module_signature
+from longhand.schedule.modules.titles import CalledModule, title_of, told_apart
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_whole_backward, own_origins
 from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words, apart
@@ -144,6 +146,7 @@ __all__ = [
     "CallLoop",
     "CallOfMany",
     "CallRecord",
+    "CalledModule",
     "CallsOfFunction",
     "Choice",
     "DimNamer",
@@ -232,7 +235,9 @@ __all__ = [
     "is_nearly_whole_backward",
     "is_of_places",
     "is_plain_variable",
+    "is_product",
     "is_same",
+    "is_whole_derivative",
     "kernels_of",
     "keys_of_gradients",
     "launches",
@@ -272,6 +277,8 @@ __all__ = [
     "steps_of",
     "straightened",
     "symbol_names",
+    "title_of",
+    "told_apart",
     "unread_buffers",
     "unread_weights",
     "view_key",

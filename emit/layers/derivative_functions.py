@@ -22,7 +22,7 @@ from longhand.emit.layers.derivative_words import (
     path_inside,
     position_of,
     remark_of,
-    told_position,
+    told_positions,
     weights_of_part,
     what_passes,
     words_of_gradients,
@@ -51,6 +51,7 @@ from longhand.schedule.named_plan import (
     as_own,
     fields_of_part,
     find_derivatives,
+    is_whole_derivative,
     own_steps,
     references,
     without_parts,
@@ -247,7 +248,7 @@ class DerivativeWriter:
                 variables,
                 device,
                 sizes=sizes,
-                home=Home(self._root, part.root),
+                home=Home(self._root, part.root, word=word),
                 is_of_layers=not function.drops_fields,
             )
             rest = tuple(one for one in method.parameters if one not in hidden)
@@ -264,15 +265,17 @@ class DerivativeWriter:
         into, out = ([variables[one] for one in some] for some in (gradients, part.results))
         now = ToldPart(
             what_passes(into, out, weights_of_part(part, function), "their" if part.also else "its"),
-            position_of(part.path, function),
+            (position_of(part.path, function),),
+            is_whole_derivative(part, function.steps[part.start : part.stop], outer.words),
             is_of_layers=not function.drops_fields,
         )
         earlier = self._told.get(name)
         if earlier is not None and now.is_of_layers and not earlier.is_of_layers:
             self._known.prefer(name, method)
         whole = self._told[name] = now if earlier is None else earlier.with_another(now)
-        where = told_position(whole.position)
-        self._known.say(name, remark_of(part.class_name, where, also_of(part, function), whole.passes))
+        beside = also_of(part, function) if whole.is_whole or part.also else None
+        remark = remark_of(part.class_name, told_positions(whole.places), beside, whole.passes)
+        self._known.say(name, remark)
         below, holder = (path_inside(path, around.path) for path in (part.path, part.root))
         reached = around.word
         if part.root != around.path:

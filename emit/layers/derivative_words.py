@@ -22,6 +22,7 @@ from longhand.schedule.names.words import further_names, identifier, listed, sin
 
 _WIDEST = 103  # of a line of a docstring
 _MOST_NAMED = 2  # weights in it
+_MOST_PLACES = 4  # of modules
 _INDICES = ("[i]", "[j]", "[k]", "[l]")  # which of a list, where several do the same; no module is called so
 _INDEX = _INDICES[0]
 
@@ -161,24 +162,36 @@ class ToldPart:
 
     Attributes:
         passes: What it is given and makes, in words.
-        position: Whose it is.
+        places: Whose it is.
+        is_whole: Whether it is all of their derivatives, but for what it says.
         is_of_layers: Whether its words are those of a function that all layers of a list have.
     """
 
     passes: str
-    position: Position
+    places: tuple[tuple[str, ...], ...]
+    is_whole: bool
     is_of_layers: bool
 
     def with_another(self, other: ToldPart) -> ToldPart:
         """What it is for two: with the words that tell nothing of where one of them stands."""
         words = other if other.is_of_layers and not self.is_of_layers else self
-        return dataclasses.replace(words, position=position_of_both(self.position, other.position))
+        is_whole = self.is_whole and other.is_whole
+        return dataclasses.replace(words, places=(*self.places, *other.places), is_whole=is_whole)
 
 
-def told_position(position: Position) -> str:
+def told_positions(places: Sequence[tuple[str, ...]]) -> str:
+    """``layers[i].attn``; of what has no such common place each, ``layer2 and layer3``, or that they are many."""
+    whole: Position = places[0]
+    for one in places[1:]:
+        whole = position_of_both(whole, one)
+    if whole is not None:
+        return told_position(whole)
+    texts = list(dict.fromkeys(map(told_position, places)))
+    return listed(texts) if len(texts) <= _MOST_PLACES else f"{texts[0]} and {len(texts) - 1} others"
+
+
+def told_position(position: tuple[str, ...]) -> str:
     """``layers[i].attn``"""
-    if position is None:
-        return "in several places"
     texts = (f"[{one}]" if one.isdigit() else one if one in _INDICES else f".{one}" for one in position)
     return "".join(texts).removeprefix(".")
 
@@ -223,13 +236,23 @@ def what_passes(source: Sequence[str], results: Sequence[str], weights: Sequence
     """``from d_residual to d_x and the gradient of down.weight``; of many weights only that there are some."""
     few = f"the gradient{'s' * (len(weights) > 1)} of {listed(weights)}"
     of_weights = few if len(weights) <= _MOST_NAMED else f"gradients of {whose} weights"
-    made = [*results, *([of_weights] if weights else [])]
-    return f"from {listed(source)} to {listed(made)}" if source else f"makes {listed(made)}"
+    own = [of_weights] if weights else []
+    # The gradient of x before the module, too, where that of x behind it is called so.
+    made = listed([*(f"{one} of its input" if one in source else one for one in results), *own])
+    return f"from {listed(source)} to {made}" if source else f"makes {made}"
 
 
-def remark_of(class_name: str, position: str, beside: str, passes: str) -> str:
-    """``The derivative of Attention, attn: from d_residual to d_x and the gradients of its weights.``"""
-    begin = f"The derivative of {class_name}, {position}{beside}"
+def remark_of(class_name: str, position: str, beside: str | None, passes: str) -> str:
+    """``The derivative of Attention, attn: from d_residual to d_x and the gradients of its weights.``
+
+    Args:
+        class_name: The module's class.
+        position: Where it is.
+        beside: What it is not of the module, and is of others; None: it is no more than a part of it.
+        passes: What it is given and makes.
+    """
+    whole = "The derivative" if beside is not None else "Part of the derivative"
+    begin = f"{whole} of {class_name}, {position}{beside or ''}"
     whole = f"{begin}: {passes}."
     if len(whole) <= _WIDEST:
         return python_docstring(whole)

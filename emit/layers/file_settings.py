@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.layers.shared_functions import SharedFunction
-from longhand.emit.module.paragraphs import Paragraph, PythonLine, WrittenParagraph, not_quoted_before
+from longhand.emit.module.paragraphs import Paragraph, PythonLine, WrittenParagraph
 from longhand.emit.text.expression import literal_text
 from longhand.emit.text.python_code import (
     Code,
@@ -21,26 +21,24 @@ from longhand.emit.text.python_code import (
     words_in,
 )
 from longhand.emit.text.told_sizes import BoundSizes
-from longhand.schedule.named_plan import Quote, constant_name, sizes_of_file
+from longhand.schedule.named_plan import constant_name, sizes_of_file
 
 _OF_FILES = ("UNREAD", "COMES_FROM")  # constants, whatever the model
 
 
 @dataclasses.dataclass
 class FileSettings:
-    """What a file's functions share: its constants, and the statements that are quoted already.
+    """What a file's functions share: its constants.
 
     Attributes:
         numbers: By word: what kernels are given.
         taken: Names that no constant may have.
         sizes: By word: its size.
-        quoted: The user's statements that functions further up quote.
     """
 
     numbers: Mapping[str, float]
     taken: set[str]
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
-    quoted: set[Quote] = dataclasses.field(default_factory=set)
     _used: set[str] = dataclasses.field(default_factory=set)
     _operators: Counter[str] = dataclasses.field(default_factory=Counter)
 
@@ -125,7 +123,7 @@ class FileSettings:
         self, paragraphs: Iterable[WrittenParagraph], words: Mapping[str, str]
     ) -> tuple[WrittenParagraph, ...]:
         found = []
-        for one in not_quoted_before(paragraphs, self.quoted):
+        for one in paragraphs:
             lines = [_renamed_line(line, words, self.numbers) for line in one.lines]
             said = (line.said for line in lines if isinstance(line, PythonLine))
             for value in (each.value for each in said if each and each.value):

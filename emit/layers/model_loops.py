@@ -52,7 +52,7 @@ from longhand.schedule.plan import buffers_made, buffers_read
 
 _FOLLOWING = "Ends with the next layer's {}; the last one with {}."
 _ONLY_SAVED = "Only the backward pass reads {}."
-_APART = "A part of each layer: what the layer does besides stands between the calls."
+_APART = "All of the layer but {}, which stands where it is called."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +108,10 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
     saved = None
     if loop.record is not None:
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
-    deferred = _APART if loop.is_apart else remark_on_deferred_residual(loop, outer.words, variables)
+    deferred = remark_on_deferred_residual(loop, outer.words, variables)
+    if loop.is_apart:
+        left = _left_to_callers(loop, branch)
+        deferred = _APART.format(listed(left)) if left else ""
     if loop.following is not None:
         deferred = _FOLLOWING.format(loop.following.path, loop.following.last)
     read = {name for step in loop.run for name in buffers_read(step)}
@@ -138,6 +141,13 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
         numbers,
         made.uses_nn,
     )
+
+
+def _left_to_callers(loop: Loop, branch: Branch) -> list[str]:
+    """The parts of a layer whose weights its function does not read."""
+    read = {name for step in loop.run for name in buffers_read(step)}
+    used = {path.partition(".")[0] for buffer, path in loop.own_weights.items() if buffer in read}
+    return [name for name, one in branch.branches.items() if one.dtypes() and name not in used]
 
 
 def _served(loop: Loop, n_layers: int) -> str:

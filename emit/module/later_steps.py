@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from longhand.lower.ir import Extern
 from longhand.schedule.named_plan import (
+    BufferNamer,
     FirstCall,
     LayerCall,
     Loop,
@@ -14,8 +16,9 @@ from longhand.schedule.named_plan import (
     is_plain_variable,
     list_holding,
     plain_steps,
+    touched,
 )
-from longhand.schedule.plan import Allocate, Repeat, UnitStep, buffers_made, buffers_read
+from longhand.schedule.plan import Allocate, Launch, Repeat, UnitStep, buffers_made, buffers_read
 
 _SOON = 0  # statements in between: where one runs, what is bound anew behind it would stay
 
@@ -134,3 +137,17 @@ def _made_inside(step: UnitStep) -> set[str]:
     """What the runs of a repeat make, which their function has names for."""
     runs = step.runs if isinstance(step, Repeat) else ()
     return {name for run in runs for inner in run for name in buffers_made(inner)}
+
+
+def weights_named(
+    step: Launch | Extern, variables: Mapping[str, str], words: BufferNamer, in_backward: bool
+) -> set[str]:
+    """The weights that a call names by their place in the module; in a backward pass, where it names none, all of them.
+
+    There the gradient of one is told by its name as well.
+    """
+    held = ((name, variables.get(name)) for name in touched(step))
+    weights = {name for name, one in held if isinstance(one, Reached) and not one.is_field}
+    if not in_backward:
+        return weights
+    return set() if weights else {*words.weights}

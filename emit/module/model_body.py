@@ -15,6 +15,7 @@ from longhand.emit.module.later_steps import (
     gathered_lists,
     rebound_or_alive,
     root,
+    weights_named,
 )
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
 from longhand.emit.module.library_calls import LibraryWriter
@@ -25,8 +26,8 @@ from longhand.emit.module.paragraphs import (
     Paragraph,
     PythonLine,
     append,
+    chosen,
     drop_unread,
-    fewest,
     indented,
     joined_quotes,
     quoted_step,
@@ -63,18 +64,19 @@ from longhand.schedule.named_plan import (
     Loop,
     ModelStep,
     Number,
-    Reached,
     SharedCall,
     Statement,
     UnitNames,
     heading_of,
     is_evident,
     is_lone_sum,
+    is_product,
     loops_of,
     named_views,
     own_origins,
     plain_steps,
     stated_by,
+    told_apart,
     unread_buffers,
     view_key,
 )
@@ -86,7 +88,6 @@ from longhand.schedule.plan import (
     Reuse,
     UnitPlan,
     buffers_made,
-    touched,
 )
 
 _DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
@@ -132,10 +133,8 @@ class BodyWriter:
         self._trunks, self._devices = frozenset[str](), set[str]()
         self.plan = plan
         self.names, self.words = names, words
-        self.variables = variables
-        self.sizes = sizes
-        self.device = device
-        self.lists = lists
+        self.variables, self.sizes = variables, sizes
+        self.device, self.lists = device, lists
         self.made_lists = {name: one for one in lists if isinstance(one, MadeList) for name in one.nodes}
         self.launches = LaunchWriter(plan, names, words, variables, sizes, lists, numbers or {})
         self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
@@ -182,8 +181,8 @@ class BodyWriter:
                     append(paragraphs, Paragraph((), lines))
                 waiting = []
             elif isinstance(step, Choice):
-                calls = (one for one in step.steps if isinstance(one, Launch | Extern))
-                quotes = fewest(q for one in calls for q in quotes_of(self._stated(one), self.in_backward))
+                stated = [one for each in step.steps for one in self._stated(each)]
+                quotes = chosen(quotes_of(stated, self.in_backward), self.in_backward)
                 append(paragraphs, Paragraph(quotes, waiting + self._choice(step)))
                 waiting = []
             elif isinstance(step, Allocate) and step.buffer in self.made_lists:
@@ -215,7 +214,7 @@ class BodyWriter:
             reach, n_listed, taken = self.whose.reach, self.whose.n_listed, [*self.variables.values()]
             paragraphs = as_loops(paragraphs, reach, n_listed, taken, self._number)
         drop_unread(paragraphs, self._devices, words_read(paragraphs))
-        return joined_quotes(said_once(paragraphs))
+        return joined_quotes(said_once(paragraphs, self.in_backward))
 
     def _call(
         self,
@@ -250,17 +249,19 @@ class BodyWriter:
         if step is None:
             return Paragraph((), lines)
         stated = self._stated(step)
-        quotes, paths = quotes_of(stated, self.in_backward), [one.module for one in stated]
-        heading = "" if self.home is None else heading_of(paths, self.home, self._trunks)
-        held = ((name, self.variables.get(name)) for name in touched(step))
-        weights = {name for name, one in held if isinstance(one, Reached) and not one.is_field}
-        weights.update(self.words.weights)  # in a backward pass also what holds the gradient of one
-        return Paragraph(quotes, lines, heading, is_evident(step, len(quotes), weights))
+        told, modules = told_apart(stated, self.home)
+        heading = heading_of([one.module for one in stated], self.home, self._trunks)
+        quotes = quotes_of(told, self.in_backward)
+        weights = weights_named(step, self.variables, self.words, self.in_backward)
+        is_sum = self.in_backward and is_lone_sum(step, self.words.nodes)
+        evident = is_sum or is_evident(step, len(quotes) + len(modules), weights)
+        return Paragraph(chosen(quotes, self.in_backward), lines, heading, evident, modules, is_product(step))
 
-    def _stated(self, step: Launch | Extern) -> list[Provenance]:
+    def _stated(self, step: PlanStep) -> list[Provenance]:
         """Where its operations came from: those of which the user's statement is known."""
         left = self.of_some.get(id(step), ())
-        return [one for one in stated_by(step, self.words) if (one.qualname, one.statement) not in left]
+        known = stated_by(step, self.words) if isinstance(step, Launch | Extern) else []
+        return [one for one in known if (one.qualname, one.statement) not in left]
 
     def _choice(self, choice: Choice) -> list[str]:
         """``if self.layer == 3:`` and what that layer does, ``else:`` and what the others do."""
@@ -326,7 +327,7 @@ class BodyWriter:
     def _remarks(self, step: Launch | Extern) -> list[str]:
         """Why longhand added an operation that the user did not write, or changed one, as comments."""
         origins = own_origins(step.origins, self.words.nodes) if isinstance(step, Launch) else (step.origin,)
-        if isinstance(step, Launch) and is_lone_sum(origins, self.words.nodes):
+        if is_lone_sum(step, self.words.nodes):
             return []
         why = dict.fromkeys(self.words.provenance(origin).remark for origin in origins if origin)
         new = [text for text in why if text and text not in self.told]
@@ -338,7 +339,6 @@ class BodyWriter:
         self.needs.functional |= call.needs_functional
         self.needs.runtime |= {call.runtime} if call.runtime else set()
         self.needs.registering |= {call.module} if call.module else set()
-        lines += [PythonLine(f"# {step.reason}", LineKind.COMMENT)] if step.reason else []
         named = [name for name in step.outputs if name in self.variables and name not in self._unread]
         targets = [self._bind(name) if name in named else "_" for name in step.outputs if named]
         told = data_size_lines(self.plan.program.graph.data_sizes, step, self.variables, self.sizes.symbols)

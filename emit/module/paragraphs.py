@@ -18,7 +18,7 @@ from longhand.capture.graph import Provenance
 from longhand.emit.text.python_code import CallCode, Code, PythonStatement, words_in
 from longhand.emit.text.quoting import python_comment, quote_lines
 from longhand.lower.ir import Buffer, Extern
-from longhand.schedule.named_plan import CallOfMany, ModelStep, Quote
+from longhand.schedule.named_plan import CalledModule, CallOfMany, ModelStep, Quote, title_of
 from longhand.schedule.plan import Allocate, Launch, Release, Reuse
 
 
@@ -133,7 +133,7 @@ def functional(name: str, arguments: Iterable[Code]) -> CallOfLibrary:
 
 
 WIDEST = 98
-_MOST_QUOTES = 3
+_MOST_LINES = 2  # of statements above a paragraph
 _APART = (LineKind.LAUNCH, LineKind.COMMENT)  # what is read by itself
 
 
@@ -146,6 +146,8 @@ class Paragraph:
         lines: What runs.
         heading: The part of the module that it belongs to, ``self_attn``; empty if it is none.
         is_evident: Whether its lines say what they do without the user's words.
+        modules: Those whose work it is, where the user's statement only calls what holds them.
+        is_product: Whether it is a library's product: what a group of modules begins with.
         call: What it does, if that is a call that may be one of several in a loop.
     """
 
@@ -153,6 +155,8 @@ class Paragraph:
     lines: list[str]
     heading: str = ""
     is_evident: bool = False
+    modules: tuple[CalledModule, ...] = ()
+    is_product: bool = False
     call: CallOfMany | None = None
 
     @property
@@ -187,18 +191,6 @@ class WrittenParagraph:
         return (*heading, *quote_lines(self.quotes, WIDEST))
 
 
-def not_quoted_before(
-    paragraphs: Iterable[WrittenParagraph], quoted: set[Quote]
-) -> tuple[WrittenParagraph, ...]:
-    """The paragraphs without what was quoted before in their file; `quoted` learns what they quote."""
-    found = []
-    for one in paragraphs:
-        new = tuple(quote for quote in one.quotes if quote not in quoted)
-        quoted.update(new)
-        found.append(dataclasses.replace(one, quotes=new))
-    return tuple(found)
-
-
 def append(paragraphs: list[Paragraph], more: Paragraph) -> None:
     """Lines under a statement: of the last paragraph, where that has the same one."""
     last = paragraphs[-1] if paragraphs else None
@@ -209,43 +201,110 @@ def append(paragraphs: list[Paragraph], more: Paragraph) -> None:
         paragraphs.append(more)
 
 
-def fewest(quotes: Iterable[Quote]) -> tuple[Quote, ...]:
-    """Each quote once, and not too many."""
-    once = tuple(dict.fromkeys(quotes))
-    return once if len(once) <= _MOST_QUOTES else (*once[: _MOST_QUOTES - 1], once[-1])
-
-
-def quotes_of(stated: Collection[Provenance], in_backward: bool) -> tuple[Quote, ...]:
+def quotes_of(stated: Iterable[Provenance], in_backward: bool) -> tuple[Quote, ...]:
     """The statements that operations came from; in a backward pass, which of them it only computes again."""
     derived = {(where.qualname, where.statement) for where in stated if where.is_of_gradient}
     each = dict.fromkeys((where.qualname, where.statement) for where in stated)
-    return fewest(Quote(*one, is_again=in_backward and one not in derived) for one in each)
+    return tuple(Quote(*one, is_again=in_backward and one not in derived) for one in each)
 
 
-def said_once(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
+def chosen(quotes: Sequence[Quote], in_backward: bool) -> tuple[Quote, ...]:
+    """All that a paragraph does where two lines hold it, else how each function ends, else the statement of its result.
+
+    In a backward pass that is the one whose result's gradient comes in; what is computed again for it goes unsaid.
+    """
+    derived = tuple(one for one in quotes if not one.is_again) or tuple(quotes)
+    is_backward = in_backward and not any(one.is_again for one in derived)
+    ends = {one.qualname: one for one in (reversed(derived) if is_backward else derived)}
+    of_functions = tuple(one for one in derived if one in ends.values())
+    for some in (derived, of_functions):
+        if len(some) < 2 or len(quote_lines(some, WIDEST)) <= _MOST_LINES:
+            return some
+    return derived[:1] if is_backward else derived[-1:]
+
+
+def said_once(paragraphs: Iterable[Paragraph], in_backward: bool = False) -> list[Paragraph]:
     """Each statement of the user's is quoted where it begins, if at all, and a part of the module where its block does.
 
     A library call that goes on with, or repeats, what stands above it is more of the paragraph there.
 
     Args:
         paragraphs: Of one function, in order.
+        in_backward: Whether they are a backward pass's.
     """
     said: list[Paragraph] = []
-    first: set[Quote] = set()
+    first: set[tuple[str, Quote]] = set()
     above = Paragraph((), [])  # the last paragraph, with all that it would quote
     at = ""  # the part of the module
+    groups = _Groups(in_backward)
     for paragraph in paragraphs:
         quotes = paragraph.quotes
-        new = () if paragraph.is_evident else tuple(quote for quote in quotes if quote not in first)
         heading = paragraph.heading if paragraph.heading != at else ""
         at = paragraph.heading or at
-        if said and quotes and not new and not heading and _goes_on(said[-1], above, paragraph):
+        is_new = not paragraph.is_evident and any((at, quote) not in first for quote in quotes)
+        new = quotes if is_new else ()
+        is_more = bool(quotes) and not new and not heading and bool(said)
+        if (said and groups.goes_on(said[-1], paragraph)) or (
+            is_more and _goes_on(said[-1], above, paragraph)
+        ):
             said[-1].lines += paragraph.lines
         else:
             said.append(Paragraph(new, list(paragraph.lines), heading))
-        first.update(new)
+        groups.add(said[-1], paragraph)
+        first.update((at, quote) for quote in new)
         above = paragraph
+    groups.close()
     return said
+
+
+class _Groups:
+    """Neighbouring paragraphs of modules that one holds, each group under one title: from product to product.
+
+    Args:
+        in_backward: Whether a product ends its group, not begins it.
+    """
+
+    def __init__(self, in_backward: bool) -> None:
+        self._in_backward = in_backward
+        self._first: Paragraph | None = None  # which gets the title
+        self._modules: dict[CalledModule, None] = {}
+        self._last: tuple[CalledModule, ...] = ()
+        self._is_whole, self._is_evident = False, True
+
+    def goes_on(self, last: Paragraph, more: Paragraph) -> bool:
+        """Whether a paragraph stands with the one before it: of the same module, or both libraries' calls."""
+        if not self._last or not more.modules or more.quotes or self._begins(more):
+            return False
+        return set(more.modules) <= set(self._last) or not _has_launch((*last.lines, *more.lines))
+
+    def add(self, said: Paragraph, paragraph: Paragraph) -> None:
+        """A paragraph, and where it is said."""
+        if not paragraph.modules:
+            self.close()
+            return
+        if self._begins(paragraph):
+            self.close()
+            self._first = said
+        self._modules |= dict.fromkeys(paragraph.modules)
+        self._last = paragraph.modules
+        self._is_whole |= self._in_backward and paragraph.is_product
+        self._is_evident &= paragraph.is_evident
+        if paragraph.quotes:
+            self.close()
+
+    def _begins(self, paragraph: Paragraph) -> bool:
+        new = {one for one in paragraph.modules if one not in self._modules}
+        if self._first is None or paragraph.quotes or not new:
+            return self._first is None or bool(paragraph.quotes)
+        is_elsewhere = {one.path[:-1] for one in new} != {one.path[:-1] for one in self._modules}
+        return is_elsewhere or self._is_whole or (paragraph.is_product and not self._in_backward)
+
+    def close(self) -> None:
+        """Nothing more is of the group at hand."""
+        if self._first is not None and not self._is_evident:
+            self._first.heading = title_of([*self._modules])
+        self._first, self._modules, self._last = None, {}, ()
+        self._is_whole, self._is_evident = False, True
 
 
 def _goes_on(last: Paragraph, above: Paragraph, paragraph: Paragraph) -> bool:
@@ -255,8 +314,11 @@ def _goes_on(last: Paragraph, above: Paragraph, paragraph: Paragraph) -> bool:
     else:
         is_alike = bool(above.quotes) and above.heading == paragraph.heading
     # The call of a kernel, with its tail of sizes, stands for itself.
-    lines = (*last.lines, *paragraph.lines)
-    return is_alike and all(kind_of(line) is not LineKind.LAUNCH for line in lines)
+    return is_alike and not _has_launch((*last.lines, *paragraph.lines))
+
+
+def _has_launch(lines: Iterable[str]) -> bool:
+    return any(kind_of(line) is LineKind.LAUNCH for line in lines)
 
 
 def joined_quotes(paragraphs: list[Paragraph]) -> list[Paragraph]:

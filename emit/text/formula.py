@@ -358,7 +358,7 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
         return laid_out(equations, how, room, backward)
     if of_ops and len(coarse) <= _TWO_LINES - len(names.kernel):
         return laid_out(of_ops, how, room, backward) if len(of_ops) > 1 else f"{coarse}."
-    if is_norm and 1 < len(equations) <= MOST_EQUATIONS and is_short:
+    if 1 < len(equations) <= MOST_EQUATIONS and is_short:
         return laid_out(equations, how, room, backward)
     return f"{in_words(plan, names, backward)}{how}."
 

@@ -8,6 +8,8 @@ from longhand.capture.graph import CapturedGraph, InputKind, TrainingGraphs
 from longhand.schedule.layers.model_steps import Loop
 from longhand.schedule.layers.returned_gradients import parameter_order
 
+_FEWEST = 3  # parameters of a module that is told as a whole
+
 
 def paths_of_weights(training: TrainingGraphs, forward: CapturedGraph) -> dict[str, str]:
     """By placeholder: the path of the parameter that it is, which is read where the module has it.
@@ -62,10 +64,28 @@ def unread_weights(
 def unread_endings(paths: Sequence[str], read: Collection[str]) -> tuple[str, ...]:
     """How the names of the parameters end that a backward pass does not read, ``.bias``, and those of no other.
 
+    Of modules of which it reads nothing how they begin, ``vision_model.``, where that is shorter.
+
     Args:
         paths: Of all parameters; ``model.`` before them tells whole names from endings.
         read: Of those that it reads.
     """
+    modules = tuple(dict.fromkeys(one for path in paths if (one := _unread_module(path, paths, read))))
+    rest = [path for path in paths if not path.startswith(modules)]
+    return min(_endings(paths, read), (*modules, *_endings(rest, read)), key=len)
+
+
+def _unread_module(path: str, paths: Sequence[str], read: Collection[str]) -> str:
+    """The outermost module around a parameter of which nothing is read: ``vision_model.``, of a few parameters none."""
+    parts = path.split(".")
+    for n in range(1, len(parts)):
+        module = f"{'.'.join(parts[:n])}."
+        if not any(one.startswith(module) for one in read):
+            return module if sum(one.startswith(module) for one in paths) >= _FEWEST else ""
+    return ""
+
+
+def _endings(paths: Sequence[str], read: Collection[str]) -> tuple[str, ...]:
     endings: list[str] = []
     of_read = [f"model.{path}" for path in read]
     for path in paths:

@@ -13,7 +13,9 @@ from longhand.capture.graph import Provenance
 from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store
 from longhand.schedule.layers.loops import arrange
 from longhand.schedule.layers.saved_layers import SavedLayers
+from longhand.schedule.modules.titles import told_module
 from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.call_frames import is_derivative
 from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_axes
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
@@ -51,18 +53,21 @@ from longhand.schedule.plan import (
 )
 
 _MOST_QUOTES = 6
+_MOST_OF_SEVERAL = 3  # functions' statements
 # What the templates of kernels over lists bind themselves.
-_WORDS_OF_LISTS = (
-    "tensor",
-    "table",
-    "block",
-    "addresses",
-    "first_chunk",
-    "next",
-    "first_block",
-    "tensor_of_block",
-    "n_chunks",
-    "n_tensors",
+_WORDS_OF_LISTS = tuple(
+    [
+        "tensor",
+        "table",
+        "block",
+        "addresses",
+        "first_chunk",
+        "next",
+        "first_block",
+        "tensor_of_block",
+        "n_chunks",
+        "n_tensors",
+    ]
 )
 
 
@@ -207,12 +212,14 @@ def externs(plan: UnitPlan) -> Iterator[Extern]:
 
 
 def quotes_of(origins: tuple[str, ...], words: BufferNamer) -> tuple[Quote, ...]:
-    """The user's statements behind these nodes, each once, in order."""
+    """The user's statements behind these nodes, each once, in order; the module, where one does not tell it."""
+    stated: list[Provenance] = [words.provenance(one) for one in stated_origins(origins, words.nodes)]
+    told = {(one.qualname, one.statement) for one in stated if not told_module(one)}
     quotes: dict[Quote, None] = {}
-    for origin in stated_origins(origins, words.nodes):
-        where: Provenance = words.provenance(origin)
+    for where in stated:
+        said = (where.qualname, where.statement)
         if where.statement:
-            quotes[Quote(where.qualname, where.statement)] = None
+            quotes[Quote(*said) if said in told else Quote(where.qualname, told_module(where))] = None
     return tuple(quotes)
 
 
@@ -258,6 +265,11 @@ def _with_current_quotes(old: KernelNames, callers: Callers) -> KernelNames:
 
 def _chosen_quotes(caller: Caller) -> tuple[Quote, ...]:
     quotes = quotes_of(caller.launch.origins, caller.words)
+    if len({one.qualname for one in quotes}) > 1 and len(quotes) > _MOST_OF_SEVERAL:  # how each function ends
+        origins = (caller.words.nodes.get(one) for one in caller.launch.origins)
+        is_backward = any(node is not None and is_derivative(node) for node in origins)
+        ends = {one.qualname: one for one in (reversed(quotes) if is_backward else quotes)}
+        quotes = tuple(one for one in quotes if one in ends.values())
     return quotes if len(quotes) <= _MOST_QUOTES else (*quotes[: _MOST_QUOTES - 1], quotes[-1])
 
 

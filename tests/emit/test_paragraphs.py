@@ -10,19 +10,44 @@ from longhand.emit.module.paragraphs import (
     Paragraph,
     PythonLine,
     WrittenParagraph,
-    not_quoted_before,
+    chosen,
     quotes_of,
     said_once,
 )
 from longhand.emit.text.quoting import quote_lines
+from longhand.schedule.modules.titles import CalledModule
 from longhand.schedule.names.unit_names import Quote
 
 NORM, SCALE, LINEAR = (Quote("Layer.forward", text) for text in ("y = norm(x)", "y * 2", "self.proj(y)"))
 
 
 def test_a_statement_is_quoted_where_it_begins() -> None:
-    paragraphs = [Paragraph((NORM,), ["a"]), Paragraph((SCALE, NORM), ["b"]), Paragraph((LINEAR,), ["c"])]
-    assert [one.quotes for one in said_once(paragraphs)] == [(NORM,), (SCALE,), (LINEAR,)]
+    paragraphs = [Paragraph((NORM,), ["a"]), Paragraph((LINEAR,), ["b"]), Paragraph((NORM,), ["c"])]
+    assert [one.quotes for one in said_once(paragraphs)] == [(NORM,), (LINEAR,), ()]
+
+
+def test_a_paragraph_quotes_all_that_it_does_not_what_is_left_of_it() -> None:
+    paragraphs = [Paragraph((NORM,), ["a"]), Paragraph((NORM, SCALE), ["b"])]
+    assert [one.quotes for one in said_once(paragraphs)] == [(NORM,), (NORM, SCALE)]
+
+
+def test_in_another_part_of_the_module_a_statement_is_quoted_again() -> None:
+    paragraphs = [Paragraph((NORM,), ["a"], "layer[0]"), Paragraph((NORM,), ["b"], "layer[1]")]
+    assert [one.quotes for one in said_once(paragraphs)] == [(NORM,), (NORM,)]
+
+
+def test_of_many_statements_the_one_of_the_result_is_quoted() -> None:
+    many = [Quote(f"Norm{n}.forward", f"y = step{n}(x)") for n in range(3)]
+    assert chosen(many[:2], in_backward=False) == tuple(many[:2])  # two lines hold them
+    assert chosen(many, in_backward=False) == (many[-1],)
+    assert chosen(many, in_backward=True) == (many[0],)  # its result's gradient comes in
+    ends = [Quote("Norm.forward", f"{word} = {word}_of(x)" + " + 1" * 12) for word in ("mean", "out")] + [
+        NORM
+    ]
+    assert chosen(ends, in_backward=False) == (ends[1], NORM)  # what each function ends with
+    again = dataclasses.replace(NORM, is_again=True)
+    assert chosen([again, SCALE], in_backward=True) == (SCALE,)
+    assert chosen([again], in_backward=True) == (again,)
 
 
 def test_what_goes_on_with_a_statement_is_more_of_its_paragraph() -> None:
@@ -71,12 +96,36 @@ def test_a_heading_stands_above_the_statement() -> None:
     assert one.comment == ("layers[0].attn", "Layer.forward    y = norm(x)")
 
 
-def test_a_file_quotes_a_statement_once() -> None:
-    first = WrittenParagraph.of([Paragraph((NORM, SCALE), ["a"])])
-    second = WrittenParagraph.of([Paragraph((SCALE, LINEAR), ["b"])])
-    quoted: set[Quote] = set()
-    found = [*not_quoted_before(first, quoted), *not_quoted_before(second, quoted)]
-    assert [one.quotes for one in found] == [(NORM, SCALE), (LINEAR,)]
+def _of_modules(*names: str, is_product: bool = False) -> Paragraph:
+    modules = tuple(CalledModule(("body", name[-1]), name[:-1]) for name in names)
+    lines = [PythonLine(name, LineKind.PLAIN if is_product else LineKind.LAUNCH) for name in names]
+    return Paragraph((), [*lines], is_evident=is_product, modules=modules, is_product=is_product)
+
+
+def test_modules_of_one_holder_go_under_one_title_from_product_to_product() -> None:
+    paragraphs = [
+        _of_modules("Conv0", is_product=True),
+        _of_modules("Conv0"),  # its bias
+        _of_modules("Norm1", "ReLU2"),
+        _of_modules("Conv3", is_product=True),
+        _of_modules("Norm4"),
+        _of_modules("Linear5", is_product=True),  # a product alone says what it is
+    ]
+    titles = ["body[0] to body[2]: Conv, Norm, ReLU", "", "body[3] and body[4]: Conv, Norm", "", ""]
+    assert [one.heading for one in said_once(paragraphs)] == titles
+    assert said_once(paragraphs)[0].lines == ["Conv0", "Conv0"]
+
+
+def test_backwards_a_group_of_modules_ends_with_its_product() -> None:
+    paragraphs = [
+        _of_modules("Norm4"),
+        _of_modules("Conv3", is_product=True),
+        _of_modules("ReLU2", "Norm1"),
+        _of_modules("Conv0", is_product=True),
+    ]
+    found = said_once(paragraphs, in_backward=True)
+    titles = ["body[3] and body[4]: Conv, Norm", "", "body[0] to body[2]: Conv, Norm, ReLU", ""]
+    assert [one.heading for one in found] == titles
 
 
 def test_what_a_backward_pass_computes_again_is_said_to_be() -> None:

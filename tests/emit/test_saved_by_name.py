@@ -118,6 +118,17 @@ def test_endings_tell_what_is_not_read_from_what_is() -> None:
     assert unread_endings(paths, {*paths}) == ()
 
 
+def test_of_a_module_that_is_not_read_at_all_the_beginning_tells() -> None:
+    vision = [f"vision.{part}.weight" for part in ("patch", "fc", "norm")]
+    paths = ["text.fc.weight", "text.fc.bias", *vision]
+    assert unread_endings(paths, {"text.fc.weight"}) == (".bias", "vision.")[::-1]
+    assert unread_endings(paths, {"text.fc.weight", "vision.fc.weight"}) == (
+        ".bias",
+        ".patch.weight",
+        ".norm.weight",
+    )
+
+
 def test_a_few_tensors_are_a_record_too() -> None:
     """There is one way in which a call hands over what it keeps."""
     text = ast.unparse(backward_of(Few()))

@@ -12,6 +12,7 @@ from longhand.emit.cpp.schedule_text import (
     rows_remark,
     sums_in_double,
 )
+from longhand.schedule.names.words import plural
 from longhand.schedule.plan import KernelPlan
 
 
@@ -21,6 +22,7 @@ def text(
     """The loops over rows, and those of one row."""
     remark = "One thread: there is a single row."
     if rows:
-        remark = rows_remark(plan, printer.names, "One thread per block of rows")
+        word = printer.names.axes[plan.rows[0].name].index if len(plan.rows) == 1 else "row"
+        remark = rows_remark(plan, printer.names, f"One thread per block of {plural(word)}")
     body = rows_text(pass_printer(plan, printer), bool(rows))
     return ScheduleText("rows.cpp.jinja", (remark, *sums_in_double(plan, row_loops(body))), body)

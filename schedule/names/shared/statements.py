@@ -1,7 +1,8 @@
 """Which statements of the user's are quoted above a call: those that it does, whatever its operations stand in.
 
 No statement is quoted of which the call does nothing but see a value otherwise, nor one whose factor is 1, nor one that
-asks for the device while the model was captured on another one, nor of one layer what the others do not.
+asks for the device while the model was captured on another one, nor of one layer what the others do not. Of derivatives
+those are quoted whose results' gradients come in, not those that merely hand a gradient on to be added up.
 """
 
 from __future__ import annotations
@@ -30,10 +31,21 @@ _OF_DEVICE = re.compile(r"\bdevice\b|\bis_(cuda|cpu|mps)\b")
 
 
 def stated_by(step: Launch | Extern, words: BufferNamer) -> list[Provenance]:
-    """Where a call's operations came from: those of which the user's statement is known, and says what it does."""
+    """Where a call's operations came from: those of which the user's statement is known, and says what it does.
+
+    The statement that makes the result comes last; of derivatives that one first whose result's gradient comes in.
+    """
     origins = step.origins if isinstance(step, Launch) else (step.origin,)
-    known = map(words.provenance, stated_origins(origins, words.nodes))
-    return [where for where in known if where.statement]
+    stated = stated_origins(origins, words.nodes)
+    nodes = sorted(words.nodes[name] for name in stated if name in words.nodes)
+    loud = [node.name for node in nodes if not _is_silent(node)]
+    names = loud or [*(name for name in stated if name not in words.nodes), *(node.name for node in nodes)]
+    known = [where for where in map(words.provenance, names) if where.statement]
+    places: dict[Statement, int] = {}
+    for place, where in enumerate(known):
+        said = where.qualname, where.statement
+        places[said] = places.get(said, place) if where.is_of_gradient else place
+    return sorted(known, key=lambda where: places[where.qualname, where.statement])
 
 
 def stated_origins(origins: Sequence[str], nodes: Mapping[str, fx.Node]) -> tuple[str, ...]:
@@ -45,7 +57,8 @@ def stated_origins(origins: Sequence[str], nodes: Mapping[str, fx.Node]) -> tupl
         of_statements.setdefault(_statement(node), []).append(node)
     idle = {key for key, some in of_statements.items() if _are_idle(key, some)}
     done = tuple(name for name in true if name not in nodes or _statement(nodes[name]) not in idle)
-    return done or true
+    differentiated = tuple(name for name in done if name not in nodes or not _hands_on(nodes[name]))
+    return differentiated or done or true
 
 
 def _statement(node: fx.Node) -> Statement:
@@ -58,6 +71,16 @@ def _are_idle(statement: Statement, nodes: Sequence[fx.Node]) -> bool:
     if all(_is_silent(node) for node in nodes):
         return statement in _of_libraries(nodes[0].graph)
     return all(_is_silent(node) or _passes_on(node) for node in nodes)
+
+
+def _hands_on(node: fx.Node) -> bool:
+    """Whether a node of a backward pass adds up what several readers of a value hand on, or sees that otherwise."""
+    where = provenance_of(node)
+    if not where.is_of_gradient or where.differentiated:
+        return False
+    return _is_silent(node) or (
+        aten_name(node) == "add" and all(isinstance(one, fx.Node) for one in node.args)
+    )
 
 
 def _is_silent(node: fx.Node) -> bool:

@@ -1,0 +1,94 @@
+"""What stands above a paragraph where the user's statement only calls what holds its modules: ``x = self.features(x)``.
+
+Such a statement says nothing of what is done, the modules do: ``features[4] to features[6]: Conv2d, BatchNorm2d,
+ReLU``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+
+from longhand.capture.graph import Provenance
+from longhand.schedule.modules.headings import Home, path_text
+
+_LONGEST = 90
+
+
+@dataclasses.dataclass(frozen=True)
+class CalledModule:
+    """A module that does part of what a paragraph does.
+
+    Attributes:
+        path: The way to it from the function's own module, as that is told.
+        name: Its class.
+    """
+
+    path: tuple[str, ...]
+    name: str
+
+
+def is_called_by_holder(where: Provenance) -> bool:
+    """Whether the statement that an operation came from calls a layer of PyTorch's without naming it."""
+    *_, last = where.module.split(".")
+    if not last or not hasattr(torch.nn, where.module_class) or not where.statement:
+        return False
+    if where.module_class in where.qualname.split("."):
+        return False  # the user's own, of the same name
+    return (f"[{last}]" if last.isdigit() else last) not in where.statement
+
+
+def told_module(where: Provenance) -> str:
+    """``features[4]: Conv2d``, where the statement calls it without naming it; else nothing."""
+    if not is_called_by_holder(where):
+        return ""
+    return f"{path_text(where.module.split('.'))}: {where.module_class}"
+
+
+def told_apart(
+    stated: Sequence[Provenance], home: Home | None
+) -> tuple[Sequence[Provenance], tuple[CalledModule, ...]]:
+    """Those statements that say themselves what is done, and the modules below the function's own that others call.
+
+    Of a statement that does more than call the module, ``out + self.shortcut(x)``, no module is told.
+    """
+    if home is None:
+        return stated, ()
+    told = [one for one in stated if not is_called_by_holder(one)]
+    said = {(one.qualname, one.statement) for one in told}
+    unnamed = [
+        one for one in stated if is_called_by_holder(one) and (one.qualname, one.statement) not in said
+    ]
+    found = (CalledModule(tuple(home.told(home.below(one.module))), one.module_class) for one in unnamed)
+    return told, tuple(dict.fromkeys(one for one in found if one.path))
+
+
+def title_of(modules: Sequence[CalledModule]) -> str:
+    """``features[4] to features[6]: Conv2d, BatchNorm2d, ReLU``; ``stem.conv, stem.norm: Conv2d, LayerNorm``."""
+    by_holder: dict[tuple[str, ...], list[CalledModule]] = {}
+    for one in modules:
+        by_holder.setdefault(one.path[:-1], []).append(one)
+    found = []
+    for members in by_holder.values():
+        ordered = sorted(members, key=_place)
+        where, what = _paths(ordered), ", ".join(one.name for one in ordered)
+        found.append(f"{where}: {what}" if len(where) + len(what) <= _LONGEST else where)
+    text = "; ".join(found)
+    return text if len(text) <= _LONGEST or len(found) == 1 else found[0]
+
+
+def _place(one: CalledModule) -> int:
+    return int(one.path[-1]) if one.path[-1].isdigit() else -1
+
+
+def _paths(members: Sequence[CalledModule]) -> str:
+    """``features[4] to features[6]``; of those that do not follow each other each: ``head[0], head[3]``."""
+    texts = [path_text(one.path) for one in members]
+    places = [_place(one) for one in members]
+    is_run = len(members) > 1 and places == list(range(places[0], places[0] + len(places)))
+    if len(members) == 2 and is_run:
+        return f"{texts[0]} and {texts[1]}"
+    listed = ", ".join(texts)
+    return f"{texts[0]} to {texts[-1]}" if is_run or len(listed) > _LONGEST else listed
