@@ -16,9 +16,8 @@ from longhand.schedule.named_plan import (
     is_plain_variable,
     list_holding,
     plain_steps,
-    touched,
 )
-from longhand.schedule.plan import Allocate, Launch, Repeat, UnitStep, buffers_made, buffers_read
+from longhand.schedule.plan import Allocate, Launch, Repeat, UnitStep, buffers_made, buffers_read, touched
 
 _SOON = 0  # statements in between: where one runs, what is bound anew behind it would stay
 

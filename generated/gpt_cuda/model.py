@@ -21,7 +21,7 @@ EPS = 1e-5
 
 
 class Block(nn.Module):
-    """One of blocks, which share this code."""
+    """Each of blocks."""
 
     def __init__(self):
         super().__init__()
@@ -74,6 +74,7 @@ class Block(nn.Module):
         mlp_out = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
         del widen_out, hidden
 
+        # Block.forward    return x + self.mlp(self.ln_2(x))
         x = torch.empty_like(residual)
         normed = mlp_out  # in place
         kernels.add_and_layer_norm(
@@ -106,8 +107,8 @@ class GPT(nn.Module):
         check_weights(self, tokens.device)
         batch, seq = tokens.shape
 
-        # GPT.forward    positions = torch.arange(seq, device=tokens.device)
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+        # Block.forward    x = x + self.attn(self.ln_1(x))
         x = torch.empty(batch, seq, DIM, dtype=torch.bfloat16, device=tokens.device)
         normed = torch.empty_like(x)
         kernels.embedding_add_and_layer_norm(

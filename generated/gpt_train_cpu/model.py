@@ -22,7 +22,7 @@ EPS = 1e-5
 
 
 class Block(nn.Module):
-    """One of gpt.blocks, which share this code."""
+    """Each of gpt.blocks."""
 
     def __init__(self):
         super().__init__()
@@ -71,6 +71,7 @@ class Block(nn.Module):
 
         mlp_out = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
 
+        # Block.forward    return x + self.mlp(self.ln_2(x))
         next_x = empty(residual.shape, torch.float32)
         normed = mlp_out  # in place
         kernels.add_and_layer_norm(
@@ -121,6 +122,7 @@ class LanguageModel(nn.Module):
         batch, seq = tokens.shape
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+        # Block.forward    x = x + self.attn(self.ln_1(x))
         x = empty((batch, seq, DIM), torch.float32)
         normed = empty((batch, seq, DIM), torch.float32)
         kernels.embedding_add_and_layer_norm(

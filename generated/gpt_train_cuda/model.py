@@ -22,7 +22,7 @@ EPS = 1e-5
 
 
 class Block(nn.Module):
-    """One of gpt.blocks, which share this code."""
+    """Each of gpt.blocks."""
 
     def __init__(self):
         super().__init__()
@@ -73,6 +73,7 @@ class Block(nn.Module):
         mlp_out = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
         del hidden
 
+        # Block.forward    return x + self.mlp(self.ln_2(x))
         next_x = torch.empty_like(residual)
         normed = mlp_out  # in place
         kernels.add_and_layer_norm(
@@ -130,6 +131,7 @@ class LanguageModel(nn.Module):
         batch, seq = tokens.shape
 
         # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
+        # Block.forward    x = x + self.attn(self.ln_1(x))
         x = torch.empty(batch, seq, DIM, dtype=torch.bfloat16, device=tokens.device)
         normed = torch.empty_like(x)
         kernels.embedding_add_and_layer_norm(

@@ -48,8 +48,6 @@ class LlamaBlock(nn.Module):
         check_weights(self, x.device)
         batch, seq, dim = x.shape
 
-        # RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
-        # RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         normed = empty(x.shape, torch.float32)
         kernels.rms_norm(x, self.attention_norm.weight, normed, n_rows=batch * seq, n_cols=dim, eps=EPS)
@@ -92,6 +90,7 @@ class LlamaBlock(nn.Module):
         attention_out = F.linear(mixed.transpose(1, 2).reshape(batch, seq, dim), self.attention.o_proj.weight)
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
+        # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         h = empty(x.shape, torch.float32)
         normed = attention_out  # in place
         kernels.add_and_rms_norm(

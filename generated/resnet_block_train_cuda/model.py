@@ -22,9 +22,9 @@ from .runtime import (
     parameters_of,
 )
 
-CONV1_CHANNELS = 256
 CONV1_HEIGHT = 28
 CONV1_WIDTH = 28
+CONV1_CHANNELS = 256
 CONV2_CHANNELS = 256
 EPS = 1e-5
 MOMENTUM = 0.1
@@ -40,6 +40,33 @@ def batch_norm2d_weights():
         running_var=buffer((256,), torch.bfloat16),
         num_batches_tracked=buffer((), torch.int64),
     )
+
+
+def batch_statistics(module, x):
+    """kernels.piece_statistics and kernels.batch_statistics by module's own running_mean and running_var."""
+    batch, conv1_channels, _, _ = x.shape
+
+    piece_means = torch.empty(conv1_channels, batch, 2, dtype=torch.float32, device=x.device)
+    piece_squares = torch.empty_like(piece_means)
+    kernels.piece_statistics(
+        x, piece_means, piece_squares, n_rows=392, n_lanes=batch * 2, n_channels=conv1_channels
+    )
+    mean = piece_means.new_empty(conv1_channels)
+    rstd = torch.empty_like(mean)
+    kernels.batch_statistics(
+        piece_means,
+        piece_squares,
+        mean,
+        rstd,
+        module.running_mean,
+        module.running_var,
+        n_rows=conv1_channels,
+        n_cols=batch * 2,
+        piece_size=392,
+        eps=EPS,
+        momentum=MOMENTUM,
+    )
+    return mean, rstd
 
 
 class ResNetBlock(nn.Module):
@@ -83,31 +110,7 @@ class ResNetBlock(nn.Module):
             x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
         )
         conv1_out = conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1)
-        bn1_piece_means = torch.empty(CONV1_CHANNELS, batch, 2, dtype=torch.float32, device=x.device)
-        bn1_piece_squares = torch.empty_like(bn1_piece_means)
-        kernels.piece_statistics(
-            conv1_out,
-            bn1_piece_means,
-            bn1_piece_squares,
-            n_rows=392,
-            n_lanes=batch * 2,
-            n_channels=CONV1_CHANNELS,
-        )
-        bn1_mean = bn1_piece_means.new_empty(CONV1_CHANNELS)
-        bn1_rstd = torch.empty_like(bn1_mean)
-        kernels.batch_statistics(
-            bn1_piece_means,
-            bn1_piece_squares,
-            bn1_mean,
-            bn1_rstd,
-            self.bn1.running_mean,
-            self.bn1.running_var,
-            n_rows=CONV1_CHANNELS,
-            n_cols=batch * 2,
-            piece_size=392,
-            eps=EPS,
-            momentum=MOMENTUM,
-        )
+        bn1_mean, bn1_rstd = batch_statistics(self.bn1, conv1_out)
         out = torch.empty_like(conv1_out)
         kernels.batch_norm_relu(
             conv1_out,
@@ -120,64 +123,15 @@ class ResNetBlock(nn.Module):
             n_cols=CONV1_CHANNELS,
         )
 
-        # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2_out = conv2d(out, self.conv2.weight, padding=1)
-        bn2_piece_means = torch.empty(CONV2_CHANNELS, batch, 2, dtype=torch.float32, device=x.device)
-        bn2_piece_squares = torch.empty_like(bn2_piece_means)
-        kernels.piece_statistics(
-            conv2_out,
-            bn2_piece_means,
-            bn2_piece_squares,
-            n_rows=392,
-            n_lanes=batch * 2,
-            n_channels=CONV2_CHANNELS,
-        )
-        bn2_mean = bn2_piece_means.new_empty(CONV2_CHANNELS)
-        bn2_rstd = torch.empty_like(bn2_mean)
-        kernels.batch_statistics(
-            bn2_piece_means,
-            bn2_piece_squares,
-            bn2_mean,
-            bn2_rstd,
-            self.bn2.running_mean,
-            self.bn2.running_var,
-            n_rows=CONV2_CHANNELS,
-            n_cols=batch * 2,
-            piece_size=392,
-            eps=EPS,
-            momentum=MOMENTUM,
-        )
+        bn2_mean, bn2_rstd = batch_statistics(self.bn2, conv2_out)
 
         # shortcut
-        # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut_out = conv2d(x_channels_last, self.shortcut[0].weight, stride=2)
         del x_channels_last
-        shortcut_piece_means = torch.empty(CONV2_CHANNELS, batch, 2, dtype=torch.float32, device=x.device)
-        shortcut_piece_squares = torch.empty_like(shortcut_piece_means)
-        kernels.piece_statistics(
-            shortcut_out,
-            shortcut_piece_means,
-            shortcut_piece_squares,
-            n_rows=392,
-            n_lanes=batch * 2,
-            n_channels=CONV2_CHANNELS,
-        )
-        shortcut_mean = shortcut_piece_means.new_empty(CONV2_CHANNELS)
-        shortcut_rstd = torch.empty_like(shortcut_mean)
-        kernels.batch_statistics(
-            shortcut_piece_means,
-            shortcut_piece_squares,
-            shortcut_mean,
-            shortcut_rstd,
-            self.shortcut[1].running_mean,
-            self.shortcut[1].running_var,
-            n_rows=CONV2_CHANNELS,
-            n_cols=batch * 2,
-            piece_size=392,
-            eps=EPS,
-            momentum=MOMENTUM,
-        )
+        shortcut_mean, shortcut_rstd = batch_statistics(self.shortcut[1], shortcut_out)
 
+        # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
         activated = conv2_out.new_empty(batch, CONV2_CHANNELS, CONV1_HEIGHT, CONV1_WIDTH)
         kernels.transpose_batch_norms_add_relu(

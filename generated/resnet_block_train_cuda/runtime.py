@@ -718,7 +718,7 @@ def keep_for_backward(ctx, saved, module=None, unread=()):
         ctx: Of the autograd.Function.
         saved: A record. Its fields are tensors, further records, and lists of such.
         module: Whose weights the backward pass reads, if it does.
-        unread: How the names of those end that it does not read.
+        unread: How the names of those end that it does not read; of whole modules how they begin.
     """
     tensors = weights_read(module, unread)
     n_weights = len(tensors)
@@ -789,8 +789,9 @@ def holders_read(module, unread):
     known = module.__dict__.get(READ)
     if known is None or known[0] is not looked_at:
         parts = dict(module.named_modules())
-        paths = (path for path, _ in module.named_parameters() if not f"model.{path}".endswith(unread))
-        ends = (path.rpartition(".") for path in paths)
+        whole = tuple(one for one in unread if one.endswith("."))
+        paths = (path for path, _ in module.named_parameters() if not path.startswith(whole))
+        ends = (path.rpartition(".") for path in paths if not f"model.{path}".endswith(unread))
         known = looked_at, [(parts[owner]._parameters, name) for owner, _, name in ends]
         module.__dict__[READ] = known
     return known[1]

@@ -55,20 +55,10 @@ from longhand.schedule.plan import (
 _MOST_QUOTES = 6
 _MOST_OF_SEVERAL = 3  # functions' statements
 # What the templates of kernels over lists bind themselves.
-_WORDS_OF_LISTS = tuple(
-    [
-        "tensor",
-        "table",
-        "block",
-        "addresses",
-        "first_chunk",
-        "next",
-        "first_block",
-        "tensor_of_block",
-        "n_chunks",
-        "n_tensors",
-    ]
+_LIST_WORDS_TEXT = (
+    "tensor table block addresses first_chunk next first_block tensor_of_block n_chunks n_tensors"
 )
+_WORDS_OF_LISTS = tuple(_LIST_WORDS_TEXT.split())
 
 
 def name_unit(

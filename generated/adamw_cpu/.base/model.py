@@ -53,12 +53,12 @@ def adamw(params, grads, exp_avgs, exp_avg_sqs, step, lr):
         params=params, grads=grads, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs, step=step, lr=lr
     )
 
-    # adamw    step += 1; decay = 1 - lr * DECAY; root_correction = (1 - BETA2**step).sqrt()
+    # adamw    step += 1; decay = 1 - lr * DECAY; step_size = lr / (1 - BETA1**step)
+    # adamw    root_correction = (1 - BETA2**step).sqrt()
     root_correction = empty(lr.shape, torch.float32)
     decay = empty(lr.shape, torch.float32)
     step_size = empty(lr.shape, torch.float32)
     kernels.decay_step_size_and_root_correction(lr, step, root_correction, decay, step_size)
 
-    # adamw    param.mul_(decay); exp_avg.lerp_(grad, 1 - BETA1)
     # adamw    param.sub_(step_size * exp_avg / denominator)
     kernels.adamw(grads, decay, step_size, root_correction, exp_avgs, exp_avg_sqs, params, eps=EPS)

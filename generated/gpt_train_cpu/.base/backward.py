@@ -15,7 +15,7 @@ from .runtime import empty, keep_for_backward, kept_for_backward, of_layers, of_
 MAX_POSITIONS = 128
 EPS = 1e-5
 
-# How the names of the weights end that no gradient is computed from: autograd need not keep them.
+# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
 UNREAD = (
     ".token_embedding.weight",
     ".position_embedding.weight",
@@ -94,6 +94,7 @@ def mlp_backward(layer, saved, d_next_x):
     d_narrow_weight = torch.mm(d_next_x.T, hidden)
     d_normed = torch.mm(d_widen_out, layer.mlp.widen.weight)
 
+    # Block.forward    return x + self.mlp(self.ln_2(x))
     normed = empty(d_next_x.shape, torch.float32)
     d_residual = d_normed  # in place
     d_ln_2_bias = empty((dim,), torch.float32)
@@ -164,6 +165,7 @@ def causal_self_attention_backward(layer, saved, d_residual):
     )
     d_normed = torch.mm(d_qkv_out, layer.attn.qkv.weight)
 
+    # Block.forward    x = x + self.attn(self.ln_1(x))
     normed = empty(d_residual.shape, torch.float32)
     d_x = d_normed  # in place
     d_ln_1_bias = empty((dim,), torch.float32)
@@ -208,6 +210,7 @@ def language_model_backward(model, saved, d_loss):
     dim = saved.x.shape[2]
     vocab_size = saved.unscaled_d_token_embedding.shape[0]
 
+    # GPT.forward    return self.head(self.ln_f(x))
     d_x = empty(saved.unscaled_d_ln_f.shape, torch.float32)
     d_ln_f_weight = empty((dim,), torch.float32)
     d_ln_f_bias = empty((dim,), torch.float32)
@@ -235,7 +238,6 @@ def language_model_backward(model, saved, d_loss):
     kernels.pad(
         d_position_embedding_out, d_position_embedding_weight, n_rows=MAX_POSITIONS, n_cols=dim, n_filled=seq
     )
-    # Where it writes is data: ATen does it.
     d_token_embedding_from_lookup = torch.ops.aten.embedding_dense_backward.default(
         d_x.view(batch, seq, dim),
         saved.tokens,
@@ -244,7 +246,6 @@ def language_model_backward(model, saved, d_loss):
         scale_grad_by_freq=False,
     )
 
-    # GPT.forward    return self.head(self.ln_f(x))
     d_token_embedding_weight = d_token_embedding_from_lookup  # in place
     kernels.d_token_embedding_weight(
         saved.unscaled_d_token_embedding,

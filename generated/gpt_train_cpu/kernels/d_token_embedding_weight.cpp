@@ -2,7 +2,6 @@
 // d_token_embedding_from_lookup.
 //
 //     GPT.forward    return self.head(self.ln_f(x))
-//     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 //
 // Reads unscaled_d_token_embedding and d_token_embedding_from_lookup once, writes d_token_embedding once;
 // d_loss stays in cache.

@@ -22,7 +22,7 @@ from .runtime import (
 
 EPS = 1e-5
 
-# How the names of the weights end that no gradient is computed from: autograd need not keep them.
+# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
 UNREAD = (
     ".token_embedding.weight",
     ".position_embedding.weight",
@@ -105,6 +105,7 @@ def mlp_backward(layer, saved, d_next_x):
     del hidden
     d_normed = blas.mm(d_widen_out, layer.mlp.widen.weight)
 
+    # Block.forward    return x + self.mlp(self.ln_2(x))
     normed = torch.empty_like(d_next_x)
     d_residual = d_next_x  # in place
     d_ln_2_weight = saved.residual.new_empty(dim)
@@ -181,6 +182,7 @@ def causal_self_attention_backward(layer, saved, d_residual):
     )
     d_normed = blas.mm(d_qkv_out, layer.attn.qkv.weight)
 
+    # Block.forward    x = x + self.attn(self.ln_1(x))
     normed = torch.empty_like(d_residual)
     d_x = d_residual  # in place
     d_ln_1_weight = saved.x.new_empty(dim)
@@ -225,6 +227,7 @@ def language_model_backward(model, saved, d_loss):
     dim = saved.x.shape[2]
     vocab_size = saved.unscaled_d_token_embedding.shape[0]
 
+    # GPT.forward    return self.head(self.ln_f(x))
     d_x = torch.empty_like(saved.unscaled_d_ln_f)
     d_ln_f_weight = saved.unscaled_d_ln_f.new_empty(dim)
     d_ln_f_bias = torch.empty_like(d_ln_f_weight)
@@ -262,7 +265,6 @@ def language_model_backward(model, saved, d_loss):
     )
     del d_x
 
-    # GPT.forward    return self.head(self.ln_f(x))
     d_token_embedding_weight = torch.empty_like(saved.unscaled_d_token_embedding)
     kernels.d_token_embedding_weight(
         saved.unscaled_d_token_embedding,

@@ -1,8 +1,6 @@
 // add_and_rms_norm: h = x + attention_out; normed = h * rsqrt(mean(h**2) + eps) * weight, row by row.
 //
 //     LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
-//     RMSNorm.forward    mean_square = x_float.pow(2).mean(-1, keepdim=True)
-//     RMSNorm.forward    normed = x_float * torch.rsqrt(mean_square + self.eps)
 //     RMSNorm.forward    return normed.to(x.dtype) * self.weight
 //
 // Reads x and attention_out once, writes h and normed once; weight stays in cache.

@@ -48,7 +48,6 @@ class LlamaBlock(nn.Module):
         check_weights(self, x.device)
         batch, seq, dim = x.shape
 
-        # RMSNorm.forward    x_float = x.float(); mean_square = x_float.pow(2).mean(-1, keepdim=True)
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         normed = torch.empty_like(x)
         kernels.rms_norm(x, self.attention_norm.weight, normed, n_rows=batch * seq, n_cols=dim, eps=EPS)
@@ -97,6 +96,7 @@ class LlamaBlock(nn.Module):
         del mixed
 
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
+        # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         h = torch.empty_like(x)
         normed = attention_out  # in place
         kernels.add_and_rms_norm(

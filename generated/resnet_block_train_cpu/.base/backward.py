@@ -19,7 +19,7 @@ from .runtime import (
     own_types,
 )
 
-# How the names of the weights end that no gradient is computed from: autograd need not keep them.
+# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
 UNREAD = (".bias",)
 
 
@@ -68,8 +68,8 @@ def resnet_block_backward(model, saved, d_activated):
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
     conv1_channels = saved.conv1_out.shape[1]
 
+    # shortcut[1]: BatchNorm2d
     # ResNetBlock.forward    return F.relu(out)
-    # ResNetBlock.forward    out = out + self.shortcut(x)
     d_shortcut_1_weight = empty(saved.shortcut_mean.shape, torch.float32)
     d_shortcut_out = empty(saved.activated.shape, torch.float32)
     d_shortcut_1_bias = empty(saved.shortcut_mean.shape, torch.float32)
@@ -93,6 +93,8 @@ def resnet_block_backward(model, saved, d_activated):
         d_shortcut_out, saved.x, model.shortcut[0].weight, stride=2
     )
 
+    # shortcut[1]: BatchNorm2d
+    # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_bn2_weight = empty(saved.bn2_mean.shape, torch.float32)
     d_conv2_out = empty(saved.activated.shape, torch.float32)

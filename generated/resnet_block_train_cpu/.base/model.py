@@ -75,16 +75,14 @@ class ResNetBlock(nn.Module):
         out = empty(normed.shape, torch.float32)
         kernels.relu(normed, out, n_elements=out.numel())
 
-        # ResNetBlock.forward    out = self.bn2(self.conv2(out))
         conv2_out = F.conv2d(out, self.conv2.weight, padding=1)
         normed, bn2_mean, bn2_rstd = batch_norm(conv2_out, self.bn2)
 
         # shortcut
-        # ResNetBlock.forward    out = out + self.shortcut(x)
         shortcut_out = F.conv2d(x, self.shortcut[0].weight, stride=2)
         shortcut_1, shortcut_mean, shortcut_rstd = batch_norm(shortcut_out, self.shortcut[1])
 
-        # ResNetBlock.forward    return F.relu(out)
+        # ResNetBlock.forward    out = out + self.shortcut(x); return F.relu(out)
         activated = empty(normed.shape, torch.float32)
         kernels.add_relu(normed, shortcut_1, activated, n_elements=activated.numel())
 

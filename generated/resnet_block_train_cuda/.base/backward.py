@@ -12,7 +12,7 @@ import torch
 from . import kernels
 from .runtime import convolution_backward, keep_for_backward, kept_for_backward, of_parameters, own_types
 
-# How the names of the weights end that no gradient is computed from: autograd need not keep them.
+# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
 UNREAD = (
     ".bn2.bias",
     ".1.bias",
@@ -64,8 +64,7 @@ def resnet_block_backward(model, saved, d_activated):
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
     conv1_channels = saved.conv1_out.shape[1]
 
-    # shortcut
-    # ResNetBlock.forward    out = out + self.shortcut(x)
+    # shortcut[0]: Conv2d
     x_channels_last = torch.empty(
         batch,
         channels,
@@ -79,6 +78,7 @@ def resnet_block_backward(model, saved, d_activated):
         saved.x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
     )
 
+    # shortcut[1]: BatchNorm2d
     # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_out = torch.empty_like(saved.activated)
@@ -112,6 +112,7 @@ def resnet_block_backward(model, saved, d_activated):
     )
     del saved.activated
 
+    # shortcut[1]: BatchNorm2d
     d_shortcut_out = torch.empty_like(saved.shortcut_out)
     d_conv2_out = torch.empty_like(saved.shortcut_out)
     kernels.d_batch_norms(

@@ -1,7 +1,7 @@
 """d_batch_norms_relu: the backward pass of relu and batch norm, channel by channel.
 
     ResNetBlock.forward    return F.relu(out)
-    ResNetBlock.forward    out = out + self.shortcut(x)
+    ResNetBlock.forward    shortcut[1]: BatchNorm2d
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
 
 Reads activated, d_activated, shortcut_out, the 4 vectors and conv2_out once, writes 5 gradients and the 3

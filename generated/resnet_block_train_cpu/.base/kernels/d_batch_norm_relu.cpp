@@ -7,14 +7,15 @@
 //     d_bias = sum(masked_d_out)
 //
 //     ResNetBlock.forward    return F.relu(out)
-//     ResNetBlock.forward    out = out + self.shortcut(x)
+//     ResNetBlock.forward    shortcut[1]: BatchNorm2d
 //
 // Reads out, d_out and the 3 vectors once and x once from memory and again from the cache, writes d_weight,
 // d_x and d_bias once.
 
 constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
-// One thread per block of rows; a row stays in cache between the loops (masked_d_out in d_x). Sums in double.
+// One thread per block of channels; a row stays in cache between the loops (masked_d_out in d_x). Sums in
+// double.
 extern "C" void d_batch_norm_relu(
     const float *out,     // (n_batches, n_channels, n_pixels)
     const float *d_out,   // (n_batches, n_channels, n_pixels)

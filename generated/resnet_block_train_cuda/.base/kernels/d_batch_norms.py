@@ -2,7 +2,7 @@
     d_shortcut_out = d_batch_norm(d_out, through_mean, shortcut_out, through_rstd)
     d_conv2_out = d_batch_norm(d_out, conv2_out, bn2_through_rstd)
 
-    ResNetBlock.forward    out = out + self.shortcut(x)
+    ResNetBlock.forward    shortcut[1]: BatchNorm2d
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
 
 Reads d_out, shortcut_out and conv2_out once, writes d_shortcut_out and d_conv2_out once; the 9 vectors stay
