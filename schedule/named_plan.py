@@ -102,7 +102,12 @@ from longhand.schedule.names.parameter_names import children, parameters_in_orde
 from longhand.schedule.names.people_names import own_or_class
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
 from longhand.schedule.names.schedule_names import in_plain_loops, why_so, words_of
-from longhand.schedule.names.shared.statements import Statement, stated_by, statements_of_some
+from longhand.schedule.names.shared.statements import (
+    Statement,
+    made_before,
+    stated_by,
+    statements_of_some,
+)
 from longhand.schedule.names.unit_names import (
     KernelNames,
     LayerNames,
@@ -246,6 +251,7 @@ __all__ = [
     "list_holding",
     "lists_for_calls",
     "loops_of",
+    "made_before",
     "module_signature",
     "named_views",
     "names_of_places",

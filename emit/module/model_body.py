@@ -72,6 +72,7 @@ from longhand.schedule.named_plan import (
     is_lone_sum,
     is_product,
     loops_of,
+    made_before,
     named_views,
     own_origins,
     plain_steps,
@@ -138,7 +139,7 @@ class BodyWriter:
         self.made_lists = {name: one for one in lists if isinstance(one, MadeList) for name in one.nodes}
         self.launches = LaunchWriter(plan, names, words, variables, sizes, lists, numbers or {})
         self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
-        self._unread = unread_buffers(plan)
+        self._unread, self._again = unread_buffers(plan), made_before(plan)
         self._is_in_branch, self._is_on_cpu = False, plan.options.target.device is Device.CPU
         self.library = LibraryWriter(variables, sizes, plan.buffers, not self._is_on_cpu)
         self.returned: Collection[str] = ()  # variables that the function returns
@@ -260,7 +261,8 @@ class BodyWriter:
     def _stated(self, step: PlanStep) -> list[Provenance]:
         """Where its operations came from: those of which the user's statement is known."""
         left = self.of_some.get(id(step), ())
-        known = stated_by(step, self.words) if isinstance(step, Launch | Extern) else []
+        again = self._again if self.in_backward else {}
+        known = stated_by(step, self.words, again) if isinstance(step, Launch | Extern) else []
         return [one for one in known if (one.qualname, one.statement) not in left]
 
     def _choice(self, choice: Choice) -> list[str]:

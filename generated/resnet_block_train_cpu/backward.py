@@ -93,8 +93,6 @@ def resnet_block_backward(model, saved, d_activated):
         d_shortcut_out, saved.x, model.shortcut[0].weight, stride=2
     )
 
-    # shortcut[1]: BatchNorm2d
-    # ResNetBlock.forward    return F.relu(out)
     # ResNetBlock.forward    out = self.bn2(self.conv2(out))
     d_bn2_weight = empty(saved.bn2_mean.shape, torch.float32)
     d_conv2_out = empty(saved.activated.shape, torch.float32)
@@ -113,7 +111,6 @@ def resnet_block_backward(model, saved, d_activated):
         n_batches=batch,
         n_pixels=conv1_height * conv1_width,
     )
-
     d_out, d_conv2_weight, _ = convolution_backward(d_conv2_out, saved.out, model.conv2.weight, padding=1)
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))

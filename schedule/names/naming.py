@@ -36,6 +36,7 @@ from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
     KernelScope,
     Scope,
+    as_gradient,
     identifier,
     plural,
     singular,
@@ -147,7 +148,7 @@ def name_kernels(
     for key in sorted(callers, key=lambda one: plainness(plans[one])):
         kernel, calls = plans[key], callers[key]
         old = known.get(key)
-        kept = _fitted(old, kernel) if old is not None else None
+        kept = _fitted(old, kernel, calls) if old is not None else None
         if kept is not None and key in elsewhere:
             kernels[key] = kept
         elif kept is not None:
@@ -213,10 +214,10 @@ def quotes_of(origins: tuple[str, ...], words: BufferNamer) -> tuple[Quote, ...]
     return tuple(quotes)
 
 
-def _fitted(names: KernelNames, kernel: KernelPlan) -> KernelNames | None:
+def _fitted(names: KernelNames, kernel: KernelPlan, callers: Callers) -> KernelNames | None:
     """A ledger's words for a kernel of the same key, whose buffers the user may call otherwise by now.
 
-    None if they do not fit it: the lock was edited.
+    None if they do not fit it: the lock was edited. What is a gradient is told by that again, not by its letters.
     """
     if (
         len(names.pointers) != len(kernel.pointers)
@@ -227,9 +228,12 @@ def _fitted(names: KernelNames, kernel: KernelPlan) -> KernelNames | None:
         or any(not 0 <= position < len(kernel.body) for position in (*names.values, *names.constants))
     ):
         return None
+    words = zip(kernel.pointers, names.pointers.values(), strict=True)
+    passed = enumerate(pointer.name for pointer in kernel.pointers if not pointer.scratch)
+    gradients = {name for place, name in passed if callers.are_gradients(place)}
     return dataclasses.replace(
         names,
-        pointers={p.name: word for p, word in zip(kernel.pointers, names.pointers.values(), strict=True)},
+        pointers={p.name: as_gradient(word) if p.name in gradients else word for p, word in words},
         axes={axis.name: word for axis, word in zip(kernel.axes, names.axes.values(), strict=True)},
         ints={p.name: word for p, word in zip(kernel.ints, names.ints.values(), strict=True)},
         lists={p.name: word for p, word in zip(_many(kernel), names.lists.values(), strict=True)},

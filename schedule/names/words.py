@@ -82,6 +82,12 @@ class GradientWord(str):
         return made
 
 
+def as_gradient(word: str) -> str:
+    """What a lock calls the gradient of something, as the word for that; any other name as it is."""
+    of = word.removeprefix("d_")
+    return word if of in ("", word) else GradientWord(of)
+
+
 def undifferentiated(word: str) -> str:
     """``x`` of ``d_x``; any other word as it is, ``d_model`` of the user's too."""
     return word.of if isinstance(word, GradientWord) else word

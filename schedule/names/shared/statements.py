@@ -11,6 +11,7 @@ import ast
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import fx
@@ -20,9 +21,10 @@ from longhand.lower.ir import Extern
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import own_origins
 from longhand.schedule.names.operation_names import SILENT, aten_name, provenance_of
-from longhand.schedule.plan import Launch, PlanStep
+from longhand.schedule.plan import Launch, PlanStep, UnitPlan, flat_steps
 
 Statement = tuple[str, str]  # the function's qualified name, and what stands there
+Origins = tuple[str, ...]  # nodes of the captured graph
 _NEUTRAL = {"mul": 1, "div": 1, "add": 0, "sub": 0}
 _OF_LIBRARIES = frozenset(
     ["mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "convolution", "convolution_backward"]
@@ -30,16 +32,39 @@ _OF_LIBRARIES = frozenset(
 _OF_DEVICE = re.compile(r"\bdevice\b|\bis_(cuda|cpu|mps)\b")
 
 
-def stated_by(step: Launch | Extern, words: BufferNamer) -> list[Provenance]:
+def made_before(plan: UnitPlan) -> dict[Origins, frozenset[str]]:
+    """By the operations of a launch: those that an earlier launch does, too.
+
+    What two gradients are computed from, each kernel computes: the second one is not for the first one's statement.
+    """
+    first: dict[str, Origins] = {}
+    launches = [step.origins for step in flat_steps(plan.steps) if isinstance(step, Launch)]
+    for origins in launches:
+        for node in origins:
+            first.setdefault(node, origins)
+    again = {origins: frozenset(node for node in origins if first[node] != origins) for origins in launches}
+    return {origins: nodes for origins, nodes in again.items() if nodes}
+
+
+def stated_by(
+    step: Launch | Extern, words: BufferNamer, again: Mapping[Origins, frozenset[str]] = MappingProxyType({})
+) -> list[Provenance]:
     """Where a call's operations came from: those of which the user's statement is known, and says what it does.
 
     The statement that makes the result comes last; of derivatives that one first whose result's gradient comes in.
+
+    Args:
+        step: The call.
+        words: The captured graph's.
+        again: Of a backward pass: `made_before`, which is not told if anything else is.
     """
     origins = step.origins if isinstance(step, Launch) else (step.origin,)
     stated = stated_origins(origins, words.nodes)
     nodes = sorted(words.nodes[name] for name in stated if name in words.nodes)
     loud = [node.name for node in nodes if not _is_silent(node)]
     names = loud or [*(name for name in stated if name not in words.nodes), *(node.name for node in nodes)]
+    without = again.get(tuple(origins), frozenset())
+    names = [name for name in names if name not in without] or names
     known = [where for where in map(words.provenance, names) if where.statement]
     places: dict[Statement, int] = {}
     for place, where in enumerate(known):
