@@ -254,7 +254,7 @@ def remark_of(class_name: str, position: str, beside: str | None, passes: str) -
     whole = "The derivative" if beside is not None else "Part of the derivative"
     begin = f"{whole} of {class_name}, {position}{beside or ''}"
     whole = f"{begin}: {passes}."
-    if len(whole) <= _WIDEST:
+    if len(whole) + len('"""') <= _WIDEST:  # which ends in that line
         return python_docstring(whole)
     told, lines = (textwrap.wrap(f"{text[:1].upper()}{text[1:]}.", _WIDEST) for text in (begin, passes))
     return "\n".join(map(python_docstring, [*told, "", *lines, ""]))

@@ -28,6 +28,7 @@ from longhand.schedule.names.words import first_free, listed
 from longhand.schedule.plan import Allocate, KernelPlan, Launch, Release, Reuse
 
 _FEWEST_ARGUMENTS = 5  # of a launch, which is written in more than one line
+_LONGEST = 100  # of a remark
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,5 +217,9 @@ def words_for_holder(kernel: str, paths: Sequence[str]) -> Iterator[str]:
 
 def remark_on_launch(kernels: Mapping[str, LaunchWords], module: str, site: SiteSteps) -> str:
     """``kernels.batch_norm_relu by norm's own weight and bias, in place.``"""
-    called = listed(dict.fromkeys(f"kernels.{kernels[one.kernel].kernel}" for one in _launches(site)))
-    return f"{called} by {module}'s own {listed(site.weights.values())}{', in place' * is_in_place(site)}."
+    named = list(dict.fromkeys(kernels[one.kernel].kernel for one in _launches(site)))
+    end = f"{', in place' * is_in_place(site)}."
+    called = listed(f"kernels.{name}" for name in named)
+    told = f"{called} by {module}'s own {listed(site.weights.values())}{end}"
+    before = " and what it reads" * (len(named) > 1)
+    return told if len(told) <= _LONGEST else f"kernels.{named[-1]}{before}, by what {module} holds{end}"

@@ -34,6 +34,15 @@ class Convolutions(nn.Module):
         return x
 
 
+class Plain(Convolutions):
+    """The same without functions between them."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = norm(conv(x))
+        return x
+
+
 def made(model: Convolutions) -> Convolutions:
     """In eval, with statistics that a fresh one has not."""
     for module in model.modules():
@@ -95,3 +104,10 @@ def test_statistics_of_a_norm_are_one_call(tmp_path: Path) -> None:
     text = written(Convolutions(4, 0).train(), tmp_path / "unit", "cuda", train=True)
     assert called(text, "piece_statistics") == 1 and called(text, "batch_statistics") == 1
     assert len(re.findall(r"mean, \w+rstd = batch_statistics\w*\(self\.norms\[\d\], ", text)) == 4
+
+
+def test_what_it_says_of_itself_is_a_line(tmp_path: Path) -> None:
+    text = written(Plain(4, 0).train(), tmp_path / "unit", "cuda", train=True)
+    remark = next(line for line in text.splitlines() if line.startswith('    """kernels.batch_norm '))
+    assert remark == '    """kernels.batch_norm and what it reads, by what norm holds."""'
+    assert max(map(len, text.splitlines())) <= 110
