@@ -145,9 +145,10 @@ def test_what_a_library_lays_out_in_another_order_is_read_in_that() -> None:
     made = graph_values(graph, call.outputs[0])
     program = checked(gradient, torch.randn(2, 5, 3, 8).transpose(1, 2), q, k, v, options=CPU)
     copied = [step for step in calls(program, aten.contiguous.default) if step.args[0].buffer in call.outputs]
-    assert len(copied) == 3
-    is_turned = not made.is_contiguous()
-    assert all(bool(step.args[0].calls) == is_turned for step in copied)
+    assert not copied  # how this one lays them out is certain: they are read where they lie
+    assert not made.is_contiguous()
+    for name in call.outputs[:3]:
+        assert tuple(program.buffers[name].stride) == made.stride()
 
 
 def graph_values(graph, name: str) -> torch.Tensor:
