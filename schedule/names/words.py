@@ -83,9 +83,9 @@ class GradientWord(str):
 
 
 def as_gradient(word: str) -> str:
-    """What a lock calls the gradient of something, as the word for that; any other name as it is."""
-    of = word.removeprefix("d_")
-    return word if of in ("", word) else GradientWord(of)
+    """What a lock calls something that is known to be a gradient, as the word for that; any other name as it is."""
+    made = GradientWord(word[len(GradientWord("")) :])
+    return made if made == word and made.of else word
 
 
 def undifferentiated(word: str) -> str:
