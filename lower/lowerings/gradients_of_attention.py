@@ -19,8 +19,8 @@ from longhand.lower.sizes import contiguous_strides
 _OF_QUERY_KEY_AND_VALUE = range(3)
 _MADE_BY_POSITION = frozenset(
     {
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
-        torch.ops.aten._scaled_dot_product_efficient_attention_backward.default,
+        "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+        "aten._scaled_dot_product_efficient_attention_backward.default",
     }
 )
 
@@ -33,7 +33,7 @@ def lies_by_position(target: Any, place: int | None, value: object) -> bool:
         place: Which of its results.
         value: That result, as PyTorch's own description of the kernel has it, which must say the same.
     """
-    if target not in _MADE_BY_POSITION or place not in _OF_QUERY_KEY_AND_VALUE:
+    if str(target) not in _MADE_BY_POSITION or place not in _OF_QUERY_KEY_AND_VALUE:
         return False
     return isinstance(value, torch.Tensor) and value.dim() == 4 and value.transpose(1, 2).is_contiguous()
 

@@ -16,11 +16,11 @@ def texts(*sizes: int | str, n_dims: int, every: bool = False) -> list[str]:
 
 
 def test_large_numbers_are_told_by_the_tensor() -> None:
-    assert texts("batch", 49, 64, n_dims=3) == ["batch", "conv.shape[1]", "conv.shape[-1]"]
+    assert texts("batch", 49, 64, n_dims=3) == ["batch", "conv.shape[1:].numel()"]
 
 
-def test_small_numbers_stay() -> None:
-    assert texts("batch", 4, 64, n_dims=3) == ["batch", "4", "conv.shape[-1]"]
+def test_small_numbers_beside_large_ones_are_one_span() -> None:
+    assert texts("batch", 4, 64, n_dims=3) == ["batch", "conv.shape[1:].numel()"]
 
 
 def test_a_function_of_several_sizes_reads_small_numbers_too() -> None:

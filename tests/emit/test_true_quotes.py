@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -81,11 +80,10 @@ class Recomputed(nn.Module):
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_what_is_computed_again_is_told_where_it_stands_beside_a_gradient(device: str) -> None:
+def test_beside_a_gradient_what_it_differentiates_is_quoted(device: str) -> None:
     args = torch.randn(5, 40, requires_grad=False), torch.randn(5, 40, requires_grad=True)
     backward = text_of((Recomputed(), args, {}), device, train=True)["backward.py"]
-    (first,) = re.findall(r"# (.*)inner = torch\.exp\(x\) \+ y", backward) or [""]
-    assert first.startswith("again: "), backward
+    assert "# Recomputed.forward    return torch.sin(inner)" in backward, backward  # what it differentiates
     assert "again: Recomputed.forward    return torch.sin" not in backward, backward
 
 
