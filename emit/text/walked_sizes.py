@@ -57,7 +57,7 @@ def sizes_walked(
                 (way, text)
                 for way in walked[axis]
                 for text in (_words(way, buffers[way.place], writer),)
-                if _may_tell(axis, way, text.code, length)
+                if _may_tell(axis, way, text.code, length) and not _is_anothers(axis, way, walked, folded)
             ]
             if not may_divide and any(way.beside for way, _ in ways):
                 continue
@@ -74,6 +74,26 @@ def sizes_walked(
                 part = _part(read, _dimension(read, buffers, names), known)
                 known[axis] = part if part is not None else known[axis]
     return {axis: known[axis] for axis in folded if not is_folded(known[axis])}
+
+
+def _is_anothers(
+    axis: str, way: WalkedDims, walked: Mapping[str, Sequence[WalkedDims]], folded: Sequence[str]
+) -> bool:
+    """Whether a way goes along dimensions that another axis walks whole: the strides are alike by chance.
+
+    Of a join's second piece, which begins before its tensor, one axis may step as far as the batch does. They are
+    those of the axis that is told already, or else that walks more of the tensors so.
+    """
+
+    def n_whole(of: str) -> int:
+        return sum(one.is_whole for one in walked[of])
+
+    return any(
+        other != axis
+        and (other not in folded or n_whole(other) >= n_whole(axis))
+        and any(one.place == way.place and one.is_whole and {*one.dims} & {*way.dims} for one in ways)
+        for other, ways in walked.items()
+    )
 
 
 def _may_tell(axis: str, way: WalkedDims, whole: Code, length: Mapping[str, Size]) -> bool:
