@@ -80,6 +80,7 @@ NUMBERS = {
         "_MOST_STEPS_OF_NORM",
     },
     "emit/text/kernel_head.py": {
+        "_COMMENT",
         "_MOST_LISTED",
         "_FEWEST_COUNTED",
         "_MOST_PLAIN",

@@ -41,6 +41,7 @@ _MOST_LISTED = 4  # tensors of any kind; of more, those of one kind are counted
 _FEWEST_COUNTED = 3  # of one kind
 _MOST_PLAIN = 6  # whose kind says nothing
 _LARGEST_BARE = 9
+_COMMENT = 88  # characters for a pointer and where its elements lie, beside ``_ptr,  # float32, ``
 _ELEMENT = {Region.WHOLE: "one element", Region.FIRST: "the first element"}
 _SHAPE = {Region.WHOLE: "{}", Region.IN_MEMORY: "{} in memory", Region.FIRST: "the first {}"}
 # By the role of the value that compares with them.
@@ -236,14 +237,16 @@ def _part_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer, sizes:
     stride = row_stride(plan, pointer)
     text = f"{part.n_places} parts, {sizes} each" if part.n_places > 1 else sizes
     text = f"at most {text}" if part.is_conditional else text
-    if stride is not None:
-        return f"{text}, rows {names.ints[stride]} apart"
+    room = _COMMENT - len(names.pointers[pointer.name])
+    if stride is not None and len(told := f"{text}, rows {names.ints[stride]} apart") <= room:
+        return told
     begin = None if part.is_conditional else part.begins_at
-    if part.is_strided:
+    if stride is not None or part.is_strided:
         text += " by strides"
     elif begin is None and not part.is_conditional:
         text += " of a tensor that may be larger"
-    return text if begin is None else f"{text}, from {names.ints[begin]} on"
+    told = text if begin is None else f"{text}, from {names.ints[begin]} on"
+    return told if len(told) <= room else text  # its names say the rest where they are read
 
 
 def is_whole_shape(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> bool:

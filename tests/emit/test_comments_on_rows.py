@@ -43,3 +43,17 @@ def test_rows_a_stride_apart(device: str, comment: str) -> None:
 
 def test_places_that_a_condition_chooses() -> None:
     assert "# float32, read at computed places" in kernel_of(Turned(), "cuda", torch.randn(64))
+
+
+class Gated(nn.Module):
+    """Reads two parts of each row of a tensor with a long name."""
+
+    def forward(self, experts_selected_hidden_states_gate_up: torch.Tensor) -> torch.Tensor:
+        gate, up = experts_selected_hidden_states_gate_up.chunk(2, -1)
+        return nn.functional.silu(gate) * up
+
+
+def test_what_is_said_of_a_long_name_fits_its_line() -> None:
+    text = kernel_of(Gated(), "cuda", torch.randn(6, 80))
+    (line,) = [one for one in text.splitlines() if "# float32, 2 parts, (n_rows, n_cols) each" in one]
+    assert max(map(len, text.splitlines())) <= 110, line

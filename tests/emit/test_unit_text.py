@@ -83,7 +83,9 @@ def test_names_come_from_the_math_and_the_user(emit: Any) -> None:
     assert "kernels/layer_norm.cpp" in kernels
     assert any("exp_normalize" in path for path in kernels)
     text = str(files["model.py"])
-    assert "tanh = " in text and "F.linear(normed, self.first.weight, self.first.bias)" in text
+    assert "# Mlp.forward    return torch.tanh(weights)" in text
+    assert any("scores" in str(files[path]) for path in kernels)
+    assert "F.linear(normed, self.first.weight, self.first.bias)" in text
     for path, content in files.items():
         if path.endswith((".py", ".cpp")) and isinstance(content, str):
             assert not re.search(r"\b(tmp|buf|arg|primals|in_ptr|out_ptr)_?\d+", content), path
