@@ -118,7 +118,7 @@ def _sides(plan: KernelPlan) -> list[tuple[str, ...]]:
     rows, cols = [axis.name for axis in plan.rows], [axis.name for axis in plan.cols]
     if plan.schedule.is_tiled:
         groups = [rows[:-1], rows[-1:], cols]
-    elif plan.schedule.walks_windows:
+    elif plan.schedule.unrolls_rows:
         groups = [*([row] for row in rows), cols[:-1], cols[-1:]]
     elif plan.schedule.is_down_columns:
         groups = [rows, cols[:-1], cols[-1:]]
@@ -180,7 +180,7 @@ def _most_splits(plan: KernelPlan) -> int:
 def _has_flat_grid(plan: KernelPlan, bounds: Bounds) -> bool:
     """Whether blocks of cols could be more than a grid's second side has programs."""
     rows, cols = plan.rows, plan.cols
-    if plan.schedule.walks_windows:
+    if plan.schedule.unrolls_rows:
         rows, cols = cols[:-1], cols[-1:]
     is_tile = plan.schedule.has_grid_of_blocks and bool(rows) and bool(cols)
     return is_tile and bounds.count(axis.name for axis in cols) > MOST_ACROSS * NARROWEST_BLOCK

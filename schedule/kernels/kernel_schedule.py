@@ -33,8 +33,9 @@ class KernelSchedule:
         is_tiled: Whether the last row axis and the only col axis make tiles; further row axes are a batch.
         has_grid_of_blocks: CUDA: whether blocks of rows and of cols lie along two sides of the grid.
         has_independent_elements: Whether each element is computed for itself, in the body's order.
-        walks_windows: CUDA: whether its rows are the places of a small window, a constant of the compiled kernel, which
-            each result sees; results vary over the cols.
+        unrolls_rows: CUDA: whether its rows are a few that each result sees, how many is a constant of the compiled
+            kernel; results vary over the cols.
+        walks_windows: Whether these are the places of a small window.
         chunked: The side that is cut into chunks where there are `partials`.
         is_over_lists: Whether one launch takes lists of tensors; pointers that are `many` stand for lists.
     """
@@ -48,6 +49,7 @@ class KernelSchedule:
     is_tiled: bool = False
     has_grid_of_blocks: bool = False
     has_independent_elements: bool = False
+    unrolls_rows: bool = False
     walks_windows: bool = False
     chunked: AxisRole = AxisRole.ROW
     is_over_lists: bool = False

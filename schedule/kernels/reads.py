@@ -43,7 +43,7 @@ class KernelReads:
         varying = {axis for position in self.loads[buffer] for axis in self._varies_over(position)}
         if self.kernel.rows:
             # The rows of windows are places in them: what varies over all results is read once for each.
-            is_windows = self.kernel.schedule.walks_windows
+            is_windows = self.kernel.schedule.unrolls_rows
             axes = self.kernel.cols if is_windows else self.kernel.rows
             return not {axis.name for axis in axes} <= varying and not self._has_rows(varying)
         reduces = any(isinstance(value, Reduce) for value in self.kernel.body)
@@ -66,7 +66,7 @@ class KernelReads:
         """Whether a tensor is more than a vector, or a number of each row."""
         rows, cols = ({axis.name for axis in axes} for axes in (self.kernel.rows, self.kernel.cols))
         return (
-            bool(varying & rows) and bool(cols) and cols <= varying and not self.kernel.schedule.walks_windows
+            bool(varying & rows) and bool(cols) and cols <= varying and not self.kernel.schedule.unrolls_rows
         )
 
     def is_picked(self, buffer: str) -> bool:

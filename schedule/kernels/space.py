@@ -28,6 +28,8 @@ from longhand.schedule.sizes import Hints, guess
 
 # Below this many elements along either side a square tile has no more coalesced accesses than a plain block.
 SMALLEST_TILE_SIDE = 16
+# Of so few rows, one above the other, a program adds up whole columns: a tile of rows would be empty for the most part.
+_FEW_ROWS = 8
 # Accesses along the row axis are worth tiles if they are at least this share of all bytes.
 TRANSPOSED_SHARE = 0.1
 
@@ -40,6 +42,7 @@ class Family(enum.Enum):
     ROWS = "rows"
     COLUMNS = "columns"
     WINDOWS = "windows"
+    FEW_ROWS = "few_rows"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,15 +76,15 @@ class NestSpace:
                 return self.cols[:-1]
             case Family.TRANSPOSED:
                 return self.rows[:-1]
-            case Family.WINDOWS:
+            case Family.WINDOWS | Family.FEW_ROWS:
                 return ()
         return self.rows
 
     @property
     def loop(self) -> tuple[Axis, ...]:
-        """The side that a reduction walks: cols in ROWS, rows in COLUMNS and WINDOWS; the cols where nothing is
-        reduced."""
-        return self.rows if self.family in (Family.COLUMNS, Family.WINDOWS) else self.cols
+        """The side that a reduction walks: cols in ROWS, rows in COLUMNS, WINDOWS and FEW_ROWS; the cols where nothing
+        is reduced."""
+        return self.rows if self.family in (Family.COLUMNS, Family.WINDOWS, Family.FEW_ROWS) else self.cols
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +146,7 @@ def find_space(
     """The nest as rows x cols. ScheduleError if it is no single kernel (see `refusal`).
 
     `are_products`: it is a contraction, whose sums are over cols whatever is contiguous.
-    `has_windows`: what is reduced over a small window is a family of its own.
+    `has_windows`: what is reduced over a small window, or over a few rows, is a family of its own.
     `walk`: along which axes, where not along as few as possible.
     """
     reason = refusal(nest)
@@ -154,8 +157,7 @@ def find_space(
     layout = _Layout(nest, buffers, hints)
     reduced = reduced_axes(without_column_reductions(nest).body)
     if reduced:
-        is_window = has_windows and _is_window(nest, reduced)
-        space = _reduction_space(nest, layout, reduced, are_products, is_window)
+        space = _reduction_space(nest, layout, reduced, are_products, has_windows)
         sums = find_column_reductions(nest)
         if sums and space.family is not Family.ROWS:
             raise ScheduleError("This nest has sums down columns beside reductions that are not of rows.")
@@ -245,7 +247,7 @@ def _tiled_row(rows: list[str], col: str, layout: _Layout) -> str | None:
 
 
 def _reduction_space(
-    nest: Nest, layout: _Layout, reduced: frozenset[str], are_products: bool, is_window: bool
+    nest: Nest, layout: _Layout, reduced: frozenset[str], are_products: bool, has_windows: bool
 ) -> NestSpace:
     kept = [axis.name for axis in nest.axes if axis.name not in reduced]
     order = next((v.axes for v in nest.body if isinstance(v, Reduce) and v.op in POSITIONAL), None)
@@ -253,25 +255,39 @@ def _reduction_space(
     walked = list(order) if order is not None else layout.outermost_first(sorted(reduced), Load)
     lane_kept, lane_reduced = layout.most_contiguous(kept), layout.most_contiguous(walked)
     assert lane_reduced is not None
-    if is_window and lane_kept is not None:
-        around = layout.outermost_first((name for name in kept if name != lane_kept), Store)
-        return _space(Family.WINDOWS, nest, walked, (*around, lane_kept))
-    if (
-        are_products
-        or lane_kept is None
-        or layout.contiguous_bytes(lane_kept) <= layout.contiguous_bytes(lane_reduced)
-    ):
-        return _space(Family.ROWS, nest, layout.outermost_first(kept, Store), walked)
+    is_across = lane_kept is not None and (
+        layout.contiguous_bytes(lane_kept) > layout.contiguous_bytes(lane_reduced)
+    )
     batch = layout.outermost_first((name for name in kept if name != lane_kept), Store)
-    return _space(Family.COLUMNS, nest, walked, (*batch, lane_kept))
+    if has_windows and lane_kept is not None and _is_window(nest, reduced):
+        return _space(Family.WINDOWS, nest, walked, (*batch, lane_kept))
+    if are_products or lane_kept is None or not is_across:
+        return _space(Family.ROWS, nest, layout.outermost_first(kept, Store), walked)
+    is_few = has_windows and _has_places(nest, reduced, _FEW_ROWS)
+    return _space(Family.FEW_ROWS if is_few else Family.COLUMNS, nest, walked, (*batch, lane_kept))
+
+
+def _has_places(nest: Nest, reduced: frozenset[str], most: int) -> bool:
+    """Whether a nest reduces over a few known places, in one loop, which stores nothing."""
+    sizes = [axis.size for axis in nest.axes if axis.name in reduced]
+    if any(not isinstance(size, int) for size in sizes) or math.prod(map(int, sizes)) > most:
+        return False
+    below: list[bool] = []  # whether a value is made of a reduction
+    for value, span in zip(nest.body, domains(nest.body), strict=True):
+        is_late = any(below[argument] for argument in arguments(value))
+        if isinstance(value, Reduce) and (is_late or value.op in POSITIONAL):
+            return False
+        if isinstance(value, Store) and span & reduced:
+            return False
+        below.append(is_late or isinstance(value, Reduce))
+    return True
 
 
 def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
     """Whether a nest reduces over the few places of a window: of two axes or more, with a place outside of what is
-    read, or at places that are looked up for each; in one loop, which stores nothing.
+    read, or at places that are looked up for each.
     """
-    sizes = [axis.size for axis in nest.axes if axis.name in reduced]
-    if any(not isinstance(size, int) for size in sizes) or math.prod(map(int, sizes)) > MOST_PLACES:
+    if not _has_places(nest, reduced, MOST_PLACES):
         return False
     spans = domains(nest.body)
     deciding = {
@@ -282,15 +298,7 @@ def _is_window(nest: Nest, reduced: frozenset[str]) -> bool:
         if decides is not None
     }
     is_apart = any(spans[decides] & reduced and spans[decides] - reduced for decides in deciding)
-    below: list[bool] = []  # whether a value is made of a reduction
-    for value, span in zip(nest.body, spans, strict=True):
-        is_late = any(below[argument] for argument in arguments(value))
-        if isinstance(value, Reduce) and (is_late or value.op in POSITIONAL):
-            return False
-        if isinstance(value, Store) and span & reduced:
-            return False
-        below.append(is_late or isinstance(value, Reduce))
-    return is_apart or (len(sizes) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
+    return is_apart or (len(reduced) > 1 and any(_sees_windows(value, reduced) for value in nest.body))
 
 
 def _sees_windows(value: Value, reduced: frozenset[str]) -> bool:

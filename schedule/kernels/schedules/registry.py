@@ -8,6 +8,7 @@ from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.schedules import (
     columns,
     elementwise,
+    few_rows,
     foreach,
     rows_and_columns,
     rows_looped,
@@ -24,6 +25,7 @@ SCHEDULES: tuple[ScheduleEntry, ...] = (
     elementwise.ENTRY,
     transposed.ENTRY,
     windows.ENTRY,
+    few_rows.ENTRY,
     rows_and_columns.ENTRY,
     columns.ENTRY,
     rows_split.ENTRY,

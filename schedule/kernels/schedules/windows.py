@@ -14,7 +14,9 @@ from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loo
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import TRITON
 
-WINDOWS = KernelSchedule("windows", has_passes=True, has_grid_of_blocks=True, walks_windows=True)
+WINDOWS = KernelSchedule(
+    "windows", has_passes=True, has_grid_of_blocks=True, unrolls_rows=True, walks_windows=True
+)
 
 
 def _loops(candidate: Candidate) -> Loops | None:
