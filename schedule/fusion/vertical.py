@@ -145,6 +145,7 @@ class _Fusion:
         for buffer in touched.writes:
             for reader in self.graph.readers(buffer):
                 yield from self._pair(number, reader)
+                yield from self._beside(reader, number, buffer)
         for buffer in touched.reads:
             for writer in self.graph.writers(buffer):
                 yield from self._pair(writer, number)
@@ -156,7 +157,7 @@ class _Fusion:
                     yield from self._pair(number, reader)
 
     def _beside(self, number: int, writer: int, buffer: str) -> Iterator[tuple[int, int]]:
-        """Nests that read another result of the step that makes this one's `buffer`: two sums of what it made."""
+        """A nest that reads `buffer`, and those that read another result of its writer: two sums of what it made."""
         for result in effects(self.graph.steps[writer]).writes:
             if result != buffer and len(readers := self.graph.readers(result)) <= NEIGHBOURS:
                 for reader in readers:

@@ -30,6 +30,7 @@ from longhand.lower.ir import (
 )
 from longhand.lower.ops import PRIMITIVES
 from longhand.schedule.kernels.schedules.columns import COLUMNS
+from longhand.schedule.kernels.schedules.few_rows import FEW_ROWS
 from longhand.schedule.kernels.schedules.rows_and_columns import ROWS_AND_COLUMNS
 from longhand.schedule.kernels.schedules.windows import WINDOWS
 from longhand.schedule.plan import AxisRole, KernelPlan, Launch, OnlineSoftmax
@@ -193,7 +194,9 @@ def _straight(lanes: Lanes) -> None:
 
 def _by_passes(plan: KernelPlan, lanes: PlannedLanes) -> None:
     total = {position for one in plan.passes for position in one.sums}  # across the loops over the cols
-    walks_rows = plan.schedule in (COLUMNS, WINDOWS) or (plan.schedule is ROWS_AND_COLUMNS and not total)
+    walks_rows = plan.schedule in (COLUMNS, WINDOWS, FEW_ROWS) or (
+        plan.schedule is ROWS_AND_COLUMNS and not total
+    )
     loop_role = AxisRole.ROW if walks_rows else AxisRole.COL
     loop = {axis.name for axis in plan.axes if axis.role is loop_role}
     leaves = {
