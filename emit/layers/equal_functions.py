@@ -26,7 +26,10 @@ def as_any_names(method: Method) -> tuple[object, Drops]:
     statements = (*bound.told, *bound.padding, *method.statements)
     own = [*method.parameters, *bound.stated, *(word for one in statements for word in one.targets)]
     numbers = {word: number for number, word in enumerate(dict.fromkeys(own))}
-    stated = tuple((numbers[word], size) for word, size in bound.stated.items())
+    stated = tuple(
+        (numbers[word], _numbered(NameCode(size), numbers) if isinstance(size, str) else size)
+        for word, size in bound.stated.items()
+    )
     made = {*own} - {*method.parameters}
     kept: list[PythonStatement] = []
     drops: dict[object, tuple[int, ...]] = {}

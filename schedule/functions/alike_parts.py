@@ -57,7 +57,9 @@ def _told(
     is_among_others = n_within < len(alike)
     differs = n_within > 1 or len({words for _, words in alike}) > 1
     may_be = len(fields) <= _MOST_OF_EQUAL and memory.may_hold(part.emptied, part.start, part.stop)
-    is_told = is_told or (differs and may_be and not (n_within > 1 and part.emptied))
+    # Of blocks of one function alone each is given its own record (part_records.py), and may drop of it.
+    may_be = may_be and (is_among_others or not (n_within > 1 and part.emptied))
+    is_told = is_told or (differs and may_be)
     if is_told and part.emptied:
         memory.hold(part.emptied, part.start, part.stop)
     return dataclasses.replace(

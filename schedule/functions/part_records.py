@@ -55,7 +55,7 @@ def fields_of_part(
     dropped = tuple(name for name in part.emptied if name not in plain)  # what holds a plain one drops it
     whole = FieldsOfPart(SAVED, others, told, dropped, part.released)
     records = {holder for holder in holders.values() if holder not in ("", SAVED)}
-    if len(records) != 1 or part.takes_lists:
+    if len(records) != 1 or part.takes_lists or (part.told and part.is_among_others):
         return whole
     record = records.pop()
     inside = tuple(name for name in fields if holders[name] == record)

@@ -386,7 +386,7 @@ class FunctionSharing:
         if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[:n_first]):
             return None
         variables = (name for one in (*around, words) for name in one.values())
-        shared = with_told_sizes(
+        shared, _ = with_told_sizes(
             shared, self._buffers, self._words_of, words, {*variables, *told, *OWN_WORDS}
         )
         record = (
