@@ -32,17 +32,20 @@ class PartSizes:
         steps: By the identity of a step of the function around it: that step, with numbers that sizes tell.
         shapes: Of buffers with sizes that others tell.
         telling: By the word of such a size: what the part is given that has it, and in which dimension.
-        others: By a size in which the modules differ: the same, for words that nothing else tells.
+        others: By a size in which the modules differ: all that has it, by the word of that dimension.
     """
 
     steps: Mapping[int, PlanStep]
     shapes: Mapping[str, tuple[Size, ...]]
     telling: Mapping[str, TellingDimension]
-    others: Mapping[int, TellingDimension]
+    others: Mapping[int, Mapping[str, TellingDimension]]
 
     def tells(self, word: str, size: int | str) -> TellingDimension | None:
         """What tells a size that a function has that word for."""
-        return self.telling.get(word) or (self.others.get(size) if isinstance(size, int) else None)
+        if word in self.telling or not isinstance(size, int):
+            return self.telling.get(word)
+        others = self.others.get(size, {})
+        return others.get(word, next(iter(others.values()), None))
 
 
 NO_SIZES = PartSizes({}, {}, {}, {})
@@ -127,24 +130,29 @@ def _of_sites(
     taken = {word for site in sites for word in site.function.variables.values()} | OWN_WORDS
     told, sizes = with_told_sizes(alike, buffers, words_of, variables, taken)
     telling = {word: one for word, of in sizes.items() if (one := _telling(of, word, alike, buffers))}
-    others = list(_differing(alike, buffers))
+    others = list(_differing(alike, buffers, words_of))
     for place, site in enumerate(sites):
         new = told.sites[place]
         pairs = zip(site.plain, new.steps, strict=True)
         steps = {id(old): step for old, step in pairs if not isinstance(old, Release)}
         own = {word: (names[place], dim) for word, (names, dim) in telling.items()}
-        by_size = {of[place]: (names[place], dim) for of, names, dim in reversed(others)}
+        by_size: dict[int, dict[str, TellingDimension]] = {}
+        for of, word, names, dim in others:
+            by_size.setdefault(of[place], {}).setdefault(word, (names[place], dim))
         yield id(site.part), PartSizes(steps, new.shapes, own, by_size)
 
 
-def _differing(alike: AlikeSteps, buffers: Mapping[str, Buffer]) -> Iterator[tuple[Column, Names, int]]:
-    """Sizes in which parts differ: what they are, of what each is given, and in which dimension of that."""
+def _differing(
+    alike: AlikeSteps, buffers: Mapping[str, Buffer], words_of: WordsOf
+) -> Iterator[tuple[Column, str, Names, int]]:
+    """Sizes in which parts differ: what they are, the first one's word, of what each is given, in which dimension."""
     for column in alike.inputs:
         names = _own(column, alike)
         shapes = [buffers[name].shape if name in buffers else () for name in names]
+        words = words_of(names[0], len(shapes[0]))
         for dim, sizes in enumerate(zip(*shapes, strict=False)):
             if len(set(sizes)) > 1 and all(isinstance(size, int) for size in sizes):
-                yield tuple(sizes), names, dim
+                yield tuple(sizes), words[dim] or "", names, dim
 
 
 def _own(column: Names, alike: AlikeSteps) -> Names:
