@@ -28,8 +28,7 @@ from longhand.emit.layers.derivative_words import (
     words_of_gradients,
     words_of_module,
 )
-from longhand.emit.layers.equal_functions import PartFunctions
-from longhand.emit.layers.general_parts import bound_by, with_part_sizes
+from longhand.emit.layers.equal_functions import PartFunctions, bound_by, with_part_sizes
 from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
 from longhand.emit.module.gradient_lists import OF_MODULE
 from longhand.emit.module.model_body import BodyWriter

@@ -60,7 +60,9 @@ def _told(
     differs = n_within > 1 or len({words for _, words in alike}) > 1
     may_be = len(fields) <= _MOST_OF_EQUAL and memory.may_hold(part.emptied, part.start, part.stop)
     # Of blocks of one function alone each is given its own record (part_records.py), if it has one, and may drop of it.
-    has_record = any(holder_of(function.variables[name]) not in ("", SAVED) for name in _fields(part, function))
+    has_record = any(
+        holder_of(function.variables[name]) not in ("", SAVED) for name in _fields(part, function)
+    )
     has_own = n_within > 1 and has_record and not is_among_others
     is_told = is_told or (differs and may_be and not (has_own and part.emptied))
     if is_told and part.emptied:

@@ -222,9 +222,7 @@ class FunctionSharing:
             self._calls[id(self._bodies[site.body].steps[site.start])] = call
         return sites
 
-    def _record(
-        self, name: str, site: CallSite, saved: tuple[str, ...], used: set[str]
-    ) -> CallRecord | None:
+    def _record(self, name: str, site: CallSite, saved: tuple[str, ...], used: set[str]) -> CallRecord | None:
         """What a call of a function keeps for a backward pass."""
         if not saved:
             return None
@@ -386,7 +384,7 @@ class FunctionSharing:
         if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[:n_first]):
             return None
         variables = (name for one in (*around, words) for name in one.values())
-        shared, _ = with_told_sizes(
+        shared = with_told_sizes(
             shared, self._buffers, self._words_of, words, {*variables, *told, *OWN_WORDS}
         )
         record = (

@@ -14,7 +14,7 @@ from longhand.lower.ir import Buffer, Size
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
-from longhand.schedule.functions.told_sizes import Column, WordsOf, with_told_sizes
+from longhand.schedule.functions.told_sizes import Column, WordsOf, with_told_sizes_and_words
 from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import OWN_WORDS
@@ -113,9 +113,7 @@ def _alike(sites: Sequence[_Site], words: BufferNamer) -> AlikeSteps | None:
     alike = alike_steps(each, words, sites[0].function.variables)
     if alike is None:
         return None
-    own = [
-        dataclasses.replace(one, aliases=of.aliases) for one, of in zip(each, alike.sites, strict=True)
-    ]
+    own = [dataclasses.replace(one, aliases=of.aliases) for one, of in zip(each, alike.sites, strict=True)]
     return dataclasses.replace(alike, sites=tuple(own))
 
 
@@ -128,7 +126,7 @@ def _of_sites(
         return
     variables = {name: word for name, word in sites[0].function.variables.items() if word.isidentifier()}
     taken = {word for site in sites for word in site.function.variables.values()} | OWN_WORDS
-    told, sizes = with_told_sizes(alike, buffers, words_of, variables, taken)
+    told, sizes = with_told_sizes_and_words(alike, buffers, words_of, variables, taken)
     telling = {word: one for word, of in sizes.items() if (one := _telling(of, word, alike, buffers))}
     others = list(_differing(alike, buffers, words_of))
     for place, site in enumerate(sites):
@@ -171,6 +169,7 @@ def _telling(
     if weight is None:
         return None
     path = alike.sites[0].weights[weight[0]]
-    return tuple(
-        next(name for name, one in site.weights.items() if one == path) for site in alike.sites
-    ), weight[1]
+    return (
+        tuple(next(name for name, one in site.weights.items() if one == path) for site in alike.sites),
+        weight[1],
+    )

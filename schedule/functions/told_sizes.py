@@ -78,8 +78,8 @@ def with_told_sizes(
     words_of: WordsOf,
     variables: Mapping[str, str],
     taken: Collection[str],
-) -> tuple[AlikeSteps, dict[str, Column]]:
-    """What modules do alike, whose numbers know which size tells them where they differ; by word: what a size is.
+) -> AlikeSteps:
+    """What modules do alike; the numbers in which they differ know which size tells them, if any does.
 
     Args:
         alike: What they do.
@@ -88,6 +88,17 @@ def with_told_sizes(
         variables: What the function calls these.
         taken: Names that no size may have.
     """
+    return with_told_sizes_and_words(alike, buffers, words_of, variables, taken)[0]
+
+
+def with_told_sizes_and_words(
+    alike: AlikeSteps,
+    buffers: Mapping[str, Buffer],
+    words_of: WordsOf,
+    variables: Mapping[str, str],
+    taken: Collection[str],
+) -> tuple[AlikeSteps, dict[str, Column]]:
+    """The same, and by the word of each size what it is in each of the modules."""
     told = _ToldNumbers(alike, buffers, words_of, variables, taken)
     with_sizes = dataclasses.replace(alike, sites=told.sites())
     return with_sizes, told.words
