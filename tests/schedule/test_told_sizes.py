@@ -77,10 +77,10 @@ def test_a_word_that_a_size_has_already_is_taken() -> None:
 
 def test_a_word_that_stands_for_two_sizes_tells_neither() -> None:
     def words(name: str, rank: int) -> tuple[str | None, ...]:
-        return (None, "n_features") if name in ("x0", "y0") else (None,) * rank
+        return {"x0": (None, "n_features"), "y0": ("n_lines", "n_features")}.get(name, (None,) * rank)
 
     widths, bounds = (96, 192), [(0, 292), (0, 580)]
-    shapes = {"x": [(2, 292), (2, 580)], "y": [(2, 7), (2, 9)], "weight": [(96, 3), (192, 3)]}
+    shapes = {"x": [(2, 292), (2, 580)], "y": [(7, 7), (9, 9)], "weight": [(96, 3), (192, 3)]}
     buffers = {
         f"{name}{n}": buffer(f"{name}{n}", *shape)
         for name, of in shapes.items()
