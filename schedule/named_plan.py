@@ -30,6 +30,7 @@ from longhand.schedule.functions.sites import (
     FunctionForm,
     FunctionSites,
 )
+from longhand.schedule.functions.told_parts import NO_SIZES, PartSizes, sizes_of_parts
 from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize
 from longhand.schedule.layers.following import PREVIOUS
 from longhand.schedule.layers.listed_inputs import ListedInput
@@ -141,6 +142,7 @@ __all__ = [
     "BACKWARD_FORM",
     "EXPANSIONS",
     "FORWARD_FORM",
+    "NO_SIZES",
     "PREVIOUS",
     "RESHAPES",
     "SAVED",
@@ -190,6 +192,7 @@ __all__ = [
     "OneFunction",
     "OneGradient",
     "PaddedWord",
+    "PartSizes",
     "ProductWord",
     "Quote",
     "Reached",
@@ -277,6 +280,7 @@ __all__ = [
     "reshaped",
     "rotated_half",
     "sizes_of_file",
+    "sizes_of_parts",
     "stages_alike",
     "stated_by",
     "statements_of_some",

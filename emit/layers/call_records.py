@@ -3,7 +3,7 @@
 saved = VideoResNetSaved(x=x, layer2_1=saved_layer2_1), of which the backward pass reads ``saved.layer2_1.conv1_out``.
 
 That is so where the backward pass reads each of its fields by itself. What it takes from a list, or in another view,
-goes there tensor by tensor.
+goes there tensor by tensor; and so does what a layer's method keeps, in the layer's record.
 """
 
 from __future__ import annotations
@@ -51,15 +51,21 @@ class RecordOfCall:
 
 
 def records_of_calls(calls: Mapping[int, SharedCall]) -> list[CallRecord]:
-    """Those that launch() holds, in the order in which they are made."""
+    """Those that launch() and the methods of layers hold, in the order in which they are made."""
     return [call.record for call in calls.values() if call.record is not None]
 
 
-def reached_in_records(calls: Mapping[int, SharedCall]) -> dict[str, str]:
-    """By buffer: how launch() reaches what such a record holds."""
+def reached_in_records(calls: Mapping[int, SharedCall], root: str = "") -> dict[str, str]:
+    """By buffer: how a function reaches what such a record holds.
+
+    Args:
+        calls: All of the file's.
+        root: The layer whose method the function is; empty for launch().
+    """
     return {
         buffer: Reached.field_of(record.variable, field)
         for record in records_of_calls(calls)
+        if record.root == root
         for field, buffer in zip(record.fields, record.buffers, strict=True)
     }
 
@@ -91,9 +97,8 @@ def as_fields(
     told: list[RecordOfCall] = []
     for record in records:
         of_fields = tuple(tuple(nodes_of.get(buffer, ())) for buffer in record.buffers)
-        is_whole = in_views.isdisjoint(record.buffers) and all(
-            one and set(one) <= set(read) for one in of_fields
-        )
+        is_whole = not record.root and in_views.isdisjoint(record.buffers)
+        is_whole = is_whole and all(one and set(one) <= set(read) for one in of_fields)
         free = (word for word in (identifier(record.path), record.variable) if word not in used)
         word = next(free, "") if is_whole else ""
         used.add(word)

@@ -28,7 +28,7 @@ from longhand.emit.layers.derivative_words import (
     words_of_gradients,
     words_of_module,
 )
-from longhand.emit.layers.equal_functions import PartFunctions
+from longhand.emit.layers.equal_functions import PartFunctions, bound_by, with_part_sizes
 from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
 from longhand.emit.module.gradient_lists import OF_MODULE
 from longhand.emit.module.model_body import BodyWriter
@@ -38,6 +38,7 @@ from longhand.emit.text.quoting import python_string
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
+    NO_SIZES,
     SAVED,
     GradientGroup,
     GradientsOfModule,
@@ -46,6 +47,7 @@ from longhand.schedule.named_plan import (
     MemoryOfSteps,
     ModuleDerivative,
     OneGradient,
+    PartSizes,
     Reached,
     SharedCall,
     as_own,
@@ -54,6 +56,7 @@ from longhand.schedule.named_plan import (
     is_whole_derivative,
     own_steps,
     references,
+    sizes_of_parts,
     without_parts,
 )
 from longhand.schedule.names.words import (
@@ -138,6 +141,7 @@ class DerivativeWriter:
         self._told: dict[str, ToldPart] = {}
         self._found: dict[int, tuple[ModuleDerivative, ...]] = {}  # by the identity of a function
         self._memory: dict[int, MemoryOfSteps] = {}
+        self._sizes: Mapping[int, PartSizes] = {}  # by the identity of a part
         self._known = PartFunctions()
         self._names: dict[int, str] = {}  # by the identity of a part
         self._lone: set[int] = set()  # parts whose function does nothing else
@@ -158,6 +162,7 @@ class DerivativeWriter:
         found = find_derivatives(own, outer.words, outer.calls, memory)
         self._found = {id(one): parts for one, parts in zip(functions, found, strict=True)}
         self._memory = {id(one): held for one, held in zip(functions, memory, strict=True)}
+        self._sizes = sizes_of_parts(own, found, outer.words, plan.buffers, outer.sizes.words_at)
 
     def name(self, written: Iterable[tuple[DividedFunction, str, BodyWriter]]) -> None:
         """Names the functions, once it is known which parts each of them does: all are written to learn that.
@@ -166,7 +171,7 @@ class DerivativeWriter:
             written: What divide() will be given, one by one.
         """
         trial = DerivativeWriter(self._root, self._taken)
-        trial._found, trial._memory = self._found, self._memory
+        trial._found, trial._memory, trial._sizes = self._found, self._memory, self._sizes
         for divided, word, outer in written:
             trial.divide(divided, word, copy.copy(outer))
         names = names_of_parts([*trial._sites.values()], self._taken)
@@ -234,7 +239,9 @@ class DerivativeWriter:
         hidden = {variables[name] for name in (*fields, *own, *before)}
 
         def written(reads_shapes: bool) -> Method:
-            sizes = sizes_inside(inputs, inside, variables, reads_shapes)
+            told_sizes = self._sizes.get(id(part), NO_SIZES) if reads_shapes else NO_SIZES
+            own_body, own_form = with_part_sizes(inside, steps, told_sizes)
+            sizes = sizes_inside(inputs, own_body, variables, reads_shapes)
             results: list[Code] = list(names(variables[name] for name in part.results))
             if part.gradients:
                 results.append(_gradients(part, divided, variables, sizes, nested))
@@ -242,9 +249,9 @@ class DerivativeWriter:
                 "",
                 "",
                 inputs,
-                steps,
+                own_form,
                 results,
-                inside,
+                own_body,
                 variables,
                 device,
                 sizes=sizes,
@@ -252,10 +259,13 @@ class DerivativeWriter:
                 is_of_layers=not function.drops_fields,
             )
             rest = tuple(one for one in method.parameters if one not in hidden)
-            return dataclasses.replace(method, parameters=(*first, *rest))
+            return dataclasses.replace(
+                method, parameters=(*first, *rest), bound=bound_by(told_sizes, method.bound, variables)
+            )
 
         method = written(reads_shapes=False)
-        general = functools.partial(written, reads_shapes=True) if part.is_of_several else None
+        is_one_of_many = part.is_of_several or part.is_among_others
+        general = functools.partial(written, reads_shapes=True) if is_one_of_many else None
         name = self._known.known(method, general)
         if not name:
             name = self._names.get(id(part), f"part_{len(self.functions)}")

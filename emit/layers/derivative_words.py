@@ -92,6 +92,8 @@ def _names_of_part(sites: Sequence[PartSite], alike: Sequence[Sequence[PartSite]
     is_general = len(alike) == 1 or not (
         is_lone or any(not _is_lone(one) for one in alike if one is not sites)
     )
+    # Or that for most of its modules, where others are fused with their neighbours otherwise.
+    is_general = is_general or len(sites) > 1 + sum(len(one) for one in alike if one is not sites)
     if is_general and not (is_lone and is_placed) and not hasattr(torch.nn, kind):
         yield f"{plain}{ending}"
     placed, *others = (_placed(one) for one in (sites, *(one for one in alike if one is not sites)))

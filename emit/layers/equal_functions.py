@@ -1,18 +1,25 @@
 """Which functions do the same under other names, and which of the parts of derivatives stands for all that do.
 
 What one calls ``d_x`` may be the other's ``d_hidden``, and whenever they drop what they made: the one that drops it
-first stands for both. Where sizes differ, the function reads them all from the shapes of what it is given.
+first stands for both. Where sizes differ, the function reads them all from the shapes of what it is given, and so what
+these tell.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.shared_functions import SharedFunction
+from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.text.python_code import NameCode, PythonStatement, SeveralCode
+from longhand.emit.text.told_sizes import BoundSizes
+from longhand.schedule.named_plan import PartSizes
+from longhand.schedule.plan import PlanStep
 
 Drops = Mapping[object, tuple[int, ...]]  # by number of a name: behind which statements it is dropped
 
@@ -26,7 +33,10 @@ def as_any_names(method: Method) -> tuple[object, Drops]:
     statements = (*bound.told, *bound.padding, *method.statements)
     own = [*method.parameters, *bound.stated, *(word for one in statements for word in one.targets)]
     numbers = {word: number for number, word in enumerate(dict.fromkeys(own))}
-    stated = tuple((numbers[word], size) for word, size in bound.stated.items())
+    stated = tuple(
+        (numbers[word], _numbered(NameCode(size), numbers) if isinstance(size, str) else size)
+        for word, size in bound.stated.items()
+    )
     made = {*own} - {*method.parameters}
     kept: list[PythonStatement] = []
     drops: dict[object, tuple[int, ...]] = {}
@@ -151,6 +161,42 @@ class PartFunctions:
             bound=method.bound,
             paragraphs=method.paragraphs,
         )
+
+
+def with_part_sizes(
+    inside: BodyWriter, steps: Sequence[PlanStep], sizes: PartSizes
+) -> tuple[BodyWriter, list[PlanStep]]:
+    """The writer of a part, and its steps, with numbers that sizes tell.
+
+    Args:
+        inside: Its writer, which knows calls by the identity of its steps.
+        steps: What the part does.
+        sizes: The part's.
+    """
+    if not sizes.steps and not sizes.shapes:
+        return inside, list(steps)
+    own, body = [sizes.steps.get(id(step), step) for step in steps], copy.copy(inside)
+    pairs = zip(steps, own, strict=True)
+    body.calls = {id(new): inside.calls[id(old)] for old, new in pairs if id(old) in inside.calls}
+    buffers = inside.plan.buffers
+    told = {name: dataclasses.replace(buffers[name], shape=shape) for name, shape in sizes.shapes.items()}
+    body.plan = dataclasses.replace(inside.plan, buffers=ChainMap(told, {**buffers}))
+    return body, own
+
+
+def bound_by(sizes: PartSizes, bound: BoundSizes, variables: Mapping[str, str]) -> BoundSizes:
+    """The words that a part binds; those of sizes that differ from module to module by what has them.
+
+    Args:
+        sizes: The part's.
+        bound: The words, with this part's own sizes.
+        variables: The part's.
+    """
+    stated: dict[str, int | str] = {}
+    for word, size in bound.stated.items():
+        told = sizes.tells(word, size)
+        stated[word] = size if told is None else f"{variables[told[0]]}.shape[{told[1]}]"
+    return dataclasses.replace(bound, stated=stated)
 
 
 def _covers(one: Mapping[object, tuple[int, ...]], other: Mapping[object, tuple[int, ...]]) -> bool:

@@ -70,5 +70,9 @@ def _methods(loop: Loop, outer: BodyWriter, tree: ModuleTree) -> list[FunctionBo
             place for place, step in enumerate(body) if any(step is run[number] for number in numbered)
         )
         kept = frozenset({*loop.outputs, *loop.saved, *read})
-        bodies.append(FunctionBody(body, variables, loop.repeat.paths[loop.pattern], kept, fixed))
+        # A function that is cut has no place for the records of what it calls.
+        holds_records = loop.record is not None and len(cuts) == 2
+        saved = frozenset(loop.saved if holds_records else ()) - {*loop.outputs, *read}
+        path = loop.repeat.paths[loop.pattern]
+        bodies.append(FunctionBody(body, variables, path, kept, fixed, saved))
     return bodies

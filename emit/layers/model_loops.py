@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+from longhand.emit.layers.call_records import reached_in_records
 from longhand.emit.layers.carried import begin_carried
 from longhand.emit.layers.class_names import TakenNames, free_name
 from longhand.emit.layers.deferred_residuals import remark_on_deferred_residual
@@ -107,6 +108,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
     variables = layer_variables(loop, outer, tree)
     saved = None
     if loop.record is not None:
+        variables |= reached_in_records(outer.calls, loop.repeat.paths[loop.pattern])
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
     deferred = remark_on_deferred_residual(loop, outer.words, variables)
     if loop.is_apart:

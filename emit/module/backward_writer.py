@@ -263,7 +263,8 @@ class BackwardWriter(ModelWriter):
         results += self._gradients_of_layer(loop, variables, sizes, collected)
         name = f"{snake_case(loop.class_name)}_backward"
         if name in taken and taken[name] != loop.owner:
-            name = "_".join([*(identifier(singular(part)) for part in whose(loop.owner, taken[name])), name])
+            parts = (identifier(singular(part)).lstrip("_") for part in whose(loop.owner, taken[name]))
+            name = "_".join([*parts, name])
         elif name in taken and loop.is_in_turn:
             name = f"other_{name}"
         while name in taken:

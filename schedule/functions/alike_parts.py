@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
+from longhand.schedule.functions.part_records import holder_of
+from longhand.schedule.layers.saved_layers import SAVED
 
 _MOST_OF_EQUAL = 6  # tensors of the record that one for several modules is given one by one
 
@@ -57,7 +59,12 @@ def _told(
     is_among_others = n_within < len(alike)
     differs = n_within > 1 or len({words for _, words in alike}) > 1
     may_be = len(fields) <= _MOST_OF_EQUAL and memory.may_hold(part.emptied, part.start, part.stop)
-    is_told = is_told or (differs and may_be and not (n_within > 1 and part.emptied))
+    # Of blocks of one function alone each is given its own record (part_records.py), if it has one, and may drop of it.
+    has_record = any(
+        holder_of(function.variables[name]) not in ("", SAVED) for name in _fields(part, function)
+    )
+    has_own = n_within > 1 and has_record and not is_among_others
+    is_told = is_told or (differs and may_be and not (has_own and part.emptied))
     if is_told and part.emptied:
         memory.hold(part.emptied, part.start, part.stop)
     return dataclasses.replace(

@@ -28,6 +28,8 @@ class CallRecord:
         class_name: Its class.
         fields: Its fields.
         buffers: For each field the buffer that it is in this call.
+        root: The layer in whose method the function is called, which keeps what the record holds in its own; empty
+            where it is launch().
     """
 
     variable: str
@@ -35,6 +37,7 @@ class CallRecord:
     class_name: str
     fields: tuple[str, ...]
     buffers: tuple[str, ...]
+    root: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

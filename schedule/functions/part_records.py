@@ -48,14 +48,14 @@ def fields_of_part(
         variables: Of its caller.
         memory: Of the steps around it.
     """
-    holders = {name: _holder(variables[name]) for name in fields}
+    holders = {name: holder_of(variables[name]) for name in fields}
     plain = tuple(name for name in fields if not holders[name])  # its caller is given it one by one, too
     told = part.told or plain
     others = tuple(name for name in fields if name not in told)
     dropped = tuple(name for name in part.emptied if name not in plain)  # what holds a plain one drops it
     whole = FieldsOfPart(SAVED, others, told, dropped, part.released)
     records = {holder for holder in holders.values() if holder not in ("", SAVED)}
-    if len(records) != 1 or part.takes_lists:
+    if len(records) != 1 or part.takes_lists or (part.told and part.is_among_others):
         return whole
     record = records.pop()
     inside = tuple(name for name in fields if holders[name] == record)
@@ -84,5 +84,6 @@ def as_own(variables: dict[str, str], fields: FieldsOfPart) -> None:
             variables[name] = Reached.field_of(SAVED, str(one.steps[-1]).removeprefix("."))
 
 
-def _holder(variable: str) -> str:
+def holder_of(variable: str) -> str:
+    """The record that a tensor is a field of: ``saved``, or ``saved.layer2_1``; empty where a variable holds it."""
     return str(variable.steps[0]) if isinstance(variable, Reached) and variable.is_field else ""

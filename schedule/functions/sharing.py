@@ -216,20 +216,20 @@ class FunctionSharing:
                 told.dropped,
                 told.made,
                 told_by_channels(one.numbers[place], steps[place].steps, given),
-                record=self._record(name, site.path, steps[place].saved, used),
+                record=self._record(name, site, steps[place].saved, used),
                 is_launch=alike.is_launch,
             )
             self._calls[id(self._bodies[site.body].steps[site.start])] = call
         return sites
 
-    def _record(self, name: str, path: str, saved: tuple[str, ...], used: set[str]) -> CallRecord | None:
+    def _record(self, name: str, site: CallSite, saved: tuple[str, ...], used: set[str]) -> CallRecord | None:
         """What a call of a function keeps for a backward pass."""
         if not saved:
             return None
         candidate = next(one.candidate for one in self.functions if one.name == name)
-        variable = variable_of_record(path, used)
+        variable = variable_of_record(site.path.removeprefix(f"{site.root}."), used)
         used |= {variable, candidate.record}
-        return CallRecord(variable, path, candidate.record, candidate.fields, saved)
+        return CallRecord(variable, site.path, candidate.record, candidate.fields, saved, site.root)
 
     def _as_before(self, alike: CallsAlike) -> OneFunction | None:
         """Modules of a class that do what an earlier function does: with that one's word for the module."""

@@ -88,8 +88,20 @@ def with_told_sizes(
         variables: What the function calls these.
         taken: Names that no size may have.
     """
+    return with_told_sizes_and_words(alike, buffers, words_of, variables, taken)[0]
+
+
+def with_told_sizes_and_words(
+    alike: AlikeSteps,
+    buffers: Mapping[str, Buffer],
+    words_of: WordsOf,
+    variables: Mapping[str, str],
+    taken: Collection[str],
+) -> tuple[AlikeSteps, dict[str, Column]]:
+    """The same, and by the word of each size what it is in each of the modules."""
     told = _ToldNumbers(alike, buffers, words_of, variables, taken)
-    return dataclasses.replace(alike, sites=told.sites())
+    with_sizes = dataclasses.replace(alike, sites=told.sites())
+    return with_sizes, told.words
 
 
 class _ToldNumbers:
@@ -107,9 +119,15 @@ class _ToldNumbers:
         self._buffers = buffers
         self._variables = variables
         self._taken = {*taken}
+        self._other_words: set[str] = set()
         self._words = self._words_at_hand(words_of)
         self._telling = self._sources()
         self._known: dict[Column, _SumOfSizes | None] = {}
+
+    @property
+    def words(self) -> dict[str, Column]:
+        """By the word of a size: what it is in each of the modules."""
+        return {word: sizes for sizes, word in self._words.items()}
 
     def sites(self) -> tuple[SiteSteps, ...]:
         """The modules' steps."""
@@ -156,16 +174,17 @@ class _ToldNumbers:
     def _words_at_hand(self, words_of: WordsOf) -> dict[Column, str]:
         """The words that sizes of the first module's tensors have."""
         words: dict[Column, str] = {}
-        self._other_words: set[str] = set()
+        meant: dict[str, set[Column]] = {}
         for column in (*self._alike.made, *self._alike.inputs):
             names = self._names(column)
             dims = list(self._dims(names))
             known = words_of(names[0], len(dims)) if dims else ()
             for sizes, word in zip(dims, known, strict=True):
+                meant.setdefault(word or "", set()).add(sizes)
                 if word and type(word) is str and word.isidentifier() and word not in self._taken:
                     words.setdefault(sizes, word)
-                self._other_words.add(word or "")
-        return {sizes: word for sizes, word in words.items() if list(words.values()).count(word) == 1}
+        self._other_words = set(meant)
+        return {sizes: word for sizes, word in words.items() if len(meant[word]) == 1}
 
     def _word(self, sizes: Column) -> str:
         if sizes not in self._words:

@@ -58,6 +58,15 @@ def carried_places(repeat: Repeat) -> tuple[int, ...] | None:
     return tuple(places)
 
 
+def hold_modules(weights: Mapping[str, str]) -> bool:
+    """Whether layers hold modules: one that does not is a norm, say, which functions share that are called for any.
+
+    Args:
+        weights: By buffer: the path below the layer.
+    """
+    return any("." in path for path in weights.values())
+
+
 def own_weights(
     graph: CapturedGraph,
     paths: Sequence[str],

@@ -22,6 +22,7 @@ from longhand.schedule.layers.loop_inputs import (
     distinct_inputs,
     gradients_apart,
     gradients_last,
+    hold_modules,
     in_lists,
     joined,
     own_weights,
@@ -331,11 +332,10 @@ def _as_loop(
     graph = plan.program.graph
     owners = {path.rpartition(".")[0] for path in repeat.paths}
     lasts = [path.rpartition(".")[2] for path in repeat.paths]
-    is_rooted = owners == {""}  # a model that is itself a list: its layers are not an attribute
     is_backward = bool(graph.paths)
-    if len(owners) != 1 or is_rooted or not all(last.isdigit() for last in lasts):
-        return None
-    if not graph.is_module and not is_backward:
+    # Of a model that is itself a list the layers are not an attribute.
+    is_list = len(owners) == 1 and owners != {""} and all(last.isdigit() for last in lasts)
+    if not is_list or not (graph.is_module or is_backward):
         return None
     own, preceding = (repeat.own if is_backward else ()), None
     pattern, alternatives = 0, tuple[Alternative, ...]()
@@ -344,8 +344,7 @@ def _as_loop(
     elif is_backward and not is_in_turn:
         own, preceding = own_and_preceding(graph, repeat)
     if is_apart and not is_backward:
-        # the first one may be given what is called after what comes before all layers
-        pattern = len(repeat.runs) - 1
+        pattern = len(repeat.runs) - 1  # the first may be given what is called after what comes before all
     if any(repeat.following):
         pattern = 1  # the first one is given what no layer made
     odd = {run for one in alternatives for run in one.runs}
@@ -365,7 +364,8 @@ def _as_loop(
     ]
     weights = own_weights(graph, repeat.paths, of_itself, pattern, odd)
     previous = {} if is_backward else previous_weights(graph, repeat, pattern)
-    if weights is None or previous is None:
+    is_lone = is_apart and not is_backward and not hold_modules(weights or {})
+    if weights is None or previous is None or is_lone:
         return None
     made = {name for step in repeat.runs[pattern] for name in buffers_made(step)}
     alone = repeat.own[0] if is_backward and repeat.own else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from torch import nn
 
@@ -22,7 +22,11 @@ _OF_MODULES = frozenset({*dir(nn.Module), "launch"})
 
 
 def find_modules(
-    graph: CapturedGraph, buffers: Mapping[str, Buffer], steps: Sequence[ModelStep], words: BufferNamer
+    graph: CapturedGraph,
+    buffers: Mapping[str, Buffer],
+    steps: Sequence[ModelStep],
+    words: BufferNamer,
+    variables: Collection[str],
 ) -> HeldModules:
     """What the module of a pass holds.
 
@@ -31,6 +35,7 @@ def find_modules(
         buffers: How the placeholders lie in memory.
         steps: Of model.py.
         words: The graph's.
+        variables: What functions of the file bind, which would hide a function of that name.
     """
     layers = layers_by_class(steps)
     held = _grow(graph, buffers, open_layouts(buffers), layers)
@@ -41,7 +46,9 @@ def find_modules(
         name = class_of(graph, path, words)
         return "" if name == NO_CLASS else own_name(name)
 
-    return dataclasses.replace(held, functions=find_weight_functions(held.root, layers, class_name))
+    return dataclasses.replace(
+        held, functions=find_weight_functions(held.root, layers, class_name, variables)
+    )
 
 
 def layers_by_class(steps: Sequence[ModelStep]) -> dict[str, frozenset[int]]:

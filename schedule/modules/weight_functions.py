@@ -9,7 +9,7 @@ A size that is the same in all of them is a number, one that is always four time
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from longhand.capture.graph import InputKind
 from longhand.schedule.modules.held import Branch, ModuleSignature, WeightFunction
@@ -30,7 +30,10 @@ _WIDEST = 80
 
 
 def find_weight_functions(
-    root: Branch, layers: Mapping[str, frozenset[int]], class_of: Callable[[str], str]
+    root: Branch,
+    layers: Mapping[str, frozenset[int]],
+    class_of: Callable[[str], str],
+    variables: Collection[str] = (),
 ) -> dict[ModuleSignature, WeightFunction]:
     """The functions that are worth their lines, by what they make; those that are called by others come last.
 
@@ -38,6 +41,7 @@ def find_weight_functions(
         root: The tree of modules.
         layers: By the path of a list: the positions of those of its layers that share a class.
         class_of: The user's class of the module at a path, or empty.
+        variables: Names that none may have.
     """
     modules = list(_modules(root, "", layers))
     groups: dict[ModuleSignature, list[tuple[str, Branch]]] = {}
@@ -52,12 +56,14 @@ def find_weight_functions(
         n_written = _n_written(root, "", layers, alike, {*worth}, set())
         if n_written * (n_lines - 1) - (n_lines + _FRAME) >= _LEAST_SAVED:
             worth.append(alike)
-    named = _named({alike: groups[alike] for alike in worth}, class_of)
+    named = _named({alike: groups[alike] for alike in worth}, class_of, variables)
     return {alike: _as_function(groups[alike], *named[alike]) for alike in worth}
 
 
 def _named(
-    groups: Mapping[ModuleSignature, Sequence[tuple[str, Branch]]], class_of: Callable[[str], str]
+    groups: Mapping[ModuleSignature, Sequence[tuple[str, Branch]]],
+    class_of: Callable[[str], str],
+    variables: Collection[str],
 ) -> dict[ModuleSignature, tuple[str, str]]:
     """(name, what the user calls such a module) of each function: of two for one class, the larger says what it has."""
     named: dict[ModuleSignature, tuple[str, str]] = {}
@@ -70,9 +76,10 @@ def _named(
         extra = [f"{name}_with_{one}" for one in first.branches if one not in known.branches]
         placed = names_of_places([path for path, _ in groups[alike]])
         names = [name, *extra, *placed, *itertools.islice(further_names(name), 99)]
-        taken = [other for other, _ in named.values()]
-        chosen = first_free((f"{one}_weights" for one in names), taken)
-        has = next((one for one in first.branches if chosen == f"{name}_with_{one}_weights"), "")
+        taken = {*variables, *(other for other, _ in named.values())}
+        ending = "tensors" if f"{name}_weights" in variables else "weights"
+        chosen = first_free((f"{one}_{ending}" for one in names), taken)
+        has = next((one for one in first.branches if chosen == f"{name}_with_{one}_{ending}"), "")
         named[alike] = chosen, f"{module or name}{' with ' * bool(has)}{has}"
     return named
 

@@ -75,7 +75,8 @@ def _telling_numbers(module: str, among: Alike) -> Iterator[str]:
 def names_of_places(paths: Sequence[str]) -> Iterator[str]:
     """What tells what is of some modules from what is of others: ``layer2_1``, ``block4_to_block11``, ``fc1_and_fc2``.
 
-    The shortest first; none of a path that is only a place, nor of many that are not one after the other.
+    The shortest first, and once what is called alike in both of two places; none of a path that is only a place, nor
+    of many that are not one after the other.
     """
     words = [list(_words_of_place(path)) for path in paths]
     if len(paths) == 1:
@@ -84,7 +85,8 @@ def names_of_places(paths: Sequence[str]) -> Iterator[str]:
         joint = "and" if len(paths) == 2 else "to"
         ordered = sorted(paths, key=lambda path: (_order(path), path))
         first, last = (words[paths.index(one)] for one in (ordered[0], ordered[-1]))
-        yield from (f"{one}_{joint}_{other}" for one, other in zip(first, last, strict=False))
+        for one, other in zip(first, last, strict=False):
+            yield one if one == other else f"{one}_{joint}_{other}"
 
 
 def _words_of_place(path: str) -> Iterator[str]:

@@ -89,7 +89,8 @@ def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPla
     layers = name_layers(named.names.steps, named.words, named.names.buffers, records, kept)
     layers = with_words_of_first(layers, named.names.steps, named.words)
     plan = named.plan
-    modules = find_modules(plan.program.graph, plan.buffers, named.names.steps, named.words)
+    variables = {*named.names.buffers.values()}.union(*(one.variables.values() for one in layers.values()))
+    modules = find_modules(plan.program.graph, plan.buffers, named.names.steps, named.words, variables)
     names = dataclasses.replace(named.names, layers=layers)
     names = dataclasses.replace(names, numbers=numbers_of_kernels(plan, names))
     return dataclasses.replace(named, names=names, modules=modules)

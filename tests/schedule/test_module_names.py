@@ -67,3 +67,7 @@ def test_inside_a_layers_function_the_layer_is_left_out() -> None:
 )
 def test_places_of_one_of_two_and_of_all_from_one_to_another(paths: list[str], names: list[str]) -> None:
     assert list(names_of_places(paths)) == names
+
+
+def test_what_is_called_alike_in_two_places_is_said_once() -> None:
+    assert next(names_of_places(["layers.3.blocks.0.mlp", "layers.2.blocks.0.mlp"])) == "block_0_mlp"

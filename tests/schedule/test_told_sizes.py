@@ -75,6 +75,24 @@ def test_a_word_that_a_size_has_already_is_taken() -> None:
     assert isinstance(end, ToldSize) and end.terms == ((1, "n_features", 292),)
 
 
+def test_a_word_that_stands_for_two_sizes_tells_neither() -> None:
+    def words(name: str, rank: int) -> tuple[str | None, ...]:
+        return {"x0": (None, "n_features"), "y0": ("n_lines", "n_features")}.get(name, (None,) * rank)
+
+    widths, bounds = (96, 192), [(0, 292), (0, 580)]
+    shapes = {"x": [(2, 292), (2, 580)], "y": [(7, 7), (9, 9)], "weight": [(96, 3), (192, 3)]}
+    buffers = {
+        f"{name}{n}": buffer(f"{name}{n}", *shape)
+        for name, of in shapes.items()
+        for n, shape in enumerate(of)
+    }
+    found = with_told_sizes(alike(*widths, bounds=bounds), buffers, words, {"x0": "x"}, set())
+    (step,) = found.sites[0].steps
+    assert isinstance(step, Extern)
+    end = step.args[0].calls[0].args[2]
+    assert isinstance(end, ToldSize) and end.terms == ((1, "x_channels", 292),)
+
+
 def test_the_sum_of_two_sizes_is_told_by_both() -> None:
     (_, end), _ = told(96, 192, bounds=[(0, 292 + 3 * 96), (0, 580 + 3 * 192)])
     assert isinstance(end, ToldSize)
