@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from longhand.schedule.names.words import identifier, reworded, singular, with_place
+from longhand.schedule.names.words import further_names, identifier, reworded, singular, with_place
 
+_MANY_CLASSES = 99
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 Alike = Mapping[str, list[list[str]]]  # the parts of the paths that differ in numbers alone
 
@@ -84,7 +86,7 @@ def names_of_places(paths: Sequence[str]) -> Iterator[str]:
         joint = "and" if len(paths) == 2 else "to"
         ordered = sorted(paths, key=lambda path: (_order(path), path))
         first, last = (words[paths.index(one)] for one in (ordered[0], ordered[-1]))
-        yield from (f"{one}_{joint}_{other}" for one, other in zip(first, last, strict=False))
+        yield from (f"{one}_{joint}_{other}" for one, other in zip(first, last, strict=False) if one != other)
 
 
 def _words_of_place(path: str) -> Iterator[str]:
@@ -110,3 +112,20 @@ def _are_in_turn(paths: Sequence[str]) -> bool:
 def _order(path: str) -> tuple[int, ...]:
     """The numbers in a path."""
     return tuple(map(int, re.findall(r"\d+", path)))
+
+
+def class_of_place(path: str) -> str:
+    """``Layer1Block`` of ``layers.1.blocks``; ``Stage2Layer1`` of ``stage2.1``, whose owner's name has a number."""
+    told = ""
+    for part, after in itertools.pairwise([*path.split("."), ""]):
+        is_bare = part.isdigit() and (not told or told[-1].isdigit())
+        word = singular(part) if after.isdigit() else part
+        pieces = ["layer", part] if is_bare else identifier(word).split("_")
+        told += "".join(piece[:1].upper() + piece[1:] for piece in pieces)
+    return told
+
+
+def ordinal_classes() -> Iterator[str]:
+    """``Other``, ``Third``, ``Fourth``: what stands before the name of a class that is there already."""
+    _, *later = itertools.islice(further_names(""), _MANY_CLASSES)
+    yield from ("Other", *("".join(map(str.capitalize, word.split("_"))) for word in later))
