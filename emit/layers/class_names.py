@@ -39,6 +39,7 @@ def record_name(name: str, taken: Collection[str], owner: str = "") -> str:
     camel = "".join(word[:1].upper() + word[1:] for word in plain.split("_"))
     around = owner.rpartition(".")[0] or owner
     placed = [f"{class_of_place(one)}{camel}" for one in (around, owner) if one]
+    placed += [f"{class_of_place(owner)}Layer{camel}"] if owner else []  # beside a record of one call there
     others = itertools.chain([camel], placed, (f"{word}{camel}" for word in ordinal_classes()))
     return next(f"{one}Saved" for one in others if f"{one}Saved" not in taken)
 

@@ -106,7 +106,7 @@ def _names_of_part(sites: Sequence[PartSite], alike: Sequence[Sequence[PartSite]
 
 
 def _shared_leaf(sites: Sequence[PartSite]) -> str:
-    """``branch2``: what all modules of a class of torch.nn, which says nothing, are called in theirs; else the class."""
+    """``branch2``: what all modules of a class of torch.nn are called, which says nothing; else the class."""
     leaves = {site.place.rpartition(".")[2] for site in sites}
     leaf = identifier(min(leaves))
     return (

@@ -284,7 +284,10 @@ _ORDINALS = (*_UNITS[1:], "tenth")
 
 
 def further_names(word: str) -> Iterator[str]:
-    """Without an end: what else things of a name may be called: ``second_total``, ``third_total``."""
+    """Without an end: what else things of a name may be called: ``second_total``, ``third_total``; not twice so."""
+    first, _, rest = word.partition("_")
+    if rest and first in _TO_TWENTY:
+        yield from (one for one in further_names(rest) if one != word)
     prefix = ""
     while True:
         for before in _TO_TWENTY:
