@@ -66,9 +66,11 @@ def test_only_a_product_with_as_many_is_gated(tmp_path: Path, n_gates: int, is_g
     assert ("geglu" in kernels) == is_gated
 
 
-def _rows(table: torch.Tensor, n: int) -> torch.Tensor:
-    distance = torch.arange(n)[:, None] * 1.0 - (torch.arange(n)[None, :] + (1.0 - n)) * 1.0
-    return table[distance.long()]
+def _with_places(x: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    distance = torch.arange(5)[:, None] * 1.0 - (torch.arange(5)[None, :] + (1.0 - 5)) * 1.0
+    Rh = rows[distance.long()]
+    Rw = columns[distance.long()]
+    return x @ Rh.transpose(1, 2) + (x + 1) @ Rw.transpose(1, 2)
 
 
 class Places(nn.Module):
@@ -79,16 +81,14 @@ class Places(nn.Module):
         self.rel_pos_h = nn.Parameter(torch.randn(9, 16))
         self.rel_pos_w = nn.Parameter(torch.randn(9, 16))
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        Rh = _rows(self.rel_pos_h, 5)  # noqa: N806
-        Rw = _rows(self.rel_pos_w, 5)  # noqa: N806
-        return x @ Rh.transpose(1, 2), x @ Rw.transpose(1, 2)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return _with_places(x, self.rel_pos_h, self.rel_pos_w)
 
 
 def test_rows_of_tables_have_the_tables_words(tmp_path: Path) -> None:
     """It was add_scale_sub_gather."""
     kernels = _generate(Places(), (torch.randn(5, 3, 16),), tmp_path / "unit")
-    assert kernels == {"gather_rel_pos"}
+    assert "gather_rel_pos" in kernels and not any("sub" in one for one in kernels)
 
 
 def test_film_is_a_word() -> None:

@@ -86,7 +86,8 @@ class Callers:
         """Those that may differ in their words: the first, and of those from equal statements one."""
         distinct: dict[object, Caller] = {}
         for caller in self.every:
-            distinct.setdefault((caller.modules, *map(_without_place, caller.sources)), caller)
+            of_user = (caller.modules, caller.locals)  # a function's result is called otherwise at each of its calls
+            distinct.setdefault((*of_user, *map(_without_place, caller.sources)), caller)
         return tuple(distinct.values())
 
     def candidates(self, place: int) -> list[str]:
