@@ -86,7 +86,8 @@ class Callers:
         """Those that may differ in their words: the first, and of those from equal statements one."""
         distinct: dict[object, Caller] = {}
         for caller in self.every:
-            of_user = (caller.modules, caller.locals)  # a function's result is called otherwise at each of its calls
+            # What a function returns is called otherwise at each of its calls: Rh, Rw.
+            of_user = caller.modules, caller.locals
             distinct.setdefault((*of_user, *map(_without_place, caller.sources)), caller)
         return tuple(distinct.values())
 
