@@ -190,7 +190,7 @@ def is_gate(node: fx.Node) -> bool:
     sides = [_behind_views(side) for side in node.args[:2] if isinstance(side, fx.Node)]
     if node.op != "call_function" or aten_name(node) != "mul" or len(sides) != 2:
         return False
-    sizes = {tuple(getattr(side.meta.get("val"), "shape", ())) for side in node.args[:2]}  # type: ignore[union-attr]
+    sizes = {str(getattr(side.meta.get("val"), "shape", ())) for side in node.args[:2]}  # type: ignore[union-attr]
     return len(sizes) == 1 and any(op_word(side).word in _GATES for side in sides)
 
 

@@ -66,6 +66,19 @@ def test_only_a_product_with_as_many_is_gated(tmp_path: Path, n_gates: int, is_g
     assert ("geglu" in kernels) == is_gated
 
 
+def test_of_varying_sizes_a_product_is_gated(tmp_path: Path) -> None:
+    """Symbolic sizes have no hash."""
+    longhand.generate(
+        Gated(8).eval(),
+        (torch.randn(4, 8),),
+        out=tmp_path / "unit",
+        device="cpu",
+        run=False,
+        dynamic_shapes={"x": {0: torch.export.Dim("batch", min=2, max=64)}},
+    )
+    assert (tmp_path / "unit" / "kernels" / "geglu.cpp").exists()
+
+
 def _with_places(x: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
     distance = torch.arange(5)[:, None] * 1.0 - (torch.arange(5)[None, :] + (1.0 - 5)) * 1.0
     Rh = rows[distance.long()]
