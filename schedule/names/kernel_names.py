@@ -196,8 +196,8 @@ def _computing_again(plan: KernelPlan, callers: Callers) -> Callers | None:
         return None
     stored = ((one.words, buffer) for one in callers.every for buffer in _stored(plan, one))
     made = [words.nodes.get(words.origins.node_of(buffer)) for words, buffer in stored]
-    origins = [provenance_of(node) for node in made if node is not None and not is_mask(node)]
-    if not origins or any(one.is_of_gradient and not one.role for one in origins):
+    values = [provenance_of(node) for node in made if node is not None and not is_mask(node)]
+    if not values or any(one.is_of_gradient and not one.role for one in values):
         return None
     again = []
     for one in callers.every:

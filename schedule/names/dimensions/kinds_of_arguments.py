@@ -53,7 +53,8 @@ def words_of_ends(node: fx.Node, argument: str) -> Words | None:
 def _takes_a_row(user: fx.Node) -> bool:
     """Whether an operation takes one of a tensor's rows, or all of them apart."""
     name, given = aten_name(user), [*user.args[1:], 0]
-    return (name == "select" and given[0] == 0) or (name == "unbind" and given[0] == 0)
+    first = given[0]
+    return name in ("select", "unbind") and isinstance(first, int) and first == 0
 
 
 def is_signal(argument: fx.Node) -> bool:
