@@ -8,8 +8,6 @@ from collections.abc import Collection, Mapping
 from longhand.schedule.named_plan import class_of_place, ordinal_classes
 from longhand.schedule.names.words import identifier, singular
 
-_FEW = 5  # kinds of layers of one list that are told by their turn
-
 TakenNames = Mapping[str, str]  # of classes that are there already: the path of the list that has its layers
 
 
@@ -24,10 +22,9 @@ def free_name(name: str, taken: TakenNames, owner: str, *, is_in_turn: bool) -> 
     )
     camel = "".join(word[:1].upper() + word[1:] for word in identifier(owned).split("_"))
     first = [f"{camel}{name}"] if owned and not is_other_kind else []
-    ordinals = (f"{word}{name}" for word in itertools.islice(ordinal_classes(), _FEW) if is_other_kind)
-    placed = [f"{class_of_place(owner)}{name}"]
+    placed = [] if is_other_kind else [f"{class_of_place(owner)}{name}"]
     further = (f"{word}{name}" for word in ordinal_classes())
-    return next(one for one in itertools.chain([name], first, ordinals, placed, further) if one not in taken)
+    return next(one for one in itertools.chain([name], first, placed, further) if one not in taken)
 
 
 def record_name(name: str, taken: Collection[str], owner: str = "") -> str:
