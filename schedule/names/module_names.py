@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from longhand.schedule.names.words import further_names, identifier, reworded, singular, with_place
 
-_MANY_CLASSES = 99
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 Alike = Mapping[str, list[list[str]]]  # the parts of the paths that differ in numbers alone
 
@@ -126,6 +125,7 @@ def class_of_place(path: str) -> str:
 
 
 def ordinal_classes() -> Iterator[str]:
-    """``Other``, ``Third``, ``Fourth``: what stands before the name of a class that is there already."""
-    _, *later = itertools.islice(further_names(""), _MANY_CLASSES)
-    yield from ("Other", *("".join(map(str.capitalize, word.split("_"))) for word in later))
+    """``Other``, ``Third``, ``Fourth``: what stands before a class name that is there already; without an end."""
+    yield "Other"
+    for word in itertools.islice(further_names(""), 1, None):
+        yield "".join(map(str.capitalize, word.split("_")))
