@@ -89,7 +89,7 @@ from longhand.schedule.names.meanings.halves import rotated_half
 from longhand.schedule.names.meanings.kernel_formulas import derivative_of_norm
 from longhand.schedule.names.meanings.settings import numbers_of
 from longhand.schedule.names.meanings.unnamed import words_where_unnamed
-from longhand.schedule.names.module_names import names_of_places
+from longhand.schedule.names.module_names import class_of_place, names_of_places, ordinal_classes
 from longhand.schedule.names.naming import launches
 from longhand.schedule.names.number_names import least_of
 from longhand.schedule.names.operation_names import (
@@ -217,6 +217,7 @@ __all__ = [
     "as_printed",
     "aten_name",
     "children",
+    "class_of_place",
     "class_of_stages",
     "constant_name",
     "counts_from_the_end",
@@ -260,6 +261,7 @@ __all__ = [
     "names_of_places",
     "numbers_of",
     "op_word",
+    "ordinal_classes",
     "own_or_class",
     "own_origins",
     "own_steps",

@@ -89,7 +89,7 @@ def layers_of(
         inside = weights_inside(loop, weights)
         places = [place for place in range(len(loop.own[0])) if place not in inside]
         own = tuple(tuple(nodes[place] for place in places) for nodes in loop.own[::-1])
-        name = record_name(loop.class_name, record_names) if places else ""
+        name = record_name(loop.class_name, record_names, loop.owner) if places else ""
         record_names.add(name)
         fields = tuple(words.variables[node] for node in own[-1])
         return LayersApart(words.word, own, None, name, fields, loop.owner)

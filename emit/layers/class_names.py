@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping
 
+from longhand.schedule.named_plan import class_of_place, ordinal_classes
 from longhand.schedule.names.words import identifier, singular
-
-_ORDINALS = ("Other", "Third", "Fourth", "Fifth", "Sixth")
 
 TakenNames = Mapping[str, str]  # of classes that are there already: the path of the list that has its layers
 
@@ -23,17 +22,23 @@ def free_name(name: str, taken: TakenNames, owner: str, *, is_in_turn: bool) -> 
     )
     camel = "".join(word[:1].upper() + word[1:] for word in identifier(owned).split("_"))
     first = [f"{camel}{name}"] if owned and not is_other_kind else []
-    ordinals = (f"{word}{name}" for word in _ORDINALS if is_other_kind)
-    longer = (f"{name}{'Layer' * count}" for count in itertools.count())
-    return next(one for one in itertools.chain([name], first, ordinals, longer) if one not in taken)
+    placed = [] if is_other_kind else [f"{class_of_place(owner)}{name}"]
+    further = (f"{word}{name}" for word in ordinal_classes())
+    return next(one for one in itertools.chain([name], first, placed, further) if one not in taken)
 
 
-def record_name(name: str, taken: Collection[str]) -> str:
-    """``ConvNormActSaved``: of what the forward pass keeps for conv_norm_act_backward(), or for a layer or a model."""
+def record_name(name: str, taken: Collection[str], owner: str = "") -> str:
+    """``ConvNormActSaved``: of what the forward pass keeps for conv_norm_act_backward(), or for a layer or a model.
+
+    Of another list's layers with the list: ``Layer1BlockSaved`` of ``layers.1.blocks``.
+    """
     plain = name.replace("_backward", "")
     camel = "".join(word[:1].upper() + word[1:] for word in plain.split("_"))
-    names = (f"{camel}{'Call' * count}Saved" for count in itertools.count())
-    return next(one for one in names if one not in taken)
+    around = owner.rpartition(".")[0] or owner
+    placed = [f"{class_of_place(one)}{camel}" for one in (around, owner) if one]
+    placed += [f"{class_of_place(owner)}Layer{camel}"] if owner else []  # beside a record of one call there
+    others = itertools.chain([camel], placed, (f"{word}{camel}" for word in ordinal_classes()))
+    return next(f"{one}Saved" for one in others if f"{one}Saved" not in taken)
 
 
 def whose(owner: str, other: str) -> list[str]:

@@ -86,7 +86,7 @@ def names_of_parts(functions: Sequence[Sequence[PartSite]], taken: Container[str
 def _names_of_part(sites: Sequence[PartSite], alike: Sequence[Sequence[PartSite]]) -> Iterator[str]:
     """The names of one of the functions for a class, of which `alike` are all."""
     ending, kind = BACKWARD_FORM.ending, sites[0].part.class_name
-    plain = snake_case(kind)
+    plain = _shared_leaf(sites) if hasattr(torch.nn, kind) else snake_case(kind)
     is_lone = _is_lone(sites)
     is_placed = any(map(str.isdigit, sites[0].below.split(".")))
     is_general = len(alike) == 1 or not (
@@ -105,6 +105,17 @@ def _names_of_part(sites: Sequence[PartSite], alike: Sequence[Sequence[PartSite]
     yield from (f"{plain}_{word}{ending}" for word in words_for_parts(sites[0].held, earlier))
     yield from (f"{word}{ending}" for word in placed)
     yield from further_names(f"{plain}{ending}")
+
+
+def _shared_leaf(sites: Sequence[PartSite]) -> str:
+    """``branch2``: what all modules of a class of torch.nn are called, which says nothing; else the class."""
+    leaves = {site.place.rpartition(".")[2] for site in sites}
+    leaf = identifier(min(leaves))
+    return (
+        leaf
+        if len(leaves) == 1 and not leaf[:1].isdigit() and leaf.strip("_")
+        else snake_case(sites[0].part.class_name)
+    )
 
 
 def _is_lone(sites: Sequence[PartSite]) -> bool:

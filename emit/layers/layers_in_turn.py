@@ -51,7 +51,9 @@ class CallText:
     write_alone: Callable[[LayerText], tuple[str, ...]] | None = None
 
 
-def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: BodyWriter) -> CallText:
+def write_layer_call(
+    call: LayerCall, block: LayerClass, tree: Branch, outer: BodyWriter, steps: Sequence[ModelStep]
+) -> CallText:
     """``x, residual = self.layers[3](x, residual, cos, sin)``
 
     Args:
@@ -59,6 +61,7 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
         block: The class of the layers of its kind.
         tree: The root of the modules.
         outer: The writer of the function around it.
+        steps: Of that.
     """
     loop, repeat, variables = call.loop, call.repeat, outer.variables
     owner = member(module_expression(tree, loop.owner)) if loop.owner else "self"
@@ -74,14 +77,17 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
     record = loop.record
     kept = [f"{record.word}.append({SAVED})"] if record is not None else []
 
-    def write(layer: LayerText) -> tuple[str, ...]:
+    unread = unread_behind(call, steps, outer.plan)
+    alone = ["_" if name in unread else variables[name] for name in repeat.outputs[0]]
+
+    def bound(layer: LayerText, names: Sequence[str]) -> tuple[str, ...]:
         weights = [str(member(weight, f"{owner}[{layer(-1)}]")) for weight in previous]
         weights += behind.weights(f"{behind.word}s[{layer(1)}]") if behind is not None else []
         entries = [
             entry_of_layer(variables[name], one, layer(one.distance)) for name, one in loop.listed.items()
         ]
         value = f"{owner}[{layer(0)}]({', '.join([*handed_on, *weights, *entries, *given])})"
-        return (f"{', '.join([*targets, *([SAVED] if record else [])])} = {value}", *kept)
+        return (f"{', '.join([*names, *([SAVED] if record else [])])} = {value}", *kept)
 
     first = (f"{record.word} = []",) if record is not None and not loop.n_head and not call.number else ()
     first = (*first, behind.made) if behind is not None else first
@@ -96,7 +102,8 @@ def write_layer_call(call: LayerCall, block: LayerClass, tree: Branch, outer: Bo
         *given,
         record.word if record is not None else "",
     )
-    return CallText(TurnCall(call.position, says), write, first)
+    turn = TurnCall(call.position, says)
+    return CallText(turn, lambda layer: bound(layer, targets), first, lambda layer: bound(layer, alone))
 
 
 def unread_behind(call: LayerCall, steps: Sequence[ModelStep], plan: UnitPlan) -> set[str]:

@@ -55,11 +55,21 @@ class Record:
         """Its docstring."""
         if self.modules:
             paths = list(dict.fromkeys(self.modules))
-            which = listed(paths) if len(paths) <= _MOST_LISTED else f"{paths[0]} to {paths[-1]}"
+            which = listed(paths if len(paths) <= _MOST_LISTED else _runs(paths))
             return f"What {which} keep{'s' * (len(paths) == 1)} for the backward pass."
         if self.owner:
             return f"What one of {self.owner} keeps for its backward pass."
         return f"What {self.function}() reads of the forward pass."
+
+
+def _runs(paths: Sequence[str]) -> list[str]:
+    """``stage2.2 and stage3.1 to stage3.6``: paths; those that follow each other as the first and the last."""
+    runs: list[list[str]] = []
+    for path in paths:
+        owner, _, place = path.rpartition(".")
+        is_next = place.isdigit() and runs and runs[-1][-1] == f"{owner}.{int(place) - 1}"
+        runs[-1].append(path) if is_next else runs.append([path])
+    return [one for run in runs for one in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)]
 
 
 def fields_for_calls(one: ListForCalls, functions: Sequence[SharedFunction]) -> tuple[str, ...]:

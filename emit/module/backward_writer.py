@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import itertools
 from collections.abc import Collection, Mapping, Sequence, Set
 
 from longhand.capture.graph import BackwardKind, TrainingGraphs
@@ -64,6 +65,7 @@ from longhand.schedule.named_plan import (
     Reached,
     ReturnedGradients,
     TurnCall,
+    class_of_place,
     has_modules_alike,
     is_same,
     keys_of_gradients,
@@ -74,7 +76,7 @@ from longhand.schedule.named_plan import (
     unread_weights,
     weights_inside,
 )
-from longhand.schedule.names.words import identifier, singular, snake_case
+from longhand.schedule.names.words import first_free, further_names, identifier, singular, snake_case
 from longhand.schedule.plan import buffers_read
 
 
@@ -267,8 +269,9 @@ class BackwardWriter(ModelWriter):
             name = "_".join([*parts, name])
         elif name in taken and loop.is_in_turn:
             name = f"other_{name}"
-        while name in taken:
-            name = name.replace("_backward", "_layer_backward")
+        if name in taken:
+            placed = f"{snake_case(class_of_place(loop.owner))}_{snake_case(loop.class_name)}_backward"
+            name = first_free(itertools.chain([placed], further_names(placed)), taken)
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
         method = write_method(
             name,

@@ -89,7 +89,7 @@ class ModelWriter:
         plan, names, words = named.plan, named.names, named.words
         self.training = training
         self.write_call: CallWriter = lambda call, block, body: write_layer_call(
-            call, block, self.tree.root, body
+            call, block, self.tree.root, body, self.steps
         )
         self.plan, self.in_backward = plan, False
         self.graph: CapturedGraph = plan.program.graph

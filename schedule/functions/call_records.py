@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.layers.model_steps import ModelStep
+from longhand.schedule.names.module_names import class_of_place, ordinal_classes
 from longhand.schedule.names.words import first_free, further_names, identifier
 from longhand.schedule.plan import Launch
 
@@ -104,8 +105,9 @@ def class_of_record(class_name: str, path: str, taken: Collection[str]) -> str:
         f"{head if head.startswith(class_name) else f'{head}{class_name}'}Saved"
         for head in map(_camel, heads)
     )
-    more = (f"{class_name}{'Call' * count}Saved" for count in itertools.count(1))
-    return first_free(itertools.chain([f"{class_name}Saved"], told, more), taken)
+    placed = [f"{class_of_place(path)}{class_name}Saved"]
+    more = (f"{word}{class_name}Saved" for word in ordinal_classes())
+    return first_free(itertools.chain([f"{class_name}Saved"], told, placed, more), taken)
 
 
 def variable_of_record(path: str, taken: Collection[str]) -> str:

@@ -35,6 +35,7 @@ from longhand.schedule.names.dimensions.compound_names import ProductWord, Words
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.layer_names import name_block
+from longhand.schedule.names.module_names import ordinal_classes
 from longhand.schedule.names.naming import callers_in, externs, name_kernels, name_steps, name_unit
 from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.shared.function_variables import FunctionVariables
@@ -237,9 +238,9 @@ def _with_free_name(record: SavedLayers, others: Sequence[SavedLayers]) -> Saved
     """The record by a name that no other with other fields has."""
     fields = {other.class_name: other.fields for other in others}
     name = record.class_name
-    while fields.get(name, record.fields) != record.fields:
-        name = f"Other{name}"
-    return dataclasses.replace(record, class_name=name)
+    names = chain([name], (f"{word}{name}" for word in ordinal_classes()))
+    free = next(one for one in names if fields.get(one, record.fields) == record.fields)
+    return dataclasses.replace(record, class_name=free)
 
 
 def _record(

@@ -312,6 +312,10 @@ class BufferNamer:
         """For what a module's forward() returns: the name under which the user holds that module."""
         if not origin.statement.startswith("return ") or not self.origins.ends_statement(node):
             return
+        users = (self.provenance(user.name) for user in node.users if user.op == "call_function")
+        is_inner = not origin.qualname.endswith(("forward", "__call__"))
+        if is_inner and any(user.module == origin.module and not user.is_of_gradient for user in users):
+            return  # what a function returns and its module goes on with is none of the module's results
         frame = origin.module
         if is_call_of(origin.statement, frame) and not origin.qualname.startswith(f"{origin.module_class}."):
             frame = frame.rpartition(".")[0]

@@ -16,14 +16,25 @@ from longhand.schedule.names.words import without_counter
 CallFrame = tuple[str, str]  # a function's qualname, and the path of the module that it was called in
 _ESSENTIALLY_ALL = 0.8  # of the operations: an epsilon that is added elsewhere makes no difference
 
+_ROWS = frozenset({"index", "index_select", "gather", "index_put", "index_add", "scatter_add"})
+
 
 def _frame(origin: Provenance) -> CallFrame:
     """The function that holds the statement, which may call a layer of PyTorch's: that is nobody's code."""
     is_called = hasattr(torch.nn, origin.module_class) and origin.module_class not in origin.qualname.split(
         "."
     )
-    caller = without_positions(origin.module).rpartition(".")[0]
+    outside = [path for path, kind in origin.around if path != origin.module and not hasattr(torch.nn, kind)]
+    held_in = without_positions(origin.module).rpartition(".")[0]
+    caller = (
+        outside[-1] if outside else held_in
+    )  # a layer that several modules hold is called in each of them
     return origin.qualname, caller if is_called else origin.module
+
+
+def called_in(node: fx.Node) -> CallFrame:
+    """The call of a function in which a node stands."""
+    return _frame(provenance_of(node))
 
 
 def frame_of(nodes: Sequence[fx.Node]) -> CallFrame | None:
@@ -93,8 +104,12 @@ def is_nearly_whole_backward(
 
 
 def is_mostly_of(frame: CallFrame, nodes: Sequence[fx.Node]) -> bool:
-    """Whether essentially all that some nodes compute, again or as derivatives, is the function's."""
+    """Whether essentially all that some nodes compute, again or as derivatives, is the function's.
+
+    Rows that are read for it, and those that its results are added to, are no computing.
+    """
     loud = [node for node in nodes if node.op == "call_function" and not op_word(node).silent]
+    loud = [node for node in loud if aten_name(node) not in _ROWS]
     own = [node for node in loud if _belongs(provenance_of(node), frame)]
     return len(own) >= _ESSENTIALLY_ALL * len(loud)
 

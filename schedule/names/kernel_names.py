@@ -15,6 +15,7 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.axis_names import dimensions_of
 from longhand.schedule.names.kernel_purposes import KernelPurpose, purpose_of
 from longhand.schedule.names.meanings.derivative_names import (
+    is_mask,
     of_derivatives,
     of_norm_derivative,
     of_softmax_backward,
@@ -27,6 +28,7 @@ from longhand.schedule.names.meanings.kernel_formulas import (
 from longhand.schedule.names.meanings.lengths import weight_norm
 from longhand.schedule.names.operation_names import (
     field_word,
+    is_formula,
     lists_ops,
     name_of_ops,
     op_word,
@@ -34,26 +36,30 @@ from longhand.schedule.names.operation_names import (
 )
 from longhand.schedule.names.people_names import (
     is_list_of_ops,
+    is_understated,
     name_of_backward,
+    name_of_beyond,
     name_of_copy,
     name_of_differentiated,
+    name_of_formulas,
     name_of_most,
     name_of_people,
     name_of_small,
     name_of_target,
 )
 from longhand.schedule.names.result_names import STATISTIC_WORDS
-from longhand.schedule.names.schedule_names import words_of
 from longhand.schedule.names.shared.callers import Caller, Callers
+from longhand.schedule.names.shared.common_names import common_name
+from longhand.schedule.names.shared.places_apart import layers_apart, places_apart
 from longhand.schedule.names.shared.telling_apart import (
     axes_apart,
     codes_apart,
     differences,
     kept_apart,
-    layers_apart,
     passed,
     qualifiers,
     shapes_apart,
+    words_of_code,
 )
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
@@ -66,6 +72,7 @@ from longhand.schedule.names.words import (
 from longhand.schedule.plan import KernelPlan
 
 _LONGEST = 40
+_TYPE = re.compile(r"(^|_)(bf|fp|u?int)\d+$")
 _WHOLE_FUNCTION = 3  # statements of a function that make its name a kernel's
 _SAYS_LITTLE = frozenset(
     {"step", "update", "forward", "call", "f", "fn", "function", "inner", "loop", "foreach", "run", "main"}
@@ -104,10 +111,12 @@ def _candidates(
     plan: KernelPlan, callers: Callers, named: Mapping[str, tuple[KernelPlan, Callers]]
 ) -> Iterator[str]:
     nodes = callers.first.nodes
-    names = {_told(plan, caller) for caller in callers.told_apart}
-    names = names if len(names) == 1 else {_without_people(plan, caller) for caller in callers.told_apart}
+    told = {_told(plan, caller) for caller in callers.told_apart}
+    names = told if len(told) == 1 else {_without_people(plan, caller) for caller in callers.told_apart}
     # Of several formulas for one kernel the shortest; what is moved from where to where says more than that it is.
     base = min(names, key=lambda name: (name == "copy", len(name), name))
+    if len(told) > 1 and (lists_ops(base) or is_understated(nodes)):
+        base = common_name(callers, told) or base
     is_copy = base == "cat" or (base == "transpose" and "copy" in names)
     base = "copy" if is_copy and _keeps_rows(plan) else base
     if base in ("copy", "transpose"):
@@ -121,18 +130,13 @@ def _candidates(
     if plan.schedule.is_over_lists:
         yield _of_update([callers.first.words.provenance(node.name) for node in nodes])
     yield base
-    apart = list(differences(plan, callers, *named[base])) if base in named else []
-    walked = list(shapes_apart(plan, named[base][0])) if base in named else []
-    walk = words_of(plan).adjective if base in named and plan.schedule == named[base][0].schedule else ""
-    told = [word for word in qualifiers(plan, callers) if word != walk]  # both walk so
-    code = list(codes_apart(plan, named[base][0])) if base in named else []
-    kept = list(kept_apart(plan, callers, *named[base])) if base in named else []
-    layers = [*_layers(plan, callers), *layers_apart(callers)]  # which say nothing of the code
-    axes = list(axes_apart(plan, callers, *named[base])) if base in named else []
-    additions = [*apart, *code, *kept, *axes, *told, *walked, *layers]
+    also = set(_of_itself(*named[base])) if base in named else set()
+    further = _additions(plan, callers, named.get(base))
     if any(provenance_of(node).differentiates for node in nodes):
-        additions = [*map(undifferentiated, additions)]
-    further = [text for text in dict.fromkeys(additions) if text and not _says_again(text, base)]
+        further = [*map(undifferentiated, further)]
+    said = [text for text in dict.fromkeys(further) if text and not _says_again(text, base)]
+    # What is so of the other kernel, too, tells nothing apart: it comes last.
+    further = [*(text for text in said if text not in also), *(text for text in said if text in also)]
     fitting = [text for text in further if len(base) + len(text) < _LONGEST]  # the formula stays whole
     for qualifier in (*fitting, *further):
         yield _joined(base, qualifier)
@@ -142,6 +146,43 @@ def _candidates(
                 yield _joined(base, first, second)
     yield _joined("_".join(op_word(node).word for node in nodes if not op_word(node).silent)[:_LONGEST])
     yield _joined(base, f"v{plan.key[:4]}")
+
+
+def _additions(plan: KernelPlan, callers: Callers, other: tuple[KernelPlan, Callers] | None) -> list[str]:
+    """What may be said of a kernel beside what it computes, best first.
+
+    Args:
+        plan: The kernel.
+        callers: Its calls.
+        other: The kernel that has the plain name, with its calls, if there is one.
+    """
+    own = _of_itself(plan, callers)
+    if other is None:
+        return own
+    against = (plan, callers, *other)
+    code = words_of_code(plan)
+    layers = _layers_of(plan, callers)  # which say nothing of the code
+    return [
+        *differences(*against),
+        *codes_apart(plan, other[0]),
+        *kept_apart(*against),
+        *axes_apart(*against),
+        *(word for word in own if word not in layers and word not in code),
+        *places_apart(callers, other[1]),
+        *(word for word in own if word in code and word not in layers),
+        *shapes_apart(plan, other[0]),
+        *layers,
+    ]
+
+
+def _of_itself(plan: KernelPlan, callers: Callers) -> list[str]:
+    """What may be said of a kernel whatever the others are."""
+    return [*qualifiers(plan, callers), *_layers_of(plan, callers)]
+
+
+def _layers_of(plan: KernelPlan, callers: Callers) -> list[str]:
+    """The layers that a kernel serves in every call; none whose formula it would seem to compute."""
+    return [word for word in (*_layers(plan, callers), *layers_apart(callers)) if not is_formula(word)]
 
 
 def _computing_again(plan: KernelPlan, callers: Callers) -> Callers | None:
@@ -154,8 +195,9 @@ def _computing_again(plan: KernelPlan, callers: Callers) -> Callers | None:
     if any(isinstance(next(words.candidates(buffer), None), GradientWord) for words, buffer in buffers):
         return None
     stored = ((one.words, buffer) for one in callers.every for buffer in _stored(plan, one))
-    made = [words.provenance(words.origins.node_of(buffer)) for words, buffer in stored]
-    if any(one.is_of_gradient and not one.role for one in made):
+    made = [words.nodes.get(words.origins.node_of(buffer)) for words, buffer in stored]
+    values = [provenance_of(node) for node in made if node is not None and not is_mask(node)]
+    if not values or any(one.is_of_gradient and not one.role for one in values):
         return None
     again = []
     for one in callers.every:
@@ -166,10 +208,14 @@ def _computing_again(plan: KernelPlan, callers: Callers) -> Callers | None:
 
 
 def _says_again(text: str, base: str) -> bool:
-    """Whether a name has a word already: ``scaled`` beside ``scale``; ``gemma2_rms_norm``, a class, ``rms_norm``."""
+    """Whether a name has a word already: ``scaled`` beside ``scale``; ``gemma2_rms_norm``, a class, ``rms_norm``.
+
+    So is ``query_states`` in ``make_query_states``.
+    """
     _, *tail = text.rsplit("_", 2)
     is_in = {text, text.removesuffix("d"), text.removesuffix("s")} & {*base.split("_")}
-    return bool(is_in) or (len(tail) > 1 and "_".join(tail) in base)
+    is_part = f"_{text}_" in f"_{base}_"
+    return bool(is_in) or is_part or (len(tail) > 1 and "_".join(tail) in base)
 
 
 def _keeps_rows(plan: KernelPlan) -> bool:
@@ -188,7 +234,11 @@ def _told(plan: KernelPlan, caller: Caller) -> str:
     if derivatives is None and (norm := of_norm_derivative(plan, nodes)):
         return norm
     if derivatives is not None and not plan.schedule.is_down_columns:
-        derivatives = name_of_differentiated(nodes, _stored(plan, caller), words) or derivatives
+        derivatives = (
+            name_of_differentiated(nodes, _stored(plan, caller), words)
+            or name_of_beyond(nodes, _stored(plan, caller), words)
+            or derivatives
+        )
     derivatives = derivatives or of_summands(nodes) or of_softmax_backward(nodes)
     derivatives = derivatives or weight_norm([node for node in nodes if not op_word(node).silent])
     backward = None if derivatives else name_of_backward(nodes, _stored(plan, caller), words)
@@ -201,7 +251,9 @@ def _told(plan: KernelPlan, caller: Caller) -> str:
     base = told or _of_two_results(plan, caller) or name_of_ops(nodes)
     base = (name_of_copy(nodes, words) if base == "copy" else None) or base
     base = _of_many_results(plan, caller, base) or base
-    most = name_of_most(nodes, _stored(plan, caller), words) if lists_ops(base) else None
+    says_little = lists_ops(base) or (told is None and is_understated(nodes))
+    most = name_of_most(nodes, _stored(plan, caller), words) if says_little else None
+    most = most or (name_of_formulas(nodes) if says_little else None)
     return _as_walked(plan, caller, most or base, is_told=bool(most or told))
 
 
@@ -341,5 +393,5 @@ def _joined(base: str, *qualifiers: str) -> str:
     head = "_".join(parts)[: max(room, 1)]
     head = _without_loose_end(head) if head != base else head
     # A name that ended in a type's number would look like one of many: bf16_add.
-    ordered = (tail, head) if tail[-2:].isdigit() else (head, tail)
+    ordered = (tail, head) if _TYPE.search(tail) else (head, tail)
     return "_".join(part for part in ordered if part)

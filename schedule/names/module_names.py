@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from longhand.schedule.names.words import identifier, reworded, singular, with_place
+from longhand.schedule.names.words import further_names, identifier, reworded, singular, with_place
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 Alike = Mapping[str, list[list[str]]]  # the parts of the paths that differ in numbers alone
@@ -112,3 +113,21 @@ def _are_in_turn(paths: Sequence[str]) -> bool:
 def _order(path: str) -> tuple[int, ...]:
     """The numbers in a path."""
     return tuple(map(int, re.findall(r"\d+", path)))
+
+
+def class_of_place(path: str) -> str:
+    """``Layer1Block`` of ``layers.1.blocks``; ``Stage2Layer1`` of ``stage2.1``, whose owner's name has a number."""
+    told = ""
+    for part, after in itertools.pairwise([*path.split("."), ""]):
+        is_bare = part.isdigit() and (not told or told[-1].isdigit())
+        word = singular(part) if after.isdigit() else part
+        pieces = ["layer", part] if is_bare else identifier(word).split("_")
+        told += "".join(piece[:1].upper() + piece[1:] for piece in pieces)
+    return told
+
+
+def ordinal_classes() -> Iterator[str]:
+    """``Other``, ``Third``, ``Fourth``: what stands before a class name that is there already; without an end."""
+    yield "Other"
+    for word in itertools.islice(further_names(""), 1, None):
+        yield "".join(map(str.capitalize, word.split("_")))

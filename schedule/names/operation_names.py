@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import operator
 from typing import Any
 
@@ -13,7 +12,7 @@ from longhand.capture.graph import Provenance
 from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
 from longhand.schedule.names.meanings.halves import rotated_half, rotates_pairs
 from longhand.schedule.names.meanings.lengths import is_over_own_norm
-from longhand.schedule.names.meanings.operation_runs import PATTERNS
+from longhand.schedule.names.meanings.operation_runs import collapsed, derivatives_once, match_patterns
 from longhand.schedule.names.words import GradientWord, reworded, without_counter
 
 # Steps that move or retype data without computing: they name nothing as long as something else does.
@@ -106,7 +105,7 @@ _TELLING |= {f"d_{word}": weight for word, weight in _TELLING.items()}
 _OPS_TEXT = """
     abs add any all ceil clamp cos cumsum cumprod div eq exp floor ge gt isfinite isinf isnan le log lt max maximum mean
     min minimum mod mul ne neg not or pow power prod reciprocal remainder round rsqrt scale scatter sigmoid sign sin
-    sqrt stack std sub sum tan tanh tril triu var where xor cat gather pad select square index_put mask
+    sqrt stack std sub sum tan tanh tril triu var where xor cat cats gather pad select square index_put mask
 """
 _OPS = frozenset(_OPS_TEXT.split())
 _BESIDE = frozenset({"and", "to", "column", "columns", "transpose", "slice", "embedding"})
@@ -186,6 +185,15 @@ def _behind_views(node: fx.Node) -> fx.Node:
     return node
 
 
+def is_gate(node: fx.Node) -> bool:
+    """Whether a product is one of an activation and of something else that is as large: ``silu(gate) * up``."""
+    sides = [_behind_views(side) for side in node.args[:2] if isinstance(side, fx.Node)]
+    if node.op != "call_function" or aten_name(node) != "mul" or len(sides) != 2:
+        return False
+    sizes = {str(getattr(side.meta.get("val"), "shape", ())) for side in node.args[:2]}  # type: ignore[union-attr]
+    return len(sizes) == 1 and any(op_word(side).word in _GATES for side in sides)
+
+
 def _is_rstd(node: fx.Node) -> bool:
     """Whether a value is 1 / sqrt(x + a number), as a root or as a power."""
     inner = node.args[0] if node.op == "call_function" and node.args else None
@@ -249,7 +257,7 @@ def name_of_ops(nodes: list[fx.Node]) -> str:
             return loud[0][:_LONGEST].rstrip("_")
         least = min(range(len(loud)), key=lambda i: (_TELLING.get(loud[i], 1), -_repeats(loud, i), i))
         del loud[least]
-        loud = _collapse(loud)
+        loud = collapsed(loud)
     return "_".join(loud)
 
 
@@ -263,7 +271,7 @@ def loud_names(nodes: list[fx.Node]) -> list[str]:
     loud = [word.word for word in words if not word.silent] or [word.word for word in words] or ["copy"]
     if all(word.silent for word in words):
         loud = [next((word for word in loud if word != "copy"), "copy")]
-    return _collapse(_derivatives_once(_match_patterns(loud)))
+    return collapsed(derivatives_once(match_patterns(loud, any(map(is_gate, nodes)))))
 
 
 def is_formula(word: str) -> bool:
@@ -347,37 +355,6 @@ def _rotation_as_one(words: list[OpWord], name: str) -> list[OpWord]:
 
 def _repeats(words: list[str], position: int) -> int:
     return words.count(words[position])
-
-
-def _match_patterns(words: list[str]) -> list[str]:
-    new_words: list[str] = []
-    position = 0
-    while position < len(words):
-        for pattern, name in PATTERNS:
-            if tuple(words[position : position + len(pattern)]) == pattern:
-                new_words.append(name)
-                position += len(pattern)
-                break
-        else:
-            new_words.append(words[position])
-            position += 1
-    return new_words
-
-
-def _derivatives_once(words: list[str]) -> list[str]:
-    """A derivative in several parts, with other work between them, is named once: where it ends."""
-    last = {word: place for place, word in enumerate(words)}
-    return [word for i, word in enumerate(words) if not isinstance(word, GradientWord) or last[word] == i]
-
-
-def _collapse(words: list[str]) -> list[str]:
-    """Neighbours that are equal count once; several norms beside each other are ``batch_norms``."""
-    collapsed_words: list[str] = []
-    for word, run in itertools.groupby(words):
-        is_norm = word.endswith("_norm") and not isinstance(word, GradientWord)
-        is_several = len(list(run)) > 1 and is_norm
-        collapsed_words.append(f"{word}s" if is_several else word)
-    return collapsed_words
 
 
 def field_word(node: fx.Node) -> str | None:

@@ -11,6 +11,7 @@ from torch import fx
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import (
     CallFrame,
+    called_in,
     frame_of,
     frame_of_backward,
     has_arithmetic,
@@ -21,6 +22,13 @@ from longhand.schedule.names.call_frames import (
     is_nearly_whole_backward,
     is_whole,
     n_operations,
+)
+from longhand.schedule.names.meanings.made_names import (
+    leaf_of,
+    named_gradient,
+    of_gradients,
+    of_variables,
+    short_enough,
 )
 from longhand.schedule.names.operation_names import (
     is_activation,
@@ -34,14 +42,13 @@ from longhand.schedule.names.value_origins import result_word
 from longhand.schedule.names.words import (
     GradientWord,
     identifier,
-    layer_and_leaf,
     reworded,
     snake_case,
-    undifferentiated,
     without_counter,
 )
 
 _LONGEST = 40
+_MOST_BESIDE = 2  # operations beside an activation whose name is a kernel's: a scaled sum's is
 # So many operations without a name of their own read well beside one that has: add_layer_norm.
 _PLAINLY_SAID = 1
 # What functions and modules are called that say nothing of what they compute.
@@ -55,20 +62,13 @@ _BEFORE = re.compile(r"^(get|compute|calculate|make|apply|build|create|eager|may
 _AFTER = re.compile(r"(?<=\w{3})_(forward|fn|func|function|impl|activation|layer|module|op)$")
 # A norm that classes are called after where it is what they are: a LayerNorm may be one of these.
 _NAMED_AS_IT_IS = "rms_norm"
-_LEAVES = ("weight", "bias")
 _SCATTERED = frozenset({"index_put", "scatter_add"})  # the derivatives of reading rows
-_JOINS = frozenset({"cat", "stack"})
+_JOINS = frozenset({"cat", "cats", "stack"})
+_MOVES = frozenset({"gather", "scatter", "scatter_add", "index_add", "index_put", "pad", *_JOINS})
 # Operations that say nothing of what a kernel is for.
 _SAYS_NO_PURPOSE = frozenset(
     {"add", "sub", "mul", "div", "ne", "eq", "lt", "le", "gt", "ge", "where", "cast", *_JOINS}
 )
-# Variables that are called alike whatever they hold.
-_ANY_VALUE_TEXT = """
-    out outs output outputs result results ret res hidden hidden_state hidden_states states state value values tensor
-    data input inputs input_tensor temp tmp new left right total final current features feature embeddings embedding
-    embeds inputs_embeds residual
-"""
-_ANY_VALUE = frozenset(_ANY_VALUE_TEXT.split())
 
 
 def is_list_of_ops(nodes: Sequence[fx.Node]) -> bool:
@@ -85,16 +85,23 @@ def name_of_people(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buffe
         words: The captured graph's.
     """
     frame = frame_of(nodes)
-    told = _told(frame) if frame is not None else None
+    told = told_of(frame) if frame is not None else None
     is_all = frame is not None and is_whole(frame, nodes, words.nodes)
     is_most = frame is not None and is_nearly_whole(frame, nodes, words.nodes)
     return (
         (told if is_all else None)
-        or _of_formulas(nodes)
-        or _of_variables(stored, words)
-        or (told if is_most else None)
+        or (name_of_formulas(nodes) if not is_understated(nodes) else None)
+        or of_variables(stored, words)
+        or (told if is_most and not is_understated(nodes) else None)
         or _of_part(told, stored, words)
     )
+
+
+def is_understated(nodes: Sequence[fx.Node]) -> bool:
+    """Whether one function of a number, ``relu``, would say least of what some nodes do."""
+    loud = loud_names(list(nodes))
+    formulas = [word for word in loud if is_formula(word)]
+    return bool(formulas) and all(map(is_activation, formulas)) and len(loud) - len(formulas) > _MOST_BESIDE
 
 
 def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str | None:
@@ -108,27 +115,41 @@ def name_of_most(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferN
         words: The captured graph's.
     """
     loud = [node for node in nodes if loud_names([node]) and not op_word(node).silent]
-    frames = [(provenance_of(node).qualname, provenance_of(node).module) for node in loud]
+    frames = [called_in(node) for node in loud]
+    work = Counter(
+        frame for node, frame in zip(loud, frames, strict=True) if op_word(node).word not in _MOVES
+    )
     counted = Counter(frame for frame in frames if frame[0])
-    for frame, _ in sorted(counted.items(), key=lambda entry: (-entry[1], frames.index(entry[0]))):
-        told = _told(frame)
+    for frame in sorted(counted, key=lambda one: (-work[one], -counted[one], frames.index(one))):
+        told = told_of(frame)
         if told is None:
             continue
         inside = [node for node, own in zip(loud, frames, strict=True) if own == frame]
         made = _made_by(inside, stored, words)
-        if not made and not frame[1]:
+        is_function_s = is_nearly_whole(frame, nodes, words.nodes)
+        if not made and not frame[1] and (is_forward(frame) or not is_function_s):
             continue  # the model's own name says nothing of what a kernel of it does
-        if not made and not is_nearly_whole(frame, nodes, words.nodes):
-            made = result_word(op_word(inside[-1]).word)  # a part of a function has not its name
+        if not made and not is_function_s:  # a part of a function has not its name
+            made = _local_of(inside[-1], words) or result_word(op_word(inside[-1]).word)
         outside = [node for node, own in zip(loud, frames, strict=True) if own != frame]
-        rest = loud_names(outside) if outside else []
-        sign = "d_" if any(map(is_derivative, nodes)) else ""
-        made = made.removeprefix(sign)  # the gradient's of what it makes
-        tail = "_".join(rest) if len(rest) <= _PLAINLY_SAID and not sign else ""
-        both = _overlapped(told, made) if made else told
-        names = ["_".join(filter(None, parts)) for parts in ([both, tail], [both])]
-        return next((f"{sign}{name}" for name in names if len(sign) + len(name) <= _LONGEST), None)
+        return _of_function_and_rest(told, made, loud_names(outside) if outside else [], nodes)
     return None
+
+
+def _of_function_and_rest(told: str, made: str, rest: Sequence[str], nodes: Sequence[fx.Node]) -> str | None:
+    """``film_conv_out_relu``: a function, what of it is made, and what is done with that if that is one thing."""
+    sign = "d_" if any(map(is_derivative, nodes)) else ""
+    made = made.removeprefix(sign)  # the gradient's of what it makes
+    rest = rest if len(rest) <= _PLAINLY_SAID else [word for word in rest if is_formula(word)]
+    tail = "_".join(rest) if len(rest) <= _PLAINLY_SAID and not sign else ""
+    both = _overlapped(told, made) if made else told
+    names = ["_".join(filter(None, parts)) for parts in ([both, tail], [both])]
+    return next((f"{sign}{name}" for name in names if len(sign) + len(name) <= _LONGEST), None)
+
+
+def _local_of(node: fx.Node, words: BufferNamer) -> str:
+    """The user's variable for a value, ``out`` of ``film_conv``; or empty."""
+    return without_counter(identifier(words.provenance(node.name).local or ""))
 
 
 def name_of_small(nodes: Sequence[fx.Node], words: BufferNamer) -> str | None:
@@ -140,11 +161,13 @@ def name_of_small(nodes: Sequence[fx.Node], words: BufferNamer) -> str | None:
     if not loud or len({op_word(node).word for node in loud}) > 1 or is_formula(op_word(loud[0]).word):
         return None
     are_derivatives = all(map(is_derivative, loud))
+    if are_derivatives and op_word(loud[0]).word == "sum":
+        return None  # for the bias of what is called so
     frame = frame_of_backward(nodes) if are_derivatives else frame_of(nodes)
     if frame is None or not frame[1] or not is_forward(frame) or n_operations(frame, words.nodes) != 1:
         return None
-    told = _told(frame)
-    return told if told is None or not are_derivatives else _short_enough(f"d_{told}")
+    told = told_of(frame)
+    return told if told is None or not are_derivatives else short_enough(f"d_{told}")
 
 
 def name_of_target(
@@ -160,13 +183,13 @@ def name_of_target(
     """
     if op not in _SAYS_NO_PURPOSE:
         return None
-    made = {_of_variables(stored, words) or _of_gradients(None, stored, words) for _, stored, words in calls}
+    made = {of_variables(stored, words) or of_gradients(None, stored, words) for _, stored, words in calls}
     if len(made) == 1 and (target := made.pop()) is not None:
         return target
     frames = {_frame_of_function(nodes) for nodes, _, _ in calls}
     frame = frames.pop() if len(frames) == 1 else None
-    told = _told((frame, "")) if frame is not None else None
-    return _short_enough(f"{told}_{op}") if told is not None else None
+    told = told_of((frame, "")) if frame is not None else None
+    return short_enough(f"{told}_{op}") if told is not None else None
 
 
 def _frame_of_function(nodes: Sequence[fx.Node]) -> str | None:
@@ -198,7 +221,7 @@ def name_of_copy(nodes: Sequence[fx.Node], words: BufferNamer) -> str | None:
     frame = frames.pop() if len(frames) == 1 else None
     if frame is None or not frame[0] or is_forward(frame) or has_arithmetic(frame, words.nodes):
         return None
-    return _told(frame)
+    return told_of(frame)
 
 
 def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str | None:
@@ -216,16 +239,16 @@ def name_of_backward(nodes: Sequence[fx.Node], stored: Sequence[str], words: Buf
         return moved
     is_listed = is_list_of_ops(nodes) or _JOINS.issuperset(loud)
     if len(loud) == 1 and _SCATTERED.issuperset(loud):
-        return _of_variables(stored, words) or _of_gradients(None, stored, words)
+        return of_variables(stored, words) or of_gradients(None, stored, words)
     is_formula_s = any(isinstance(word, GradientWord) for word in loud)
     if is_formula_s or not is_listed or not any(map(is_derivative, nodes)):
         return None  # a sum of columns alone is that, whatever layer's bias it is for
     frame = frame_of_backward(nodes)
-    told = _told(frame) if frame is not None else None
+    told = told_of(frame) if frame is not None else None
     if frame is None or told is None or not is_nearly_whole_backward(frame, nodes, words.nodes):
-        return _of_gradients(told, stored, words) or _of_part(told, stored, words)
-    leaf = _leaf(stored[0], words) if len(stored) == 1 else ""
-    return _short_enough(f"d_{told}_{leaf}" if leaf else f"d_{told}")
+        return of_gradients(told, stored, words) or _of_part(told, stored, words)
+    leaf = leaf_of(stored[0], words) if len(stored) == 1 else ""
+    return short_enough(f"d_{told}_{leaf}" if leaf else f"d_{told}")
 
 
 def _of_moved(nodes: Sequence[fx.Node], loud: Sequence[str], words: BufferNamer) -> str | None:
@@ -233,8 +256,8 @@ def _of_moved(nodes: Sequence[fx.Node], loud: Sequence[str], words: BufferNamer)
     frame = frame_of_backward(nodes) if list(loud) == ["sum"] else None
     if frame is None or is_forward(frame) or has_arithmetic(frame, words.nodes):
         return None
-    told = _told(frame)
-    return _short_enough(f"d_{told}") if told is not None else None
+    told = told_of(frame)
+    return short_enough(f"d_{told}") if told is not None else None
 
 
 def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str | None:
@@ -246,7 +269,7 @@ def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], word
     formulas = [o.differentiated for o in origins if is_formula(o.differentiated)]
     is_one_op = len({origin.differentiates for origin in origins}) == 1
     frame = frame_of_backward(nodes)
-    told = _told(frame) if frame is not None else None
+    told = told_of(frame) if frame is not None else None
     if frame is None or told is None or is_one_op or not all(map(is_activation, formulas)):
         return None
     if not is_mostly_of(frame, nodes) or not is_nearly_whole_backward(frame, nodes, words.nodes):
@@ -254,65 +277,37 @@ def name_of_differentiated(nodes: Sequence[fx.Node], stored: Sequence[str], word
     kept = [name for name in stored if name in words.nodes and not words.provenance(name).differentiates]
     if kept and not is_nearly_whole(frame, nodes, words.nodes):
         return None
-    return _short_enough(f"d_{told}")
+    return short_enough(f"d_{told}")
 
 
-def _leaf(buffer: str, words: BufferNamer) -> str:
-    """``weight``, of a buffer that is the gradient of a layer's weight, or a view of it."""
-    leaf = words.provenance(buffer).gradient_of.rpartition("_")[2]
-    if leaf not in _LEAVES:  # of a weight that one is added to first
-        leaf = words.weights.get(buffer, "").rpartition(".")[2]
-    return leaf if leaf in _LEAVES else ""
+def name_of_beyond(nodes: Sequence[fx.Node], stored: Sequence[str], words: BufferNamer) -> str | None:
+    """``make_d_lin_skip``: for a kernel that goes on behind the derivative of an activation, and stores none of that.
 
-
-def _path_of_gradient(buffer: str, words: BufferNamer) -> str | None:
-    """The path of the parameter that a result is the gradient of; None where it is no parameter's."""
-    return None if buffer in words.inputs else words.paths.get(buffer)
-
-
-def _named_gradient(buffer: str, words: BufferNamer) -> str | None:
-    """``d_qkv``: the word for the gradient of a value; None of what is none."""
-    return next(words.candidates(buffer), None) if words.provenance(buffer).gradient_of else None
-
-
-def _of_gradients(told: str | None, stored: Sequence[str], words: BufferNamer) -> str | None:
-    """``make_d_qkv``, ``d_token_embedding_weight``: the values that a kernel makes the gradients of.
-
-    The sum for a layer's bias beside the gradient of what it is of is not told.
+    Args:
+        nodes: What it does, in order.
+        stored: The buffers that it writes.
+        words: The captured graph's.
     """
-    gradients: list[str | None] = []
-    leaves: list[str] = []
-    for buffer in stored:
-        path, leaf = _path_of_gradient(buffer, words), _leaf(buffer, words)
-        if path is None and not leaf:
-            gradients.append(_named_gradient(buffer, words))
-        elif gradients or leaves:
-            leaves.append(leaf or layer_and_leaf(path or ""))
-        elif path is not None:
-            leaves.append(f"d_{layer_and_leaf(path)}")
-        else:
-            gradients.append(GradientWord(f"{told}_{leaf}") if told is not None else None)
-    if not all(word is not None and is_telling(undifferentiated(word)) for word in gradients):
+    origins = [provenance_of(node) for node in nodes]
+    formulas = {one.differentiates: one.differentiated for one in origins if one.differentiated}
+    if not all(map(is_activation, formulas.values())):
         return None
-    told_once = list(dict.fromkeys(identifier(word) for word in gradients or leaves if word))
-    if not told_once:
+    gradients = [buffer for buffer in stored if words.provenance(words.origins.node_of(buffer)).gradient_of]
+    through = {words.provenance(words.origins.node_of(buffer)).differentiates for buffer in gradients}
+    if not through or not through.isdisjoint(formulas):
         return None
-    # As its result is called.
-    is_bare = len(told_once) == 1 and told_once[0] in {_named_gradient(one, words) for one in stored}
-    return _short_enough(f"{'make_' if is_bare else ''}{'_and_'.join(told_once)}")
+    fillers = {word for buffer in gradients for word in words.fillers(buffer)}
+    is_said = all(next(words.candidates(buffer)) not in fillers for buffer in gradients)
+    return of_gradients(None, gradients, words) if is_said else None
 
 
 def _of_part(told: str | None, stored: Sequence[str], words: BufferNamer) -> str | None:
     """``d_attention_hidden_states``: of a function's variable that is called as many others, with the function."""
-    named = {_named_gradient(buffer, words) or words.provenance(buffer).local for buffer in stored}
+    named = {named_gradient(buffer, words) or words.provenance(buffer).local for buffer in stored}
     word = named.pop() if len(named) == 1 else None
     if not word or told is None:
         return None
-    return _short_enough(reworded(word, lambda of: f"{told}_{without_counter(identifier(of))}"))
-
-
-def _short_enough(name: str) -> str | None:
-    return name if 0 < len(name) <= _LONGEST else None
+    return short_enough(reworded(word, lambda of: f"{told}_{without_counter(identifier(of))}"))
 
 
 def own_or_class(frame: CallFrame) -> str:
@@ -327,7 +322,7 @@ def is_end_of_class(function: str, owners: Sequence[str]) -> bool:
     return bool(owners) and snake_case(identifier(owners[-1])).endswith(f"_{function.strip('_')}")
 
 
-def _told(frame: CallFrame) -> str | None:
+def told_of(frame: CallFrame) -> str | None:
     """A word for a function, ``bloom_gelu`` for ``bloom_gelu_forward``; None if its name says little."""
     *owners, function = frame[0].replace("<locals>.", "").split(".")
     if owners and (is_forward(frame) or is_end_of_class(function, owners)):
@@ -340,24 +335,8 @@ def _told(frame: CallFrame) -> str | None:
     return word if is_telling and len(word) <= _LONGEST else None
 
 
-def _of_formulas(nodes: Sequence[fx.Node]) -> str | None:
+def name_of_formulas(nodes: Sequence[fx.Node]) -> str | None:
     """``softmax``, of a scaled and masked one; an embedding alone is only a lookup."""
     formulas = Counter(word for word in loud_names(list(nodes)) if is_formula(word))
     name = "_".join(f"{word}s" if is_norm(word) and n > 1 else word for word, n in formulas.items())
     return name if formulas.keys() - {"embedding", "dropout"} and len(name) <= _LONGEST else None
-
-
-def _of_variables(stored: Sequence[str], words: BufferNamer) -> str | None:
-    """``make_alibi``: what the user assigns the results to."""
-    named = [words.provenance(buffer).local for buffer in stored]
-    variables = list(dict.fromkeys(identifier(word) for word in named if word))
-    if len(variables) != len(named) or not all(is_telling(word) for word in variables):
-        return None
-    name = "_and_".join(variables)
-    return f"make_{name}" if len(name) + len("make_") <= _LONGEST else None
-
-
-def is_telling(variable: str) -> bool:
-    """Whether a variable's name says what it holds, as ``hidden_states`` and ``out`` do not."""
-    is_any = variable in _ANY_VALUE or variable.endswith(("_value", "_values", "_result"))
-    return len(variable) > 2 and without_counter(variable) == variable and not is_any

@@ -31,7 +31,7 @@ from longhand.schedule.names.words import (
 def words_of_module(origin: Provenance) -> Iterator[str]:
     """The name under which the user holds the module whose call this is, if it is a layer of torch.nn's kind.
 
-    Of a layer in a Sequential, the name of that: ``self.shortcut(x)``.
+    Of a layer in a Sequential, the name of that: ``self.shortcut(x)``; ``film`` of ``self.films[0](x)``.
     """
     word = last_word(origin.module)
     path = without_positions(origin.module)
@@ -39,6 +39,8 @@ def words_of_module(origin: Provenance) -> Iterator[str]:
         owner = identifier(path.rpartition(".")[2])
         yield owner
         yield f"{owner}{origin.module[len(path) :].replace('.', '_')}"
+    elif path != origin.module and path and f".{path.rpartition('.')[2]}[" in origin.statement:
+        yield singular(identifier(path.rpartition(".")[2]))
     if word and (not origin.statement or not origin.qualname or is_call_of(origin.statement, origin.module)):
         yield snake_case(word)
 

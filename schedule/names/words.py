@@ -151,11 +151,12 @@ def snake_case(name: str) -> str:
 
     ``Conv2dReLU`` is ``conv2d_relu``, and ``XLNetLayer`` is ``xlnet_layer``, as ``SENet`` is ``senet``.
 
-    So are mixtures of experts one word: ``MixtralSparseMoEBlock`` is ``mixtral_sparse_moe_block``. Short pieces beside
-    each other are: ``ConvNeXtBlock`` is ``conv_next_block``, and ``GroupViTModel`` is ``group_vit_model``.
+    So are FiLM and MoE, mixtures of experts: ``MixtralSparseMoEBlock`` is ``mixtral_sparse_moe_block``. Short pieces
+    beside each other are: ``ConvNeXtBlock`` is ``conv_next_block``, and ``GroupViTModel`` is ``group_vit_model``.
     """
     in_capitals = re.sub(r"[A-Z]+Net(?![a-z])", lambda match: match[0].capitalize(), name)
-    joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", in_capitals).replace("MoE", "Moe")
+    joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", in_capitals)
+    joined = joined.replace("MoE", "Moe").replace("FiLM", "Film")
     joined = _SHORT_PIECES.sub(lambda match: match[0].capitalize(), joined)
     joined = _ACTIVATION.sub(lambda match: match[0].capitalize(), joined)
     spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", joined)
@@ -283,7 +284,10 @@ _ORDINALS = (*_UNITS[1:], "tenth")
 
 
 def further_names(word: str) -> Iterator[str]:
-    """Without an end: what else things of a name may be called: ``second_total``, ``third_total``."""
+    """Without an end: what else things of a name may be called: ``second_total``, ``third_total``; not twice so."""
+    first, _, rest = word.partition("_")
+    if rest and first in _TO_TWENTY:
+        yield from (one for one in further_names(rest) if one != word)
     prefix = ""
     while True:
         for before in _TO_TWENTY:

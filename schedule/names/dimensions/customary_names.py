@@ -150,3 +150,9 @@ def word_of_square(node: fx.Node, known: Mapping[str, Words]) -> str | None:
     if not words or not is_square or isinstance(words[-1], ProductWord):
         return None
     return words[-1] if words[-1] and words[-1].isidentifier() and "head" not in words[-1] else None
+
+
+def dim_of_made(node: fx.Node, word: str) -> str:
+    """``mlp_dim``, of what a layer makes; ``mlp_out_dim`` of what one makes further on in that Sequential."""
+    place = Provenance.of(node).module.rpartition(".")[2]
+    return f"{word}_out_dim" if place.isdigit() and int(place) and not word[-1:].isdigit() else f"{word}_dim"

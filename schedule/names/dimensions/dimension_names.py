@@ -20,6 +20,7 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.caches import words_of_caches
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, parts_of
 from longhand.schedule.names.dimensions.customary_names import (
+    dim_of_made,
     makes_features,
     of_another_sequence,
     word_of_square,
@@ -35,7 +36,7 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
     propagated_names,
     shape_of,
 )
-from longhand.schedule.names.dimensions.kinds_of_arguments import is_image, is_signal
+from longhand.schedule.names.dimensions.kinds_of_arguments import is_image, is_signal, words_of_ends
 from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
@@ -135,7 +136,7 @@ class DimNamer:
             old = self._words.get(node.name, ())
             carried = learned(old, carried) if len(old) == len(carried) else carried
             if layers is not None and self._are_met and makes_features(node) and carried:
-                of_made = f"{next(layers.words_in_function(node.name))}_dim"
+                of_made = dim_of_made(node, next(layers.words_in_function(node.name)))
                 carried = (*carried[:-1], carried[-1] or word_of_square(node, self._words) or of_made)
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
                 sides = ("batch", "channels", "height", "width")
@@ -310,6 +311,8 @@ def _argument_words(graph: CapturedGraph) -> dict[str, Words]:
             customary = ("batch", "heads", "seq", "dim")
         if (value.ndim, is_float) in ((2, True), (3, True)) and is_signal(nodes[entry.node]):
             customary = ("batch", "channels", "length") if value.ndim == 3 else ("batch", "samples")
+        if (value.ndim, is_float) == (2, False):
+            customary = words_of_ends(nodes[entry.node], entry.target) or customary
         customary = caches.get(entry.node, customary)
         own = written.get(entry.target, ())
         words: list[str | None] = []

@@ -1,14 +1,18 @@
-"""What an argument is, as far as its dimensions go: an image, a signal over time."""
+"""What an argument is, as far as its dimensions go: an image, a signal over time, the ends of edges."""
 
 from __future__ import annotations
+
+import re
 
 import torch
 from torch import fx
 
+from longhand.schedule.names.dimensions.compound_names import Words
 from longhand.schedule.names.dimensions.dimension_propagation import shape_of
 from longhand.schedule.names.operation_names import aten_name
-from longhand.schedule.names.words import identifier
+from longhand.schedule.names.words import identifier, plural
 
+_OF_INDICES = re.compile(r"(\w+)_(?:index|indices|idx)")  # ``edge_index``
 # Words of arguments that are images.
 _IMAGES = frozenset({"image", "images", "img", "imgs", "pixel", "pixels", "picture", "pictures"})
 
@@ -32,6 +36,25 @@ def _feeds_image_op(node: fx.Node) -> bool:
         for user in node.graph.nodes
         if user.op == "call_function"
     )
+
+
+def words_of_ends(node: fx.Node, argument: str) -> Words | None:
+    """``(None, "n_edges")`` of ``edge_index``, whose rows are read each by itself: no batch, and no sequences.
+
+    None of whole numbers that are read in any other way, as tokens are.
+    """
+    users = [user for user in node.users if user.op == "call_function"]
+    if not users or not all(map(_takes_a_row, users)):
+        return None
+    counted = _OF_INDICES.fullmatch(identifier(argument))
+    return (None, f"n_{plural(counted[1])}" if counted else None)
+
+
+def _takes_a_row(user: fx.Node) -> bool:
+    """Whether an operation takes one of a tensor's rows, or all of them apart."""
+    name, given = aten_name(user), [*user.args[1:], 0]
+    first = given[0]
+    return name in ("select", "unbind") and isinstance(first, int) and first == 0
 
 
 def is_signal(argument: fx.Node) -> bool:

@@ -24,6 +24,8 @@ from longhand.schedule.names.shared.callers import Caller
 from longhand.schedule.names.words import GradientWord
 from longhand.schedule.plan import KernelPlan
 
+_COMPARISONS = frozenset({"le", "lt", "ge", "gt", "eq", "ne"})
+
 
 def of_derivatives(plan: KernelPlan, caller: Caller, stored: Sequence[str]) -> str | None:
     """``d_gelu``, ``d_batch_norm_relu``: what is differentiated, in the order of the forward pass.
@@ -45,6 +47,8 @@ def of_derivatives(plan: KernelPlan, caller: Caller, stored: Sequence[str]) -> s
         return _of_sum(plan)  # whatever it is the gradient of
     made = {*map(words.origins.node_of, stored)}
     kept = [node for node in nodes if node.name in made]
+    if kept and all(map(is_mask, kept)):
+        return f"{derived[-1].of}_mask"  # which a backward pass reads
     if all(origins[node].role and not origins[node].gradient_of for node in kept):
         return f"{derived[0].of}_{origins[kept[-1]].role}" if kept else None
     ops = {origins[node].differentiates: derivative_word(origins[node]) for node in kept}
@@ -65,6 +69,11 @@ def of_derivatives(plan: KernelPlan, caller: Caller, stored: Sequence[str]) -> s
     if again == derived[0].of and not is_activation(again) and not is_norm(again):
         return f"{again}_and_gradient"  # the forward pass makes both: of a loss
     return f"d_{again}" if is_activation(again) and len(derived) == 1 else f"d_{'_'.join(named)}"
+
+
+def is_mask(node: fx.Node) -> bool:
+    """Whether a node only says of each element of a value whether a derivative goes on there: no gradient itself."""
+    return bool(provenance_of(node).differentiates) and aten_name(node) in _COMPARISONS
 
 
 def _computed_again(caller: Caller, made: set[str]) -> str:

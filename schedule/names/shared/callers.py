@@ -86,7 +86,9 @@ class Callers:
         """Those that may differ in their words: the first, and of those from equal statements one."""
         distinct: dict[object, Caller] = {}
         for caller in self.every:
-            distinct.setdefault((caller.modules, *map(_without_place, caller.sources)), caller)
+            # What a function returns is called otherwise at each of its calls: Rh, Rw.
+            of_user = caller.modules, caller.locals
+            distinct.setdefault((*of_user, *map(_without_place, caller.sources)), caller)
         return tuple(distinct.values())
 
     def candidates(self, place: int) -> list[str]:

@@ -12,6 +12,7 @@ from torch import fx
 from longhand.capture.graph import GradientPart, Role
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, Scalar, Store, arguments
 from longhand.schedule.names.dimensions.axis_names import dimensions_of
+from longhand.schedule.names.meanings.made_names import is_telling
 from longhand.schedule.names.operation_names import (
     aten_name,
     is_formula,
@@ -20,7 +21,6 @@ from longhand.schedule.names.operation_names import (
     provenance_of,
     spelled,
 )
-from longhand.schedule.names.people_names import is_telling
 from longhand.schedule.names.result_names import STATISTIC_WORDS
 from longhand.schedule.names.schedule_names import words_of
 from longhand.schedule.names.shared.callers import Callers
@@ -28,12 +28,13 @@ from longhand.schedule.names.words import (
     GradientWord,
     identifier,
     reworded,
-    snake_case,
     undifferentiated,
     without_counter,
 )
 from longhand.schedule.plan import Access, KernelPlan, Pointer, Product
 
+_OF_CODE = frozenset({"strided", "flat", "masked", "partial", "by_row", "by_col"})
+_KEEP_MASK = "keep_mask"
 _MOST_PARTS = 2  # of the word for what is kept
 _COUNTED = re.compile(r"n_(\w+s)")  # n_heads
 _DTYPES = {
@@ -76,7 +77,11 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
         yield "packed"  # what others are given side by side lies in one tensor
     dtypes = _dtypes(plan, Access.WRITE) - _dtypes(other, Access.WRITE)
     if dtypes:
-        yield f"to_{'_'.join(sorted(dtypes))}"
+        yield (
+            _KEEP_MASK
+            if dtypes == {"bool"} and _stores_mask(plan, callers)
+            else f"to_{'_'.join(sorted(dtypes))}"
+        )
     if dtypes := _dtypes(plan, Access.READ) - _dtypes(other, Access.READ):
         if _n_gathers(plan) > _n_gathers(other):
             yield "gathered"  # what whole numbers say
@@ -86,6 +91,13 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
         yield "repeated"
     if _transposes(plan) > _transposes(other) or _moves_axes(plan) > _moves_axes(other):
         yield "transposed"
+
+
+def _stores_mask(plan: KernelPlan, callers: Callers) -> bool:
+    """Whether a kernel stores where the derivative of something goes on."""
+    words, given = callers.first.words, callers.first.launch.buffers
+    stored = (b for b, p in zip(given, passed(plan), strict=True) if p.access is not Access.READ)
+    return any(words.provenance(words.origins.node_of(buffer)).differentiates for buffer in stored)
 
 
 def _formulas_beside(callers: Callers, others: Callers) -> Iterator[str]:
@@ -105,8 +117,8 @@ def _work(node: fx.Node) -> str:
     """The formula that a node computes or differentiates, or that it joins tensors; empty of anything else."""
     differentiated = spelled(provenance_of(node).differentiated)
     word = op_word(node).word
-    if differentiated:
-        return GradientWord(differentiated) if is_formula(differentiated) else ""
+    if differentiated:  # a sum alone is that of a bias
+        return GradientWord(differentiated) if is_formula(differentiated) and word != "sum" else ""
     if aten_name(node).endswith("_backward"):
         return GradientWord(undifferentiated(spelled(aten_name(node)))) if is_formula(word) else ""
     return word if is_formula(word) or word == "cat" else ""
@@ -116,7 +128,7 @@ def codes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
     """What the code of a kernel does that the code of the one with the plain name does not; where words are missing."""
     if _n_gathers(plan) > _n_gathers(other):
         yield "gathered"
-    if _n_masks(plan) > _n_masks(other):
+    if _n_masks(plan) > 0 == _n_masks(other):
         yield "padded"
     if _n_scalings(plan) > _n_scalings(other):
         yield "scaled"
@@ -356,19 +368,10 @@ def qualifiers(plan: KernelPlan, callers: Callers) -> Iterator[str]:
     yield from _broadcasts(plan)
 
 
-def layers_apart(callers: Callers) -> Iterator[str]:
-    """The layers whose work a kernel does in every call: where nothing in its code tells it from another one."""
-    words = callers.first.words
-    sources = [words.provenance(origin) for origin in reversed(callers.first.launch.origins)]
-    for source in sources:
-        module = source.module.rpartition(".")[2]
-        if module and not module.isdigit() and callers.have_module(module):
-            yield identifier(module)
-    yield from (
-        snake_case(identifier(source.module_class))
-        for source in sources
-        if callers.have_module(source.module_class)
-    )
+def words_of_code(plan: KernelPlan) -> frozenset[str]:
+    """Those of a kernel's qualifiers that only say how its code looks."""
+    walk = words_of(plan)
+    return _OF_CODE if walk.is_best else _OF_CODE | {walk.adjective}
 
 
 def passed(plan: KernelPlan) -> list[Pointer]:

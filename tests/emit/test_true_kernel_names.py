@@ -1,0 +1,108 @@
+"""A kernel is called after what it is: a function of the user's, or a formula whose operations are all there."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import longhand
+from longhand.schedule.names.words import snake_case
+
+
+class Messages(nn.Module):
+    """Each edge's message is a function of its own, between rows that are read and sums that are scattered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.film, self.lin = nn.Linear(8, 16), nn.Linear(8, 8)
+
+    def message(self, x_j: torch.Tensor, beta_i: torch.Tensor, gamma_i: torch.Tensor) -> torch.Tensor:
+        out = gamma_i * x_j + beta_i
+        return torch.relu(out)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        beta, gamma = self.film(x).split(8, dim=-1)
+        source, target = edge_index[0], edge_index[1]
+        rows = self.lin(x).index_select(0, source)
+        messages = self.message(rows, beta.index_select(0, target), gamma.index_select(0, target))
+        return torch.zeros_like(x).index_add(0, target, messages)
+
+
+def _generate(model: nn.Module, given: tuple[torch.Tensor, ...], out: Path, device: str = "cuda") -> set[str]:
+    longhand.generate(model.eval(), given, out=out, device=device, arch="sm_90", run=False)
+    return {path.stem for path in (out / "kernels").glob("*") if path.stem != "__init__"}
+
+
+def test_messages_are_called_after_their_function(tmp_path: Path) -> None:
+    """It was relu, beside three rows that are read, a product, a sum and a scattering."""
+    given = torch.randn(6, 8), torch.randint(0, 6, (2, 9))
+    kernels = _generate(Messages(), given, tmp_path / "unit")
+    assert "message" in kernels and "relu" not in kernels
+
+
+def test_edges_are_no_sequences(tmp_path: Path) -> None:
+    """The ends of nine edges were two sequences of nine tokens."""
+    given = torch.randn(6, 8), torch.randint(0, 6, (2, 9))
+    _generate(Messages(), given, tmp_path / "unit")
+    text = (tmp_path / "unit" / "model.py").read_text()
+    assert "edge_index  int64 (2, n_edges=9)" in text and "seq" not in text
+
+
+class Gated(nn.Module):
+    """An activation times something: one number a row, or one for each of its own."""
+
+    def __init__(self, n_gates: int) -> None:
+        super().__init__()
+        self.up, self.gate = nn.Linear(8, 8), nn.Linear(8, n_gates)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(self.up(x)) * self.gate(x)
+
+
+@pytest.mark.parametrize(("n_gates", "is_gated"), [(1, False), (8, True)])
+def test_only_a_product_with_as_many_is_gated(tmp_path: Path, n_gates: int, is_gated: bool) -> None:
+    kernels = _generate(Gated(n_gates), (torch.randn(4, 8),), tmp_path / "unit")
+    assert ("geglu" in kernels) == is_gated
+
+
+def test_of_varying_sizes_a_product_is_gated(tmp_path: Path) -> None:
+    """Symbolic sizes have no hash."""
+    longhand.generate(
+        Gated(8).eval(),
+        (torch.randn(4, 8),),
+        out=tmp_path / "unit",
+        device="cpu",
+        run=False,
+        dynamic_shapes={"x": {0: torch.export.Dim("batch", min=2, max=64)}},
+    )
+    assert (tmp_path / "unit" / "kernels" / "geglu.cpp").exists()
+
+
+def _with_places(x: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    distance = torch.arange(5)[:, None] * 1.0 - (torch.arange(5)[None, :] + (1.0 - 5)) * 1.0
+    Rh = rows[distance.long()]
+    Rw = columns[distance.long()]
+    return x @ Rh.transpose(1, 2) + (x + 1) @ Rw.transpose(1, 2)
+
+
+class Places(nn.Module):
+    """Rows of two tables, in one kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rel_pos_h = nn.Parameter(torch.randn(9, 16))
+        self.rel_pos_w = nn.Parameter(torch.randn(9, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return _with_places(x, self.rel_pos_h, self.rel_pos_w)
+
+
+def test_rows_of_tables_have_the_tables_words(tmp_path: Path) -> None:
+    """It was add_scale_sub_gather."""
+    kernels = _generate(Places(), (torch.randn(5, 3, 16),), tmp_path / "unit")
+    assert "gather_rel_pos" in kernels and not any("sub" in one for one in kernels)
+
+
+def test_film_is_a_word() -> None:
+    assert snake_case("FiLMConv") == "film_conv"
