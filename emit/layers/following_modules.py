@@ -50,11 +50,36 @@ def modules_that_follow(loop: Loop, tree: Branch, outer: BodyWriter) -> Followin
     word = outer.names.of_layers(loop).following
     owner = member(module_expression(tree, loop.owner))
     layer = tree.at(f"{loop.owner}.{loop.positions[0]}")
-    own = member(module_expression(layer, following.path), "layer")
+    inside = module_expression(layer, following.path)
     last = member(module_expression(tree, following.last))
-    made = f"{word}s = [*({own} for layer in {owner}), {last}]"
+    made = f"{word}s = [*({member(inside, 'layer')} for layer in {owner}), {last}]"
+    if places := _places_of_some(tree.at(loop.owner), following.path, owner):
+        own = member(inside, f"{owner}[layer]")
+        made = f"{word}s = {{**{{layer: {own} for layer in {places}}}, len({owner}): {last}}}"
     kinds = tuple(expression(layer.at(following.path), kind) for kind in following.weights.values())
     return FollowingModules(word, made, kinds)
+
+
+def _places_of_some(layers: Branch, path: str, owner: str) -> str:
+    """``range(11, len(self.layers))``: which layers of a list have a module; empty where all have.
+
+    Others are of another kind, or only keep a place.
+    """
+    having = [place for place, layer in enumerate(layers.branches.values()) if _has(layer, path)]
+    n_layers = len(layers.branches)
+    if len(having) == n_layers or not having:
+        return ""
+    if having == [*range(having[0], n_layers)]:
+        return f"range({having[0]}, len({owner}))"
+    return f"({', '.join(map(str, having))},)"
+
+
+def _has(layer: Branch, path: str) -> bool:
+    for part in path.split("."):
+        if layer.is_gap or part not in layer.branches:
+            return False
+        layer = layer.branches[part]
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +127,9 @@ def module_before(loop: Loop, tree: Branch, words: LayerNames, model: str) -> Mo
     word = f"{words.following}s"
     first = member(module_expression(tree, preceding.first), model)
     made = f"{word} = [{first}, *({member(inside, 'layer')} for layer in {owner})]"
+    if places := _places_of_some(tree.at(loop.owner), preceding.path, owner):
+        own = member(inside, f"{owner}[layer]")
+        made = f"{word} = {{0: {first}, **{{layer + 1: {own} for layer in {places}}}}}"
     remark = f"{remark}; the first one with that of {preceding.first}."
     told = textwrap.fill(remark, _WIDEST)
     return ModuleBefore(parameters, weights, (made,), (f"{word}[layer]",), told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,23 @@ def test_they_compute_what_the_model_does(n_layers: int, tmp_path: Path) -> None
     model, tokens = stack(n_layers)
     longhand.generate(model.eval(), (tokens,), out=tmp_path / "unit")
     torch.testing.assert_close(unit_of(model, tmp_path / "unit")(tokens), model(tokens))
+
+
+class NumberedOn(Stack):
+    """Layers whose numbers go on behind those of other lists: the unit's list begins with places that hold nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.layers = nn.Sequential(OrderedDict((str(number), Layer()) for number in range(5, 8)))
+
+
+def test_places_that_hold_nothing_have_no_norm(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, tokens = NumberedOn().eval(), torch.randint(11, (2, 7))
+    longhand.generate(model, (tokens,), out=tmp_path / "unit")
+    torch.testing.assert_close(unit_of(model, tmp_path / "unit")(tokens), model(tokens))
+    text = (tmp_path / "unit" / "model.py").read_text()
+    assert "range(5, len(self.layers))" in text and "nn.Identity()" in text
 
 
 @pytest.mark.parametrize("n_layers", [2, 4])
