@@ -139,11 +139,6 @@ def stores(nest: Nest) -> tuple[tuple[int, Store], ...]:
     return tuple((position, value) for position, value in enumerate(nest.body) if isinstance(value, Store))
 
 
-def only_adds_up(nest: Nest) -> bool:
-    """Whether all that a nest stores are reductions."""
-    return all(isinstance(nest.body[store.value], Reduce) for _, store in stores(nest))
-
-
 def without_stores(nest: Nest, dropped: Callable[[Store], bool]) -> Nest:
     """The nest without the stores that `dropped` picks; what only they needed is left for cleaning."""
     positions: dict[int, int] = {}

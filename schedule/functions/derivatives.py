@@ -32,7 +32,7 @@ from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
 
 LONGEST = 50  # lines of a function that is not divided
 FEWEST = 10  # lines that are worth a function
-FEWEST_CALLS = 3  # or of kernels alone one less, which are told in many lines
+FEWEST_CALLS = 3
 _NEARLY_ALL = 0.9  # of a function: a part that large tells nothing
 _MOST_SHARED = 0.5  # lines of what is fused with a neighbour's, by those of a module's own
 _MOST_GIVEN = 6
@@ -249,8 +249,7 @@ class _Division:
         calls = [step for step in steps if isinstance(step, Launch | Extern)]
         are_whole = are_whole and function.fixed.isdisjoint(range(start, stop))
         is_derivative = 2 * sum(differentiates(step, self._words) for step in calls) >= len(calls)
-        n_fewest = FEWEST_CALLS - all(isinstance(step, Launch) for step in calls)
-        if len(steps) < stop - start or not are_whole or len(calls) < n_fewest or not is_derivative:
+        if len(steps) < stop - start or not are_whole or len(calls) < FEWEST_CALLS or not is_derivative:
             return None
         made = made_inside(steps)
         touched = {name for step in calls for name in references(step)}

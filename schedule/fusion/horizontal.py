@@ -44,7 +44,6 @@ from longhand.lower.ir import (
     Store,
 )
 from longhand.options import Options
-from longhand.schedule.bodies import only_adds_up, stores
 from longhand.schedule.dependencies import predecessors
 from longhand.schedule.fusion.profit import body_signature
 from longhand.schedule.fusion.result_order import with_stores_in_order
@@ -122,7 +121,7 @@ def in_one_order(steps: Sequence[Step], graph: CapturedGraph, position_of: Mappi
         position_of: Where each node of the graph stands in it.
     """
     if graph.paths:
-        return [_in_one_order(one, position_of) if _adds_up_several(one) else one for one in steps]
+        return [_in_one_order(one, position_of) if _only_adds_up(one) else one for one in steps]
     if not _has_lists(graph):
         return list(steps)
     kinds = [body_signature(step) if isinstance(step, Nest) else None for step in steps]
@@ -139,8 +138,14 @@ def in_one_order(steps: Sequence[Step], graph: CapturedGraph, position_of: Mappi
     ]
 
 
-def _adds_up_several(step: Step) -> TypeGuard[Nest]:
-    return isinstance(step, Nest) and only_adds_up(step) and len(stores(step)) > 1
+def _only_adds_up(step: Step) -> TypeGuard[Nest]:
+    """Whether a step stores several values, each of them a reduction."""
+    stored = (
+        [step.body[one.value] for one in step.body if isinstance(one, Store)]
+        if isinstance(step, Nest)
+        else []
+    )
+    return len(stored) > 1 and all(isinstance(value, Reduce) for value in stored)
 
 
 def _in_one_order(nest: Nest, position_of: Mapping[str, int]) -> Nest:

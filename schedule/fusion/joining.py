@@ -65,8 +65,6 @@ def _align_loops(first: Nest, second: Nest) -> Aligned | str:
         if step is not None:
             state, tied = step, True
     walked = stores_walked_alike(state.left, state.right)
-    if walked is None and not tied:
-        walked = _whole_reads(state.left, state.right)
     step = align(state, *walked) if walked is not None else None
     if step is not None:
         state, tied = step, True
@@ -95,22 +93,6 @@ def _ties(first: Nest, second: Nest) -> Iterator[tuple[int, int]]:
         for other, access in enumerate(first.body):
             if isinstance(access, Load | Store) and access.buffer == store.buffer:
                 yield other, position
-
-
-def _whole_reads(first: Nest, second: Nest) -> tuple[Index, Index] | None:
-    """How nests that share no tensor walk what they read, where each walks one along all of its loops.
-
-    Two sums of what a step before them has made are one launch where the loops are the same.
-    """
-    one, other = effects(first), effects(second)
-    if {*one.reads, *one.writes} & {*other.reads, *other.writes}:
-        return None
-    whole = [
-        next((load.index for _, load in loads(nest) if len(load.index.axes) == len(nest.axes)), None)
-        for nest in (first, second)
-    ]
-    left, right = whole
-    return None if left is None or right is None else (left, right)
 
 
 def _index(nest: Nest, position: int) -> Index:

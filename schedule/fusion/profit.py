@@ -67,27 +67,12 @@ def _does_the_same_first(first: Nest, second: Nest, merged: Nest) -> bool:
 
 
 def merge_problem(
-    first: Nest,
-    second: Nest,
-    merged: Nest,
-    buffers: Mapping[str, Buffer],
-    hint: Hint,
-    *,
-    are_sums: bool = False,
+    first: Nest, second: Nest, merged: Nest, buffers: Mapping[str, Buffer], hint: Hint
 ) -> str | None:
-    """Why one kernel would not be faster than two, or None.
-
-    Args:
-        first: Comes before the other.
-        second: The other.
-        merged: Both as one.
-        buffers: Of the program.
-        hint: Sizes at capture.
-        are_sums: Both add up, along the same loops, what one step has made: one launch less is what it saves.
-    """
+    """Why one kernel would not be faster than two, or None."""
     apart = traffic(first, buffers, hint) + traffic(second, buffers, hint)
     saved = apart - traffic(merged, buffers, hint)
-    if saved <= 0 and not are_sums:
+    if saved <= 0:
         return "no bytes are saved"
     made = {store.buffer for _, store in stores(first)}
     is_handed = any(load.buffer in made for _, load in loads(second))
@@ -95,7 +80,7 @@ def merge_problem(
         _is_copy(first) or _is_copy(second) or write_at_the_same_positions(first, second)
     )
     rides_along = rides_along or _does_the_same_first(first, second, merged)
-    if not (is_handed or rides_along or are_sums) and saved * SHARED_PART < apart:
+    if not (is_handed or rides_along) and saved * SHARED_PART < apart:
         return "they share too little of what they read"
     if _repeated_work(merged, hint) > _repeated_work(first, hint) + _repeated_work(second, hint):
         return "an expensive value would be computed again and again"

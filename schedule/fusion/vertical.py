@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Nest, Step
-from longhand.schedule.bodies import loads, only_adds_up, origins, reduced_axes, stores, without_stores
+from longhand.schedule.bodies import loads, origins, reduced_axes, stores, without_stores
 from longhand.schedule.dependencies import effects
 from longhand.schedule.fusion.joining import absorb, join
 from longhand.schedule.fusion.profit import (
@@ -145,22 +145,13 @@ class _Fusion:
         for buffer in touched.writes:
             for reader in self.graph.readers(buffer):
                 yield from self._pair(number, reader)
-                yield from self._beside(reader, number, buffer)
         for buffer in touched.reads:
             for writer in self.graph.writers(buffer):
                 yield from self._pair(writer, number)
-                yield from self._beside(number, writer, buffer)
             readers = self.graph.readers(buffer)
             here = readers.index(number)
             for reader in readers[max(0, here - NEIGHBOURS) : here + NEIGHBOURS + 1]:
                 if abs(self.graph.place(reader) - self.graph.place(number)) <= REACH:
-                    yield from self._pair(number, reader)
-
-    def _beside(self, number: int, writer: int, buffer: str) -> Iterator[tuple[int, int]]:
-        """A nest that reads `buffer`, and those that read another result of its writer: two sums of what it made."""
-        for result in effects(self.graph.steps[writer]).writes:
-            if result != buffer and len(readers := self.graph.readers(result)) <= NEIGHBOURS:
-                for reader in readers:
                     yield from self._pair(number, reader)
 
     def _pair(self, one: int, other: int) -> Iterator[tuple[int, int]]:
@@ -204,8 +195,7 @@ class _Fusion:
             return self._refuse(first, second, Verdict.NOT_LEGAL, reason)
         merged = join(one, other, self.buffers, self._dead(handed, first, second))
         if isinstance(merged, Nest):
-            are_sums = not handed and self._are_sums_of_one_step(one, other)
-            unprofitable = merge_problem(one, other, merged, self.buffers, self.hint, are_sums=are_sums)
+            unprofitable = merge_problem(one, other, merged, self.buffers, self.hint)
             if not merged.axes and self._is_one_of_its_kind(one) and self._is_one_of_its_kind(other):
                 unprofitable = None  # single elements cost their launches alone
             if unprofitable is None:
@@ -224,21 +214,6 @@ class _Fusion:
             if absorbed is not None:
                 return absorbed
         return self._refuse(first, second, Verdict.NOT_LEGAL, merged)
-
-    def _are_sums_of_one_step(self, *nests: Nest) -> bool:
-        """Whether nests do nothing but add up what one step has made: a norm's gradients, of its two projections."""
-        if not all(only_adds_up(nest) for nest in nests):
-            return False
-        makers = [
-            {
-                writer
-                for _, load in loads(nest)
-                if len(load.index.axes) == len(nest.axes)
-                for writer in self.graph.writers(load.buffer)
-            }
-            for nest in nests
-        ]
-        return bool(set.intersection(*makers))
 
     def _is_one_of_its_kind(self, nest: Nest) -> bool:
         """Whether no other step consists of the same operations: equal ones become one launch in another way."""

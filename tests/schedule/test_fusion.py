@@ -146,24 +146,6 @@ def test_sibling_reductions_over_the_same_rows_share_a_kernel(program: Any, run:
     assert loaded(only) == ["x"]
 
 
-def test_sums_of_what_one_step_has_made_are_one_launch(program: Any, run: Run) -> None:
-    """A norm's gradients of its weight and bias; sums of what two steps have made stay as they are."""
-    x, y = program.input("x", 4, 8, 16), program.input("y", 4, 8, 16)
-    gradients = program.reduce("gradients", lambda b, v: b.reduce(ReduceOp.SUM, v), [2], x)
-    projections = program.reduce("projections", lambda b, v: b.reduce(ReduceOp.MAX, v), [2], x)
-    others = program.reduce("others", lambda b, v: b.reduce(ReduceOp.SUM, v), [2], y)
-    for name, made in (("d_bias", gradients), ("d_weight", projections), ("d_other", others)):
-        program.reduce(name, lambda b, v: b.reduce(ReduceOp.SUM, v), [0], made)
-    kept = ("gradients", "projections", "others", "d_bias", "d_weight", "d_other")
-    made_together = {frozenset(stored(nest)) for nest in nests(fused(program, run, *kept).steps)}
-    assert made_together == {
-        frozenset({"gradients", "projections"}),
-        frozenset({"others"}),
-        frozenset({"d_bias", "d_weight"}),
-        frozenset({"d_other"}),
-    }
-
-
 def test_cross_entropy_of_cast_logits(program: Any, run: Run) -> None:
     logits = program.input("logits", 6, 8, dtype=torch.bfloat16)
     program.input("target", 6, value=torch.randint(0, 8, (6,)))
