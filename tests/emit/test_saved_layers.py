@@ -284,7 +284,7 @@ def test_two_lists_of_one_name_are_kept_apart(tmp_path: Path) -> None:
 def test_lists_with_records_and_without_are_lists_of_records(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, backward = unit_of(TwoKinds(), tmp_path / "unit")
-    assert ": list[LayerSaved]" in backward and ": list[LayerCallSaved]" in backward
+    assert ": list[LayerSaved]" in backward and ": list[DecoderLayerSaved]" in backward
     assert "one_for_each(" in model and ".append(saved)" in model
 
 
