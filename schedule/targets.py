@@ -28,7 +28,8 @@ class TargetFacts:
         has_narrow_indices: Indices have 32 bits unless the plan says otherwise.
         stores_blocks_late: Others' results may be read by address while a program still writes its block.
         lists_hold_bools: Lists may be of tensors of bools.
-        unrolls_windows: Loops over the places of a small window are unrolled: a kernel schedule of its own has them.
+        unrolls_windows: Loops over the places of a small window, or over a few rows, are unrolled: kernel schedules of
+            their own have them.
         makes_alike: A tensor like one that was just made takes half the time; elsewhere memory is a pool's anyway.
         smallest_half: Rows whose halves are joined, rotated positions say, are walked half by half from this many
             columns in each on.

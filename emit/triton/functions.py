@@ -287,7 +287,7 @@ def one_function(
 
 
 def constexpr_sizes(plan: KernelPlan, names: KernelNames) -> set[str]:
-    """Size arguments that a kernel is compiled for: those of rows that it reduces, or of windows."""
+    """Size arguments that a kernel is compiled for: those of rows that it reduces, or of those that it unrolls."""
     schedule = plan.schedule
     axes = plan.cols if schedule.is_compiled_for_cols else plan.rows if schedule.unrolls_rows else ()
     return {names.axes[axis.name].size for axis in axes}

@@ -148,7 +148,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: Referen
         names: Its words.
         reference: What closes the file.
     """
-    template = _ENVIRONMENT.get_template(f"triton/{plan.schedule.name}.jinja").module
+    template = _ENVIRONMENT.get_template(f"triton/{plan.schedule.printer}.jinja").module
     printed, words = as_printed(plan, names)
     scope = FileScope(printed, words)
     text = _printer(plan.schedule)(printed, words, scope)
@@ -177,7 +177,7 @@ def print_triton_kernel(plan: KernelPlan, names: KernelNames, reference: Referen
 
 def _printer(schedule: KernelSchedule) -> Callable[[KernelPlan, KernelNames, FileScope], KernelText]:
     """What makes the functions of a schedule's kernels: the module of that name."""
-    module = importlib.import_module(f"{schedules.__name__}.{schedule.name}")
+    module = importlib.import_module(f"{schedules.__name__}.{schedule.printer}")
     return cast(Callable[[KernelPlan, KernelNames, FileScope], KernelText], module.functions)
 
 

@@ -83,7 +83,7 @@ def plan_kernel(
         buffers,
         hints,
         are_products=products is not None,
-        has_windows=products is None and target.unrolls_windows,
+        unrolls_rows=products is None and target.unrolls_windows,
         walk=given.walk,
     )
     space = dataclasses.replace(space, body=given.with_factors(space.body))

@@ -42,9 +42,8 @@ class KernelReads:
             return False
         varying = {axis for position in self.loads[buffer] for axis in self._varies_over(position)}
         if self.kernel.rows:
-            # The rows of windows are places in them: what varies over all results is read once for each.
-            is_windows = self.kernel.schedule.unrolls_rows
-            axes = self.kernel.cols if is_windows else self.kernel.rows
+            # Where each thread has all rows, what varies over all results is read once for each.
+            axes = self.kernel.cols if self.kernel.schedule.unrolls_rows else self.kernel.rows
             return not {axis.name for axis in axes} <= varying and not self._has_rows(varying)
         reduces = any(isinstance(value, Reduce) for value in self.kernel.body)
         return bool(self.kernel.cols) and not varying and not reduces

@@ -72,11 +72,11 @@ class NestSpace:
     def outer(self) -> tuple[Axis, ...]:
         """The axes around the lanes, and around tiles, whose order nothing depends on."""
         match self.family:
-            case Family.COLUMNS:
+            case Family.COLUMNS | Family.FEW_ROWS:
                 return self.cols[:-1]
             case Family.TRANSPOSED:
                 return self.rows[:-1]
-            case Family.WINDOWS | Family.FEW_ROWS:
+            case Family.WINDOWS:
                 return ()
         return self.rows
 
@@ -105,7 +105,7 @@ class Walk:
         if len(outer) != len(self.order):
             return space
         ordered = tuple(outer[place] for place in self.order)
-        if space.family is Family.COLUMNS:
+        if space.family in (Family.COLUMNS, Family.FEW_ROWS):
             return dataclasses.replace(space, cols=(*ordered, *space.cols[len(outer) :]))
         return dataclasses.replace(space, rows=(*ordered, *space.rows[len(outer) :]))
 
@@ -140,13 +140,13 @@ def find_space(
     hints: Hints,
     *,
     are_products: bool = False,
-    has_windows: bool = False,
+    unrolls_rows: bool = False,
     walk: Walk = ANY_WALK,
 ) -> NestSpace:
     """The nest as rows x cols. ScheduleError if it is no single kernel (see `refusal`).
 
     `are_products`: it is a contraction, whose sums are over cols whatever is contiguous.
-    `has_windows`: what is reduced over a small window, or over a few rows, is a family of its own.
+    `unrolls_rows`: what is reduced over a small window, or over a few rows, is a family of its own.
     `walk`: along which axes, where not along as few as possible.
     """
     reason = refusal(nest)
@@ -157,7 +157,7 @@ def find_space(
     layout = _Layout(nest, buffers, hints)
     reduced = reduced_axes(without_column_reductions(nest).body)
     if reduced:
-        space = _reduction_space(nest, layout, reduced, are_products, has_windows)
+        space = _reduction_space(nest, layout, reduced, are_products, unrolls_rows)
         sums = find_column_reductions(nest)
         if sums and space.family is not Family.ROWS:
             raise ScheduleError("This nest has sums down columns beside reductions that are not of rows.")
@@ -247,7 +247,7 @@ def _tiled_row(rows: list[str], col: str, layout: _Layout) -> str | None:
 
 
 def _reduction_space(
-    nest: Nest, layout: _Layout, reduced: frozenset[str], are_products: bool, has_windows: bool
+    nest: Nest, layout: _Layout, reduced: frozenset[str], are_products: bool, unrolls_rows: bool
 ) -> NestSpace:
     kept = [axis.name for axis in nest.axes if axis.name not in reduced]
     order = next((v.axes for v in nest.body if isinstance(v, Reduce) and v.op in POSITIONAL), None)
@@ -259,11 +259,11 @@ def _reduction_space(
         layout.contiguous_bytes(lane_kept) > layout.contiguous_bytes(lane_reduced)
     )
     batch = layout.outermost_first((name for name in kept if name != lane_kept), Store)
-    if has_windows and lane_kept is not None and _is_window(nest, reduced):
+    if unrolls_rows and lane_kept is not None and _is_window(nest, reduced):
         return _space(Family.WINDOWS, nest, walked, (*batch, lane_kept))
     if are_products or lane_kept is None or not is_across:
         return _space(Family.ROWS, nest, layout.outermost_first(kept, Store), walked)
-    is_few = has_windows and _has_places(nest, reduced, _FEW_ROWS)
+    is_few = unrolls_rows and _has_places(nest, reduced, _FEW_ROWS)
     return _space(Family.FEW_ROWS if is_few else Family.COLUMNS, nest, walked, (*batch, lane_kept))
 
 

@@ -2,7 +2,7 @@
 
 from longhand.emit.layers.class_names import free_name, record_name
 from longhand.emit.layers.saved_records import Record
-from longhand.schedule.names.module_names import class_of_place, names_of_places
+from longhand.schedule.names.module_names import class_of_place
 from longhand.schedule.names.words import first_free, further_names
 
 
@@ -36,9 +36,3 @@ def test_a_second_one_is_followed_by_a_third() -> None:
     """It was second_second_x."""
     assert first_free(further_names("second_x"), {"second_x"}) == "third_x"
     assert first_free(further_names("second_x"), {"third_x"}) == "fourth_x"
-
-
-def test_one_place_is_not_told_twice() -> None:
-    """It was block_0_mlp_and_block_0_mlp."""
-    paths = ["layers.0.blocks.0.mlp", "layers.1.blocks.0.mlp"]
-    assert next(names_of_places(paths)) == "block_0_mlp"

@@ -23,11 +23,16 @@ def _loops(candidate: Candidate) -> Loops | None:
     return Loops(candidate.passes) if candidate.space.family is Family.WINDOWS else None
 
 
+def elements_per_program(work: KernelWork) -> int:
+    """As many results as make 16 bytes a thread and load."""
+    # bf16, H200, us; batch norm, relu and a maximum over 3 x 3 of 64 x 112 x 112, 1 image and 64: 4 elements a thread
+    # 2.5 and 68, 8 of them 2.8 and 54, 16 of them 2.8 and 54; the library's maximum alone 18 and 214. Means over 2 x 2,
+    # 32 images of 256 x 28 x 28: 5.1, 3.6, 3.7; the library's 29.
+    return 128 * (16 // max(2, min(work.element_bytes, 8)))
+
+
 def _cuda(work: KernelWork) -> tuple[Tunable, ...]:
-    # 16 bytes a thread and load (bf16, H200, us; batch norm, relu and a maximum over 3 x 3 of 64 x 112 x 112, 1 image
-    # and 64: 4 elements a thread 2.5 and 68, 8 of them 2.8 and 54, 16 of them 2.8 and 54; the library's maximum alone
-    # 18 and 214. Means over 2 x 2, 32 images of 256 x 28 x 28: 5.1, 3.6, 3.7; the library's 29).
-    elements = 128 * (16 // max(2, min(work.element_bytes, 8)))
+    elements = elements_per_program(work)
     if not work.has_several_cols:
         return Tunable("BLOCK", elements, "results per program"), Tunable("NUM_WARPS", 4)
     return (

@@ -13,7 +13,7 @@ from longhand.schedule.names.words import (
     without_counter,
 )
 
-_LONGEST = 40
+_LONGEST = 40  # characters of a kernel's name
 _LEAVES = ("weight", "bias")
 # Variables that are called alike whatever they hold.
 _ANY_VALUE_TEXT = """
@@ -75,8 +75,7 @@ def of_variables(stored: Sequence[str], words: BufferNamer) -> str | None:
     variables = list(dict.fromkeys(identifier(word) for word in named if word))
     if len(variables) != len(named) or not all(is_telling(word) for word in variables):
         return None
-    name = "_and_".join(variables)
-    return f"make_{name}" if len(name) + len("make_") <= _LONGEST else None
+    return short_enough(f"make_{'_and_'.join(variables)}")
 
 
 def is_telling(variable: str) -> bool:
@@ -86,4 +85,5 @@ def is_telling(variable: str) -> bool:
 
 
 def short_enough(name: str) -> str | None:
+    """The name of a kernel if there is one, and no longer than they are."""
     return name if 0 < len(name) <= _LONGEST else None

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable
 from torch import fx
 
 from longhand.schedule.names.call_frames import called_in, is_derivative, is_forward
+from longhand.schedule.names.meanings.made_names import short_enough
 from longhand.schedule.names.operation_names import aten_name, lists_ops, op_word
 from longhand.schedule.names.people_names import told_of
 from longhand.schedule.names.shared.callers import Caller, Callers
 from longhand.schedule.names.words import identifier
 
-_LONGEST = 40
 _SAY_NOTHING = frozenset({"make", "d", "and", "of", "to", "with", "add", "x", "the"})
 _READS_ROWS = frozenset({"index", "index_select", "embedding"})
 
@@ -47,8 +47,7 @@ def _of_rows(callers: Callers) -> str | None:
     if "" in leaves:
         return None
     word = leaves[0] if len({*leaves}) == 1 else _shared_start(leaves)
-    name = f"gather_{word}"
-    return name if word and len(name) <= _LONGEST else None
+    return short_enough(f"gather_{word}") if word else None
 
 
 def _table(caller: Caller) -> str:
@@ -69,5 +68,4 @@ def _of_function(callers: Callers) -> str | None:
     if frame is None or is_forward(frame) or any(map(is_derivative, itertools.chain(*loud))):
         return None
     told, last = told_of(frame), {op_word(nodes[-1]).word for nodes in loud}
-    name = f"{told}_{min(last)}"
-    return name if told and len(last) == 1 and len(name) <= _LONGEST else None
+    return short_enough(f"{told}_{min(last)}") if told and len(last) == 1 else None
