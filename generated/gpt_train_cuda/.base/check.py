@@ -13,6 +13,7 @@ import torch
 from . import kernels
 from .kernels.add_and_layer_norm import reference as add_and_layer_norm_reference
 from .kernels.column_sum import reference as column_sum_reference
+from .kernels.column_sum_weight import reference as column_sum_weight_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
 from .kernels.cross_entropy_and_gradient import reference as cross_entropy_and_gradient_reference
 from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
@@ -26,7 +27,6 @@ from .kernels.fill_padding import reference as fill_padding_reference
 from .kernels.gelu import reference as gelu_reference
 from .kernels.make_d_qkv import reference as make_d_qkv_reference
 from .kernels.pad_head import reference as pad_head_reference
-from .kernels.sum_weight import reference as sum_weight_reference
 from .model import LanguageModel
 
 DEVICE = "cuda"
@@ -122,6 +122,14 @@ def column_sum_windows(d_x, d_bias, n_rows, n_cols):
         "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
     }
     written = [window(d_bias, (1, n_cols), (0, 1))]
+    return read, written
+
+
+def column_sum_weight_windows(d_x, d_weight, n_rows, n_cols):
+    read = {
+        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
+    }
+    written = [window(d_weight, (1, n_cols), (0, 1))]
     return read, written
 
 
@@ -313,17 +321,10 @@ def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
     return read, written
 
 
-def sum_weight_windows(d_x, d_weight, n_rows, n_cols):
-    read = {
-        "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
-    }
-    written = [window(d_weight, (1, n_cols), (0, 1))]
-    return read, written
-
-
 KERNELS = {
     "add_and_layer_norm": (add_and_layer_norm_windows, add_and_layer_norm_reference),
     "column_sum": (column_sum_windows, column_sum_reference),
+    "column_sum_weight": (column_sum_weight_windows, column_sum_weight_reference),
     "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
     "cross_entropy_and_gradient": (cross_entropy_and_gradient_windows, cross_entropy_and_gradient_reference),
     "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),
@@ -340,7 +341,6 @@ KERNELS = {
     "gelu": (gelu_windows, gelu_reference),
     "make_d_qkv": (make_d_qkv_windows, make_d_qkv_reference),
     "pad_head": (pad_head_windows, pad_head_reference),
-    "sum_weight": (sum_weight_windows, sum_weight_reference),
 }
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from longhand.schedule.kernels.kernel_plan import Tunable
 from longhand.schedule.kernels.kernel_schedule import KernelSchedule
 from longhand.schedule.kernels.schedules.entry import Candidate, KernelWork, Loops, ScheduleEntry
-from longhand.schedule.kernels.schedules.windows import WINDOWS, elements_per_program
+from longhand.schedule.kernels.schedules.windows import elements_per_program
 from longhand.schedule.kernels.space import Family
 from longhand.schedule.targets import TRITON
 
 FEW_ROWS = KernelSchedule(
     "few_rows",
-    printed_as=WINDOWS.name,
+    printed_as="windows",
     has_passes=True,
     is_down_columns=True,
     has_grid_of_blocks=True,

@@ -2,6 +2,7 @@
 
 from .add_and_layer_norm import add_and_layer_norm
 from .column_sum import column_sum
+from .column_sum_weight import column_sum_weight
 from .cross_entropy import cross_entropy
 from .cross_entropy_and_gradient import cross_entropy_and_gradient
 from .cross_entropy_n_counted import cross_entropy_n_counted
@@ -15,11 +16,11 @@ from .fill_padding import fill_padding
 from .gelu import gelu
 from .make_d_qkv import make_d_qkv
 from .pad_head import pad_head
-from .sum_weight import sum_weight
 
 __all__ = [
     "add_and_layer_norm",
     "column_sum",
+    "column_sum_weight",
     "cross_entropy",
     "cross_entropy_and_gradient",
     "cross_entropy_n_counted",
@@ -33,5 +34,4 @@ __all__ = [
     "gelu",
     "make_d_qkv",
     "pad_head",
-    "sum_weight",
 ]
