@@ -5,15 +5,19 @@ recording reads weights where they lie, so where calls are recorded as CUDA grap
 
 A call whose weights are the last one's, where they lay then, neither places them nor lets the unit look at them again:
 hundreds of tensors take longer than a small model's kernels. Guards have compared their types, sizes and strides.
+
+A backward pass reads weights in the module that its forward pass ran with. Where it runs in another thread, that module
+holds its weights until it is done: a call that brings others meanwhile gets a new module.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +29,7 @@ from longhand.compiled.filters_of_call import FiltersOfCall, Slot
 from longhand.lower.layouts import input_strides
 from longhand.options import Device
 
-__all__ = ["ModulesOfThread", "bind_unit", "look_only_where_moved"]
+__all__ = ["ModulesOfThread", "bind_unit", "keep_while_backward_reads", "look_only_where_moved"]
 
 _ARGUMENTS = (InputKind.ARGUMENT, InputKind.SIZE)
 _MOST_LAYERS = 64  # with a module of their own; others share the first one's, and are not replayed
@@ -48,13 +52,15 @@ def bind_unit(unit: Any, graph: CapturedGraph, device: Device, *, is_recorded: b
         return lambda *inputs: unit(*take(inputs))
     weights = [(i, entry.target) for i, entry in enumerate(given) if entry.kind not in _ARGUMENTS]
     look_only_where_moved(unit)
+    keep_while_backward_reads(unit)
     modules = ModulesOfThread(unit, weights, device, is_recorded)
     places = [i for i, _ in weights]
     spread = _spread_out(graph)
 
     def run(*inputs: Any) -> Any:
-        bound = modules.of(inputs)
-        bound.hold([inputs[i].contiguous() if i in spread else inputs[i] for i in places])
+        bound = modules.holding(
+            inputs, [inputs[i].contiguous() if i in spread else inputs[i] for i in places]
+        )
         # Not its call: hooks of every module's are for the user's modules.
         with bound.filters:
             return bound.module.forward(*[inputs[i] for i in arguments])
@@ -78,6 +84,33 @@ def look_only_where_moved(unit: Any) -> None:
 
     check_weights.asks = look  # type: ignore[attr-defined]
     names["check_weights"] = check_weights
+
+
+def keep_while_backward_reads(unit: Any) -> None:
+    """Lets the backward passes of the unit tell its module when they read weights in another thread than their calls'."""
+    for function in vars(sys.modules[unit.__module__]).values():
+        if isinstance(function, type) and issubclass(function, torch.autograd.Function):
+            backward = function.backward
+            if not hasattr(backward, "tells"):
+                function.backward = staticmethod(_telling(backward))  # type: ignore[method-assign]
+
+
+def _telling(backward: Callable[..., Any]) -> Callable[..., Any]:
+    def told(ctx: Any, *gradients: torch.Tensor) -> Any:
+        bound = _read_module(ctx)
+        if bound is None or bound.thread == threading.get_ident():
+            return backward(ctx, *gradients)
+        with bound.read_elsewhere():
+            return backward(ctx, *gradients)
+
+    told.tells = True  # type: ignore[attr-defined]
+    return told
+
+
+def _read_module(ctx: Any) -> BoundModule | None:
+    """Whose weights the backward pass reads, if it does: of a step that the unit may record, or of a plain one."""
+    module = ctx.step.graph.module if hasattr(ctx, "step") else ctx.kept[0] if hasattr(ctx, "kept") else None
+    return None if module is None else module.__dict__.get(_BOUND)
 
 
 def _spread_out(graph: CapturedGraph) -> frozenset[int]:
@@ -108,6 +141,7 @@ class BoundModule:
         filters: Brings those of convolutions channels last, several at once.
         held: The weights of the last call; addresses where they lay.
         is_known: Whether the unit's own check has seen weights at these addresses.
+        thread: Which one calls the module.
     """
 
     module: nn.Module
@@ -117,6 +151,9 @@ class BoundModule:
     held: Sequence[torch.Tensor] = ()
     addresses: tuple[int, ...] | None = None
     is_known: bool = False
+    thread: int = dataclasses.field(default_factory=threading.get_ident)
+    _readers: int = 0  # backward passes that read it in other threads
+    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     _seen: set[tuple[int, ...]] = dataclasses.field(default_factory=set)
 
     @classmethod
@@ -145,19 +182,34 @@ class BoundModule:
         module.__dict__[_BOUND] = bound
         return bound
 
-    def hold(self, weights: Sequence[torch.Tensor]) -> None:
-        """Puts the weights of a call in their places."""
+    def hold(self, weights: Sequence[torch.Tensor]) -> bool:
+        """Puts the weights of a call in their places; False where others are being read there by another thread."""
         addresses = (*map(torch.Tensor.data_ptr, weights),)
         if addresses == self.addresses and all(map(operator.is_, weights, self.held)):
-            return
-        for (slots, attributes, name), weight in zip(self.slots, weights, strict=True):
-            slots[name] = weight
-            if name in attributes:
-                attributes[name] = weight
+            return True
+        with self._lock:
+            if self._readers:
+                return False
+            for (slots, attributes, name), weight in zip(self.slots, weights, strict=True):
+                slots[name] = weight
+                if name in attributes:
+                    attributes[name] = weight
         self.held = weights
         self.filters.look_at(weights)
         self.is_known = (self.is_known and addresses == self.addresses) or addresses in self._seen
         self.addresses = addresses
+        return True
+
+    @contextlib.contextmanager
+    def read_elsewhere(self) -> Iterator[None]:
+        """While another thread reads its weights."""
+        with self._lock:
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
 
     def know(self) -> None:
         """The unit's check has seen the weights."""
@@ -188,8 +240,16 @@ class ModulesOfThread(threading.local):
         self._ends = (weights[0][0], weights[-1][0]) if is_recorded and weights else None
         self._of_layer: dict[tuple[int, int], BoundModule] = {}
 
+    def holding(self, inputs: Sequence[Any], weights: Sequence[torch.Tensor]) -> BoundModule:
+        """The module for a call, which holds these weights."""
+        bound = self.of(inputs)
+        if not bound.hold(weights):
+            bound = self._renewed(bound)
+            bound.hold(weights)
+        return bound
+
     def of(self, inputs: Sequence[Any]) -> BoundModule:
-        """The module for a call."""
+        """The module for a call, whatever it holds."""
         if self._ends is None:
             return self._first
         first, last = self._ends
@@ -201,3 +261,11 @@ class ModulesOfThread(threading.local):
             bound = BoundModule.made(*self._made_of) if self._of_layer else self._first
             self._of_layer[layer] = bound
         return bound
+
+    def _renewed(self, bound: BoundModule) -> BoundModule:
+        """A new module in the place of one that a backward pass reads."""
+        new = BoundModule.made(*self._made_of)
+        if bound is self._first:
+            self._first = new
+        self._of_layer = {layer: new if one is bound else one for layer, one in self._of_layer.items()}
+        return new

@@ -65,6 +65,20 @@ def test_weights_are_put_where_the_unit_has_them() -> None:
     assert bound.module.table.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_a_module_keeps_its_weights_while_another_thread_reads_them(is_recorded: bool) -> None:
+    made = modules(is_recorded)
+    first, second = layer(), layer()
+    read = made.holding(first, first[1:])
+    new = first[0], torch.zeros(2, 2), first[2]
+    with read.read_elsewhere():
+        assert made.holding(first, first[1:]) is read  # the same weights
+        other = made.holding(second if not is_recorded else first, new[1:])
+    assert other is not read and other.held == new[1:]
+    assert read.module.inner._parameters["weight"] is first[1]
+    assert made.holding(second if not is_recorded else first, second[1:]) is other  # nobody reads these
+
+
 def test_weights_that_are_new_in_each_call_make_no_endless_modules(monkeypatch) -> None:
     monkeypatch.setattr(unit_binding, "_MOST_LAYERS", 3)
     bound = modules(is_recorded=True)
