@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 
 import torch
@@ -27,6 +28,7 @@ from longhand.lower.ir import (
 from longhand.schedule.bodies import rewrite
 from longhand.schedule.constant_axes import without_constant_axes
 from longhand.schedule.known_choices import without_known_choices
+from longhand.schedule.numerics.positive_factors import without_multiplied_zeros
 from longhand.schedule.numerics.zero_signs import without_added_zeros
 from longhand.schedule.sizes import product
 
@@ -45,7 +47,13 @@ _NO_MEANING = frozenset({"name", "origin"})  # the fields of a value that tell n
 def simplify_nest(nest: Nest) -> Nest:
     """The nest with its body cleaned and axes that nothing uses left out."""
     body = simplify_body(nest.body)
-    for simplify in (without_constant_axes, without_known_choices, without_added_zeros):
+    sizes = {axis.name: axis.size for axis in nest.axes}
+    for simplify in (
+        without_constant_axes,
+        without_known_choices,
+        functools.partial(without_multiplied_zeros, sizes=sizes),
+        without_added_zeros,
+    ):
         simpler = simplify(body)
         body = body if simpler is body else simplify_body(simpler)
     used: set[str] = set()
@@ -56,7 +64,6 @@ def simplify_nest(nest: Nest) -> Nest:
             used.update(value.axes)
         elif isinstance(value, Load | Store | IndexExpression):
             used.update(axis for axis, _ in value.index.axes)
-    sizes = {axis.name: axis.size for axis in nest.axes}
     # A sum over a broadcast axis is a product with the axis's size: the number stays, the loop goes.
     body = tuple(
         (

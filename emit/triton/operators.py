@@ -25,6 +25,7 @@ from longhand.emit.triton.scope import language_dtype, number
 from longhand.emit.triton.space import Space
 from longhand.errors import LoweringError
 from longhand.lower.ir import (
+    AxisSize,
     Constant,
     IndexExpression,
     Load,
@@ -158,6 +159,9 @@ DEVICE_FUNCTIONS = (
 )
 
 
+# tl.div_rn converts no integers, and sizes come as such.
+_DIVIDED_BY_SIZE = Operator("tl.div_rn({0}, tl.cast({1}, tl.float32))")
+
 # Those of them that call libdevice themselves.
 _OVER_LIBDEVICE = frozenset({"floor_quotient_float", "floor_remainder_float"})
 
@@ -210,7 +214,9 @@ class OperatorTable:
         if dtype is torch.float64 and value.op in _DOUBLE:
             return _DOUBLE[value.op]
         if value.op is Op.DIV and dtype is not torch.float64 and self._is_seen(value):
-            return call("tl.div_rn", 2)
+            return (
+                _DIVIDED_BY_SIZE if isinstance(self._body[value.args[1]], AxisSize) else call("tl.div_rn", 2)
+            )
         table = _FLOAT if dtype.is_floating_point else _INTEGER
         operator = table.get(value.op) or _ANY.get(value.op)
         if operator is None or (value.op is Op.POW and not dtype.is_floating_point):
@@ -220,7 +226,7 @@ class OperatorTable:
     def _is_seen(self, value: Pointwise) -> bool:
         """Whether the error of `/` (2 ulp where eager has half of one) is seen: no sum and no rounding hides it."""
         divisor = self._body[value.args[1]]
-        if id(value) in self._exact or self._is_narrow or isinstance(divisor, Constant | Scalar):
+        if id(value) in self._exact or self._is_narrow or isinstance(divisor, Constant | Scalar | AxisSize):
             return id(value) in self._exact
         return not any(isinstance(other, Reduce) for other in self._body)
 
