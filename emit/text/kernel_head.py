@@ -267,13 +267,13 @@ def traffic_line(
     """
     pointers = names.pointers
     stores = [value for value in kernel.body if isinstance(value, Store)]
-    written, added = (
-        told_tensors((value.buffer for value in stores if bool(value.adds) == adds), kernel, names)
-        for adds in (False, True)
-    )
-    writes = " and ".join(
-        [*([f"writes {written} once"] if written else []), *([f"adds to {added}"] if added else [])]
-    )
+    adds = [value for value in stores if value.adds]
+    written = told_tensors((value.buffer for value in stores if not value.adds), kernel, names)
+    added = f"adds to {told_tensors((value.buffer for value in adds), kernel, names)}"
+    sums = {value.buffer for value in adds}
+    if any(pointer.name in sums and pointer.dtype.is_floating_point for pointer in kernel.pointers):
+        added += " in whatever order, so that last bits need not repeat"
+    writes = " and ".join([*([f"writes {written} once"] if written else []), *([added] if adds else [])])
     if fills_padding(kernel):
         return f"Writes the padding of {written} once, and nothing else"
     reads = KernelReads(kernel, launch.sizes, [buffers[buffer].shape for buffer in launch.buffers])

@@ -105,6 +105,14 @@ def test_the_line_about_traffic_counts_the_loads(path: Path) -> None:
         assert is_once or in_turn, f"{word} is loaded {found[word]} times"
 
 
+@pytest.mark.parametrize("path", TRITON, ids=lambda path: str(path.relative_to(GENERATED)))
+def test_sums_in_whatever_order_are_told(path: Path) -> None:
+    """Whoever trains twice with one seed asks why the last bits differ."""
+    text = path.read_text()
+    tells = "in whatever order" in (ast.get_docstring(ast.parse(text)) or "")
+    assert tells == ("tl.atomic_add(" in text)
+
+
 def rolled(x: torch.Tensor) -> torch.Tensor:
     return torch.sin(torch.roll(x, 3, dims=-1)) * 2.0
 

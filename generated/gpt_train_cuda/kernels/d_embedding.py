@@ -2,7 +2,8 @@
 
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 
-Reads tokens and d_x once, adds to d_token_embedding_from_lookup_totals.
+Reads tokens and d_x once, adds to d_token_embedding_from_lookup_totals in whatever order, so that last bits
+need not repeat.
 """
 
 import torch
