@@ -134,25 +134,42 @@ class Planner:
         plans: dict[str, KernelPlan] = {}
         walks: dict[str, Walk] = {}
         of_keys: dict[str, set[str]] = {}
-        first_call = self._a_call_of(first)
-        for known in self._known.values():
-            key = known.launch.kernel
-            if key not in keys or known.entry is not None:
-                continue
-            walk = Walk(n_axes)
-            plan, launch = self._plan(known.nest, None, Given(walk=walk))
-            if len(plan.axes) == n_axes and key != first:
-                walk = Walk(n_axes, best_order(self.kernels[first], first_call, plan, launch))
-                plan, launch = self._plan(known.nest, None, Given(walk=walk))
-            if len(plan.axes) == n_axes and walks_as_fast(self.kernels[key], plan, launch.sizes):
-                plans[plan.key] = plan
+        for key in keys:
+            walk, of_nests = self._walked(key, first, n_axes)
+            if walk is not None:
                 walks[key] = walk
+            for plan in of_nests:
+                plans[plan.key] = plan
                 of_keys.setdefault(plan.key, set()).add(key)
         are_any = False
         for alike, choices in list(find_twins(plans, in_any_order=True)):
             joined = tuple(key for key in keys if any(key in of_keys[one] for one in alike))
             are_any |= len(joined) > 1 and any(self._join(joined, given, walks) for given in choices)
         return are_any
+
+    def _walked(self, key: str, first: str, n_axes: int) -> tuple[Walk | None, list[KernelPlan]]:
+        """How a kernel may go along so many axes, in an order like the first one's, and the plans of its nests then.
+
+        None, and no plans, where not all of its nests can, or not as fast, or each in another order.
+        """
+        first_call = self._a_call_of(first)
+        plans: list[KernelPlan] = []
+        walks: set[Walk] = set()
+        for known in self._known.values():
+            if known.launch.kernel != key:
+                continue
+            if known.entry is not None:
+                return None, []
+            walk = Walk(n_axes)
+            plan, launch = self._plan(known.nest, None, Given(walk=walk))
+            if len(plan.axes) == n_axes and key != first:
+                walk = Walk(n_axes, best_order(self.kernels[first], first_call, plan, launch))
+                plan, launch = self._plan(known.nest, None, Given(walk=walk))
+            if len(plan.axes) != n_axes or not walks_as_fast(self.kernels[key], plan, launch.sizes):
+                return None, []
+            plans.append(plan)
+            walks.add(walk)
+        return (walks.pop(), plans) if len(walks) == 1 else (None, [])
 
     def _a_call_of(self, kernel: str) -> Launch:
         return next(known.launch for known in self._known.values() if known.launch.kernel == kernel)

@@ -103,3 +103,23 @@ def test_the_same_math_along_other_lanes_is_two_kernels(tmp_path: Path) -> None:
 
     given = torch.randn(2, 40, 48), torch.randn(2, 48, 40)
     assert len(_unit(Across(), given, tmp_path / "unit")) == 2
+
+
+class PartsOfImages(nn.Module):
+    """Layer norms of images without their padding, of whole ones, and of one that is a single pixel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(24) for _ in range(3))
+
+    def forward(
+        self, padded: torch.Tensor, whole: torch.Tensor, pixel: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        images = padded[:, :4, :5], whole, pixel
+        return tuple(norm(image) for norm, image in zip(self.norms, images, strict=True))
+
+
+def test_a_kernel_of_which_not_every_call_has_the_axes_stays_as_it_is(tmp_path: Path) -> None:
+    """As in SAM 2, whose last images are one pixel: there were two axes where the padded ones have four."""
+    given = torch.randn(2, 7, 7, 24), torch.randn(2, 4, 5, 24), torch.randn(2, 1, 1, 24)
+    assert len(_unit(PartsOfImages(), given, tmp_path / "unit")) == 2
