@@ -10,7 +10,13 @@ from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, CallsOf
 from longhand.schedule.functions.call_records import CallRecord, SharedCall
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.derivatives import find_derivatives
-from longhand.schedule.functions.inner_names import remark_on, without_parts, words_for_parts
+from longhand.schedule.functions.inner_names import (
+    names_inside,
+    remark_on,
+    word_of_field,
+    words_for_parts,
+    words_of_part,
+)
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
@@ -258,6 +264,7 @@ __all__ = [
     "made_before",
     "module_signature",
     "named_views",
+    "names_inside",
     "names_of_places",
     "numbers_of",
     "op_word",
@@ -299,8 +306,9 @@ __all__ = [
     "why_so",
     "without_detours",
     "without_minus_one",
-    "without_parts",
+    "word_of_field",
     "words_for_parts",
     "words_of",
+    "words_of_part",
     "words_where_unnamed",
 ]

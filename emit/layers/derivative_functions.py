@@ -54,10 +54,11 @@ from longhand.schedule.named_plan import (
     fields_of_part,
     find_derivatives,
     is_whole_derivative,
+    names_inside,
     own_steps,
-    references,
     sizes_of_parts,
-    without_parts,
+    word_of_field,
+    words_of_part,
 )
 from longhand.schedule.names.words import (
     OWN_WORDS,
@@ -315,13 +316,13 @@ class DerivativeWriter:
     ) -> tuple[dict[str, str], str]:
         """The variables inside a function, which do not tell where in the model it is; what its module is called."""
         steps = divided.function.steps[part.start : part.stop]
-        named = {name for step in steps if isinstance(step, PlanStep) for name in references(step)}
-        words = {around.variables[name] for name in named if name in around.variables}
-        everywhere = {*around.variables.values(), *OWN_WORDS - _OF_LAYERS, *RESERVED_IN_MODULE}
-        short = without_parts(sorted(word for word in words if word.isidentifier()), part.path, everywhere)
+        reserved = {*OWN_WORDS - _OF_LAYERS, *RESERVED_IN_MODULE}
+        short = words_of_part(part, steps, around.variables, around.body.words, reserved)
         variables = {name: short.get(word, word) for name, word in around.variables.items()}
+        named = {*names_inside(steps, around.body.words)}
         of_before = [name for name in named if isinstance(around.variables.get(name), Reached)]
-        taken = {*everywhere, *variables.values(), *_modules_of(of_before, around.variables)}
+        taken = {variables[name] for name in named - {*others} if name in variables}
+        taken |= {*reserved, *_modules_of(of_before, around.variables)}
         word = (
             around.word
             if part.root == around.path
@@ -336,12 +337,12 @@ class DerivativeWriter:
             if name in divided.function.weights:
                 parts = [one for one in divided.function.weights[name].split(".") if not one.isdigit()]
                 plain = identifier("_".join(parts[-2:]))
+                variables[name] = first_free(itertools.chain((plain,), further_names(plain)), taken)
             elif name in divided.function.fields:
-                plain = around.variables[name].rpartition(".")[2]
-                plain = without_parts([plain], part.path, taken).get(plain, plain)
+                field = around.variables[name].rpartition(".")[2]
+                variables[name] = word_of_field(name, field, part, around.body.words, taken)
             else:
                 continue
-            variables[name] = first_free(itertools.chain((plain,), further_names(plain)), taken)
             taken.add(variables[name])
         return variables, word
 

@@ -96,6 +96,8 @@ def _names_of_part(sites: Sequence[PartSite], alike: Sequence[Sequence[PartSite]
     is_general = is_general or len(sites) > 1 + sum(len(one) for one in alike if one is not sites)
     if is_general and not (is_lone and is_placed) and not hasattr(torch.nn, kind):
         yield f"{plain}{ending}"
+    if not is_lone and _has_leaf(sites, alike):
+        yield f"{_shared_leaf(sites)}{ending}"
     placed, *others = (_placed(one) for one in (sites, *(one for one in alike if one is not sites)))
     elsewhere = {word for other in others for word in other}
     yield from (f"{word}{ending}" for word in placed if word not in elsewhere)
@@ -110,12 +112,19 @@ def _names_of_part(sites: Sequence[PartSite], alike: Sequence[Sequence[PartSite]
 def _shared_leaf(sites: Sequence[PartSite]) -> str:
     """``branch2``: what all modules of a class of torch.nn are called, which says nothing; else the class."""
     leaves = {site.place.rpartition(".")[2] for site in sites}
-    leaf = identifier(min(leaves))
+    leaf = min(leaves)
     return (
-        leaf
-        if len(leaves) == 1 and not leaf[:1].isdigit() and leaf.strip("_")
+        identifier(leaf)
+        if len(leaves) == 1 and not leaf.isdigit() and leaf.strip("_")
         else snake_case(sites[0].part.class_name)
     )
+
+
+def _has_leaf(sites: Sequence[PartSite], alike: Sequence[Sequence[PartSite]]) -> bool:
+    """Whether the word that all modules of a function end in is its own: of those that have it, it is for the most."""
+    leaf = _shared_leaf(sites)
+    same = [one for one in alike if _shared_leaf(one) == leaf]
+    return leaf != snake_case(sites[0].part.class_name) and max(same, key=len) is sites
 
 
 def _is_lone(sites: Sequence[PartSite]) -> bool:

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
+from longhand.schedule.functions.long_functions import ModuleDerivative
 from longhand.schedule.functions.repeated_launches import LaunchWords, is_in_place
+from longhand.schedule.layers.model_steps import ModelStep
+from longhand.schedule.layers.outside import references
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.module_names import names_of_places
 from longhand.schedule.names.reached import entry_of
 from longhand.schedule.names.shared.forward_parameters import users_of, words_of_forward
+from longhand.schedule.names.shared.place_words import attribute_of, without_parts, without_place
+from longhand.schedule.names.shared.words_inside import Place, WordsInside
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.names.words import (
     OWN_WORDS,
@@ -26,12 +31,9 @@ from longhand.schedule.names.words import (
     first_free,
     further_names,
     identifier,
-    is_identifier,
     listed,
-    reworded,
     singular,
     snake_case,
-    undifferentiated,
 )
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, buffers_read
 
@@ -80,22 +82,13 @@ def _reached(site: CallSite) -> str:
 
 def words_for_module(alike: CallsAlike) -> Iterator[str]:
     """What a function may call the module that it is given: by its attribute, or its list, or its class."""
-    lasts = {_attribute(site.path) for site in alike.sites}
+    lasts = {attribute_of(site.path) for site in alike.sites}
     if len(lasts) == 1 and not lasts & RESERVED_IN_MODULE:
         yield from lasts
     own = snake_case(alike.class_name)
     noun = own.rpartition("_")[2]
     yield from (word for word in (noun, "module") if word not in (own, *RESERVED_IN_MODULE))
     yield from further_names("module")
-
-
-def _attribute(path: str) -> str:
-    """``self_attn``; ``block`` of those in a list of ``blocks``."""
-    *owners, last = path.split(".")
-    if not last.isdigit():
-        return identifier(last)
-    words = [one for one in owners if not one.isdigit()]
-    return singular(identifier(words[-1])) if words else "layer"
 
 
 class FunctionNames:
@@ -174,7 +167,7 @@ def variables_of(
     variables: Sequence[Mapping[str, str]],
     words: BufferNamer,
     module: str,
-    path: str,
+    paths: Sequence[str],
 ) -> dict[str, str]:
     """What the function calls everything in the first module's steps.
 
@@ -183,9 +176,9 @@ def variables_of(
         variables: For each module what its buffers are called around it.
         words: The captured graph's.
         module: What it calls the module that it is given.
-        path: The first module's.
+        paths: The modules'.
     """
-    return _Words(alike, variables, words, module).chosen(path)
+    return _Words(alike, variables, words, module).chosen(paths)
 
 
 class _Words:
@@ -214,13 +207,16 @@ class _Words:
             for name in _read_by(step):
                 self._read[name] = place
 
-    def chosen(self, path: str) -> dict[str, str]:
-        """The word of each."""
+    def chosen(self, paths: Sequence[str]) -> dict[str, str]:
+        """The word of each, in a function for the modules of some paths."""
+        path = paths[0]
         given = self._parameters()
         named = dict.fromkeys((*self._locals.values(), *given.values()))
         taken = {*named, *OWN_WORDS, *RESERVED_IN_MODULE, self._module}
         shortened = without_place if self._module else without_parts
-        short = shortened(named, path, taken.union(word for word, _ in self._alike.numbers))
+        taken.update(word for word, _ in self._alike.numbers)
+        short = shortened(named, path, taken)
+        short |= self._without_places(given, short, paths, taken)
         given = {name: short.get(word, word) for name, word in given.items()}
         around = dict(self._locals)
         self._locals = {name: short.get(word, word) for name, word in around.items()}
@@ -233,6 +229,36 @@ class _Words:
                 if self._around[0].get(before) == around[step.buffer]:
                     words[step.buffer] = words.get(step.of, words[step.buffer])
         return words
+
+    def _without_places(
+        self, given: Mapping[str, str], short: Mapping[str, str], paths: Sequence[str], taken: Collection[str]
+    ) -> dict[str, str]:
+        """Of the words that still tell a place: what the function has instead.
+
+        Args:
+            given: Those of the parameters.
+            short: What some words are already in the function.
+            paths: The modules that it is for.
+            taken: What none may be called.
+        """
+        named = [(name, short.get(word, word)) for name, word in (*given.items(), *self._locals.items())]
+        called = {call.name for call in self._first.calls.values()}
+        inside = WordsInside(self._words, self._places(paths), given, self._first.results)
+        new = inside.shorter(named, {*taken, *short.values(), *called})
+        before = {word: short.get(word, word) for word in (*given.values(), *self._locals.values())}
+        return {word: new[now] for word, now in before.items() if now in new}
+
+    def _places(self, paths: Sequence[str]) -> list[Place]:
+        """The places that the function serves, by what each has for the buffers of the first."""
+        alike = self._alike
+        columns = (*alike.inputs, *alike.made, *alike.views)
+        return [
+            Place(
+                path,
+                {column[0]: site.aliases.get(column[place], column[place]) for column in columns},
+            )
+            for place, (path, site) in enumerate(zip(paths, alike.sites, strict=True))
+        ]
 
     def _parameters(self) -> dict[str, str]:
         """For each parameter what most of the modules call it, if the first one can call it so, too."""
@@ -286,80 +312,10 @@ class _Words:
                 yield from (one for some in users.values() for one in some if one in step.origins)
 
 
-def without_place(names: Iterable[str], path: str, taken: Container[str]) -> dict[str, str]:
-    """Names that begin with where a module is, by what they are in any of them: ``x`` of ``block_0_attn_x``.
-
-    Where that is taken it is the module's, whichever it is: ``attn_x``.
-    """
-    words: dict[str, str] = {}
-    parts = path.split(".")
-    heads, own = list(_heads(parts)), _attribute(path)
-    of_lists = tuple(f"{part}_" for part, after in itertools.pairwise(parts) if after.isdigit())
-    for name in names:
-        inside = next((name.removeprefix(head) for head in heads if name.startswith(head)), "")
-        if inside[:1].isdigit() and name.removesuffix(inside).endswith(of_lists):  # another one's of the list
-            continue
-        for word in (inside, f"{own}_{inside}") if inside else ():
-            if is_identifier(word) and word not in taken and word not in words.values():
-                words[name] = word
-                break
-    return words
-
-
-def without_parts(names: Iterable[str], path: str, taken: Container[str]) -> dict[str, str]:
-    """As `without_place`, of a derivative, whose words tell the place in parts: ``stage_3_conv_x``, ``d_stage_3_x``.
-
-    What begins with parts of the path, in their order, is called by what is left, if nothing else is called so; else
-    it is the module's.
-    """
-    parts = [part for word in path.split(".") for part in (word, singular(word)) for part in part.split("_")]
-
-    own = _attribute(path)
-
-    def within(word: str) -> str:
-        return f"{own}_{word}"
-
-    def without(word: str) -> str:
-        rest, at = word.split("_"), 0
-        while len(rest) > 1 and rest[0] in parts[at:]:
-            at = parts.index(rest[0], at) + 1
-            rest = rest[1:]
-        return "_".join(rest)
-
-    words: dict[str, str] = {}
-    for name in names:
-        inside = reworded(name, without)
-        is_told = inside != name and is_identifier(undifferentiated(inside))
-        for word in (inside, reworded(inside, within)) if is_told else ():
-            is_short = word not in {name, *words.values()} and word not in taken
-            if is_short and is_identifier(undifferentiated(word)):
-                words[name] = word
-                break
-    return words
-
-
 def _gradient_of_result(given: Mapping[str, str], path: str, taken: Container[str]) -> dict[str, str]:
     """``d_out`` for the gradient that a derivative is given and the first module's name stands for: ``d_third``."""
     own, plain = GradientWord(identifier(path.rpartition(".")[2])), GradientWord("out")
     return {} if plain in taken else {name: plain for name, word in given.items() if word == own}
-
-
-def _heads(parts: Sequence[str]) -> Iterator[str]:
-    """How names of what is in a module may begin, the longest first: ``blocks_0_attn_``, ``block_0_attn_``...
-
-    Then those that say where the modules around it are, which is another place for each: ``block_0_``.
-    """
-    for end in range(len(parts), 0, -1):
-        for start in range(end):
-            part = parts[start:end]
-            if end < len(parts) and not any(word[-1:].isdigit() for word in part):
-                continue
-            following = [*part[1:], ""]
-            ones = [
-                singular(word) if after.isdigit() else word
-                for word, after in zip(part, following, strict=True)
-            ]
-            yield from (f"{'_'.join(words)}_" for words in (part, ones))
 
 
 def _origins(step: Launch | Extern) -> Collection[str]:
@@ -378,3 +334,57 @@ def _bound_by(step: PlanStep, words: BufferNamer) -> list[str]:
 
 def _read_by(step: PlanStep) -> Collection[str]:
     return () if isinstance(step, Release) else tuple(buffers_read(step))
+
+
+def words_of_part(
+    part: ModuleDerivative,
+    steps: Sequence[ModelStep],
+    variables: Mapping[str, str],
+    words: BufferNamer,
+    reserved: Collection[str],
+) -> dict[str, str]:
+    """What the function for a part of a derivative calls what the function around it has other words for.
+
+    Args:
+        part: It.
+        steps: What it does.
+        variables: The variables of the function around it.
+        words: The captured graph's.
+        reserved: What no variable may be called.
+    """
+    named = {name: variables.get(name, "") for name in names_inside(steps, words)}
+    own = [(name, word) for name, word in named.items() if word.isidentifier()]
+    everywhere = {*(word for _, word in own), *reserved}
+    short = without_parts(sorted(word for _, word in own), part.path, everywhere)
+    inside = WordsInside(words, [Place(part.path, {})], part.given, part.results)
+    now = [(name, short.get(word, word)) for name, word in own]
+    new = inside.shorter(now, everywhere.union(short.values()))
+    told = {word: short.get(word, word) for _, word in own}
+    return {word: new.get(at, at) for word, at in told.items() if at != word or at in new}
+
+
+def word_of_field(
+    name: str, field: str, part: ModuleDerivative, words: BufferNamer, taken: Container[str]
+) -> str:
+    """What that function calls what it is given of a record by itself.
+
+    Args:
+        name: The buffer.
+        field: What the record calls it.
+        part: Whose function it is.
+        words: The captured graph's.
+        taken: What it may not be called.
+    """
+    plain = without_parts([field], part.path, taken).get(field, field)
+    new = WordsInside(words, [Place(part.path, {})], [name], ()).shorter([(name, plain)], taken)
+    word = new.get(plain, plain)
+    return first_free(itertools.chain((word,), further_names(word)), taken)
+
+
+def names_inside(steps: Sequence[ModelStep], words: BufferNamer) -> Iterator[str]:
+    """Whatever some steps name that may have a variable: buffers, and views, in order."""
+    for step in steps:
+        if isinstance(step, PlanStep):
+            yield from references(step)
+        if isinstance(step, Extern):
+            yield from (view_key(step, key) for line in named_views(step, words) for key in line.keys)

@@ -371,7 +371,7 @@ class FunctionSharing:
         words = (
             words_of_launch(shared.sites[0], self._words_of_kernels)
             if alike.is_launch
-            else variables_of(shared, around, self._words, word, alike.sites[0].path)
+            else variables_of(shared, around, self._words, word, [site.path for site in alike.sites])
         )
         told = [
             *([word] if self._form.takes_module else ()),

@@ -87,7 +87,20 @@ def names_of_places(paths: Sequence[str]) -> Iterator[str]:
         ordered = sorted(paths, key=lambda path: (_order(path), path))
         first, last = (words[paths.index(one)] for one in (ordered[0], ordered[-1]))
         for one, other in zip(first, last, strict=False):
-            yield one if one == other else f"{one}_{joint}_{other}"
+            yield one if one == other else _joined(one, joint, other)
+
+
+def _joined(one: str, joint: str, other: str) -> str:
+    """``fc1_and_fc2``; ``stage_1_and_3_attn`` of ``stage_1_attn`` and ``stage_3_attn``: what both say is said once."""
+    pairs = list(zip(one.split("_"), other.split("_"), strict=False))
+    differing = [n for n, (first, last) in enumerate(pairs) if first != last]
+    if (
+        one.count("_") != other.count("_")
+        or len(differing) != 1
+        or not all(map(str.isdigit, pairs[differing[0]]))
+    ):
+        return f"{one}_{joint}_{other}"
+    return "_".join(f"{first}_{joint}_{last}" if first != last else first for first, last in pairs)
 
 
 def _words_of_place(path: str) -> Iterator[str]:

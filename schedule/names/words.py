@@ -298,6 +298,11 @@ def further_names(word: str) -> Iterator[str]:
         prefix += "yet_"
 
 
+def is_ordinal(word: str) -> bool:
+    """Whether `further_names` begin with a word: ``second``."""
+    return word in _TO_TWENTY
+
+
 def ordinals(word: str) -> Iterator[str]:
     """``second_mean``, ``third_mean``: what is made again as the first of a name was."""
     yield from (f"{ordinal}_{word}" for ordinal in _ORDINALS)

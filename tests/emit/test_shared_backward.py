@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import longhand
-from longhand.schedule.functions.inner_names import without_parts
+from longhand.schedule.names.shared.place_words import without_parts
 from longhand.schedule.names.words import GradientWord
 from tests.same_gradients import assert_same_gradients
 

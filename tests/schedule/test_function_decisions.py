@@ -13,13 +13,13 @@ from longhand.capture.graph import InputKind, Provenance
 from longhand.lower.ir import Axis, Index, Load, Nest, Store
 from longhand.schedule.bodies import loads, sizes_of
 from longhand.schedule.functions.call_loops import CallOfMany, find_call_loops
-from longhand.schedule.functions.inner_names import without_place
 from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import as_one, inherited
 from longhand.schedule.modules.held import Branch, HeldTensor
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.layer_names import _is_whole_gradient
+from longhand.schedule.names.shared.place_words import without_place
 from longhand.schedule.names.words import GradientWord
 from longhand.schedule.once import listed_once, once
 

@@ -58,6 +58,7 @@ def test_inside_a_layers_function_the_layer_is_left_out() -> None:
         (["encoder.layers.3.attn"], ["layer_3_attn", "encoder_layer_3_attn"]),
         (["layer3", "layer2"], ["layer2_and_layer3"]),
         (["two.0", "one.0"], ["one_0_and_two_0"]),
+        (["layers.3.0.q", "layers.1.0.q"], ["layer_1_and_3_0_q"]),
         (["block4", "block5", "block6"], ["block4_to_block6"]),
         (["layer2.1", "layer3.1", "layer4.1"], ["layer2_1_to_layer4_1"]),
         (["block4", "block6", "block7"], []),
