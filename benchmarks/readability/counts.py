@@ -28,6 +28,7 @@ _BESIDE_TEXT = """
 _BESIDE = frozenset(_BESIDE_TEXT.split())
 _MANY_OPS = 3
 _MANY_NUMBERS = 3
+_WIDEST = 110
 _MOST_DIGITS = 6  # significant ones that a person would write: 0.044715 has five
 
 _FORBIDDEN = re.compile(
@@ -183,6 +184,16 @@ def _layer_of(node: ast.AST) -> tuple[str, str, str] | None:
     return None
 
 
+def wide_lines(unit: UnitText) -> list[str]:
+    """Lines of model.py and backward.py that are wider than any that a person would leave so."""
+    return [
+        f"{path}, line {number}: {len(line)} columns"
+        for path, text in unit.wrappers.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if len(line) > _WIDEST
+    ]
+
+
 COUNTERS: dict[str, Counter] = {
     "chain names": chain_names,
     "listing docstrings": listing_docstrings,
@@ -193,6 +204,7 @@ COUNTERS: dict[str, Counter] = {
     "glue": glue,
     "repeated quotes": repeated_quotes,
     "unrolled layers": unrolled_layers,
+    "wide lines": wide_lines,
 }
 
 

@@ -14,6 +14,7 @@ from longhand.lower.ir import Buffer, Size
 from longhand.schedule.named_plan import DimNamer, ListForCalls, ProductWord
 from longhand.schedule.names.words import listed
 
+_WIDEST_OF_CALLS = 94  # of a docstring that says whose a record is, without what it begins with
 _MOST_LISTED = 3  # modules that a docstring tells one by one
 
 
@@ -56,7 +57,10 @@ class Record:
         if self.modules:
             paths = list(dict.fromkeys(self.modules))
             which = listed(paths if len(paths) <= _MOST_LISTED else _runs(paths))
-            return f"What {which} keep{'s' * (len(paths) == 1)} for the backward pass."
+            many = f"{paths[0]} and {len(paths) - 1} other{'s' * (len(paths) > 2)}"
+            keep = f"keep{'s' * (len(paths) == 1)} for the backward pass."
+            is_short = len(which) + len(keep) <= _WIDEST_OF_CALLS or len(paths) == 1
+            return f"What {which if is_short else many} {keep}"
         if self.owner:
             return f"What one of {self.owner} keeps for its backward pass."
         return f"What {self.function}() reads of the forward pass."

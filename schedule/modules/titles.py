@@ -84,11 +84,14 @@ def _place(one: CalledModule) -> int:
 
 
 def _paths(members: Sequence[CalledModule]) -> str:
-    """``features[4] to features[6]``; of those that do not follow each other each: ``head[0], head[3]``."""
+    """``features[4] to features[6]``, ``a.long.path[4] and [5]``; of others each: ``head[0], head[3]``."""
     texts = [path_text(one.path) for one in members]
     places = [_place(one) for one in members]
     is_run = len(members) > 1 and places == list(range(places[0], places[0] + len(places)))
-    if len(members) == 2 and is_run:
-        return f"{texts[0]} and {texts[1]}"
     listed = ", ".join(texts)
-    return f"{texts[0]} to {texts[-1]}" if is_run or len(listed) > _LONGEST else listed
+    is_run = is_run or len(listed) > _LONGEST
+    joint = "and" if len(members) == 2 else "to"
+    span = f"{texts[0]} {joint} {texts[-1]}"
+    if len(span) > _LONGEST and len(members) > 1 and places[-1] >= 0:
+        span = f"{texts[0]} {joint} [{places[-1]}]"  # of one list
+    return span if is_run else listed

@@ -263,7 +263,7 @@ class BufferNamer:
         yield from words_by_use(node)
         yield from words_of_term(node, self.origins)
         yield from scaled_names(self.origins, node)
-        yield from words_of_copied(node, functools.partial(_told, self), self._held)
+        yield from words_of_copied(node, functools.partial(told, self), self._held)
         yield from self._fillers(node)
 
     def _fillers(self, node: fx.Node) -> Iterator[str]:
@@ -275,7 +275,7 @@ class BufferNamer:
             yield hint
         is_square = aten_name(node) == "pow" and node.args[1:] == (2,)
         result = "squares" if is_square else filled_word(node) or word_of_result(node, result_word(op.word))
-        yield from fillers_of_copy(node, functools.partial(_told, self), self._held, self.origins)
+        yield from fillers_of_copy(node, functools.partial(told, self), self._held, self.origins)
         if compared := comparison_word(op.word, node.args[1:]):
             yield compared
         yield "loss" if result == "losses" and not _shape_of(node) else result
@@ -378,7 +378,7 @@ def _of_forward(words: BufferNamer, buffer: str, layer: str) -> Iterator[str]:
     yield from [word] if word else []
 
 
-def _told(words: BufferNamer, buffer: str, is_told: bool = True) -> list[str]:
+def told(words: BufferNamer, buffer: str, is_told: bool = True) -> list[str]:
     """The words for a buffer that say what it is, or the others."""
     fillers = words.fillers(buffer) - {words.provenance(buffer).local}
     return [word for word in words.candidates(buffer) if (word not in fillers) == is_told]

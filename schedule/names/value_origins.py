@@ -76,20 +76,22 @@ def words_in_module(module: str, words: Iterable[str], layer: str = "") -> Itera
     last = last_word(without_positions(path))
     if not path or not last:
         return
-    few, whole = [*itertools.islice(place_names(path, 1), _FEW)], whole_path(path)
-    said = {
-        _in_singular(place) for place in few
-    }  # ``layers_0_x`` beside ``layer_0_x`` would be no other name
-    for word in words:
-        for place in few if _in_singular(whole) in said else [*few, whole]:
-            yield with_place(word, place, last)
+    places, whole = [*itertools.islice(place_names(path, 1), _FEW + _MORE)], whole_path(path)
+    few, more = places[:_FEW], [place for place in places[_FEW:] if len(place) < len(whole)]
+    said = {_in_singular(place) for place in few}
+    # ``layers_0_x`` beside ``layer_0_x`` would be no other name.
+    rest = () if _in_singular(whole) in said else (more, [whole])
+    given = list(words)
+    for some in (few, *rest):
+        for word in given:
+            yield from (with_place(word, place, last) for place in some)
 
 
 def _in_singular(place: str) -> tuple[str, ...]:
     return tuple(map(singular, place.split("_")))
 
 
-_FEW = 4  # words that say the place in a list and the end of the path, before all of it is said
+_FEW, _MORE = 4, 8  # words that say the place in a list and the end of the path, before all of it is said
 
 
 _OF_ZERO = {"le": "is_not_positive", "lt": "is_negative", "ge": "is_not_negative", "gt": "is_positive"}

@@ -22,7 +22,7 @@ from longhand.schedule.layers.model_steps import (
     records_apart,
 )
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
-from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.names.buffer_names import BufferNamer, told
 from longhand.schedule.names.parameter_names import parameter_specs
 from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.shared.layer_results import LayerResults, NameLayer, words_of_last
@@ -281,7 +281,8 @@ class StepNamer:
         """Its words; first those that say whose it is, where others that are kept have the same one."""
         plain = next(self.alike.variables(buffer))
         if plain in self.of_several and buffer in self.kept:
-            yield from words_in_module(self.words.module_of(buffer), [plain], self.layer)
+            words = [plain] if self.layer else [plain, *told(self.words, buffer)]
+            yield from words_in_module(self.words.module_of(buffer), words, self.layer)
         yield from self.alike.variables(buffer)
 
     def _unread_results(self, step: ModelStep, last_use: Mapping[str, int], number: int) -> set[str]:

@@ -6,6 +6,7 @@ more of its path, ``layers_3_q_proj_weight``, so that no gradient stands beside 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
@@ -14,7 +15,7 @@ from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import View
 from longhand.schedule.layers.following import PREVIOUS
 from longhand.schedule.layers.model_steps import Loop
-from longhand.schedule.names.words import further_names, identifier, path_names, place_names
+from longhand.schedule.names.words import further_names, identifier, path_names, place_names, singular
 from longhand.schedule.plan import UnitPlan
 
 _BARE = frozenset({"weight", "bias"})  # say nothing of whose they are
@@ -84,10 +85,22 @@ def _words(path: str, shared: Set[str]) -> Iterator[str]:
     *plain, last = path_names(path)  # the last one is all of the path
     yield from (word for word in plain if word not in bare)
     yield from place_names(path, 2, shared)
+    yield from (word for word in _with_all_places(parts) if len(word) < len(last))
     yield last
     for start in range(len(parts) - 1, -1, -1):
         if any(part.isdigit() for part in parts[start:]) and not parts[start].isdigit():
             yield identifier("_".join(parts[start:]))
+
+
+def _with_all_places(parts: Sequence[str]) -> Iterator[str]:
+    """``layer_0_2_block_1_to_kv_weight``: every place in a list, of lists in lists all of them, and the path's end."""
+    lists = [at for at, part in enumerate(parts) if at and part.isdigit() and not parts[at - 1].isdigit()]
+    heads = [
+        "_".join((singular(parts[at - 1]), *itertools.takewhile(str.isdigit, parts[at:]))) for at in lists
+    ]
+    end = [part for part in parts[lists[-1] :] if not part.isdigit()] if lists else []
+    for n_last in range(2, len(end) + 1):
+        yield identifier("_".join((*heads, *end[-n_last:])))
 
 
 def _key_of_previous(loop: Loop, paths: Sequence[str]) -> str:

@@ -57,6 +57,8 @@ CASES = {
     "chain names, not of a norm": (unit("add_layer_norm"), 0),
     "listing docstrings": (unit(title="add, sub and ne in one pass"), 1),
     "listing docstrings, not a formula": (unit(title="y = sum(x)"), 0),
+    "wide lines": (unit(line=f"y = {'long_' * 20}x"), 1),
+    "wide lines, of 110 columns": (unit(line=f"y = {'x' * 98}"), 0),
     "without input": (unit(body="y = tl.arange(0, 4)"), 1),
     "without input in C++": (of_cpp("float *__restrict__ y, long n"), 1),
     "without input, not where one is read": (of_cpp("const float *__restrict__ x, float *__restrict__ y"), 0),

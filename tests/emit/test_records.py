@@ -29,6 +29,16 @@ def test_what_is_said_of_a_field_breaks_no_line() -> None:
     assert isinstance(made, ast.ClassDef) and len(made.body) == 2
 
 
+def test_whose_it_is_fits_a_line() -> None:
+    def says(*places: str) -> str:
+        return Record("Saved", "", "", (), modules=places).says
+
+    stage = "backbone.encoder.stages.2.blocks.0.layers"
+    assert says("a", "b") == "What a and b keep for the backward pass."
+    assert says(f"{stage}.0", f"{stage}.4") == f"What {stage}.0 and 1 other keep for the backward pass."
+    assert says(f"{stage}.0", f"{stage}.4", f"{stage}.9").startswith(f"What {stage}.0 and 2 others keep")
+
+
 def test_a_word_for_two_sizes_of_one_record_says_neither() -> None:
     def buffer(name: str, *shape: int) -> Buffer:
         return Buffer(name, BufferKind.INTERMEDIATE, torch.float32, shape, (1,) * len(shape))

@@ -39,6 +39,19 @@ def test_more_is_said_where_that_does_not_tell() -> None:
     assert len({*found.values()}) == len(found)
 
 
+def test_of_lists_in_lists_every_place_is_said_before_all_of_the_path() -> None:
+    inner = ("layers.0.0.fn.to_kv", "layers.0.1.fn.to_kv", "layers.1.0.fn.to_kv")
+    found = _words(*(f"encoder.layers.{outer}.{one}.weight" for outer in ("0.1", "0.2") for one in inner))
+    assert found["encoder.layers.0.2.layers.0.1.fn.to_kv.weight"] == "layer_0_2_layer_0_1_to_kv_weight"
+
+
+def test_another_word_of_a_value_comes_before_all_of_its_path() -> None:
+    path = "backbone.encoder.stages.1.blocks.0.aggregation.1"
+    found = [*words_in_module(path, ["hidden_state", "activation"])]
+    told, whole = "stage_1_block_0_aggregation_1_activation", f"{path.replace('.', '_')}_hidden_state"
+    assert found.index(told) < found.index(whole)
+
+
 def test_of_two_lists_of_a_name_it_is_said_whose_it_is() -> None:
     paths = [f"{side}.layers.{layer}.mlp.fc.weight" for side in ("encoder", "decoder") for layer in (0, 1)]
     assert _words(*paths)["decoder.layers.1.mlp.fc.weight"] == "decoder_layer_1_fc_weight"

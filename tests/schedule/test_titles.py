@@ -65,3 +65,11 @@ def test_a_function_tells_modules_from_its_own_on() -> None:
     assert told_apart(both, Home(root, "stage")) == (both[:1], ())  # the statement does more than call it
     assert told_apart([plain, holder], None) == ([plain, holder], ())
     assert told_module(holder) == "stage[0].body[1]: Conv2d" and not told_module(plain)
+
+
+def test_a_long_path_is_said_once() -> None:
+    net = "multi_scale_encoder layers 0 0 layers 0 1 net".split()
+    layers = [CalledModule((*net, str(place)), "GELU") for place in (1, 2, 3)]
+    path = "multi_scale_encoder.layers[0][0].layers[0][1].net"
+    assert title_of(layers[:2]) == f"{path}[1] and [2]: GELU, GELU"
+    assert title_of(layers) == f"{path}[1] to [3]: GELU, GELU, GELU"
