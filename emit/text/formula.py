@@ -13,13 +13,14 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import PADDED_FOR_SPEED, Role
+from longhand.emit.text.backward_words import backward_of
 from longhand.emit.text.equations import equations_of
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_ops import find_joins
 from longhand.emit.text.textbook import CLOSED_FORMS, PRIMED
 from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, in_words, laid_out, update_in_words
 from longhand.emit.text.value_formula import called, reads_moved, value_formulas
-from longhand.lower.ir import Load, Store
+from longhand.lower.ir import Load, Reduce, Store
 from longhand.schedule.named_plan import (
     SILENT,
     BufferNamer,
@@ -28,11 +29,8 @@ from longhand.schedule.named_plan import (
     aten_name,
     derivative_of_norm,
     derivative_word,
-    frame_of_backward,
-    is_nearly_whole_backward,
     numbers_of,
     op_word,
-    own_or_class,
     provenance_of,
     purpose_of,
     rotated_half,
@@ -57,11 +55,17 @@ _UNSAID_TEXT = """
 """
 # What a value inside a derivative is made by.
 _VERBS: dict[Role | None, str] = {Role.NORMALIZED: "normalize"}
+_OVER_AXES = frozenset({"sum", "mean", "amax", "amin"})  # of one element it is that element
 _UNSAID = frozenset(_UNSAID_TEXT.split())
 
 
 def op_equations(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> list[Equation]:
-    """All results, in order, after what they are made of; none where some operation has no such form."""
+    """All results, in order, after what they are made of; none where some operation has no such form.
+
+    Nor where a sum of the user's is none in the kernel: of equal elements it is one of them, so many times.
+    """
+    if sums_elsewhere(plan, words):
+        return []
     writer = _FormulaWriter(plan, names, words)
     parts: list[Equation] = []
     for value in plan.body:
@@ -78,6 +82,14 @@ def op_equations(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> li
         if not provenance_of(node).role or provenance_of(node).gradient_of:
             writer.known[node] = Text(word)
     return [*writer.steps, *parts]
+
+
+def sums_elsewhere(plan: KernelPlan, words: BufferNamer) -> bool:
+    """Whether operations reduce values of which the kernel reduces none."""
+    nodes = [words.nodes[name] for name in plan.origins if name in words.nodes]
+    over = [node for node in nodes if aten_name(node) in _OVER_AXES]
+    is_reducing = any(isinstance(value, Reduce) for value in plan.body)
+    return not is_reducing and not all(_has_equal_shape(node, node.all_input_nodes[0]) for node in over)
 
 
 class _FormulaWriter:
@@ -129,6 +141,8 @@ class _FormulaWriter:
         others = [argument for argument in node.args if isinstance(argument, list | tuple)]
         if not tensors or any(isinstance(item, fx.Node) for items in others for item in items):
             return None
+        if name in _OVER_AXES and _has_equal_shape(node, tensors[0]):
+            return self.text(tensors[0])
         main = [tensor for tensor in tensors if tensor is tensors[0] or not _is_vector(tensor)]
         texts = self._all(main, node.name)
         if texts is None:
@@ -190,7 +204,7 @@ class _FormulaWriter:
         return self.known[node]
 
     def _summed(self, node: fx.Node) -> Text | None:
-        """``sum(d_y * normalize(x))``: the gradient of a vector that a layer multiplies with, or adds."""
+        """``sum(d_y * normalize(x))``: the gradient of a vector of a layer's; no sum over axes of one element."""
         whole = self._behind_views(node.all_input_nodes[0])
         is_product = (
             aten_name(whole) == "mul" and provenance_of(whole).differentiated and whole not in self.known
@@ -199,8 +213,12 @@ class _FormulaWriter:
             self._behind_views(factor) for factor in (whole.all_input_nodes if is_product else [whole])
         ]
         texts = [self._step(factor) or self.text(factor) for factor in factors]
-        words = [text.text for text in texts if text is not None]
-        return Text(f"sum({' * '.join(words)})") if len(words) == len(texts) else None
+        said = [text for text in texts if text is not None]
+        if len(said) < len(texts):
+            return None
+        if _has_equal_shape(node, node.all_input_nodes[0]):
+            return said[0] if len(said) == 1 else infix("*", Precedence.PRODUCT).apply(said)
+        return Text(f"sum({' * '.join(text.text for text in said)})")
 
     def _behind_views(self, node: fx.Node) -> fx.Node:
         while node not in self.known and aten_name(node) in _UNSAID and isinstance(node.args[0], fx.Node):
@@ -256,13 +274,20 @@ def _is_statistic(node: fx.Node) -> bool:
     return is_whole or (node.target is operator.getitem and bool(node.args[1] != 0))
 
 
+def _has_equal_shape(node: fx.Node, other: fx.Node) -> bool:
+    """Whether two values have the same sizes, those of one element left out: one summed over these is the other."""
+    values = [one.meta.get("val") for one in (node, other)]
+    shapes = [[str(size) for size in one.shape] for one in values if isinstance(one, torch.Tensor)]
+    told = [[size for size in shape if size != "1"] for shape in shapes]
+    return len(told) == 2 and told[0] == told[1]
+
+
 def _is_vector(node: fx.Node) -> bool:
     """Whether a value is a vector that the module holds: a norm's weight."""
     value = node.meta.get("val")
     return node.op == "placeholder" and isinstance(value, torch.Tensor) and value.ndim <= 1
 
 
-_MOST_OPERATIONS = 4  # that a kernel is said to be the backward pass of
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
 _MOST_INSTEAD_OF_OPS = 5  # equations, where the user's operations fit
@@ -349,7 +374,7 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
     if len(equations) == 1 and len(str(equations[0])) <= _TWO_LINES - len(names.kernel):
         return f"{equations[0]}{how}."
     is_short = all(len(str(one)) <= _LONGEST_EQUATION for one in equations)
-    backward, n_steps = _backward_of(plan, words), sum(not one.is_result for one in equations)
+    backward, n_steps = backward_of(plan, words), sum(not one.is_result for one in equations)
     is_norm = bool(derivative_of_norm(plan))  # whose formula is known from textbooks
     most = _MOST_INSTEAD_OF_OPS if coarse else MOST_EQUATIONS
     if is_norm and n_steps <= _MOST_STEPS_OF_NORM:
@@ -361,27 +386,6 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
     if 1 < len(equations) <= MOST_EQUATIONS and is_short:
         return laid_out(equations, how, room, backward)
     return f"{in_words(plan, names, backward)}{how}."
-
-
-def _backward_of(plan: KernelPlan, words: BufferNamer) -> str:
-    """``the backward pass of layer norm``; empty where the kernel is none of anything that has a word."""
-    norm = derivative_of_norm(plan).replace("_", " ")
-    backward = _differentiated(plan, words) or ([norm] if norm else [])
-    told = listed(backward) if len(backward) <= _MOST_OPERATIONS else f"{len(backward)} operations"
-    return f"the backward pass of {told}" if backward else ""
-
-
-def _differentiated(plan: KernelPlan, words: BufferNamer) -> list[str]:
-    """What a kernel is the backward pass of, in the field's words, else the user's: ``layer norm``, LlamaRMSNorm."""
-    nodes = [words.nodes[name] for name in plan.origins if name in words.nodes]
-    origins = [provenance_of(node) for node in nodes]
-    derived = dict.fromkeys(derivative_word(origin) for origin in origins if origin.differentiated)
-    if derived:
-        return [word.of.replace("_", " ") for word in derived]
-    frame = frame_of_backward(nodes)
-    if frame is None or not is_nearly_whole_backward(frame, nodes, words.nodes):
-        return []
-    return [own_or_class(frame)]
 
 
 def _walk(plan: KernelPlan, names: KernelNames) -> str:

@@ -24,6 +24,7 @@ from longhand.schedule.names.meanings.derivative_names import (
 from longhand.schedule.names.meanings.kernel_formulas import (
     heads_moved,
     softmax_of_visible,
+    sums_of_one,
 )
 from longhand.schedule.names.meanings.lengths import weight_norm
 from longhand.schedule.names.operation_names import (
@@ -231,7 +232,10 @@ def _told(plan: KernelPlan, caller: Caller) -> str:
     """The name of what a call computes: a formula's, or that of the people whose work it is."""
     nodes, words = caller.nodes, caller.words
     derivatives = of_derivatives(plan, caller, _stored(plan, caller))
-    if derivatives is None and (norm := of_norm_derivative(plan, nodes)):
+    norm = of_norm_derivative(plan, nodes) if derivatives is None else None
+    if (derivatives or norm) and (sums := sums_of_one(plan)):
+        return _of_purpose(plan, caller) or sums
+    if norm:
         return norm
     if derivatives is not None and not plan.schedule.is_down_columns:
         derivatives = (
@@ -260,12 +264,10 @@ def _told(plan: KernelPlan, caller: Caller) -> str:
 def _without_people(plan: KernelPlan, caller: Caller) -> str:
     """The name of what a call computes, whoever wrote it: of a kernel that is not one function's alone."""
     nodes = caller.nodes
-    derivatives = (
-        of_derivatives(plan, caller, _stored(plan, caller))
-        or of_norm_derivative(plan, nodes)
-        or of_summands(nodes)
-        or of_softmax_backward(nodes)
-    )
+    derivatives = of_derivatives(plan, caller, _stored(plan, caller)) or of_norm_derivative(plan, nodes)
+    if derivatives and (sums := sums_of_one(plan)):
+        return _of_purpose(plan, caller) or sums
+    derivatives = derivatives or of_summands(nodes) or of_softmax_backward(nodes)
     base = derivatives or _of_two_results(plan, caller) or name_of_ops(nodes)
     return _as_walked(plan, caller, base, is_told=bool(derivatives))
 

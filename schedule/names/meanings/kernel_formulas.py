@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import Role
-from longhand.lower.ir import Load, Store
+from longhand.lower.ir import AxisSize, Constant, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value
 from longhand.schedule.names.value_rules import word_of_order
 from longhand.schedule.plan import KernelPlan
 
@@ -33,6 +33,37 @@ def heads_moved(plan: KernelPlan, words: Mapping[str, tuple[str, ...]]) -> str |
     if len(moved) != 2 or len(heads) != 1:
         return None
     return "merge_heads" if moved[0] == heads[0] else "split_heads"
+
+
+def sums_of_one(plan: KernelPlan) -> str | None:
+    """``column_sum``, ``column_mean_and_sum``: of a kernel that adds up one tensor and does nothing else with it.
+
+    Which gradient the sums are says not what it computes: None of any other kernel.
+    """
+    body = plan.body
+    if sum(isinstance(value, Load) for value in body) != 1:
+        return None
+    made = [_as_sum(body, store.value) for store in body if isinstance(store, Store)]
+    kinds = sorted(kind for kind in {*made} if kind)
+    if not kinds or None in made:
+        return None
+    schedule = plan.schedule
+    where = "column_" if schedule.is_down_columns else "row_" if schedule.is_row_wise else ""
+    return f"{where}{'_and_'.join(kinds)}"
+
+
+def _as_sum(body: Sequence[Value], place: int) -> str | None:
+    """``sum`` or ``mean`` of what is loaded; None of any other value."""
+    match body[place]:
+        case Pointwise(op=PointwiseOp.CAST, args=(of,)):
+            return _as_sum(body, of)
+        case Pointwise(op=PointwiseOp.DIV, args=(of, by)) if isinstance(body[by], AxisSize | Constant):
+            return "mean" if _as_sum(body, of) else None
+        case Reduce(op=ReduceOp.SUM, arg=of):
+            while isinstance(cast := body[of], Pointwise) and cast.op is PointwiseOp.CAST:
+                (of,) = cast.args
+            return "sum" if isinstance(body[of], Load) else None
+    return None
 
 
 def derivative_of_norm(plan: KernelPlan) -> str:
