@@ -53,7 +53,6 @@ from longhand.schedule.layers.model_steps import (
     records_apart,
     steps_of,
 )
-from longhand.schedule.layers.outside import references
 from longhand.schedule.layers.read_weights import paths_of_weights, unread_weights, weights_inside
 from longhand.schedule.layers.returned_gradients import (
     GradientGroup,
@@ -283,7 +282,6 @@ __all__ = [
     "provenance_of",
     "purpose_of",
     "records_apart",
-    "references",
     "remark_on",
     "remark_on_launch",
     "reshaped",
