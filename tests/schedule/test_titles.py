@@ -68,7 +68,7 @@ def test_a_function_tells_modules_from_its_own_on() -> None:
 
 
 def test_a_long_path_is_said_once() -> None:
-    net = "multi_scale_encoder layers 0 0 layers 0 1 net".split()
+    net = ["multi_scale_encoder", "layers", "0", "0", "layers", "0", "1", "net"]
     layers = [CalledModule((*net, str(place)), "GELU") for place in (1, 2, 3)]
     path = "multi_scale_encoder.layers[0][0].layers[0][1].net"
     assert title_of(layers[:2]) == f"{path}[1] and [2]: GELU, GELU"
