@@ -83,9 +83,8 @@ _ANY = {
     Op.SHIFT_RIGHT: infix(">>", _P.SHIFT),
     Op.WHERE: call("tl.where", 3),
 }
-_NEGATED = Operator(
-    "-1.0 * {0}", _P.PRODUCT, (_P.PRODUCT,)
-)  # before Triton 3.8, -x is 0.0 - x: of 0.0 it is 0.0
+# Before Triton 3.8, -x is 0.0 - x: of 0.0 it is 0.0.
+_NEGATED = Operator("-1.0 * {0}", _P.PRODUCT, (_P.PRODUCT,))
 _LIBDEVICE_TRUNC = frozenset({"libdevice.trunc"})
 _FLOAT = {
     Op.FLOOR_DIV: call("floor_quotient_float", 2),
@@ -124,13 +123,8 @@ _FLIPPED = {
     )
 } | {
     op: Operator(f"{{1}} {symbol} {{0}}", _P.COMPARE, (_P.BIT_OR, _P.BIT_OR))
-    for op, symbol in (
-        (Op.EQ, "=="),
-        (Op.NE, "!="),
-        (Op.LT, ">"),
-        (Op.LE, ">="),
-        (Op.GT, "<"),
-        (Op.GE, "<="),
+    for op, symbol in zip(
+        (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE), ("==", "!=", ">", ">=", "<", "<="), strict=True
     )
 }
 # The infix operations that cannot be turned round.

@@ -87,7 +87,7 @@ def look_only_where_moved(unit: Any) -> None:
 
 
 def keep_while_backward_reads(unit: Any) -> None:
-    """Lets the backward passes of the unit tell its module when they read weights in another thread than their calls'."""
+    """Lets the backward passes of a unit tell its module when they read weights in another thread than its calls'."""
     for function in vars(sys.modules[unit.__module__]).values():
         if isinstance(function, type) and issubclass(function, torch.autograd.Function):
             backward = function.backward

@@ -40,11 +40,11 @@ def without_multiplied_zeros(body: tuple[Value, ...], sizes: Mapping[str, Size])
 
 def _without_zeros(value: Pointwise, body: list[Value], positive: set[int]) -> Value:
     first, last = value.args[0], value.args[-1]
-    for zero, number in ((first, last), (last, first)):
-        if number not in positive or not _is_zero(body[zero]):
+    for zero, number in ((body[first], last), (body[last], first)):
+        if number not in positive or not isinstance(zero, Constant) or not _is_zero(zero):
             continue
         if value.op is Op.MUL or (value.op is Op.DIV and number == last):
-            return dataclasses.replace(body[zero], dtype=value.dtype, origin=value.origin)
+            return dataclasses.replace(zero, dtype=value.dtype, origin=value.origin)
         if value.op is Op.ADD and isinstance(body[number], Scalar):
             return body[number]
     return value

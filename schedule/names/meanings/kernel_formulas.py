@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import Role
-from longhand.lower.ir import AxisSize, Constant, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value
+from longhand.lower.ir import AxisSize, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value
 from longhand.schedule.names.value_rules import word_of_order
 from longhand.schedule.plan import KernelPlan
 
@@ -57,8 +57,10 @@ def _as_sum(body: Sequence[Value], place: int) -> str | None:
     match body[place]:
         case Pointwise(op=PointwiseOp.CAST, args=(of,)):
             return _as_sum(body, of)
-        case Pointwise(op=PointwiseOp.DIV, args=(of, by)) if isinstance(body[by], AxisSize | Constant):
-            return "mean" if _as_sum(body, of) else None
+        case Pointwise(op=PointwiseOp.DIV, args=(of, by)):
+            total, count = body[of], body[by]
+            is_mean = isinstance(count, AxisSize) and isinstance(total, Reduce) and total.axes == count.axes
+            return "mean" if is_mean and _as_sum(body, of) else None
         case Reduce(op=ReduceOp.SUM, arg=of):
             while isinstance(cast := body[of], Pointwise) and cast.op is PointwiseOp.CAST:
                 (of,) = cast.args

@@ -14,10 +14,9 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.shared.callers import ends_in
 from longhand.schedule.names.words import GradientWord, is_identifier, is_ordinal, singular, undifferentiated
 
-_OF_INPUT, _OF_OUTPUT = ("x", "input"), (
-    "out",
-    "output",
-)  # what a value is to a function where nothing else is left
+# What a value is to a function where nothing else is left.
+_OF_INPUT = ("x", "input")
+_OF_OUTPUT = ("out", "output")
 
 
 @dataclasses.dataclass(frozen=True)
