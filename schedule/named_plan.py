@@ -5,9 +5,8 @@ Every word that the files use is chosen before any of them is printed (`schedule
 
 from longhand.schedule.functions.alike_calls import has_modules_alike
 from longhand.schedule.functions.alike_numbers import Number
-from longhand.schedule.functions.alike_steps import SiteSteps
 from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, CallsOfFunction, find_call_loops
-from longhand.schedule.functions.call_records import CallRecord, SharedCall
+from longhand.schedule.functions.call_records import CallRecord, SharedCall, fields_reached
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.derivatives import find_derivatives
 from longhand.schedule.functions.inner_names import (
@@ -28,11 +27,12 @@ from longhand.schedule.functions.repeated_launches import (
     RepeatedLaunches,
     remark_on_launch,
 )
-from longhand.schedule.functions.sharing import FunctionCandidate, FunctionSharing, OneFunction
+from longhand.schedule.functions.sharing import FunctionSharing, OneFunction
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
     FORWARD_FORM,
     FunctionBody,
+    FunctionCandidate,
     FunctionForm,
     FunctionSites,
 )
@@ -206,7 +206,6 @@ __all__ = [
     "SavedLayers",
     "SeenShape",
     "SharedCall",
-    "SiteSteps",
     "StageLayers",
     "Statement",
     "ToldBlocks",
@@ -231,6 +230,7 @@ __all__ = [
     "does_the_same",
     "entry_of",
     "fields_of_part",
+    "fields_reached",
     "filled_with",
     "fills_padding",
     "find_call_loops",

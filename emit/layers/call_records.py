@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from longhand.capture.graph import TrainingGraphs
 from longhand.emit.layers.saved_records import Record, shapes_of
 from longhand.lower.ir import View
-from longhand.schedule.named_plan import SAVED, CallRecord, DimNamer, Reached, SharedCall
+from longhand.schedule.named_plan import SAVED, CallRecord, DimNamer, Reached, SharedCall, fields_reached
 from longhand.schedule.names.words import identifier
 from longhand.schedule.plan import UnitPlan
 
@@ -27,11 +27,13 @@ class RecordOfCall:
         record: It.
         word: The field of the whole call's record that it is; empty where its fields are fields of that.
         nodes: For each field: the placeholders of the backward graph that it is.
+        records: (field, the record that it is).
     """
 
     record: CallRecord
     word: str
     nodes: tuple[tuple[str, ...], ...]
+    records: tuple[tuple[str, RecordOfCall], ...] = ()
 
     @property
     def reached(self) -> str:
@@ -41,18 +43,32 @@ class RecordOfCall:
     @property
     def variables(self) -> dict[str, str]:
         """By placeholder: how the backward pass reaches it."""
+        return self._variables_by(self.reached) if self.word else {}
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """By placeholder that the backward pass has in it: the module whose call keeps it."""
+        own = {node: self.record.path for nodes in self.nodes for node in nodes}
+        return own | {node: path for _, one in self.records for node, path in one.paths.items()}
+
+    def is_read(self, read: Collection[str]) -> bool:
+        """Whether each of its fields is one of these placeholders."""
+        own = all(nodes and set(nodes) <= set(read) for nodes in self.nodes)
+        return own and all(one.is_read(read) for _, one in self.records)
+
+    def _variables_by(self, reached: str) -> dict[str, str]:
         pairs = zip(self.record.fields, self.nodes, strict=True)
-        return {
-            node: Reached.field_of(self.reached, field)
-            for field, nodes in pairs
-            for node in nodes
-            if self.word
+        own: dict[str, str] = {
+            node: Reached.field_of(reached, field) for field, nodes in pairs for node in nodes
         }
+        for field, one in self.records:
+            own |= one._variables_by(Reached.field_of(reached, field))
+        return own
 
 
 def records_of_calls(calls: Mapping[int, SharedCall]) -> list[CallRecord]:
-    """Those that launch() and the methods of layers hold, in the order in which they are made."""
-    return [call.record for call in calls.values() if call.record is not None]
+    """Those that launch() and the methods of layers hold, and before each those that are fields of it."""
+    return [one for call in calls.values() for one in (*call.inner, call.record) if one is not None]
 
 
 def reached_in_records(calls: Mapping[int, SharedCall], root: str = "") -> dict[str, str]:
@@ -62,12 +78,7 @@ def reached_in_records(calls: Mapping[int, SharedCall], root: str = "") -> dict[
         calls: All of the file's.
         root: The layer whose method the function is; empty for launch().
     """
-    return {
-        buffer: Reached.field_of(record.variable, field)
-        for record in records_of_calls(calls)
-        if record.root == root
-        for field, buffer in zip(record.fields, record.buffers, strict=True)
-    }
+    return fields_reached(record for record in records_of_calls(calls) if record.root == root)
 
 
 def as_fields(
@@ -96,14 +107,19 @@ def as_fields(
     used = {*taken}
     told: list[RecordOfCall] = []
     for record in records:
-        of_fields = tuple(tuple(nodes_of.get(buffer, ())) for buffer in record.buffers)
-        is_whole = not record.root and in_views.isdisjoint(record.buffers)
-        is_whole = is_whole and all(one and set(one) <= set(read) for one in of_fields)
+        one = _with_nodes(record, nodes_of)
+        is_whole = not record.root and in_views.isdisjoint(record.all_buffers) and one.is_read(read)
         free = (word for word in (identifier(record.path), record.variable) if word not in used)
         word = next(free, "") if is_whole else ""
         used.add(word)
-        told.append(RecordOfCall(record, word, of_fields))
+        told.append(dataclasses.replace(one, word=word))
     return told
+
+
+def _with_nodes(record: CallRecord, nodes_of: Mapping[str, Sequence[str]]) -> RecordOfCall:
+    nodes = tuple(tuple(nodes_of.get(buffer, ())) for buffer in record.buffers)
+    inside = tuple((field, _with_nodes(one, nodes_of)) for field, one in record.records)
+    return RecordOfCall(record, "", nodes, inside)
 
 
 def classes_of_records(records: Sequence[RecordOfCall], plan: UnitPlan, dims: DimNamer) -> Iterator[Record]:
@@ -121,4 +137,5 @@ def classes_of_records(records: Sequence[RecordOfCall], plan: UnitPlan, dims: Di
         ]
         shapes = shapes_of(columns, plan.buffers, dims)
         fields = tuple(zip(some[0].record.fields, shapes, strict=True))
-        yield Record(name, "", "", fields, modules=tuple(one.record.path for one in some))
+        inside = tuple((field, of.record.class_name) for field, of in some[0].records)
+        yield Record(name, "", "", fields, modules=tuple(one.record.path for one in some), records=inside)

@@ -35,7 +35,7 @@ from longhand.schedule.named_plan import (
     OneFunction,
     RepeatedLaunches,
     SharedCall,
-    SiteSteps,
+    fields_reached,
     remark_on,
     remark_on_launch,
 )
@@ -113,6 +113,7 @@ class FunctionPrinter:
         for column in (*alike.inputs, *alike.made, *alike.views):
             if column[0] in words:
                 variables[column[place]] = words[column[0]]
+        variables |= fields_reached(one for _, one in candidate.records(place))
         buffers = {name: outer.plan.buffers[of] for name, of in of_site.aliases.items()}
         named = {name: dataclasses.replace(one, name=name) for name, one in buffers.items()}
         given = [column[place] for column in alike.inputs]
@@ -133,7 +134,7 @@ class FunctionPrinter:
             "",
             given,
             of_site.steps,
-            _results(of_site, candidate.record, variables),
+            _results(candidate, place, variables),
             inside,
             variables,
             device_inside(
@@ -145,12 +146,14 @@ class FunctionPrinter:
         )
 
 
-def _results(site: SiteSteps, record: str, variables: Mapping[str, str]) -> list[Code]:
+def _results(candidate: FunctionCandidate, place: int, variables: Mapping[str, str]) -> list[Code]:
     """What a function returns: what its caller hands on, and the record of what it keeps for a backward pass."""
-    results: list[Code] = list(names(variables[name] for name in site.results))
-    if record:
-        kept = (KeywordCode(variables[name], NameCode(variables[name])) for name in site.saved)
-        results.append(CallCode(record, tuple(kept)))
+    results: list[Code] = list(names(variables[name] for name in candidate.alike.sites[place].results))
+    if candidate.record:
+        fields = zip(candidate.fields, candidate.kept(place), strict=True)
+        kept = [KeywordCode(field, NameCode(variables[name])) for field, name in fields]
+        kept += [KeywordCode(field, NameCode(one.variable)) for field, one in candidate.records(place)]
+        results.append(CallCode(candidate.record, tuple(kept)))
     return results
 
 

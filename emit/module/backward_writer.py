@@ -183,7 +183,7 @@ class BackwardWriter(ModelWriter):
         kept = frozenset(self.single()) - gradients - self._weights.keys()
         words = [layers.word for layers in self.layers]
         told = as_fields(self._calls, self._training, self._forward.plan, kept, words)
-        inside = {node: one.record.path for one in told for node in one.variables}
+        inside = {node: path for one in told if one.word for node, path in one.paths.items()}
         shared = share_backward(self.steps, body, self.tree, snake_case(self.name), kept, words, inside)
         for one in shared.lists:
             name = record_name(one.function, self._record_names)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.layers.model_steps import ModelStep
 from longhand.schedule.names.module_names import class_of_place, ordinal_classes
+from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.words import first_free, further_names, identifier
 from longhand.schedule.plan import Launch
 
@@ -29,8 +30,9 @@ class CallRecord:
         class_name: Its class.
         fields: Its fields.
         buffers: For each field the buffer that it is in this call.
-        root: The layer in whose method the function is called, which keeps what the record holds in its own; empty
-            where it is launch().
+        root: The layer in whose method the function is called, or the module in whose function, which keeps what the
+            record holds in its own; empty where it is launch().
+        records: (field, the record) of calls inside of the function.
     """
 
     variable: str
@@ -39,6 +41,20 @@ class CallRecord:
     fields: tuple[str, ...]
     buffers: tuple[str, ...]
     root: str = ""
+    records: tuple[tuple[str, CallRecord], ...] = ()
+
+    def reached(self, variable: str) -> dict[str, str]:
+        """By buffer: how a function reaches what the record holds that it has in a variable."""
+        pairs = zip(self.fields, self.buffers, strict=True)
+        own: dict[str, str] = {buffer: Reached.field_of(variable, field) for field, buffer in pairs}
+        for field, one in self.records:
+            own |= one.reached(Reached.field_of(variable, field))
+        return own
+
+    @property
+    def all_buffers(self) -> frozenset[str]:
+        """What it holds, and what the records in it do."""
+        return frozenset(self.buffers).union(*(one.all_buffers for _, one in self.records))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +76,7 @@ class SharedCall:
         collected: The variable for the gradients of weights that it returns last; empty where there are none.
         emptied: What it drops of that record.
         record: What it keeps for a backward pass; None where that is nothing, or among the results.
+        inner: The records of calls inside of it, which are fields of its own.
         is_launch: Whether it launches kernels of one module and does nothing else.
     """
 
@@ -77,6 +94,7 @@ class SharedCall:
     collected: str = ""
     emptied: tuple[str, ...] = ()
     record: CallRecord | None = None
+    inner: tuple[CallRecord, ...] = ()
     is_launch: bool = False
 
     def last_launch(self, until: Sequence[ModelStep]) -> Launch | None:
@@ -89,6 +107,42 @@ class SharedCall:
         """The variable of what it returns last, if it does: of gradients, or of a record."""
         recorded = (self.record.variable,) if self.record is not None else ()
         return (self.collected,) if self.collected else recorded
+
+
+def with_own_records(
+    calls: Mapping[int, SharedCall], path: str, taken: Collection[str]
+) -> dict[int, SharedCall]:
+    """Calls inside the function of a module, whose records have words there that tell nothing of where it stands.
+
+    Args:
+        calls: By the place of the first step of each.
+        path: The module's.
+        taken: Words that they may not have.
+    """
+    used = {*taken} - {call.record.variable for call in calls.values() if call.record is not None}
+    own = dict(calls)
+    for place, call in calls.items():
+        if call.record is not None:
+            word = variable_of_record(call.record.path.removeprefix(f"{path}."), used)
+            used.add(word)
+            own[place] = dataclasses.replace(call, record=dataclasses.replace(call.record, variable=word))
+    return own
+
+
+def records_inside(calls: Collection[SharedCall], path: str) -> tuple[CallRecord, ...]:
+    """The records of calls that are made in the function of a module.
+
+    Args:
+        calls: They.
+        path: The module's.
+    """
+    records = (one for call in calls for one in (*call.inner, call.record) if one is not None)
+    return tuple(dataclasses.replace(one, root=path) for one in records)
+
+
+def fields_reached(records: Iterable[CallRecord]) -> dict[str, str]:
+    """By buffer: how a function reaches what is in records that calls in it made."""
+    return {name: one for record in records for name, one in record.reached(record.variable).items()}
 
 
 def class_of_record(class_name: str, path: str, taken: Collection[str]) -> str:

@@ -25,7 +25,13 @@ from longhand.schedule.functions.computed_again import differentiates, modules_o
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.part_borders import AroundPart, PartBorder, part_borders
-from longhand.schedule.functions.part_steps import lines_of_step, modules_of_step, named_by, views_bound
+from longhand.schedule.functions.part_steps import (
+    is_copy,
+    lines_of_step,
+    modules_of_step,
+    named_by,
+    views_bound,
+)
 from longhand.schedule.layers.outside import made_inside, references
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
@@ -124,7 +130,7 @@ class _Division:
         for below, first, last in self._runs(path, start, stop):
             if last < told:
                 continue  # part of the one before
-            first = next(place for place in range(max(first, told), last + 1) if self._is_call(place))
+            first = self._first_of_own(max(first, told), last)
             one = self._fewest_across(below, first, last, (told, stop), most, around)
             if one is None:
                 begin, end = self._with_memory(first, last, told, stop)
@@ -161,6 +167,11 @@ class _Division:
 
     def _is_call(self, place: int) -> bool:
         return self._inside[place] is not None
+
+    def _first_of_own(self, first: int, last: int) -> int:
+        """The first call of a part, which is given what lies as its loops read it: any other layout is its caller's."""
+        calls = [place for place in range(first, last + 1) if self._is_call(place)]
+        return next((place for place in calls if not is_copy(self._function.steps[place])), calls[0])
 
     def _runs(self, path: str, start: int, stop: int) -> list[tuple[str, int, int]]:
         """(module right below this one, its first call, its last call) of calls that stand together, in order."""

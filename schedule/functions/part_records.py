@@ -55,11 +55,12 @@ def fields_of_part(
     dropped = tuple(name for name in part.emptied if name not in plain)  # what holds a plain one drops it
     whole = FieldsOfPart(SAVED, others, told, dropped, part.released)
     records = {holder for holder in holders.values() if holder not in ("", SAVED)}
-    if len(records) != 1 or part.takes_lists or (part.told and part.is_among_others):
+    record = min(records, key=len, default="")
+    records -= {holder for holder in records if _is_in(holder, record)}
+    if records or not record or part.takes_lists or (part.told and part.is_among_others):
         return whole
-    record = records.pop()
-    inside = tuple(name for name in fields if holders[name] == record)
-    beside = tuple(name for name in fields if holders[name] != record)
+    inside = tuple(name for name in fields if _is_in(holders[name], record))
+    beside = tuple(name for name in fields if not _is_in(holders[name], record))
     if len(inside) < _FEWEST_INSIDE or len(beside) > _MOST_BESIDE:
         return whole
     # Where the caller drops all of it the function is one for blocks that drop something, and for others.
@@ -81,7 +82,13 @@ def as_own(variables: dict[str, str], fields: FieldsOfPart) -> None:
     for name in fields.inside:
         one = variables[name]
         if isinstance(one, Reached):
-            variables[name] = Reached.field_of(SAVED, str(one.steps[-1]).removeprefix("."))
+            holder = SAVED + holder_of(one).removeprefix(fields.record)
+            variables[name] = Reached.field_of(holder, str(one.steps[-1]).removeprefix("."))
+
+
+def _is_in(holder: str, record: str) -> bool:
+    """Whether it is a record, or one that is a field in it."""
+    return f"{holder}.".startswith(f"{record}.")
 
 
 def holder_of(variable: str) -> str:

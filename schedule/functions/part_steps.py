@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import torch
+
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import modules_around
 from longhand.schedule.functions.long_functions import ModuleDerivative
@@ -34,6 +36,11 @@ def modules_of_step(step: ModelStep, words: BufferNamer) -> dict[str, str] | Non
 def _calls_in(step: UnitStep) -> list[PlanStep]:
     inside = [step] if isinstance(step, PlanStep) else [one for run in step.runs for one in run]
     return [one for one in inside if isinstance(one, Launch | Extern)]
+
+
+def is_copy(step: ModelStep) -> bool:
+    """Whether a call does nothing but copy a tensor into the layout in which loops read it."""
+    return isinstance(step, Extern) and step.target is torch.ops.aten.contiguous.default
 
 
 def named_by(step: ModelStep) -> Iterator[str]:

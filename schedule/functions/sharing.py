@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
 from longhand.schedule.functions.alike_numbers import Number, told_by_channels
-from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps
+from longhand.schedule.functions.alike_steps import SiteSteps, alike_steps
 from longhand.schedule.functions.call_records import (
     CallRecord,
     SharedCall,
     class_of_record,
+    records_inside,
     variable_of_record,
 )
 from longhand.schedule.functions.inner_names import (
@@ -31,7 +32,7 @@ from longhand.schedule.functions.repeated_launches import (
     words_for_holder,
     words_of_launch,
 )
-from longhand.schedule.functions.sites import FunctionBody, FunctionSites, ModuleSteps
+from longhand.schedule.functions.sites import FunctionBody, FunctionCandidate, FunctionSites, ModuleSteps
 from longhand.schedule.functions.told_sizes import WordsOf, with_told_sizes
 from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
 from longhand.schedule.layers.written_functions import WrittenFunction, as_one
@@ -44,34 +45,6 @@ MOST_NUMBERS = 3
 # What a shared function calls, or may: runtime.py's conv2d is not the module that such a function is given.
 NO_MODULE = ""  # what a function calls the module where it is given none
 _CALLED = OWN_WORDS - {"block", "layer"}
-
-
-@dataclasses.dataclass(frozen=True)
-class FunctionCandidate:
-    """A function that modules are, if their sizes are told alike.
-
-    Attributes:
-        alike: What they do.
-        sites: Where.
-        around: For each module the variables around it.
-        words: What the function calls everything in the first module's steps.
-        module: What it calls the module that it is given; empty if it is given none.
-        reads_shapes: Whether it reads all sizes from tensors: it is one for several sizes.
-        record: The class of what it keeps for a backward pass; empty where it makes no record.
-    """
-
-    alike: AlikeSteps
-    sites: tuple[CallSite, ...]
-    around: tuple[Mapping[str, str], ...]
-    words: Mapping[str, str]
-    module: str
-    reads_shapes: bool
-    record: str = ""
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Of that record."""
-        return tuple(self.words[name] for name in self.alike.sites[0].saved)
 
 
 # The function as it is written for each of the modules, one after the other.
@@ -216,20 +189,35 @@ class FunctionSharing:
                 told.dropped,
                 told.made,
                 told_by_channels(one.numbers[place], steps[place].steps, given),
-                record=self._record(name, site, steps[place].saved, used),
+                record=self._record(name, one.candidate, place, used),
+                inner=records_inside(steps[place].calls.values(), site.path),
                 is_launch=alike.is_launch,
             )
+            self._forget_records(site)
             self._calls[id(self._bodies[site.body].steps[site.start])] = call
         return sites
 
-    def _record(self, name: str, site: CallSite, saved: tuple[str, ...], used: set[str]) -> CallRecord | None:
+    def _forget_records(self, site: CallSite) -> None:
+        """Of calls inside a function: it keeps what they hold."""
+        for step in self._bodies[site.body].steps[site.start : site.stop]:
+            if (call := self._calls.get(id(step))) is not None:
+                self._calls[id(step)] = dataclasses.replace(call, record=None, inner=())
+
+    def _record(self, name: str, called: FunctionCandidate, place: int, used: set[str]) -> CallRecord | None:
         """What a call of a function keeps for a backward pass."""
-        if not saved:
+        if not called.record:
             return None
-        candidate = next(one.candidate for one in self.functions if one.name == name)
+        site = called.sites[place]
+        written = next(one.candidate for one in self.functions if one.name == name)
         variable = variable_of_record(site.path.removeprefix(f"{site.root}."), used)
-        used |= {variable, candidate.record}
-        return CallRecord(variable, site.path, candidate.record, candidate.fields, saved, site.root)
+        used |= {variable, written.record}
+        records = (
+            (field, of) for (field, _), (_, of) in zip(written.records(0), called.records(place), strict=True)
+        )
+        saved = tuple(called.kept(place))
+        return CallRecord(
+            variable, site.path, written.record, written.fields, saved, site.root, tuple(records)
+        )
 
     def _as_before(self, alike: CallsAlike) -> OneFunction | None:
         """Modules of a class that do what an earlier function does: with that one's word for the module."""
@@ -279,7 +267,9 @@ class FunctionSharing:
         """Modules of a class that are one function: all of them, or else those that do what one of them does."""
         if len(alike.sites) == 1:
             one = self._as_one(alike, word, reads_shapes=False)
-            return one if one is not None and one.n_parameters <= MOST_OF_PART else None
+            # A record that holds others is more to read, and pays for several calls.
+            is_plain = one is None or not one.candidate.holds_records
+            return one if one is not None and is_plain and one.n_parameters <= MOST_OF_PART else None
         one = self._of_all(alike, word)
         if (
             one is not None or len(alike.sites) == 2 or alike.is_launch

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallSite, made_in, plain_sites
-from longhand.schedule.functions.alike_steps import SiteSteps
-from longhand.schedule.functions.call_records import SharedCall
+from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
+from longhand.schedule.functions.call_records import CallRecord, SharedCall, with_own_records
 from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import references
@@ -94,6 +94,54 @@ class ModuleSteps:
     variables: Mapping[str, str]
     dropped: tuple[str, ...]
     made: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionCandidate:
+    """A function that modules are, if their sizes are told alike.
+
+    Attributes:
+        alike: What they do.
+        sites: Where.
+        around: For each module the variables around it.
+        words: What the function calls everything in the first module's steps.
+        module: What it calls the module that it is given; empty if it is given none.
+        reads_shapes: Whether it reads all sizes from tensors: it is one for several sizes.
+        record: The class of what it keeps for a backward pass; empty where it makes no record.
+    """
+
+    alike: AlikeSteps
+    sites: tuple[CallSite, ...]
+    around: tuple[Mapping[str, str], ...]
+    words: Mapping[str, str]
+    module: str
+    reads_shapes: bool
+    record: str = ""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Of that record."""
+        return tuple(self.words[name] for name in self.kept(0))
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether records of calls inside of it are fields of its own."""
+        return bool(self.record and self._records(0))
+
+    def kept(self, place: int) -> list[str]:
+        """What one of the modules keeps for a backward pass, but for what is in records of calls inside of it."""
+        held = frozenset[str]().union(*(one.all_buffers for one in self._records(place)))
+        return [name for name in self.alike.sites[place].saved if name not in held]
+
+    def records(self, place: int) -> tuple[tuple[str, CallRecord], ...]:
+        """(field of its record, the record of a call inside of the function) for one of the modules."""
+        words = (one.variable for one in self._records(0))
+        fields = (one if (word := one.removeprefix("saved_")) in self.fields else word for one in words)
+        return tuple(zip(fields, self._records(place), strict=True))
+
+    def _records(self, place: int) -> list[CallRecord]:
+        calls = self.alike.sites[place].calls.values()
+        return [call.record for call in calls if call.record is not None]
 
 
 class FunctionSites:
@@ -185,8 +233,12 @@ class FunctionSites:
         own, calls = own_steps(steps, self._calls)
         if _is_one_call(own, calls):  # what the module within it is
             return None
-        if len(saved) > self.form.most_saved or (saved and any(call.record for call in calls.values())):
+        if len(saved) > self.form.most_saved:
             return None
+        held = (call.record.all_buffers for call in calls.values() if call.record is not None)
+        if not frozenset[str]().union(*held) <= {*saved}:
+            return None
+        calls = with_own_records(calls, site.path, body.variables.values())
         released = (name for step in steps if isinstance(step, Release) for name in step.buffers)
         dropped = tuple(name for name in released if name not in made)
         alone = SiteSteps(own, calls, tuple(given), weights, results, saved)
