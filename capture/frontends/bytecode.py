@@ -25,6 +25,7 @@ from longhand.capture.bytecode.whole import BrokenCall, WholeCall, capture_whole
 from longhand.capture.facts import facts_of, readable
 from longhand.capture.frontends.call import (
     dynamic_dims,
+    free_path,
     is_nonnegative,
     ordered_keywords,
     refuse_autocast,
@@ -291,10 +292,7 @@ def _constants(whole: WholeCall, known: list[_Input]) -> list[_Input]:
             continue
         source = torch_private.dynamo_source_name(node) or ""
         path = dotted_path(source) if source.startswith("L['self']") else ""
-        word = path or (re.findall(r"[^\W\d]\w*", source) or ["constant"])[-1]
-        unique, count = word, 1
-        while unique in taken:
-            unique, count = f"{word}_{count}", count + 1
+        unique = free_path(path or (re.findall(r"[^\W\d]\w*", source) or ["constant"])[-1], taken)
         taken.add(unique)
         constants.append(_Input(InputKind.CONSTANT, unique, tensor))
     return constants
@@ -332,10 +330,7 @@ def _inputs(
     constants: dict[str, torch.Tensor] = {}
     literals: list[GraphInput] = []
     for node, value in zip(made, lifted.values(), strict=True):
-        word = next(filter(None, (assigned_name(user) for user in node.users)), "constant")
-        unique, count = word, 1
-        while unique in taken:
-            unique, count = f"{word}_{count}", count + 1
+        unique = free_path(next(filter(None, map(assigned_name, node.users)), "constant"), taken)
         taken.add(unique)
         constants[unique] = value
         literals.append(GraphInput(node.name, InputKind.CONSTANT, unique))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from longhand.errors import CaptureError
 
 __all__ = [
     "dynamic_dims",
+    "free_path",
     "ordered_keywords",
     "refuse_autocast",
     "size_names",
@@ -186,3 +187,25 @@ def _words_in(entry: Callable[..., Any]) -> dict[tuple[str, int], str]:
         return {}
     last = max(line for *_, line in code.co_lines() if line is not None)
     return shape_names(code.co_filename, code.co_firstlineno, last)
+
+
+def free_path(path: str, taken: Container[str]) -> str:
+    """The path for a tensor that no state_dict has, or one like it: ``cache.cpu_tensor``, ``table_1``.
+
+    Its words are the user's, and may be any attribute that every module has: a cache by device, a local `half`.
+
+    Args:
+        path: Words with dots between them.
+        taken: Paths of other tensors.
+    """
+    *owners, last = path.split(".")
+    words = [_unlike_methods(owner, "tensors") for owner in owners]
+    word = ".".join([*words, _unlike_methods(last, "tensor")])
+    free, count = word, 1
+    while free in taken:
+        free, count = f"{word}_{count}", count + 1
+    return free
+
+
+def _unlike_methods(word: str, kind: str) -> str:
+    return f"{word}_{kind}" if hasattr(nn.Module, word) else word

@@ -21,6 +21,7 @@ from torch.export.graph_signature import InputKind as ExportKind
 
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.frontends.call import (
+    free_path,
     is_nonnegative,
     ordered_keywords,
     refuse_autocast,
@@ -208,9 +209,7 @@ def _constant_words(placeholders: list[fx.Node], specs: list[InputSpec], module:
         if spec.kind is not ExportKind.CONSTANT_TENSOR or not name.startswith("lifted_tensor_"):
             continue
         local = next(filter(None, (assigned_name(user) for user in node.users)), "constant")
-        word, count = f"{owner}{dot}{local}", 1
-        while word in taken or hasattr(nn.Module, word.rpartition(".")[2]):
-            word, count = f"{owner}{dot}{local}_{count}", count + 1
+        word = free_path(f"{owner}{dot}{local}", taken)
         taken.add(word)
         words[str(spec.target)] = word
     return words
