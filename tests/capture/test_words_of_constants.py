@@ -1,4 +1,4 @@
-"""Tensors that the code holds or writes out may be called as what every module has: a cache by device, a local `half`."""
+"""Tensors that the code holds may be called as what every module has: a cache by device, a literal called `half`."""
 
 from __future__ import annotations
 

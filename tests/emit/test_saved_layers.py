@@ -207,7 +207,14 @@ def test_gradients_are_the_models(name: str, tmp_path: Path) -> None:
     assert "class " in backward and has_records == (
         name
         in (
-            *("a stack", "behind a sum", "two stacks", "an odd first layer", "an odd last layer", "two streams"),
+            *(
+                "a stack",
+                "behind a sum",
+                "two stacks",
+                "an odd first layer",
+                "an odd last layer",
+                "two streams",
+            ),
             *("reversed, an odd layer first", "reversed, an odd layer last"),
         )
     )
