@@ -48,4 +48,4 @@ def test_no_ordinal_tells_values_of_one_variable_apart(tmp_path: Path) -> None:
     longhand.generate(Net().train(), (x,), out=tmp_path / "unit", train=True)
     text = (tmp_path / "unit" / "model.py").read_text()
     assert not re.search(r"(second|third)_out", text)
-    assert "bn2_relu = " in text and "block_out = " in text
+    assert "first_bn2_relu = " in text and "last_bn2_relu = " in text
