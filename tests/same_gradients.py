@@ -61,3 +61,12 @@ def assert_gradients_as_exact(model: nn.Module, folder: Path, *args: torch.Tenso
         off, eagers = ((found[name].double() - wanted).abs().max() for found in (ours, theirs))
         allowed = _TIMES_EAGER * eagers + _LAST_BITS * wanted.abs().max()
         assert off <= allowed, f"{name}: {off} from float64, where the model is {eagers}"
+
+
+def assert_graph_gives_gradients_again(model: nn.Module, folder: Path, *args: torch.Tensor) -> None:
+    """A graph that is retained: its backward pass empties no record that a second one reads."""
+    ours = unit_of(model, folder).train()
+    result = ours(*args).sum()
+    first = torch.autograd.grad(result, list(ours.parameters()), retain_graph=True)
+    second = torch.autograd.grad(result, list(ours.parameters()))
+    torch.testing.assert_close(first, second)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import longhand
-from tests.same_gradients import assert_gradients_as_exact, unit_of
+from tests.same_gradients import assert_gradients_as_exact, assert_graph_gives_gradients_again
 
 
 class Block(nn.Module):
@@ -114,8 +114,4 @@ def test_what_is_kept_goes_by_one_name_for_all_blocks(unit: Unit) -> None:
 
 def test_a_graph_that_is_kept_gives_its_gradients_again(unit: Unit) -> None:
     folder, model, x = unit
-    ours = unit_of(model, folder).train()
-    result = ours(x).sum()
-    first = torch.autograd.grad(result, list(ours.parameters()), retain_graph=True)
-    second = torch.autograd.grad(result, list(ours.parameters()))
-    torch.testing.assert_close(first, second)
+    assert_graph_gives_gradients_again(model, folder, x)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import longhand
-from tests.same_gradients import assert_gradients_as_exact, unit_of
+from tests.same_gradients import assert_gradients_as_exact, assert_graph_gives_gradients_again
 
 
 class Conv(nn.Module):
@@ -112,8 +112,4 @@ def test_derivatives_read_the_records_in_the_record_of_their_stage(unit: Unit) -
 
 def test_a_graph_that_is_kept_gives_its_gradients_again(unit: Unit) -> None:
     folder, model, x = unit
-    ours = unit_of(model, folder).train()
-    result = ours(x).sum()
-    first = torch.autograd.grad(result, list(ours.parameters()), retain_graph=True)
-    second = torch.autograd.grad(result, list(ours.parameters()))
-    torch.testing.assert_close(first, second)
+    assert_graph_gives_gradients_again(model, folder, x)
