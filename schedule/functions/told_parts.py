@@ -161,11 +161,17 @@ def _own(column: Names, alike: AlikeSteps) -> Names:
 def _telling(
     sizes: Column, word: str, alike: AlikeSteps, buffers: Mapping[str, Buffer]
 ) -> tuple[Names, int] | None:
-    """What parts are given that is so long, and in which dimension: tensors first, then weights."""
-    for name, dim in told_by_parameters(sizes, alike.inputs, alike.sites, buffers):
-        column = next(one for one in alike.inputs if one[0] == name)
-        return _own(column, alike), dim
+    """What parts are given that is so long, and in which dimension: tensors first, then weights.
+
+    A leading dimension that is the same in all parts comes last: of images it is the batch, which is as large as a
+    layer is wide only by chance.
+    """
+    told = told_by_parameters(sizes, alike.inputs, alike.sites, buffers)
     weight = told_by_weights(sizes, word, alike.sites, buffers)
+    for name, dim in told:
+        column = next(one for one in alike.inputs if one[0] == name)
+        if dim > 0 or len(set(sizes)) > 1 or weight is None:
+            return _own(column, alike), dim
     if weight is None:
         return None
     path = alike.sites[0].weights[weight[0]]

@@ -121,13 +121,15 @@ class _ToldNumbers:
         self._taken = {*taken}
         self._other_words: set[str] = set()
         self._words = self._words_at_hand(words_of)
+        self._of_weights: dict[Column, str] = {}  # words for sizes that are a batch's only by chance
+        self._batches = self._leading() - self._inner()
         self._telling = self._sources()
         self._known: dict[Column, _SumOfSizes | None] = {}
 
     @property
     def words(self) -> dict[str, Column]:
         """By the word of a size: what it is in each of the modules."""
-        return {word: sizes for sizes, word in self._words.items()}
+        return {word: sizes for words in (self._words, self._of_weights) for sizes, word in words.items()}
 
     def sites(self) -> tuple[SiteSteps, ...]:
         """The modules' steps."""
@@ -151,13 +153,25 @@ class _ToldNumbers:
         for column in self._alike.inputs:
             for sizes in self._dims(self._names(column)):
                 variable = self._variables.get(column[0], "")
-                sources.setdefault(sizes, (f"{variable}_channels",) if is_identifier(variable) else ())
+                if sizes not in self._batches:
+                    sources.setdefault(sizes, (f"{variable}_channels",) if is_identifier(variable) else ())
         paths = [{path: name for name, path in site.weights.items()} for site in self._alike.sites]
         for path in paths[0]:
             if all(path in other for other in paths):
                 for dim, sizes in enumerate(self._dims([other[path] for other in paths])):
                     sources.setdefault(sizes, tuple(_words_for(path, dim)))
         return {sizes: words for sizes, words in sources.items() if min(sizes) > _LARGEST_PLAIN}
+
+    def _leading(self) -> set[Column]:
+        """How many images or rows the modules are given: as many in each. They are no part of another dimension."""
+        firsts = [next(self._dims(self._names(column)), ()) for column in self._alike.inputs]
+        return {sizes for sizes in firsts if len(set(sizes)) == 1}
+
+    def _inner(self) -> set[Column]:
+        """The other dimensions of what they are given."""
+        return {
+            sizes for column in self._alike.inputs for sizes in list(self._dims(self._names(column)))[1:]
+        }
 
     def _names(self, column: Sequence[str]) -> list[str]:
         """The buffers that are given for a parameter, or made in one place."""
@@ -187,11 +201,12 @@ class _ToldNumbers:
         return {sizes: word for sizes, word in words.items() if len(meant[word]) == 1}
 
     def _word(self, sizes: Column) -> str:
-        if sizes not in self._words:
-            taken = {*self._taken, *self._other_words, *self._words.values()}
+        words = self._of_weights if sizes in self._batches else self._words
+        if sizes not in words:
+            taken = {*self._taken, *self._other_words, *self._words.values(), *self._of_weights.values()}
             further = itertools.chain(["channels"], further_names("channels"))
-            self._words[sizes] = first_free(itertools.chain(self._telling[sizes], further), taken)
-        return self._words[sizes]
+            words[sizes] = first_free(itertools.chain(self._telling[sizes], further), taken)
+        return words[sizes]
 
     def _told(self, numbers: Column) -> _SumOfSizes | None:
         """The sizes that tell some numbers."""
@@ -212,7 +227,8 @@ class _ToldNumbers:
         for times in range(1, _MOST_PIECES + 1):
             for more in self._telling:
                 sizes = tuple(number - times * size for number, size in zip(numbers, more, strict=True))
-                if sizes in self._telling and sizes != more:
+                is_plain = times > 1 or len(set(sizes)) > 1  # what is as much in all modules comes last
+                if sizes in self._telling and sizes != more and is_plain:
                     yield _SumOfSizes(((1, sizes), (times, more)))
 
     # Steps.

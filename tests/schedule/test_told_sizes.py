@@ -139,3 +139,42 @@ def test_a_stride_over_what_a_launch_walks_is_no_multiple_of_something_else() ->
     assert isinstance(step, Launch)
     over_rows, further = step.ints
     assert type(over_rows) is int and isinstance(further, ToldBlocks)
+
+
+@pytest.mark.parametrize("batch", [32, 16])
+def test_a_batch_that_is_as_large_as_a_layer_is_wide_tells_nothing(batch: int) -> None:
+    """What a layer of 32 filters adds to its channels is its filters, whatever the batch."""
+    buffers, sites = {}, []
+    for number, width in enumerate((64, 96, 128)):
+        step = Launch("cat", (f"x{number}", f"y{number}"), (batch, width + 32), ())
+        sites.append(
+            SiteSteps((step,), {}, (f"x{number}",), {f"weight{number}": "conv.weight"}, (f"y{number}",))
+        )
+        shapes = {"x": (batch, width), "y": (batch, width + 32), "weight": (32, 3)}
+        buffers |= {f"{name}{number}": buffer(f"{name}{number}", *shape) for name, shape in shapes.items()}
+    given = tuple((tuple(f"{name}{number}" for number in range(3)),) for name in "xy")
+    words = {"x0": ("batch", "width"), "y0": ("batch", None)}
+    found = with_told_sizes(
+        AlikeSteps(tuple(sites), *given, (), ()), buffers, lambda name, _: words[name], {"x0": "x"}, set()
+    )
+    (step,) = found.sites[0].steps
+    assert isinstance(step, Launch)
+    assert step.sizes[1].terms == ((1, "width", 64), (1, "conv_channels", 32))
+
+
+def test_a_batch_is_no_part_of_a_width() -> None:
+    """Where no weight is as wide, the number stays one."""
+    widths, bounds = (96, 192), [(0, 292 + 20), (0, 580 + 20)]
+    buffers = {}
+    for number, width in enumerate(widths):
+        shapes = {"x": (20, 3 * width + 4), "y": (20, 7), "weight": (width, 3)}
+        buffers |= {f"{name}{number}": buffer(f"{name}{number}", *shape) for name, shape in shapes.items()}
+    found = with_told_sizes(
+        alike(*widths, bounds=bounds),
+        buffers,
+        lambda name, rank: ("batch", None) if name == "x0" else (None,) * rank,
+        {"x0": "x"},
+        set(),
+    )
+    (step,) = found.sites[0].steps
+    assert isinstance(step, Extern) and type(step.args[0].calls[0].args[2]) is int
