@@ -1,6 +1,6 @@
 """Whole models on a GPU: eager, torch.compile and longhand in default mode and with CUDA graphs.
 
-python -m benchmarks.models [FAMILY ...] --json FILE [--parts inference,training] [--batches small,large]
+python -m benchmarks.models [FAMILY ... | chains] --json FILE [--parts inference,training] [--batches small,large]
     [--budget SECONDS] [--processes N] [--ready SECONDS]
 
 Rows are compiled N at once, each in a process; then they are timed one by one, while nothing else runs. What is in the
@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import report
+from benchmarks.models.chains import CHAINS
 from benchmarks.models.contenders import CONTENDERS
 from benchmarks.models.families import FAMILIES
 from benchmarks.models.processes import measure_rows
@@ -26,16 +27,17 @@ from benchmarks.models.row import Figures, Row, RowResult
 from benchmarks.models.tables import kernel_tables, tables
 
 _N_KERNELS = 24
+KNOWN = FAMILIES | CHAINS
 
 
 def rows_of(families: list[str], parts: list[str], batches: list[str]) -> list[Row]:
     """The rows that were asked for, all families of one part and batch together."""
     return [
-        Row(name, getattr(FAMILIES[name], batch), part == "training")
+        Row(name, getattr(KNOWN[name], batch), part == "training")
         for part in parts
         for batch in batches
         for name in families
-        if part == "inference" or FAMILIES[name].trains
+        if part == "inference" or KNOWN[name].trains
     ]
 
 
@@ -61,7 +63,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("families", nargs="*", help=f"by default all of: {', '.join(FAMILIES)}")
+    parser.add_argument(
+        "families", nargs="*", help=f"by default all of: {', '.join(FAMILIES)}; chains: those of convolutions"
+    )
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--parts", default="inference,training")
     parser.add_argument("--batches", default="small,large")
@@ -74,10 +78,11 @@ def main() -> None:
     parser.add_argument("--kernels", action="store_true", help="also what each kernel takes")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
-    if unknown := sorted({*options.families}.difference(FAMILIES)):
-        parser.error(f"no such family: {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
+    families = [one for name in options.families for one in ([*CHAINS] if name == "chains" else [name])]
+    if unknown := sorted({*families}.difference(KNOWN)):
+        parser.error(f"no such family: {', '.join(unknown)}; there are {', '.join(KNOWN)}")
     results = read(options.json)
-    rows = rows_of(options.families or [*FAMILIES], options.parts.split(","), options.batches.split(","))
+    rows = rows_of(families or [*FAMILIES], options.parts.split(","), options.batches.split(","))
     machine = report.versions()  # nothing is asked of the GPU: rows are forked from this process
 
     def tell(row: Row, result: RowResult) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.models.chains import CHAINS
 from benchmarks.models.contenders import (
     CONTENDERS,
     Compile,
@@ -34,7 +35,7 @@ class Row:
     """What is measured.
 
     Attributes:
-        family: A key of FAMILIES.
+        family: A key of FAMILIES or of CHAINS.
         batch: How many.
         trains: A training step.
     """
@@ -96,7 +97,7 @@ def prepare(
     device: str,
     dtype: torch.dtype,
     contenders: Mapping[str, Compile] = CONTENDERS,
-    families: Mapping[str, Family] = FAMILIES,
+    families: Mapping[str, Family] = FAMILIES | CHAINS,
 ) -> dict[str, Contender]:
     """Makes the model once, and each contender of it; eager comes first, and says what an error may be."""
     torch.manual_seed(0)

@@ -15,6 +15,7 @@ from torch import nn
 
 from benchmarks.models import __main__ as command
 from benchmarks.models import written_out
+from benchmarks.models.chains import CHAINS
 from benchmarks.models.contenders import Work, exact_tensors, relative_distance, tensors_of
 from benchmarks.models.families import FAMILIES, Family
 from benchmarks.models.processes import measure_rows
@@ -143,6 +144,14 @@ def test_rows_are_every_family_of_a_part_and_batch() -> None:
     rows = command.rows_of(["vit", "llama decode"], ["inference", "training"], ["small"])
     assert [row.name for row in rows] == ["vit B1", "llama decode B1", "vit B1 training"]
     assert len(command.rows_of([*FAMILIES], ["inference"], ["small", "large"])) == 2 * len(FAMILIES)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_every_chain_of_convolutions_runs(name: str) -> None:
+    with torch.device("meta"):
+        given = CHAINS[name].inputs(2)["images"]
+        found = CHAINS[name].make()(given)
+    assert found.shape[:2] == given.shape[:2] and found.dim() == given.dim()
 
 
 FIGURES = Figures(2.0, 1.0, 100.0, 90.0, [], 2**20, 1e-3, 1.0)
