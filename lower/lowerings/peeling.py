@@ -18,13 +18,21 @@ import torch
 from torch import fx
 
 from longhand.capture.graph import CapturedGraph, Provenance, is_view
-from longhand.lower.layouts import CONVOLUTIONS, is_convolution
+from longhand.lower.layouts import CONVOLUTIONS
 from longhand.lower.lowerings.new_nodes import add_call
 from longhand.lower.registry import LOWERINGS
 from longhand.options import Device, Options
 
 aten = torch.ops.aten
 
+_BIASED = CONVOLUTIONS | {
+    aten.conv1d.default,
+    aten.conv1d.padding,
+    aten.conv3d.default,
+    aten.conv3d.padding,
+    aten.conv_transpose1d.default,
+    aten.conv_transpose3d.input,
+}
 _BIAS, _MASK = 2, 10
 _REMARK = "The convolution's bias, too: in the call of the library that would be a launch of its own."
 
@@ -52,7 +60,7 @@ def peel_biases(graph: CapturedGraph, options: Options) -> CapturedGraph:
 
 def _is_peeled(node: fx.Node) -> bool:
     """Whether a node is a convolution with a bias whose result a kernel of ours reads."""
-    if not is_convolution(node) or len(node.args) <= _BIAS or not isinstance(node.args[_BIAS], fx.Node):
+    if node.target not in _BIASED or len(node.args) <= _BIAS or not isinstance(node.args[_BIAS], fx.Node):
         return False
     return node.meta["val"].is_floating_point() and _is_read_by_kernel(node)
 
@@ -104,5 +112,5 @@ def _sum_of_gradient(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.No
     return add_call(graph, node.name, aten.sum.dim_IntList, (d_out, dims), node)
 
 
-assert all(target._schema.arguments[_BIAS].name == "bias" for target in CONVOLUTIONS)
+assert all(target._schema.arguments[_BIAS].name == "bias" for target in _BIASED)
 assert aten.convolution_backward.default._schema.arguments[_MASK].name == "output_mask"
