@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from longhand.errors import ScheduleError
 from longhand.lower.ir import MOST_PLACES, Axis, Buffer, Load, Nest, Reduce, Store, Value, arguments, domains
@@ -30,6 +30,9 @@ from longhand.schedule.sizes import Hints, guess
 SMALLEST_TILE_SIDE = 16
 # Of so few rows, one above the other, a program adds up whole columns: a tile of rows would be empty for the most part.
 _FEW_ROWS = 8
+# What is read and written at once, in bytes; elements that the lanes of a warp take together, eight each.
+_SECTOR = 32
+_NEIGHBOURS = 256
 # Accesses along the row axis are worth tiles if they are at least this share of all bytes.
 TRANSPOSED_SHARE = 0.1
 
@@ -172,6 +175,7 @@ class _Layout:
         self.hints = hints
         self.sizes = {axis.name: guess(axis.size, hints) for axis in nest.axes}
         self.place = {axis.name: place for place, axis in enumerate(nest.axes)}
+        self.itemsizes: dict[str, int] = {}
         spans = domains(nest.body)
         self.accesses: list[tuple[Load | Store, int]] = []
         for position, value in enumerate(nest.body):
@@ -179,7 +183,8 @@ class _Layout:
                 elements = 1
                 for axis in spans[position]:
                     elements *= self.sizes[axis]
-                self.accesses.append((value, elements * buffers[value.buffer].dtype.itemsize))
+                self.itemsizes[value.buffer] = buffers[value.buffer].dtype.itemsize
+                self.accesses.append((value, elements * self.itemsizes[value.buffer]))
 
     def contiguous_bytes(self, axis: str) -> int:
         """Bytes of accesses that step by one element along the axis."""
@@ -209,6 +214,41 @@ class _Layout:
             return (-step if step else -(2**62), self.place[axis])
 
         return sorted(axes, key=key)
+
+    def walked(self, axes: Sequence[str]) -> list[str]:
+        """Axes in the order in which neighbouring positions are in the fewest sectors, of all accesses together.
+
+        That is how the largest load lays them out, unless others, which are as large, lie otherwise: images whose
+        pixels lie side by side beside such whose channels do.
+        """
+        first = self.outermost_first(axes, Load)
+        if len(axes) == 1:
+            return first
+        orders = [first]
+        for access, _ in self.accesses:
+            steps = {axis: abs(guess(coefficient(access.index, axis), self.hints)) for axis in axes}
+            if all(steps.values()):
+                orders.append(sorted(axes, key=lambda axis: (-steps[axis], self.place[axis])))
+        return min(orders, key=self._n_sectors)
+
+    def _n_sectors(self, order: Sequence[str]) -> float:
+        """How many sectors all accesses read and write if neighbours are next to each other in this order."""
+        return sum(self._sectors_of(access, order) * size for access, size in self.accesses)
+
+    def _sectors_of(self, access: Load | Store, order: Sequence[str]) -> float:
+        """Sectors for each position, on average over the first ones."""
+        itemsize = self.itemsizes[access.buffer]
+        steps = [guess(coefficient(access.index, axis), self.hints) for axis in order]
+        sizes = [self.sizes[axis] for axis in order]
+        sectors = set()
+        n_places = min(_NEIGHBOURS, math.prod(sizes))
+        for place in range(n_places):
+            at = 0
+            for size, step in zip(reversed(sizes), reversed(steps), strict=True):
+                place, along = divmod(place, size)
+                at += along * step
+            sectors.add(at * itemsize // _SECTOR)
+        return len(sectors) / max(n_places, 1) / itemsize
 
 
 def _space(family: Family, nest: Nest, rows: Iterable[str], cols: Iterable[str]) -> NestSpace:
@@ -252,7 +292,7 @@ def _reduction_space(
     kept = [axis.name for axis in nest.axes if axis.name not in reduced]
     order = next((v.axes for v in nest.body if isinstance(v, Reduce) and v.op in POSITIONAL), None)
     # In the order of names: a frozenset's own order differs from process to process.
-    walked = list(order) if order is not None else layout.outermost_first(sorted(reduced), Load)
+    walked = list(order) if order is not None else layout.walked(sorted(reduced))
     lane_kept, lane_reduced = layout.most_contiguous(kept), layout.most_contiguous(walked)
     assert lane_reduced is not None
     is_across = lane_kept is not None and (

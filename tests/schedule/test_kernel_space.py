@@ -70,6 +70,26 @@ def test_an_extent_of_one_axis_keeps_it_apart() -> None:
     assert len(planned(make).axes) == 1
 
 
+@pytest.mark.parametrize("first", ["x", "y"])
+def test_reduced_axes_are_walked_where_most_neighbours_share_a_sector(first: str) -> None:
+    """Groups of channels of images: one tensor has its pixels side by side, two have channels so."""
+    make = NestMaker(batch=2, group=32, channel=4, pixel=512)
+    layouts = {"x": "batch group channel pixel", "y": "batch pixel group channel"}
+    read = {name: make.load(name, layouts[name]) for name in sorted(layouts, key=lambda name: name != first)}
+    total = read["x"] + read["y"]
+    mean = make.reduce(ReduceOp.SUM, total, "channel", "pixel")
+    make.store("out", layouts["y"], total - mean)
+    assert names(planned(make).cols) == ["pixel", "channel"]
+
+
+def test_reduced_axes_that_all_lie_alike_are_walked_so() -> None:
+    make = NestMaker(batch=2, group=32, channel=4, pixel=512)
+    value = make.load("x", "batch channel group pixel")
+    mean = make.reduce(ReduceOp.SUM, value, "channel", "pixel")
+    make.store("out", "batch channel group pixel", value - mean)
+    assert names(planned(make).cols) == ["channel", "pixel"]
+
+
 def test_row_order_follows_the_output() -> None:
     make = nests.rotary(2, 5, 3, 4)
     plan = planned(make)
