@@ -356,6 +356,8 @@ class Scope:
         for candidate in candidates:
             word = identifier(candidate)
             word = candidate if word == candidate else word  # a gradient's stays one
+            if word.strip("_").isdigit():
+                continue  # a place in a list alone says nothing
             if self.is_free(word):
                 return self.take(word)
             if word:

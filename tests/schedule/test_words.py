@@ -14,7 +14,7 @@ from torch import nn
 
 import longhand
 from longhand.schedule.names.unit_names import KernelNames, Ledger
-from longhand.schedule.names.words import further_names, snake_case
+from longhand.schedule.names.words import Scope, further_names, snake_case
 
 
 def _files(folder: Path, model: Any, *args: Any) -> dict[str, str]:
@@ -167,3 +167,9 @@ def test_many_things_of_a_name_are_counted() -> None:
         "twenty_third_x",
     ]
     assert len({*words}) == len(words)
+
+
+def test_a_place_in_a_list_is_no_name() -> None:
+    """What the layer "1" of an nn.Sequential makes is no `_1`."""
+    assert Scope(()).pick(["1", "_1", "activated"]) == "activated"
+    assert Scope(()).pick(["1"]) == "value"
