@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import keyword
 import re
 import unicodedata
@@ -362,8 +363,10 @@ class Scope:
                 return self.take(word)
             if word:
                 seen.append(word)
-        stem = seen[0] if seen else "value"
-        for word in self._last_resorts(stem):
+        last_resorts = (
+            self._last_resorts(seen[0]) if seen else itertools.chain(["value"], self._last_resorts("value"))
+        )
+        for word in last_resorts:
             if self.is_free(word):
                 return self.take(word)
         raise AssertionError("unreachable: the last resorts do not end")
