@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from longhand.emit.module.paragraphs import CallOfLibrary, functional
 from longhand.emit.text.expression import root_text
 from longhand.emit.text.python_code import CallCode, Code, KeywordCode, LiteralCode
-from longhand.lower.ir import View
+from longhand.lower.ir import Buffer, Extern, View
 
 Write = Callable[[Any], Code]
 
@@ -42,6 +43,19 @@ def attention_call(
     parts = (*(write(given[word]) for word in names), *is_causal, *scale_argument(given, dtype))
     function = name.removeprefix("_scaled_dot_product_")
     return CallOfLibrary(CallCode(function, parts), runtime=function)
+
+
+def held_by_position(call: CallOfLibrary, step: Extern, buffers: Mapping[str, Buffer]) -> CallOfLibrary:
+    """The call, by way of the runtime where it makes gradients of attention that kernels read as (batch, position,
+    head, dim): that looks whether they lie so.
+    """
+    name = str(step.target.overloadpacket.__name__)
+    if not name.startswith("_scaled_dot_product") or not name.endswith("_backward"):
+        return call
+    made = [buffers[name] for name in step.outputs[: len(_OPERANDS)] if name in buffers]
+    if not any(one.layout_is_known and one.shape for one in made):
+        return call
+    return dataclasses.replace(call, code=CallCode("by_position", (call.code,)), runtime="by_position")
 
 
 def _functional(given: Mapping[str, Any], dtype: torch.dtype, write: Write) -> CallOfLibrary:

@@ -12,7 +12,7 @@ import sympy
 import torch
 
 from longhand.capture.graph import Differentiated, differentiated, registered_by
-from longhand.emit.module.attention_calls import attention_call, scale_argument
+from longhand.emit.module import attention_calls
 from longhand.emit.module.module_place import all_of_a_name
 from longhand.emit.module.paragraphs import CallOfLibrary, functional
 from longhand.emit.module.told_arguments import TOLD, told_argument
@@ -81,7 +81,8 @@ class LibraryWriter:
     def write(self, step: Extern) -> CallOfLibrary:
         """The call of `step`."""
         if step.memory_format is not torch.channels_last:
-            return self._plain_call(step)
+            call = self._plain_call(step)
+            return attention_calls.held_by_position(call, step, self._buffers)
         if step.target is torch.ops.aten.conv2d.default:  # runtime.py's own
             return CallOfLibrary(CallCode("conv2d", self._arguments(step)), runtime="conv2d")
         call = self._plain_call(step)
@@ -197,7 +198,7 @@ class LibraryWriter:
             parts.append(KeywordCode(name, text, not is_word) if by_name else text)
         for name, value in step.kwargs:
             if name == "scale" and "attention" in str(step.target.overloadpacket.__name__):
-                parts += scale_argument(self.named(step), self.dtype(step))
+                parts += attention_calls.scale_argument(self.named(step), self.dtype(step))
             else:
                 parts.append(KeywordCode(name, self.value(value)))
         return tuple(parts)
@@ -288,7 +289,7 @@ def _embedding(writer: LibraryWriter, step: Extern) -> CallOfLibrary:
 
 
 def _attention(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
-    return attention_call(step.target, writer.named(step), writer.dtype(step), writer.value)
+    return attention_calls.attention_call(step.target, writer.named(step), writer.dtype(step), writer.value)
 
 
 def _contiguous(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:

@@ -169,9 +169,7 @@ class _ToldNumbers:
 
     def _inner(self) -> set[Column]:
         """The other dimensions of what they are given."""
-        return {
-            sizes for column in self._alike.inputs for sizes in list(self._dims(self._names(column)))[1:]
-        }
+        return {sizes for column in self._alike.inputs for sizes in list(self._dims(self._names(column)))[1:]}
 
     def _names(self, column: Sequence[str]) -> list[str]:
         """The buffers that are given for a parameter, or made in one place."""

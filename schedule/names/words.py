@@ -61,8 +61,8 @@ _OWN_TEXT = """
     block layer load_constants channels_last conv2d check_tensor check_tensors check_dim check_weights check_condition
     check_size check_value check_text check_apart check_lists_apart check_mode check_frozen check_distinct
     check_is_plain parameters_of convolution_backward lying_as gradients_of looks_of or_none or_zeros
-    own_types cudnn_attention cudnn_attention_backward tensor_table buffers_named blas saved keep_for_backward
-    kept_for_backward one_for_each kept_on_list kept_from_list of_layers of_module of_parameters
+    own_types cudnn_attention cudnn_attention_backward by_position tensor_table buffers_named blas saved
+    keep_for_backward kept_for_backward one_for_each kept_on_list kept_from_list of_layers of_module of_parameters
 """
 OWN_WORDS = frozenset(_OWN_TEXT.split())
 

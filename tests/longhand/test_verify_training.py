@@ -132,3 +132,33 @@ def test_no_gradient_is_a_gradient_of_zero(factor: float, is_right: bool) -> Non
             for row in compare_training(lambda ours=ours: Zeroed(ours), Call(Zeroed(eager), args, {}))
         }
         assert rows["gradient of argument[0]"].is_right is is_right
+
+
+class Counted(nn.Module):
+    """A layer beside buffers that no result depends on, one of which may be counted up."""
+
+    def __init__(self, counts: bool) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.counts = counts
+        self.register_buffer("original_frequencies", torch.tensor([1.0, float("nan")]), persistent=False)
+        self.register_buffer("n_calls", torch.zeros(()), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.counts:
+            self.n_calls.add_(1)
+        return self.fc(x).relu()
+
+
+@pytest.mark.parametrize(("counts", "wrong"), [(False, []), (True, ["n_calls after the call"])])
+def test_a_buffer_that_only_the_original_has_counts_where_the_step_changes_it(
+    tmp_path: Path, counts: bool, wrong: list[str]
+) -> None:
+    """The unit is of the model that counts nothing: it has none of the two buffers."""
+    torch.manual_seed(0)
+    x = torch.randn(3, 4)
+    longhand.generate(Counted(False), (x,), out=tmp_path / "unit", train=True)  # which tries the unit, too
+    unit = longhand.load(tmp_path / "unit")
+    assert not [name for name, _ in unit().named_buffers()]
+    found = compare_training(unit, Call(Counted(counts), (x,), {}))
+    assert [one.name for one in found if not one.is_right] == wrong
