@@ -116,7 +116,10 @@ class _Splitter:
             if node in shown:
                 parts[node] = builder.clone(node, self._word(node))
         clone_nodes = [builder.clone(node, f"old_{node.name}") for node in clones]
-        names = {node: copy.name for node, copy in (builder.copies | parts).items()}
+        whole = {node: copy.name for node, copy in builder.copies.items()}
+        names = whole | {node: copy.name for node, copy in parts.items()}
+        # What the user gets as a view is one, and not the copy that is kept of it.
+        seen = dict.fromkeys(AliasKind, whole) | {AliasKind.FRESH: names}
         kept = [parts.get(node, builder.copies[node]) for node in saved] + clone_nodes
         values = [builder.copies[node] for node in results if node is not None]
         builder.graph.output((*values, *kept, *(builder.copies[value] for _, value in mutations)))
@@ -125,7 +128,7 @@ class _Splitter:
             graph=self._on_device(builder.graph),
             outputs=(
                 *(
-                    output if node is None else self._output(output, names[node], names)
+                    output if node is None else self._output(output, seen[output.alias][node], names)
                     for output, node in zip(self.captured.outputs, results, strict=True)
                 ),
                 *(GraphOutput(node.name) for node in kept),

@@ -265,3 +265,32 @@ def test_views_that_no_index_map_tells(function: Any, dtype: torch.dtype, tmp_pa
     for mine, theirs in zip(found["values"], expected["values"], strict=True):
         torch.testing.assert_close(mine, theirs)
     torch.testing.assert_close(found["gradients"], expected["gradients"])
+
+
+class Pooled(nn.Module):
+    """Returns states, the first of each as a view, and what a layer makes of that, which its derivative reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(8, 8)
+        self.out = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        states = self.project(x)
+        first = states[:, 0]
+        return states, first, self.out(first)
+
+
+def test_a_view_that_is_returned_and_kept_is_a_view(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Pooled(), torch.randn(2, 3, 8)
+    longhand.generate(model, (x,), out=tmp_path / "unit", train=True)  # which tries the unit, too
+    unit = longhand.load(tmp_path / "unit")()
+    unit.load_state_dict(model.state_dict())
+    states, first, out = unit(x)
+    assert first.data_ptr() == states.data_ptr() and first.shape == (2, 8)
+    (first.square().sum() + out.sum() + states.sin().sum()).backward()
+    theirs = model(x)
+    (theirs[1].square().sum() + theirs[2].sum() + theirs[0].sin().sum()).backward()
+    for name, weight in model.named_parameters():
+        torch.testing.assert_close(unit.get_parameter(name).grad, weight.grad)
