@@ -69,7 +69,11 @@ def _graph_faults(draft: LoweringDraft) -> Iterator[Fault]:
     known: set[str] = set()
     for node in draft.nodes:
         if late := [source.name for source in node.all_input_nodes if source.name not in known]:
-            yield f"the node {node.name}", DraftRule.ORDER, f"it reads {late[0]}, which comes later or nowhere"
+            yield (
+                f"the node {node.name}",
+                DraftRule.ORDER,
+                f"it reads {late[0]}, which comes later or nowhere",
+            )
         known.add(node.name)
     for output in draft.short.outputs:
         if isinstance(output.value, str) and output.value not in known:
@@ -91,7 +95,11 @@ def _layer_faults(draft: LoweringDraft) -> Iterator[Fault]:
             for name in layer:
                 if (name in present) is not (number < chain.n_kept):
                     fate = "lowered, too" if name in present else "left out"
-                    yield f"layer {number} of a chain that keeps {chain.n_kept}", DraftRule.LAYERS, f"{name} is {fate}"
+                    yield (
+                        f"layer {number} of a chain that keeps {chain.n_kept}",
+                        DraftRule.LAYERS,
+                        f"{name} is {fate}",
+                    )
 
 
 def _value_faults(draft: LoweringDraft) -> Iterator[Fault]:

@@ -101,9 +101,8 @@ def test_2_parameters_stand_one_a_line_and_pointers_tell_their_dtype(path):
         for argument in kernel.args.args:
             if argument.arg.endswith("_ptr"):
                 comment = lines[argument.lineno - 1].partition("#")[2]
-                assert re.match(
-                    r"\s*(fp?\d+|bf16|i\d+|u\d+|bool|float\d+|bfloat16|u?int\d+)\b", comment
-                ), argument.arg
+                dtype = r"\s*(fp?\d+|bf16|i\d+|u\d+|bool|float\d+|bfloat16|u?int\d+)\b"
+                assert re.match(dtype, comment), argument.arg
 
 
 @pytest.mark.parametrize("path", TRITON, ids=relative)

@@ -113,11 +113,8 @@ def main() -> int:
     for module in _PRELOADED:
         importlib.import_module(module)
     deadline = time.monotonic() + options.budget
-    dtypes = (
-        options.dtypes.split(",")
-        if options.dtypes
-        else ["fp32", "bf16"] if options.device == "cuda" else ["fp32"]
-    )
+    usual = ["fp32", "bf16"] if options.device == "cuda" else ["fp32"]
+    dtypes = options.dtypes.split(",") if options.dtypes else usual
     counts: Counter[Verdict] = Counter()
     n_left = 0
     for dtype in dtypes:

@@ -58,7 +58,7 @@ ATTENTIONS = _names("""
     """)
 
 # By packet name in torch.ops.aten: all functional overloads are kept.
-KEPT_WHOLE = _names("""
+KEPT_WHOLE = ATTENTIONS | _names("""
     softmax _safe_softmax log_softmax layer_norm rms_norm group_norm batch_norm
     relu relu6 gelu gelu_backward silu elu selu celu leaky_relu prelu mish softplus softshrink hardshrink hardswish
     hardsigmoid hardtanh threshold log_sigmoid glu sigmoid tanh
@@ -78,7 +78,7 @@ KEPT_WHOLE = _names("""
     fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn fft_irfft fft_irfft2
     fft_irfftn fft_hfft fft_ihfft
     transpose squeeze unbind permute expand
-    """) | ATTENTIONS
+    """)
 
 # Ops that vanish: their value is their first argument. The result of a FRESH one is memory of its own, that of an
 # ALIAS one is its argument seen again.

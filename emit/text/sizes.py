@@ -230,9 +230,8 @@ class SizeWriter:
         self._is_reading = self.reads_shapes
         telling: dict[str, Code] = {}
         literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
-        ranks: dict[str, tuple[bool, float, int]] = (
-            {}
-        )  # first what is not made of them, and has many dimensions
+        # First what is not made of them, and has many dimensions.
+        ranks: dict[str, tuple[bool, float, int]] = {}
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
             shape, words = apart([(buffer.shape[dim], words[dim]) for dim in order], self._values)

@@ -277,9 +277,8 @@ def _callable(
     return function
 
 
-_units_of: dict[Path, list[str]] = (
-    {}
-)  # the units that this process wrote below a folder of the user's, in order
+# The units that this process wrote below a folder of the user's, in order.
+_units_of: dict[Path, list[str]] = {}
 
 
 def number_from_one(out: Path) -> None:

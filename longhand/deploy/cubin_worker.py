@@ -222,8 +222,8 @@ def _stand_in(package: Any, recorder: Recorder) -> None:
     runtime, model = sys.modules[f"{_NAME}.runtime"], sys.modules[f"{_NAME}.model"]
     for launcher in ("FastLaunch", "CheckedLaunch"):
         if hasattr(runtime, launcher):
-            getattr(runtime, launcher).__getitem__ = lambda self, _: lambda *args, **options: recorder.launch(
-                self.kernel, args, options
+            getattr(runtime, launcher).__getitem__ = lambda self, _: (
+                lambda *args, **options: recorder.launch(self.kernel, args, options)
             )
     triton.JITFunction.__getitem__ = lambda kernel, grid: recorder.leave(kernel, grid)
     for module in (model, sys.modules.get(f"{_NAME}.backward")):

@@ -96,9 +96,8 @@ class _Scope:
         self.bound: set[tuple[str, _BindingPlace]] = set()
         self.read: set[tuple[str, _BindingPlace]] = set()
         self.loops: list[tuple[list[_State], list[_State]]] = []  # states at each break and continue
-        self.raised: list[list[_State]] = (
-            []
-        )  # for each `try` around: the states from which its handlers may start
+        # For each `try` around: the states from which its handlers may start.
+        self.raised: list[list[_State]] = []
 
     def faults(self) -> set[Fault]:
         """Runs the analysis."""

@@ -207,7 +207,9 @@ class _HalvesWriter:
         if shifted is None:
             return None
         moved = make_index(
-            index.offset, index.axes, [(renumbered[at], factor) for at, factor in index.values]  # type: ignore[misc]
+            index.offset,
+            index.axes,
+            [(renumbered[at], factor) for at, factor in index.values],  # type: ignore[misc]
         )
         new = dataclasses.replace(value, index=moved, mask=None if mask is True else mask)  # type: ignore[arg-type]
         is_second = (ScalarRef(0),) in [product[-1:] for product in shifted.offset]

@@ -82,7 +82,10 @@ def _lane_breaches(kernel: KernelPlan) -> Iterator[Breach]:
         if not isinstance(value, Load):
             yield PlanRule.MASKS_COVER, f"value {position} is padded and no load"
         elif value.mask is not None and value.other != other and value.other == value.other:
-            yield PlanRule.MASKS_COVER, f"value {position} has {value.other} where masked and {other} past the end"
+            yield (
+                PlanRule.MASKS_COVER,
+                f"value {position} has {value.other} where masked and {other} past the end",
+            )
 
 
 class _Numbers:

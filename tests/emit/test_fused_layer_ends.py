@@ -90,9 +90,8 @@ def test_gradients_are_the_models(layer: Callable[[], nn.Module], tmp_path: Path
     longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu", train=True)
     assert_same_gradients(model, tmp_path / "unit", x, rtol=1e-4, atol=1e-5)
     text = (tmp_path / "unit" / "backward.py").read_text()
-    assert not re.search(
-        r"\b\w+\[\d+\]\[\d+\]\.reshape", text
-    ), "a layer's function returns what the caller gets"
+    # A layer's function returns what the caller gets.
+    assert not re.search(r"\b\w+\[\d+\]\[\d+\]\.reshape", text)
 
 
 class Cross(nn.Module):

@@ -45,9 +45,8 @@ def test_the_first_step_runs_and_the_second_is_recorded(pair: Pair) -> None:
         x.normal_()
         pair.step(x)
         assert pair.replays == ([number] * 2 if number else [])
-    assert (
-        pair.net.runs == 1 + 1 + 4
-    ), "one ran, one was recorded, and the stand-in computes where a graph replays"
+    # One ran, one was recorded, and the stand-in computes where a graph replays.
+    assert pair.net.runs == 1 + 1 + 4
 
 
 def test_inputs_that_lie_elsewhere_are_copied_from_then_on(pair: Pair) -> None:

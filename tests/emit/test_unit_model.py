@@ -158,9 +158,10 @@ def test_unit_computes_what_eager_does(name: str, unit_folder: Any) -> None:
             assert our.dtype == their.dtype and our.shape == their.shape
             scale = right.double().abs().max().item()
             eps = torch.finfo(our.dtype).eps if our.is_floating_point() else 0.0
-            error, allowed = (our.double() - right.double()).abs().max(), (
-                their.double() - right.double()
-            ).abs().max()
+            error, allowed = (
+                (our.double() - right.double()).abs().max(),
+                (their.double() - right.double()).abs().max(),
+            )
             assert error <= 2 * allowed + 2 * eps * scale
 
 

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes the environment that `make demo` and `make test` run in: create.sh FOLDER
 #
-# It has the newest Python that longhand supports and for which a torch can be installed. PYTHON=... takes that Python,
-# TORCH=... that torch ("torch==2.12.*"); TORCH_INDEX=... says where CPU builds of torch are looked for besides where
-# pip looks (empty: nowhere else).
+# It has the newest Python that longhand supports and for which a torch can be installed, of several of one version the
+# fastest. PYTHON=... takes that Python, TORCH=... that torch ("torch==2.12.*"); TORCH_INDEX=... says where CPU builds of
+# torch are looked for besides where pip looks (empty: nowhere else).
 set -eu
 
 for name in ${PYTHON:-python3.13 python3.12 python3.11 python3 python}; do

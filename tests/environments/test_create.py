@@ -6,6 +6,7 @@ import os
 import runpy
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,38 @@ def test_python_is_chosen(tmp_path):
     refused = _made(tmp_path, PYTHON="python3.12")
     assert refused.returncode == 1
     assert "PYTHON=python3.12 does not run." in refused.stderr and "makes" not in refused.stdout
+
+
+_NAME = f"python3.{sys.version_info[1]}"
+_FAST = '[ "$1" = -I ] && echo 0 || echo "$0 makes $2 for $PYTHON"'
+
+
+def test_faster_pythons_of_this_version(create, tmp_path, monkeypatch):
+    """This one's own seconds are 1; a link to it is no other, and what does not run or is hardly faster is none."""
+    said = {"slow": "echo 0.9", "shim": "exit 127", "fast": "echo 0.5", "faster": "echo 0.4"}
+    for name, script in said.items():
+        (tmp_path / name).mkdir()
+        _command(tmp_path / name, _NAME, script)
+    _command(tmp_path, "own", "echo 1")
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / _NAME).symlink_to(tmp_path / "own")
+    monkeypatch.setenv("PATH", os.pathsep.join(str(tmp_path / name) for name in [*said, "link", "nowhere"]))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "own"))
+    found = create["faster_pythons"]()
+    assert found == [str(tmp_path / name / _NAME) for name in ("faster", "fast")]
+
+
+def test_the_faster_makes_the_environment(tmp_path):
+    _command(tmp_path, _NAME, _FAST)
+    command = [sys.executable, str(HERE / "create.py"), str(tmp_path / "made")]
+    environment = {**os.environ, "PATH": str(tmp_path), "PYTHON": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    fast = tmp_path / _NAME
+    assert (done.returncode, done.stdout) == (0, f"{fast} makes {tmp_path}/made for {fast}\n"), done.stderr
+
+
+def test_what_is_asked_for_makes_it(create, tmp_path, monkeypatch):
+    _command(tmp_path, _NAME, _FAST)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYTHON", _NAME)
+    assert not create["made_by_a_faster"](tmp_path / "made")

@@ -182,9 +182,8 @@ def check_once_more(out, edited, new, context):
         places = [out / home, *(out / "kernels/aside").glob(f"{Path(path).stem}*{Path(path).suffix}")]
         texts = [place.read_text().splitlines() for place in places if place.is_file()]
         wanted = (lines, renamed(lines, path, home))
-        assert any(
-            all(line in text for line in each) for text in texts for each in wanted
-        ), f"{context}: {path}"
+        is_kept = any(all(line in text for line in each) for text in texts for each in wanted)
+        assert is_kept, f"{context}: {path}"
         is_set_aside_before = path not in named
         assert is_set_aside_before or named[path] not in (Outcome.REPLACED, Outcome.REMOVED, Outcome.SAME)
 

@@ -1,5 +1,6 @@
-"""A varied thirty of the table of architectures in ``make test``: of fourteen every kernel of the CUDA unit compiles to
-a binary, without a GPU; sixteen more are right on the CPU, in kernels, through ``longhand.compile``.
+"""A varied thirty of the table of architectures: of fourteen every kernel of the CUDA unit compiles to a binary,
+without a GPU (of three of them in the sweep: tests/long_cases.txt); sixteen more are right on the CPU, in kernels,
+through ``longhand.compile``.
 
 To compile those for a GPU, too, takes ten minutes of two cores: that, and the whole table
 (``python -m benchmarks.architectures --compile-only``), belongs to ``make sweep``.

@@ -173,8 +173,9 @@ def test_when_memory_is_dropped_is_no_difference() -> None:
 
 def test_calls_inside_give_what_the_function_is_given() -> None:
     def outer(module: str, x: str, stride: int) -> SiteSteps:
-        steps = call(aten.conv1d.default, (x, f"{module}.conv.weight", None, [stride]), "q"), linear(
-            "q", f"{module}.w", "y"
+        steps = (
+            call(aten.conv1d.default, (x, f"{module}.conv.weight", None, [stride]), "q"),
+            linear("q", f"{module}.w", "y"),
         )
         conv = SharedCall(
             1, "conv", f"{module}.conv", (x,), (("stride", stride),), ("q",), (), frozenset({"q"})

@@ -208,8 +208,9 @@ def test_what_is_no_single_kernel_is_refused() -> None:
 
 
 def test_symbolic_sizes_plan_like_numbers() -> None:
-    batch, seq = sympy.Symbol("s0", positive=True, integer=True), sympy.Symbol(
-        "s1", positive=True, integer=True
+    batch, seq = (
+        sympy.Symbol("s0", positive=True, integer=True),
+        sympy.Symbol("s1", positive=True, integer=True),
     )
     make = nests.add_layer_norm(batch, seq, 64)
     plan, launch = plan_kernel(make.nest(), make.buffers, CPU)

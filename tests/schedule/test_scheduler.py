@@ -274,7 +274,7 @@ def exported(module: nn.Module, *args: torch.Tensor) -> tuple[Program, dict[str,
         entry.node: (
             graph.constants[entry.target]
             if entry.kind is InputKind.CONSTANT
-            else state[entry.target] if entry.target in state else next(arguments)
+            else (state[entry.target] if entry.target in state else next(arguments))
         ).clone()
         for entry in graph.inputs
     }

@@ -186,12 +186,16 @@ def _given(node: fx.Node) -> Iterator[tuple[_Place, str, fx.Node]]:
     for position, source in enumerate(node.all_input_nodes):
         if source.op == "call_function" and _layer(source)[:2] != (owner, layer):
             yield (
-                owner,
-                inside,
-                node.target,
-                position,
-                bool(Provenance.of(node).differentiates),
-            ), layer, source
+                (
+                    owner,
+                    inside,
+                    node.target,
+                    position,
+                    bool(Provenance.of(node).differentiates),
+                ),
+                layer,
+                source,
+            )
 
 
 def _layer(node: fx.Node) -> tuple[str, str, str]:

@@ -114,8 +114,9 @@ def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:
     by_axis: dict[str, tuple[str, ...]] = {}
     for pointer, name in reversed(list(zip(passed, launch.buffers, strict=True))):
         buffer = caller.buffers[name]
-        order, words = memory_order(buffer), _with_channels(
-            _with_heads(caller.dims.of(name, len(buffer.shape)))
+        order, words = (
+            memory_order(buffer),
+            _with_channels(_with_heads(caller.dims.of(name, len(buffer.shape)))),
         )
         shape, known_words = apart([(buffer.shape[dim], words[dim]) for dim in order], {})
         dims = dims_in_memory(plan, pointer, launch.sizes, launch.ints)

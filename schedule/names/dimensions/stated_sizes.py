@@ -159,11 +159,9 @@ def _may_be(argument: ast.expr, size: Size) -> bool:
 
 
 def _word(argument: ast.expr) -> str | None:
-    text = (
-        argument.id
-        if isinstance(argument, ast.Name)
-        else argument.attr if isinstance(argument, ast.Attribute) else None
-    )
+    text = argument.attr if isinstance(argument, ast.Attribute) else None
+    if isinstance(argument, ast.Name):
+        text = argument.id
     word = identifier(text.strip("_")) if text and text.strip("_") else None
     return word if word is not None and word not in RESERVED_IN_MODULE else None
 

@@ -37,9 +37,8 @@ def assert_same(got, expected, where="result"):
     """Equal in type, value and structure; tensors exactly, with dtype and strides."""
     if isinstance(expected, torch.Tensor):
         assert isinstance(got, torch.Tensor), where
-        assert (
-            type(got) is type(expected) and got.dtype == expected.dtype and got.shape == expected.shape
-        ), where
+        assert type(got) is type(expected), where
+        assert got.dtype == expected.dtype and got.shape == expected.shape, where
         assert got.requires_grad == expected.requires_grad and got.stride() == expected.stride(), where
         assert torch.equal(torch.nan_to_num(got), torch.nan_to_num(expected)), where
         return

@@ -37,14 +37,28 @@ def more_argument_sets(box, layer):
     x, items = torch.randn(3, 3), [1, 2, 3]
     yield x, torch.randn(3, 3), 2, True, items, {"k0": 1}, box(torch.ones(3, 3)), layer()
     yield x, x, 2, True, items, {"k0": x, "k1": items}, box(x, items), layer()
-    yield torch.randn(4, 3).t(), torch.randn(3, 4), 3, False, [], {}, box(
-        torch.randn(3, 4), [1]
-    ), layer().eval()
+    yield (
+        torch.randn(4, 3).t(),
+        torch.randn(3, 4),
+        3,
+        False,
+        [],
+        {},
+        box(torch.randn(3, 4), [1]),
+        layer().eval(),
+    )
     whole = torch.randn(2, 4, 4)
     yield whole[0], whole[1], 2, True, [4, 5], {"k0": 1, "k2": 5}, box(whole[0, :, :]), layer()
-    yield torch.randn(5, 5).double(), torch.randn(5, 5), 0, True, [7], {"k2": None}, box(
-        torch.ones(5, 5)
-    ), layer()
+    yield (
+        torch.randn(5, 5).double(),
+        torch.randn(5, 5),
+        0,
+        True,
+        [7],
+        {"k2": None},
+        box(torch.ones(5, 5)),
+        layer(),
+    )
 
 
 def compare(seed):

@@ -21,14 +21,18 @@ CALLS: dict[str, Call] = {
     "a product past the end": lambda x: x + ((torch.arange(4) * 2**62) >= 0),
     "a sum of sums past the end": lambda x: x + (torch.full((4,), 2**30, dtype=torch.int32).cumsum(0) > 0),
     "a difference past the end": lambda x: x + ((-2 - torch.arange(4, dtype=torch.int32) * 2**30) < 0),
-    "bools filled with a number": lambda x: x
-    + (everywhere().masked_fill(everywhere(), 0) & (torch.arange(4) > 1)),
-    "numbers rounded where all are filled": lambda x: x
-    + torch.zeros(4, 4).masked_fill(everywhere(), 0.1).double(),
-    "numbers rounded where all are chosen": lambda x: x
-    + torch.where(everywhere(), 0.1, torch.zeros(4, 4)).double(),
-    "positions chosen among fractions": lambda x: x
-    + torch.where(torch.ones(4, dtype=torch.bool), torch.arange(4), torch.full((4,), 0.5)) / 2,
+    "bools filled with a number": lambda x: (
+        x + (everywhere().masked_fill(everywhere(), 0) & (torch.arange(4) > 1))
+    ),
+    "numbers rounded where all are filled": lambda x: (
+        x + torch.zeros(4, 4).masked_fill(everywhere(), 0.1).double()
+    ),
+    "numbers rounded where all are chosen": lambda x: (
+        x + torch.where(everywhere(), 0.1, torch.zeros(4, 4)).double()
+    ),
+    "positions chosen among fractions": lambda x: (
+        x + torch.where(torch.ones(4, dtype=torch.bool), torch.arange(4), torch.full((4,), 0.5)) / 2
+    ),
 }
 
 
