@@ -26,7 +26,8 @@ TORCH = ((2, 11), (2, 15))
 CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
 # What interpreters are timed at: some hundredths of a second, the best of five.
 WORK = """
-import time
+import ensurepip, os, sysconfig, time
+assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))  # longhand's frame hook is compiled
 def taken():
     begun, counts = time.process_time(), {}
     for i in range(50_000):
@@ -69,7 +70,7 @@ def installed_torch() -> str | None:
 
 
 def time_taken(python: str) -> float | None:
-    """Seconds that a Python takes for `WORK`; None where it does not run (a shim of pyenv's)."""
+    """Seconds that a Python takes for `WORK`; None where it does not run (pyenv's shims), or has no headers or no pip."""
     done = subprocess.run([python, "-I", "-c", WORK], capture_output=True, text=True)
     try:
         return float(done.stdout)
