@@ -70,7 +70,7 @@ def installed_torch() -> str | None:
 
 
 def time_taken(python: str) -> float | None:
-    """Seconds that a Python takes for `WORK`; None where it does not run (pyenv's shims), or has no headers or no pip."""
+    """Seconds that a Python takes for `WORK`; None where it does not run (pyenv's shims) or has no headers."""
     done = subprocess.run([python, "-I", "-c", WORK], capture_output=True, text=True)
     try:
         return float(done.stdout)
