@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -164,10 +165,12 @@ def test_entries_are_bounded_and_nothing_leaks(tools: StandIn) -> None:
     assert [kernel(x, out, n) for n in (0, 1023, 1024, 1099)] == ["c", "c", "python", "python"]
     number = 10**12
     kernel(x, out, number)
+    gc.collect()
     held = sys.getrefcount(x), sys.getrefcount(number), sys.getrefcount(None)
     kernel.runs.clear()
     for _ in range(2000):
         kernel(x, out, 5)
         kernel.runs.clear()
+    gc.collect()
     assert sys.getrefcount(x) == held[0] and sys.getrefcount(number) == held[1]
     assert abs(sys.getrefcount(None) - held[2]) < 1000

@@ -2,6 +2,7 @@
 
 import contextlib
 import dis
+import gc
 import sys
 import types
 import weakref
@@ -239,6 +240,7 @@ def test_code_that_nobody_has_is_forgotten() -> None:
         position = ResumePoint(code, head + 1, (False, False), ("a",))
         assert loop_around(position, code, {head: 2}) is not None
         first = first or weakref.ref(code)
+    gc.collect()
     assert first is not None and first() is None
     kept = continuation(position)
     assert resume.is_continuation(kept) and len(resume._ORIGINS) == began + 1
