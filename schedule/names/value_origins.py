@@ -290,11 +290,12 @@ class ValueOrigins:
 
     Attributes:
         nodes: The graph's nodes by name.
+        buffers: What it was lowered to, as given.
     """
 
     def __init__(self, graph: CapturedGraph, buffers: Mapping[str, Buffer], renamed: RenamedLocals) -> None:
         self.nodes: Mapping[str, fx.Node] = {node.name: node for node in graph.graph.nodes}
-        self._buffers = buffers
+        self.buffers = buffers
         self._renamed = renamed
         self._locals_of_views = self._local_of_views(graph)
         self._statements: dict[tuple[str, str], str] = {}
@@ -337,7 +338,7 @@ class ValueOrigins:
 
     def derived(self, buffer: str) -> Derived | None:
         """What a buffer is that lower added; None for one that a node is called after."""
-        known = self._buffers.get(buffer)
+        known = self.buffers.get(buffer)
         return known.derived if known is not None else None
 
     def node_of(self, buffer: str) -> str:

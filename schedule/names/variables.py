@@ -28,7 +28,7 @@ from longhand.schedule.names.reached import Reached
 from longhand.schedule.names.shared.layer_results import LayerResults, NameLayer, words_of_last
 from longhand.schedule.names.shared.layers import AlikeInLayers
 from longhand.schedule.names.value_origins import words_in_module
-from longhand.schedule.names.view_names import named_views, view_key
+from longhand.schedule.names.view_names import lie_alike, named_views, view_key
 from longhand.schedule.names.weight_names import keys_of_gradients, name_weights
 from longhand.schedule.names.words import (
     OWN_WORDS,
@@ -314,10 +314,10 @@ class StepNamer:
         return [self.names[view_key(step, key)] for key in held]
 
     def _keep_word(self, step: Reuse) -> None:
-        """A value that is changed in place keeps its word if the user calls the new one the same."""
-        if step.buffer in self.names or step.buffer in self.apart:
+        """Keeps the word of what is changed in place, if the user does, unless strides of the old one may be read."""
+        buffers, old = self.words.origins.buffers, self.names.get(step.of, "")
+        if step.buffer in {*self.names, *self.apart} or not lie_alike(buffers[step.of], buffers[step.buffer]):
             return
-        old = self.names.get(step.of, "")
         if next(iter(self.words.candidates(step.buffer)), None) == old and old.isidentifier():
             self.names[step.buffer] = old
             self.handed_on.add(step.of)

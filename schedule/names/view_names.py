@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 import torch
 from torch import fx
 
-from longhand.lower.ir import Extern, Size, View, ViewCall
+from longhand.lower.ir import Buffer, Extern, Size, View, ViewCall
 from longhand.schedule.names.buffer_names import BufferNamer
-from longhand.schedule.sizes import as_size
+from longhand.schedule.sizes import as_size, same
 
 _RESHAPES = ("view", "reshape", "_unsafe_view")
 
@@ -243,3 +243,9 @@ def _sizes(origin: str, words: BufferNamer) -> tuple[tuple[Size, ...], int]:
     dim = split.kwargs.get("dim", split.args[2] if len(split.args) > 2 else 0)
     assert isinstance(dim, int)
     return tuple(as_size(part.shape[dim]) for part in split.meta["val"]), dim
+
+
+def lie_alike(one: Buffer, other: Buffer) -> bool:
+    """Whether two buffers have the same dimensions and strides: in the memory of one, the other needs no view."""
+    pairs = [*zip(one.shape, other.shape, strict=False), *zip(one.stride, other.stride, strict=False)]
+    return len(one.shape) == len(other.shape) and all(same(first, second) for first, second in pairs)
