@@ -101,10 +101,19 @@ def dropped_records(
     if not many:
         return dropped, set()
     read = {name for step in later for plain in plain_steps(step) for name in buffers_read(plain)}
-    many -= {_record_of_block(variables.get(name, "")) for name in read}
+    needed = {_record_of_block(variables.get(name, "")) for name in read}
+    many = {one for one in many if not any(_is_within(holder, one) for holder in needed)}
     told = [holder if holder in many else one for one, holder in zip(dropped, holders, strict=True)]
-    gone = {name for name, one in variables.items() if _record_of_block(one) in many}
+    # A record that another one holds is gone with that.
+    told = [one for one in told if not any(_is_within(one, holder) and one != holder for holder in many)]
+    holding = {name: _record_of_block(one) for name, one in variables.items()}
+    gone = {name for name, one in holding.items() if any(_is_within(one, holder) for holder in many)}
     return list(dict.fromkeys(told)), gone
+
+
+def _is_within(variable: str, record: str) -> bool:
+    """Whether a variable is a record, or a field of it, or of one that it holds."""
+    return variable == record or variable.startswith(f"{record}.")
 
 
 def _record_of_block(variable: str) -> str:
