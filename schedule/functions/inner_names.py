@@ -37,24 +37,26 @@ from longhand.schedule.names.words import (
 )
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, buffers_read
 
-_WIDEST = 90  # of a docstring
+_WIDEST = 100  # of a docstring
 _IN_LIST = re.compile(r"(.+?)\[(\d+)\]([^\[]*)")
 _LINKS = frozenset({"and", "with", "of", "by", "to"})  # between the words of a kernel's name
 
 
 def remark_on(alike: CallsAlike, is_backward: bool = False) -> str:
-    """``What MgpstrA3Module does: char_a3_module, bpe_a3_module and wp_a3_module.``, as far as a line goes."""
+    """``What MgpstrA3Module does: char_a3_module, bpe_a3_module and wp_a3_module.``, as far as a line goes.
+
+    Of what is fused with its neighbours, the rest is done there: ``Part of MgpstrA3Module``. How many modules there
+    are goes unsaid where a line cannot tell all: one call may stand in a loop over many.
+    """
     paths = list(dict.fromkeys(map(_reached, alike.sites)))
     end = ".".join(paths[0].rsplit(".", 2)[-2:])
     wheres = [f": {listed(paths)}", *_span(paths)]
-    wheres.append(f", in {len(alike.sites)} places" if len(alike.sites) > 1 else f": {end}")
-    does = "does" if alike.share == 1 else "does in calls of its own"
-    said = f"What {alike.class_name} {does}"
-    part = ""
+    wheres += [f": {paths[0]} and others", ", in several places"] if len(paths) > 1 else [f": {end}"]
+    whole, part = f"What {alike.class_name} does", f"Part of {alike.class_name}"
     if is_backward:
-        part = "" if alike.share == 1 else ", but for what is fused with its neighbours"
-        said = f"The derivative of {alike.class_name}"
-    texts = [f"{said}{where}{part}." for where in wheres]
+        whole, part = (f"{head} derivative of {alike.class_name}" for head in ("The", "Part of the"))
+    said = whole if alike.share == 1 else part
+    texts = [f"{said}{where}." for where in wheres]
     return next((text for text in texts if len(text) <= _WIDEST), texts[-1])
 
 

@@ -216,10 +216,9 @@ def words_for_holder(kernel: str, paths: Sequence[str]) -> Iterator[str]:
 
 
 def remark_on_launch(kernels: Mapping[str, LaunchWords], module: str, site: SiteSteps) -> str:
-    """``kernels.batch_norm_relu by norm's own weight and bias, in place.``"""
+    """``kernels.batch_norm_relu by norm's own weight and bias.``"""
     named = list(dict.fromkeys(kernels[one.kernel].kernel for one in _launches(site)))
-    end = f"{', in place' * is_in_place(site)}."
     called = listed(f"kernels.{name}" for name in named)
-    told = f"{called} by {module}'s own {listed(site.weights.values())}{end}"
+    told = f"{called} by {module}'s own {listed(site.weights.values())}."
     before = " and what it reads" * (len(named) > 1)
-    return told if len(told) <= _LONGEST else f"kernels.{named[-1]}{before}, by what {module} holds{end}"
+    return told if len(told) <= _LONGEST else f"kernels.{named[-1]}{before}, by what {module} holds."
