@@ -106,6 +106,7 @@ class FunctionNames:
         self._ending = ending
         self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
         self._parts: dict[str, tuple[str, ...]] = {}  # by function: what it reads of its module
+        self._ends: dict[str, str] = {}  # by function: the word for what it computes last
 
     def of(self, alike: CallsAlike, site: SiteSteps, module: str, taken: Collection[str]) -> str:
         """The class's name, with a word for what the function reads, or does, and earlier ones do not.
@@ -119,6 +120,9 @@ class FunctionNames:
         plain = f"{word}_" if word in RESERVED_IN_MODULE else word  # of a class called Lambda, say
         words = _kernel_names(site, self._names)
         known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
+        end = _end_of(site, self._names, plain)
+        alike_ends = {of for other, of in self._ends.items() if other.startswith(plain)}
+        by_end = [f"{plain}_{end}"] if end and end not in alike_ends else []
         own = (f"{plain}_{word}" for word in words if word not in known)
         parts = tuple(dict.fromkeys(path.partition(".")[0] for path in site.weights.values()))
         others = [of for other, of in self._parts.items() if other.startswith(plain)]
@@ -130,9 +134,18 @@ class FunctionNames:
         own_ending = self._ending or "_forward"  # where the module's variable has the word
         places = [*names_of_places([one.path for one in alike.sites])]
         placed = (f"{one}{ending}" for ending in (self._ending, own_ending) for one in places)
-        name = first_free(itertools.chain(nth, [plain], told_by, own, placed, further_names(plain)), taken)
-        self._kernels[name], self._parts[name] = words, parts
+        name = first_free(
+            itertools.chain(nth, [plain], told_by, by_end, own, placed, further_names(plain)), taken
+        )
+        self._kernels[name], self._parts[name], self._ends[name] = words, parts, end
         return name
+
+
+def _end_of(site: SiteSteps, names: Mapping[str, str], name: str) -> str:
+    """``statistics``: what a function computes last, if a kernel does that and its name does not say so."""
+    calls = [step for step in site.steps if isinstance(step, Launch | Extern)]
+    last = names[calls[-1].kernel] if calls and isinstance(calls[-1], Launch) else ""
+    return next((word for word in reversed(last.split("_")) if word not in {*name.split("_"), *_LINKS}), "")
 
 
 def _kernel_names(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from longhand.schedule.names.meanings.values_of_modules import (
     words_of_further_call,
 )
 from longhand.schedule.names.module_names import alike, short_names, without_layers
-from longhand.schedule.names.operation_names import aten_name, field_word, op_word, spelled
+from longhand.schedule.names.operation_names import SILENT, aten_name, field_word, op_word, spelled
 from longhand.schedule.names.result_names import (
     STATISTIC_WORDS,
     call_of_several,
@@ -271,7 +271,10 @@ class BufferNamer:
         origin, local = self.origins.of(node), self.origins.local(node)
         op = op_word(call_of_several(node) or node)
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
-        if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
+        is_of_other = (
+            hint in SILENT
+        )  # of what was there before: ``getitem``, of a call that a norm stands for now
+        if not is_of_other and hint != aten_name(node).strip("_") and spelled(hint) != op.word:
             yield hint
         is_square = aten_name(node) == "pow" and node.args[1:] == (2,)
         result = "squares" if is_square else filled_word(node) or word_of_result(node, result_word(op.word))
