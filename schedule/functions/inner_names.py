@@ -14,7 +14,7 @@ from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.functions.long_functions import ModuleDerivative
-from longhand.schedule.functions.repeated_launches import LaunchWords, is_in_place
+from longhand.schedule.functions.repeated_launches import LINKS, LaunchWords, is_in_place, word_of_last_launch
 from longhand.schedule.layers.model_steps import ModelStep
 from longhand.schedule.layers.outside import references
 from longhand.schedule.names.buffer_names import BufferNamer
@@ -39,7 +39,6 @@ from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, b
 
 _WIDEST = 100  # of a docstring
 _IN_LIST = re.compile(r"(.+?)\[(\d+)\]([^\[]*)")
-_LINKS = frozenset({"and", "with", "of", "by", "to"})  # between the words of a kernel's name
 
 
 def remark_on(alike: CallsAlike, is_backward: bool = False) -> str:
@@ -120,7 +119,7 @@ class FunctionNames:
         plain = f"{word}_" if word in RESERVED_IN_MODULE else word  # of a class called Lambda, say
         words = _kernel_names(site, self._names)
         known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
-        end = _end_of(site, self._names, plain)
+        end = word_of_last_launch(site, self._names, plain)
         alike_ends = {of for other, of in self._ends.items() if other.startswith(plain)}
         by_end = [f"{plain}_{end}"] if end and end not in alike_ends else []
         own = (f"{plain}_{word}" for word in words if word not in known)
@@ -141,13 +140,6 @@ class FunctionNames:
         return name
 
 
-def _end_of(site: SiteSteps, names: Mapping[str, str], name: str) -> str:
-    """``statistics``: what a function computes last, if a kernel does that and its name does not say so."""
-    calls = [step for step in site.steps if isinstance(step, Launch | Extern)]
-    last = names[calls[-1].kernel] if calls and isinstance(calls[-1], Launch) else ""
-    return next((word for word in reversed(last.split("_")) if word not in {*name.split("_"), *_LINKS}), "")
-
-
 def _kernel_names(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
     """The words in the names of the kernels that a function launches itself.
 
@@ -161,7 +153,7 @@ def _kernel_names(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
         for place, step in enumerate(site.steps)
         if isinstance(step, Launch) and place not in inside
     ]
-    return tuple(dict.fromkeys(word for name in called for word in name.split("_") if word not in _LINKS))
+    return tuple(dict.fromkeys(word for name in called for word in name.split("_") if word not in LINKS))
 
 
 def words_for_parts(parts: Collection[str], others: Sequence[Collection[str]]) -> Iterator[str]:

@@ -271,11 +271,8 @@ class BufferNamer:
         origin, local = self.origins.of(node), self.origins.local(node)
         op = op_word(call_of_several(node) or node)
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
-        is_of_other = (
-            hint in SILENT
-        )  # of what was there before: ``getitem``, of a call that a norm stands for now
-        if not is_of_other and hint != aten_name(node).strip("_") and spelled(hint) != op.word:
-            yield hint
+        if hint not in SILENT and hint != aten_name(node).strip("_") and spelled(hint) != op.word:
+            yield hint  # no ``getitem``: that of a call in whose place a norm stands now
         is_square = aten_name(node) == "pow" and node.args[1:] == (2,)
         result = "squares" if is_square else filled_word(node) or word_of_result(node, result_word(op.word))
         yield from fillers_of_copy(node, functools.partial(told, self), self._held, self.origins)
