@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -276,8 +277,9 @@ class _Function:
 
 def _drops_saved(text: ModelText) -> bool:
     """Whether any function drops fields of the record."""
-    functions = (*text.functions, *(method for block in text.blocks for method in block.methods))
-    paragraphs = (*text.paragraphs, *(one for function in functions for one in function.paragraphs))
+    methods = (method for block in text.blocks for method in block.methods)
+    inside = (*(one.paragraphs for one in text.functions), *(one.paragraphs for one in methods))
+    paragraphs = itertools.chain(text.paragraphs, *inside)
     lines = (line for one in paragraphs for line in one.lines if kind_of(line) is LineKind.RELEASE)
     said = (one.value for one in statements_of(lines) if one.value is not None)
     dropped = (word for value in said for word in words_in(value))
