@@ -68,6 +68,7 @@ from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages,
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
 from longhand.schedule.library_fallback import filled_with
+from longhand.schedule.memory.overwritten import overwritten
 from longhand.schedule.modules.headings import Home, heading_of, is_evident, is_lone_sum, is_product
 from longhand.schedule.modules.held import (
     Branch,
@@ -268,6 +269,7 @@ __all__ = [
     "numbers_of",
     "op_word",
     "ordinal_classes",
+    "overwritten",
     "own_or_class",
     "own_origins",
     "own_steps",

@@ -56,21 +56,30 @@ class LayersApart:
         """That of the next layer, from the last one on."""
         return f"{SAVED}.{self.word}.pop()"
 
-    def as_record(self, plan: UnitPlan, dims: DimNamer) -> Record:
-        """The record of what each layer has, or each call of a function.
 
-        Args:
-            plan: Of the backward pass.
-            dims: Words for its dimensions.
-        """
-        record = self.record
-        paths = ("",) * len(self.fields)
+def records_of_layers(layers: Sequence[LayersApart], plan: UnitPlan, dims: DimNamer) -> list[Record]:
+    """The records of what each layer has, or each call of a function: of several lists one, if they are of one class.
+
+    Args:
+        layers: Of all lists.
+        plan: Of the backward pass.
+        dims: Words for its dimensions.
+    """
+    by_class: dict[str, list[LayersApart]] = {}
+    for one in layers:
+        by_class.setdefault(one.name, []).append(one)
+    records = []
+    for name, alike in by_class.items():
+        record, fields = alike[0].record, alike[0].fields
+        paths = ("",) * len(fields)
         if record is not None:
             paths = tuple(record.paths[place] for place in record.made)
-        columns = [*zip(*(self.own if record is None else self.own[:1]), strict=True)]
+        columns = [*zip(*(nodes for one in alike for nodes in one.own), strict=True)]
         shapes = shapes_of(columns, plan.buffers, dims)
         said = [path or shape for path, shape in zip(paths, shapes, strict=True)]
-        return Record(self.name, self.owner, self.function, tuple(zip(self.fields, said, strict=True)))
+        owner = " or ".join(dict.fromkeys(one.owner for one in alike))
+        records.append(Record(name, owner, alike[0].function, tuple(zip(fields, said, strict=True))))
+    return records
 
 
 def layers_of(

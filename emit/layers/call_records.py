@@ -122,13 +122,16 @@ def _with_nodes(record: CallRecord, nodes_of: Mapping[str, Sequence[str]]) -> Re
     return RecordOfCall(record, "", nodes, inside)
 
 
-def classes_of_records(records: Sequence[RecordOfCall], plan: UnitPlan, dims: DimNamer) -> Iterator[Record]:
+def classes_of_records(
+    records: Sequence[RecordOfCall], plan: UnitPlan, dims: DimNamer, of_all: Mapping[str, str]
+) -> Iterator[Record]:
     """The class of each, once.
 
     Args:
         records: Of all calls.
         plan: Of the backward pass.
         dims: Words for its dimensions.
+        of_all: By the path of a layer from which the function of all is written: that of their list.
     """
     for name in dict.fromkeys(one.record.class_name for one in records):
         some = [one for one in records if one.record.class_name == name]
@@ -138,4 +141,11 @@ def classes_of_records(records: Sequence[RecordOfCall], plan: UnitPlan, dims: Di
         shapes = shapes_of(columns, plan.buffers, dims)
         fields = tuple(zip(some[0].record.fields, shapes, strict=True))
         inside = tuple((field, of.record.class_name) for field, of in some[0].records)
-        yield Record(name, "", "", fields, modules=tuple(one.record.path for one in some), records=inside)
+        modules = tuple(_path_in_all(one.record, of_all) for one in some)
+        yield Record(name, "", "", fields, modules=modules, records=inside)
+
+
+def _path_in_all(record: CallRecord, of_all: Mapping[str, str]) -> str:
+    """The module's path; ``blocks.[i].attn`` where each layer's function keeps such a record."""
+    owner = of_all.get(record.root)
+    return record.path if owner is None else f"{owner}.[i]{record.path.removeprefix(record.root)}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping
 
-from longhand.schedule.named_plan import class_of_place, ordinal_classes
-from longhand.schedule.names.words import identifier, singular
+from longhand.schedule.named_plan import Loop, class_of_place, ordinal_classes
+from longhand.schedule.names.words import first_free, further_names, identifier, singular, snake_case
 
 TakenNames = Mapping[str, str]  # of classes that are there already: the path of the list that has its layers
 
@@ -39,6 +39,20 @@ def record_name(name: str, taken: Collection[str], owner: str = "") -> str:
     placed += [f"{class_of_place(owner)}Layer{camel}"] if owner else []  # beside a record of one call there
     others = itertools.chain([camel], placed, (f"{word}{camel}" for word in ordinal_classes()))
     return next(f"{one}Saved" for one in others if f"{one}Saved" not in taken)
+
+
+def function_of_layers(loop: Loop, taken: TakenNames) -> str:
+    """``block_backward``; of another list's layers of that class, or of another kind, with whose they are."""
+    name = f"{snake_case(loop.class_name)}_backward"
+    if name in taken and taken[name] != loop.owner:
+        parts = (identifier(singular(part)).lstrip("_") for part in whose(loop.owner, taken[name]))
+        name = "_".join([*parts, name])
+    elif name in taken and loop.is_in_turn:
+        name = f"other_{name}"
+    if name in taken:
+        placed = f"{snake_case(class_of_place(loop.owner))}_{snake_case(loop.class_name)}_backward"
+        name = first_free(itertools.chain([placed], further_names(placed)), taken)
+    return name
 
 
 def whose(owner: str, other: str) -> list[str]:

@@ -16,13 +16,11 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from longhand.emit.layers.derivative_words import (
     PartSite,
     ToldPart,
-    also_of,
     keys_of_part,
     names_of_parts,
     path_inside,
     position_of,
-    remark_of,
-    told_positions,
+    remark_on_part,
     weights_of_part,
     what_passes,
     words_of_gradients,
@@ -271,11 +269,16 @@ class DerivativeWriter:
         if not name:
             name = self._names.get(id(part), f"part_{len(self.functions)}")
             self._known.add(name, method, general)
-        self._sites.setdefault(name, []).append(PartSite(part, function))
-        gradients = [one for one in given if isinstance(next(outer.words.candidates(one)), GradientWord)]
+        gradients, made = (
+            [one for one in some if isinstance(next(outer.words.candidates(one)), GradientWord)]
+            for some in (given, part.results)
+        )
+        is_again = not (made or part.gradients)
+        self._sites.setdefault(name, []).append(PartSite(part, function, is_again))
         into, out = ([variables[one] for one in some] for some in (gradients, part.results))
+        weights_of, whose = weights_of_part(part, function), "their" if part.also else "its"
         now = ToldPart(
-            what_passes(into, out, weights_of_part(part, function), "their" if part.also else "its"),
+            what_passes([] if is_again else into, out, weights_of, whose),
             (position_of(part.path, function),),
             is_whole_derivative(part, function.steps[part.start : part.stop], outer.words),
             is_of_layers=not function.drops_fields,
@@ -284,9 +287,7 @@ class DerivativeWriter:
         if earlier is not None and now.is_of_layers and not earlier.is_of_layers:
             self._known.prefer(name, method)
         whole = self._told[name] = now if earlier is None else earlier.with_another(now)
-        beside = also_of(part, function) if whole.is_whole or part.also else None
-        remark = remark_of(part.class_name, told_positions(whole.places), beside, whole.passes)
-        self._known.say(name, remark)
+        self._known.say(name, remark_on_part(part, function, whole, is_again=is_again))
         below, holder = (path_inside(path, around.path) for path in (part.path, part.root))
         reached = around.word
         if part.root != around.path:

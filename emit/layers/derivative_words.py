@@ -25,6 +25,7 @@ _MOST_NAMED = 2  # weights in it
 _MOST_PLACES = 4  # of modules
 _INDICES = ("[i]", "[j]", "[k]", "[l]")  # which of a list, where several do the same; no module is called so
 _INDEX = _INDICES[0]
+_AGAIN = "_again"  # how the name of a function ends that differentiates nothing
 
 Position = tuple[str, ...] | None  # of a module, by the parts of its path; None of several that share none
 
@@ -36,10 +37,12 @@ class PartSite:
     Attributes:
         part: What it does there.
         function: The function that is divided into such parts.
+        is_again: Whether it makes no gradient, and but computes again what derivatives read.
     """
 
     part: ModuleDerivative
     function: LongFunction
+    is_again: bool = False
 
     @property
     def is_of_all(self) -> bool:
@@ -85,7 +88,8 @@ def names_of_parts(functions: Sequence[Sequence[PartSite]], taken: Container[str
 
 def _names_of_part(sites: Sequence[PartSite], alike: Sequence[Sequence[PartSite]]) -> Iterator[str]:
     """The names of one of the functions for a class, of which `alike` are all."""
-    ending, kind = BACKWARD_FORM.ending, sites[0].part.class_name
+    kind = sites[0].part.class_name
+    ending = _AGAIN if sites[0].is_again else BACKWARD_FORM.ending
     plain = _shared_leaf(sites) if hasattr(torch.nn, kind) else snake_case(kind)
     is_lone = _is_lone(sites)
     is_placed = any(map(str.isdigit, sites[0].below.split(".")))
@@ -264,22 +268,30 @@ def what_passes(source: Sequence[str], results: Sequence[str], weights: Sequence
     return f"from {listed(source)} to {made}" if source else f"makes {made}"
 
 
-def remark_of(class_name: str, position: str, beside: str | None, passes: str) -> str:
+def remark_on_part(
+    part: ModuleDerivative, function: LongFunction, told: ToldPart, *, is_again: bool
+) -> tuple[str, ...]:
     """``The derivative of Attention, attn: from d_residual to d_x and the gradients of its weights.``
 
     Args:
-        class_name: The module's class.
-        position: Where it is.
-        beside: What it is not of the module, and is of others; None: it is no more than a part of it.
-        passes: What it is given and makes.
+        part: A part.
+        function: The one that is divided into such.
+        told: What its function says of itself, for all that it is called for.
+        is_again: Whether it differentiates nothing.
     """
-    whole = "The derivative" if beside is not None else "Part of the derivative"
-    begin = f"{whole} of {class_name}, {position}{beside or ''}"
-    whole = f"{begin}: {passes}."
-    if len(whole) + len('"""') <= _WIDEST:  # which ends in that line
-        return python_docstring(whole)
-    told, lines = (textwrap.wrap(f"{text[:1].upper()}{text[1:]}.", _WIDEST) for text in (begin, passes))
-    return "\n".join(map(python_docstring, [*told, "", *lines, ""]))
+    position = told_positions(told.places)
+    if is_again:
+        begin = f"What the derivative of {part.class_name}, {position}, reads, computed again"
+    else:
+        whole = "The derivative" if told.is_whole or part.also else "Part of the derivative"
+        beside = also_of(part, function) if told.is_whole or part.also else ""
+        begin = f"{whole} of {part.class_name}, {position}{beside}"
+    said = f"{begin}: {told.passes}."
+    if len(said) + len('"""') <= _WIDEST:  # which ends in that line
+        return (python_docstring(said),)
+    passes = f"{told.passes[:1].upper()}{told.passes[1:]}"
+    first, lines = (textwrap.wrap(f"{text}.", _WIDEST) for text in (begin, passes))
+    return tuple(map(python_docstring, [*first, "", *lines]))
 
 
 def keys_of_part(part: ModuleDerivative, function: LongFunction) -> Iterator[tuple[str, str, str]]:

@@ -13,6 +13,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from longhand.emit.layers.function_remarks import with_overwritten
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.model_body import BodyWriter
@@ -149,9 +150,10 @@ class PartFunctions:
         if (form.does, form.drops) == (first.does, first.drops):
             self._set(name, (form, *others))
 
-    def say(self, name: str, remark: str) -> None:
+    def say(self, name: str, lines: Sequence[str]) -> None:
         """Its docstring."""
-        self.functions[name] = dataclasses.replace(self.functions[name], remark=remark)
+        told = with_overwritten(lines, self._forms[name][0].method.overwritten)
+        self.functions[name] = dataclasses.replace(self.functions[name], remark=told)
 
     def _set(self, name: str, forms: tuple[_FormOfPart, ...]) -> None:
         self._forms[name], method = forms, forms[0].method

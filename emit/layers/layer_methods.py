@@ -18,7 +18,7 @@ from longhand.emit.module.paragraphs import (
 from longhand.emit.text.python_code import Code, NameCode, PythonStatement, SeveralCode, words_in
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import BoundSizes
-from longhand.schedule.named_plan import SAVED, Home, ModelStep, plain_steps
+from longhand.schedule.named_plan import SAVED, Home, ModelStep, overwritten, plain_steps
 from longhand.schedule.plan import Release, buffers_made
 
 
@@ -49,6 +49,7 @@ class Method:
         paragraphs: What it does, in order.
         statements: Those lines, before they were printed.
         needed: Symbols of sizes that none of its tensors tells: their words are its last parameters.
+        overwritten: The parameters that it writes over.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Method:
     paragraphs: tuple[WrittenParagraph, ...]
     statements: tuple[PythonStatement, ...]
     needed: tuple[str, ...] = ()
+    overwritten: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -150,7 +152,10 @@ def write_method(
     needed = sizes.needed
     parameters += [*map(sizes.word_of, needed), *numbers.words]
     statements = tuple(statement for p in paragraphs for statement in statements_of(p.lines))
-    return Method(name, remark, tuple(parameters), sizes.bound(), printed, statements, needed)
+    given = [buffer for buffer in inputs if variables[buffer].isidentifier()]
+    plain = [one for step in steps for one in plain_steps(step)]
+    over = tuple(variables[buffer] for buffer in overwritten(plain, given, outer.plan.kernels))
+    return Method(name, remark, tuple(parameters), sizes.bound(), printed, statements, needed, over)
 
 
 def device_inside(buffers: Sequence[str], outer: BodyWriter, variables: dict[str, str]) -> str:

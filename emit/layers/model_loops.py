@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from longhand.emit.layers.call_records import reached_in_records
 from longhand.emit.layers.carried import begin_carried
 from longhand.emit.layers.class_names import TakenNames, free_name
-from longhand.emit.layers.deferred_residuals import remark_on_deferred_residual
 from longhand.emit.layers.following_modules import modules_that_follow
 from longhand.emit.layers.function_bodies import layer_variables
+from longhand.emit.layers.function_remarks import parts_done, remark_on_deferred_residual, with_overwritten
 from longhand.emit.layers.layer_methods import (
     Method,
     device_inside,
@@ -53,7 +53,6 @@ from longhand.schedule.plan import buffers_made, buffers_read
 
 _FOLLOWING = "Ends with the next layer's {}; the last one with {}."
 _ONLY_SAVED = "Only the backward pass reads {}."
-_APART = "All of the layer but {}, which stands where it is called."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +74,7 @@ class LayerClass:
         parameters: What its constructor is given of the sizes that differ between lists.
         attributes: Lines that keep some of them for its methods.
         arguments: By the path of the first layer of a loop: what its layers' constructor is given.
+        is_part: In a backward pass: whether its layers have weights whose gradients others make.
     """
 
     name: str
@@ -92,6 +92,7 @@ class LayerClass:
     parameters: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_part: bool = False
 
 
 def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNames) -> LayerClass:
@@ -112,8 +113,7 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
         saved = write_record(loop.record, [variables[buffer] for buffer in loop.saved])
     deferred = remark_on_deferred_residual(loop, outer.words, variables)
     if loop.is_apart:
-        left = _left_to_callers(loop, branch)
-        deferred = _APART.format(listed(left)) if left else ""
+        deferred = parts_done(loop, branch)
     if loop.following is not None:
         deferred = _FOLLOWING.format(loop.following.path, loop.following.last)
     read = {name for step in loop.run for name in buffers_read(step)}
@@ -143,13 +143,6 @@ def write_block(loop: Loop, outer: BodyWriter, tree: ModuleTree, taken: TakenNam
         numbers,
         made.uses_nn,
     )
-
-
-def _left_to_callers(loop: Loop, branch: Branch) -> list[str]:
-    """The parts of a layer whose weights its function does not read."""
-    read = {name for step in loop.run for name in buffers_read(step)}
-    used = {path.partition(".")[0] for buffer, path in loop.own_weights.items() if buffer in read}
-    return [name for name, one in branch.branches.items() if one.dtypes() and name not in used]
 
 
 def _served(loop: Loop, n_layers: int) -> str:
@@ -210,7 +203,8 @@ def _write_parts(
             whose=whose,
             home=Home(whose.root, loop.owner, is_list=True),
         )
-        methods.insert(0, method)
+        told = with_overwritten([method.remark], method.overwritten)
+        methods.insert(0, dataclasses.replace(method, remark=told))
     return methods
 
 

@@ -16,6 +16,7 @@ from longhand.schedule.names.words import listed
 
 _WIDEST_OF_CALLS = 94  # of a docstring that says whose a record is, without what it begins with
 _MOST_LISTED = 3  # modules that a docstring tells one by one
+_MOST_SIZES = 3  # that a dimension has in several records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +57,9 @@ class Record:
         """Its docstring."""
         if self.modules:
             paths = list(dict.fromkeys(self.modules))
-            which = listed(paths if len(paths) <= _MOST_LISTED else _runs(paths))
-            many = f"{paths[0]} and {len(paths) - 1} other{'s' * (len(paths) > 2)}"
-            keep = f"keep{'s' * (len(paths) == 1)} for the backward pass."
+            which = listed(map(_told, paths) if len(paths) <= _MOST_LISTED else _runs(paths))
+            many = f"{_told(paths[0])} and {len(paths) - 1} other{'s' * (len(paths) > 2)}"
+            keep = f"hand{'s' * (len(paths) == 1)} to the backward pass."
             is_short = len(which) + len(keep) <= _WIDEST_OF_CALLS or len(paths) == 1
             return f"What {which if is_short else many} {keep}"
         if self.owner:
@@ -73,7 +74,19 @@ def _runs(paths: Sequence[str]) -> list[str]:
         owner, _, place = path.rpartition(".")
         is_next = place.isdigit() and runs and runs[-1][-1] == f"{owner}.{int(place) - 1}"
         runs[-1].append(path) if is_next else runs.append([path])
-    return [one for run in runs for one in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)]
+    return [
+        one
+        for run in runs
+        for one in ([f"{_told(run[0])} to {_told(run[-1])}"] if len(run) > 2 else map(_told, run))
+    ]
+
+
+def _told(path: str) -> str:
+    """``blocks[i].attn``"""
+    parts = (
+        part if part == "[i]" else f"[{part}]" if part.isdigit() else f".{part}" for part in path.split(".")
+    )
+    return "".join(parts).removeprefix(".")
 
 
 def fields_for_calls(one: ListForCalls, functions: Sequence[SharedFunction]) -> tuple[str, ...]:
@@ -120,12 +133,20 @@ def _factors(word: str, size: Size) -> list[tuple[str, Size]]:
 
 
 def _shape_of(nodes: Sequence[str], buffers: Mapping[str, Buffer], dims: DimNamer, unclear: Set[str]) -> str:
-    said = set()
-    for node in nodes:
+    dtypes = dict.fromkeys(sorted(str(buffers[node].dtype).removeprefix("torch.") for node in nodes))
+    sizes = dict.fromkeys(tuple(buffers[node].shape) for node in nodes)
+    shapes: dict[tuple[str, ...], None] = {}
+    for node in nodes if len(sizes) > 1 else nodes[:1]:
         told = _dimensions(node, buffers, dims)
-        shape = [str(size) if unclear & {*_words(word)} else word for word, size in told]
-        comma = "," if len(shape) == 1 else ""
-        dtype = str(buffers[node].dtype).removeprefix("torch.")
-        said.add((dtype, f" ({', '.join(shape)}{comma})"))
-    dtypes = dict.fromkeys(dtype for dtype, _ in sorted(said))
-    return " or ".join(dtypes) + (next(iter(said))[1] if len(said) == 1 else "")
+        shapes[tuple(str(size) if unclear & {*_words(word)} else word for word, size in told)] = None
+    if len({len(one) for one in shapes}) > 1:
+        return " or ".join(dtypes)
+    dimensions = [sorted(dict.fromkeys(of), key=_by_size) for of in zip(*shapes, strict=True)]
+    if any(len(of) > _MOST_SIZES for of in dimensions):
+        return " or ".join(dtypes)
+    comma = "," if len(dimensions) == 1 else ""
+    return f"{' or '.join(dtypes)} ({', '.join(map(' or '.join, dimensions))}{comma})"
+
+
+def _by_size(text: str) -> int:
+    return int(text) if text.isdigit() else 0

@@ -13,6 +13,7 @@ from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from longhand.emit.layers.function_bodies import bodies_of
+from longhand.emit.layers.function_remarks import with_overwritten
 from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_place import ModulePlace
@@ -100,8 +101,10 @@ class FunctionPrinter:
         if one.alike.is_launch:
             site = one.candidate.alike.sites[0]
             remark = remark_on_launch(self._kernels, one.candidate.module, site)
+            remark = with_overwritten([remark], method.overwritten)
             return SharedFunction(one.name, remark, parameters, bound, _without_remarks(method.paragraphs))
         remark = python_docstring(remark_on(one.alike, is_backward=not one.candidate.module))
+        remark = with_overwritten([remark], method.overwritten)
         return SharedFunction(one.name, remark, parameters, bound, method.paragraphs)
 
     def _method(self, candidate: FunctionCandidate, place: int) -> Method:

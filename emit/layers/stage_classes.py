@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
-from longhand.emit.module.model_weights import construct_branch
+from longhand.emit.module.model_weights import construct_block, construct_branch
 from longhand.emit.module.module_tree import ModuleTree
 from longhand.emit.text.quoting import python_docstring
-from longhand.schedule.named_plan import Loop, StageLayers, class_of_stages, stages_alike
+from longhand.schedule.named_plan import Loop, StageLayers, class_of_stages, layers_called, stages_alike
 from longhand.schedule.names.words import listed
 
 _MOST_LISTED = 3  # lists that a docstring tells one by one
@@ -43,6 +43,39 @@ def share_classes(
         }
         shared |= dict.fromkeys(group, dataclasses.replace(made, arguments=given))
     return [(loop, shared.get(block.name, block)) for loop, block in blocks]
+
+
+def with_layers_held(
+    blocks: Sequence[tuple[Loop, LayerClass]], tree: ModuleTree
+) -> list[tuple[Loop, LayerClass]]:
+    """The classes, each saying which layers it makes that nobody calls: what these do stands elsewhere.
+
+    Args:
+        blocks: Each loop, and the class of its layers; a backward pass has functions, which hold nothing.
+        tree: The modules.
+    """
+    called: dict[str, frozenset[int]] = {}
+    for loop, _ in blocks:
+        called[loop.owner] = called.get(loop.owner, frozenset()) | layers_called(loop)
+    held: dict[str, list[str]] = {}
+    for loop, block in blocks if called else ():
+        if block.base and loop.owner not in [one.rpartition(".")[0] for one in held.get(block.name, [])]:
+            made = construct_block(tree, loop_path(loop), block.position)
+            places = [n for n, name in enumerate(tree.root.at(loop.owner).branches) if name == str(n)]
+            paths = [f"{loop.owner}.{n}" for n in places if n not in called[loop.owner]]
+            plain = [path for path in paths if not any(other.startswith(f"{path}.") for other in called)]
+            alike = [path for path in plain if construct_block(tree, path, block.position) == made]
+            held.setdefault(block.name, []).extend(alike)
+    return [(loop, _saying_what_it_holds(block, held.get(block.name, []))) for loop, block in blocks]
+
+
+def _saying_what_it_holds(block: LayerClass, paths: Sequence[str]) -> LayerClass:
+    """``stages.2.blocks[0] to [5]; of [15] only the weights``"""
+    if not paths:
+        return block
+    owners = [path.rpartition(".") for path in paths]
+    told = listed(f"[{place}]" if owner in block.owner else f"{owner}[{place}]" for owner, _, place in owners)
+    return dataclasses.replace(block, owner=f"{block.owner}; of {told} only the weights")
 
 
 def loop_path(loop: Loop) -> str:

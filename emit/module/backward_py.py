@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -11,11 +12,15 @@ from longhand.emit.layers.backward_records import MODEL
 from longhand.emit.layers.saved_records import Record
 from longhand.emit.module.backward_writer import BackwardWriter
 from longhand.emit.module.model_py import ModelWriter
+from longhand.emit.module.model_text import ModelText
+from longhand.emit.module.paragraphs import LineKind, kind_of, statements_of
 from longhand.emit.module.trained_call import TrainedCall
+from longhand.emit.text.python_code import words_in
 from longhand.emit.unit.templates import render_template, sorted_imports
 from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
     SAVED,
+    Reached,
     SavedLayers,
     list_holding,
     parameter_order,
@@ -42,6 +47,7 @@ class BackwardText:
         constants: Words of the user's results that have no gradient.
         saved: The class of the record that launch() returns after the results; empty where nothing is kept.
         records: All classes of records.
+        drops_saved: Whether the backward function drops parts of it.
         module: The word of the module where backward() needs it; else empty.
         unread: How the names of the weights end that it does not read.
         tangents: The words of the results' gradients, of all results; those that have none begin with ``_``.
@@ -67,6 +73,7 @@ class BackwardText:
     constants: tuple[str, ...]
     saved: str
     records: tuple[Record, ...]
+    drops_saved: bool
     module: str
     unread: tuple[str, ...]
     tangents: tuple[str, ...]
@@ -82,6 +89,11 @@ class BackwardText:
     flows: tuple[str, ...]
 
     @property
+    def unread_modules(self) -> bool:
+        """Whether some of these are whole modules, of whose weights they are the beginning."""
+        return any(one.endswith(".") for one in self.unread)
+
+    @property
     def kept(self) -> tuple[str, ...]:
         """What the backward function is given before the gradients."""
         return ((self.module,) if self.reads_model else ()) + ((SAVED,) if self.saved else ())
@@ -90,17 +102,6 @@ class BackwardText:
     def watched(self) -> tuple[str, ...]:
         """What autograd keeps for it."""
         return (SAVED, *((self.module,) if self.module else ()), *(("UNREAD",) if self.unread else ()))
-
-
-def _each_once(records: Sequence[Record]) -> tuple[Record, ...]:
-    """Each class once, for all lists whose layers save it."""
-    by_class: dict[str, list[Record]] = {}
-    for record in records:
-        by_class.setdefault(record.name, []).append(record)
-    return tuple(
-        dataclasses.replace(of[0], owner=" or ".join(dict.fromkeys(one.owner for one in of)))
-        for of in by_class.values()
-    )
 
 
 def trained_call(
@@ -147,7 +148,7 @@ def write_backward(training: TrainingGraphs, forward: ModelWriter, backward: Bac
     """
     text = backward.text()
     text = dataclasses.replace(text, name=snake_case(text.name))
-    function = _Function(training, forward, backward).text()
+    function = _Function(training, forward, backward, text).text()
     imports = {*backward.imports, "import torch", "from .runtime import own_types"}
     if function.saved:
         imports.add("from dataclasses import dataclass")
@@ -176,7 +177,9 @@ class _Function:
         training: TrainingGraphs,
         forward: ModelWriter,
         backward: BackwardWriter,
+        differentiate: ModelText,
     ) -> None:
+        self.differentiate = differentiate
         self.training = training
         self.forward = forward
         self.backward = backward
@@ -202,7 +205,8 @@ class _Function:
                 expressions[place] for place in user if place not in self.training.differentiable
             ),
             saved=self.backward.saved_name if self.backward.is_saved else "",
-            records=_each_once(self.backward.records_of_all()),
+            records=tuple(self.backward.records_of_all()),
+            drops_saved=bool(self.backward.layers) or _drops_saved(self.differentiate),
             module=MODEL if self.backward.needs_model else "",
             unread=self.backward.unread_weights if self.backward.needs_model else (),
             tangents=tuple(tangents.get(place, f"_{identifier(expressions[place])}") for place in user),
@@ -269,6 +273,17 @@ class _Function:
                 used.add(words[text])
             expressions[place] = words[text]
         return expressions
+
+
+def _drops_saved(text: ModelText) -> bool:
+    """Whether any function drops fields of the record."""
+    methods = (method for block in text.blocks for method in block.methods)
+    inside = (*(one.paragraphs for one in text.functions), *(one.paragraphs for one in methods))
+    paragraphs = itertools.chain(text.paragraphs, *inside)
+    lines = (line for one in paragraphs for line in one.lines if kind_of(line) is LineKind.RELEASE)
+    said = (one.value for one in statements_of(lines) if one.value is not None)
+    dropped = (word for value in said for word in words_in(value))
+    return any(isinstance(word, Reached) and word.steps[0] == SAVED for word in dropped)
 
 
 def _counted(gradients: Sequence[str], n_apart: int) -> tuple[str, ...]:

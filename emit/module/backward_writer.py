@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import itertools
 from collections.abc import Collection, Mapping, Sequence, Set
 
 from longhand.capture.graph import BackwardKind, TrainingGraphs
@@ -20,6 +19,7 @@ from longhand.emit.layers.backward_records import (
     LayersApart,
     layers_of,
     list_of_modules,
+    records_of_layers,
     saved_of_call,
     whole_record,
 )
@@ -29,7 +29,7 @@ from longhand.emit.layers.call_records import (
     reached_in_records,
     records_of_calls,
 )
-from longhand.emit.layers.class_names import TakenNames, record_name, whose
+from longhand.emit.layers.class_names import TakenNames, function_of_layers, record_name
 from longhand.emit.layers.derivative_functions import (
     CollectedGradients,
     DerivativeWriter,
@@ -37,6 +37,7 @@ from longhand.emit.layers.derivative_functions import (
     together,
 )
 from longhand.emit.layers.divided_functions import divided_model
+from longhand.emit.layers.function_remarks import with_overwritten
 from longhand.emit.layers.layer_methods import device_inside, sizes_inside, write_method
 from longhand.emit.layers.layer_numbers import name_numbers_beside
 from longhand.emit.layers.layers_in_turn import CallText, LayerText, unread_behind
@@ -65,7 +66,6 @@ from longhand.schedule.named_plan import (
     Reached,
     ReturnedGradients,
     TurnCall,
-    class_of_place,
     has_modules_alike,
     is_same,
     keys_of_gradients,
@@ -76,7 +76,7 @@ from longhand.schedule.named_plan import (
     unread_weights,
     weights_inside,
 )
-from longhand.schedule.names.words import first_free, further_names, identifier, singular, snake_case
+from longhand.schedule.names.words import snake_case
 from longhand.schedule.plan import buffers_read
 
 
@@ -164,9 +164,11 @@ class BackwardWriter(ModelWriter):
 
     def records_of_all(self) -> list[Record]:
         """The records of layers and of calls, and that of the call itself, which holds them."""
+        loops = loops_of(self._forward.steps)
+        of_all = {loop.repeat.paths[loop.pattern]: loop.owner for loop in loops}
         return [
-            *classes_of_records(self.of_calls, self.plan, self.dims),
-            *(one.as_record(self.plan, self.dims) for one in self.layers),
+            *classes_of_records(self.of_calls, self.plan, self.dims, of_all),
+            *records_of_layers(self.layers, self.plan, self.dims),
             *([self._own_record()] if self.is_saved else []),
         ]
 
@@ -263,15 +265,7 @@ class BackwardWriter(ModelWriter):
         sizes = sizes_inside(inputs, body, variables)
         results: list[Code] = [NameCode(variables[outputs[place]]) for place in handed_on]
         results += self._gradients_of_layer(loop, variables, sizes, collected)
-        name = f"{snake_case(loop.class_name)}_backward"
-        if name in taken and taken[name] != loop.owner:
-            parts = (identifier(singular(part)).lstrip("_") for part in whose(loop.owner, taken[name]))
-            name = "_".join([*parts, name])
-        elif name in taken and loop.is_in_turn:
-            name = f"other_{name}"
-        if name in taken:
-            placed = f"{snake_case(class_of_place(loop.owner))}_{snake_case(loop.class_name)}_backward"
-            name = first_free(itertools.chain([placed], further_names(placed)), taken)
+        name = function_of_layers(loop, taken)
         device = device_inside((*loop.repeat.inputs[0], *loop.own[0], *loop.shared), body, variables)
         method = write_method(
             name,
@@ -287,11 +281,22 @@ class BackwardWriter(ModelWriter):
             home=Home(self.home.root, loop.owner, is_list=True),
         )
         rest = (word for word in method.parameters if word not in own.fields)
+        trained = self._forward.tree.root.at(loop.repeat.paths[0]).n_parameters()
+        is_part = loop.is_apart and len(loop.collected) < trained
         first = ((layer,) if weights else ()) + ((SAVED,) if kept.is_kept else ())
-        method = dataclasses.replace(method, parameters=(*first, *before.parameters, *rest))
+        told = with_overwritten([method.remark], method.overwritten)
+        method = dataclasses.replace(method, remark=told, parameters=(*first, *before.parameters, *rest))
         known = next((one for one in self._functions if is_same(method, one.methods[0])), None)
         block = known or LayerClass(
-            name, python_docstring(loop.owner), "", "", (), (method,), frozenset(), numbers=numbers
+            name,
+            python_docstring(loop.owner),
+            "",
+            "",
+            (),
+            (method,),
+            frozenset(),
+            numbers=numbers,
+            is_part=is_part,
         )
         self._functions.append(block)
         if loop.is_in_turn:

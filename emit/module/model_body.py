@@ -295,7 +295,7 @@ class BodyWriter:
             value = MethodCode(value, "view", tuple(self.sizes.dims(buffer)) or (NO_CODE,))
         if new == old and is_alike:
             return []
-        remark = "in place" if step.in_place else "the same memory"
+        remark = "in place" if step.in_place and is_alike else "the same memory"
         return [PythonLine.of(PythonStatement((new,), value, remark=remark))]
 
     def _release(

@@ -13,7 +13,7 @@ from longhand.emit.layers.class_names import TakenNames
 from longhand.emit.layers.layers_in_turn import CallText, as_variants, write_rounds
 from longhand.emit.layers.model_loops import LayerClass, write_first_call, write_loop
 from longhand.emit.layers.shared_functions import SharedFunction
-from longhand.emit.layers.stage_classes import loop_path, share_classes
+from longhand.emit.layers.stage_classes import loop_path, share_classes, with_layers_held
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.model_weights import BlockClass, WeightFunctionText, construct_block
 from longhand.emit.module.module_tree import ModuleTree
@@ -271,7 +271,8 @@ def write_layers(
     for last, calls in in_turn.items():
         lines[last + 1 - len(calls)] = write_rounds(calls)
     variants = as_variants(blocks) if in_turn else blocks
-    return WrittenLayers(tuple(share_classes(variants, tree) if len(variants) > 1 else variants), lines)
+    shared = share_classes(variants, tree) if len(variants) > 1 else variants
+    return WrittenLayers(tuple(with_layers_held(shared, tree) if shared else shared), lines)
 
 
 def _first_call(

@@ -95,7 +95,7 @@ def write_weight_functions(tree: ModuleTree, runtime_names: set[str]) -> list[We
     """
     writer = _ConstructorWriter(tree.root, {}, tree)
     texts = [
-        WeightFunctionText(one.name, one.module, one.parameters, writer.weights(one.pattern, "")[1])
+        WeightFunctionText(one.name, one.held_by, one.parameters, writer.weights(one.pattern, "")[1])
         for one in tree.functions.values()  # who calls comes before what is called
         if one.name in tree.called
     ]
@@ -139,13 +139,13 @@ class WeightFunctionText:
 
     Attributes:
         name: ``conv_norm_weights``.
-        module: What the user calls such a module: ``ConvNorm``.
+        held_by: Which of the user's classes: ``ConvNorm holds``.
         parameters: The sizes in which they differ.
         made: The expression that it returns.
     """
 
     name: str
-    module: str
+    held_by: str
     parameters: tuple[str, ...]
     made: str
 

@@ -15,7 +15,7 @@ from .runtime import empty, keep_for_backward, kept_for_backward, of_layers, of_
 MAX_POSITIONS = 128
 EPS = 1e-5
 
-# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
+# Weights that the backward pass does not read, so that autograd need not keep them, by how their names end.
 UNREAD = (
     ".token_embedding.weight",
     ".position_embedding.weight",
@@ -205,7 +205,10 @@ def block_backward(layer, saved, d_next_x):
 
 
 def language_model_backward(model, saved, d_loss):
-    """The gradients of LanguageModel's parameters, by name; empties `saved`."""
+    """The gradients of LanguageModel's parameters, by name.
+
+    Drops of `saved` what it has read.
+    """
     batch, seq = saved.tokens.shape
     dim = saved.x.shape[2]
     vocab_size = saved.unscaled_d_token_embedding.shape[0]

@@ -22,7 +22,7 @@ from .runtime import (
 
 EPS = 1e-5
 
-# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
+# Weights that the backward pass does not read, so that autograd need not keep them, by how their names end.
 UNREAD = (
     ".token_embedding.weight",
     ".position_embedding.weight",
@@ -83,7 +83,7 @@ class LanguageModelFunction(torch.autograd.Function):
 def mlp_backward(layer, saved, d_next_x):
     """The derivative of Mlp, gpt.blocks[i].mlp, and of ln_2.
 
-    From d_next_x to d_residual and gradients of their weights.
+    From d_next_x to d_residual and gradients of their weights. Overwrites d_next_x.
     """
     dim = d_next_x.shape[1]
     batch, seq, widen_dim = saved.widen_out.shape
@@ -141,7 +141,7 @@ def mlp_backward(layer, saved, d_next_x):
 def causal_self_attention_backward(layer, saved, d_residual):
     """The derivative of CausalSelfAttention, gpt.blocks[i].attn, and of ln_1.
 
-    From d_residual to d_x and gradients of their weights.
+    From d_residual to d_x and gradients of their weights. Overwrites d_residual.
     """
     dim = d_residual.shape[1]
     batch, n_heads, seq, head_dim = saved.mixed.shape
@@ -214,7 +214,10 @@ def causal_self_attention_backward(layer, saved, d_residual):
 
 
 def block_backward(layer, saved, d_next_x):
-    """What one of gpt.blocks hands on, backwards, and the gradients of its weights."""
+    """What one of gpt.blocks hands on, backwards, and the gradients of its weights.
+
+    Overwrites d_next_x.
+    """
     d_residual, mlp_gradients = mlp_backward(layer, saved, d_next_x)
 
     d_x, attn_gradients = causal_self_attention_backward(layer, saved, d_residual)
@@ -222,7 +225,10 @@ def block_backward(layer, saved, d_next_x):
 
 
 def language_model_backward(model, saved, d_loss):
-    """The gradients of LanguageModel's parameters, by name; empties `saved`."""
+    """The gradients of LanguageModel's parameters, by name.
+
+    Drops of `saved` what it has read.
+    """
     batch, seq = saved.tokens.shape
     dim = saved.x.shape[2]
     vocab_size = saved.unscaled_d_token_embedding.shape[0]

@@ -19,7 +19,7 @@ from .runtime import (
     own_types,
 )
 
-# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
+# Weights that the backward pass does not read, so that autograd need not keep them, by how their names end.
 UNREAD = (".bias",)
 
 
@@ -63,7 +63,7 @@ class ResNetBlockFunction(torch.autograd.Function):
 
 
 def resnet_block_backward(model, saved, d_activated):
-    """The gradients of ResNetBlock's arguments, then of its parameters by name; empties `saved`."""
+    """The gradients of ResNetBlock's arguments, then of its parameters by name."""
     batch = saved.x.shape[0]
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
     conv1_channels = saved.conv1_out.shape[1]

@@ -12,7 +12,7 @@ import torch
 from . import kernels
 from .runtime import convolution_backward, keep_for_backward, kept_for_backward, of_parameters, own_types
 
-# How the names of weights end (of whole modules: begin) that no gradient needs: autograd need not keep them.
+# Weights that the backward pass does not read, so that autograd need not keep them, by how their names end.
 UNREAD = (
     ".bn2.bias",
     ".1.bias",
@@ -59,7 +59,10 @@ class ResNetBlockFunction(torch.autograd.Function):
 
 
 def resnet_block_backward(model, saved, d_activated):
-    """The gradients of ResNetBlock's arguments, then of its parameters by name; empties `saved`."""
+    """The gradients of ResNetBlock's arguments, then of its parameters by name.
+
+    Drops of `saved` what it has read.
+    """
     batch, channels, height, width = saved.x.shape
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape
     conv1_channels = saved.conv1_out.shape[1]

@@ -14,7 +14,7 @@ from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.functions.long_functions import ModuleDerivative
-from longhand.schedule.functions.repeated_launches import LaunchWords, is_in_place
+from longhand.schedule.functions.repeated_launches import LINKS, LaunchWords, is_in_place, word_of_last_launch
 from longhand.schedule.layers.model_steps import ModelStep
 from longhand.schedule.layers.outside import references
 from longhand.schedule.names.buffer_names import BufferNamer
@@ -37,24 +37,25 @@ from longhand.schedule.names.words import (
 )
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, buffers_read
 
-_WIDEST = 90  # of a docstring
+_WIDEST = 100  # of a docstring
 _IN_LIST = re.compile(r"(.+?)\[(\d+)\]([^\[]*)")
-_LINKS = frozenset({"and", "with", "of", "by", "to"})  # between the words of a kernel's name
 
 
 def remark_on(alike: CallsAlike, is_backward: bool = False) -> str:
-    """``What MgpstrA3Module does: char_a3_module, bpe_a3_module and wp_a3_module.``, as far as a line goes."""
+    """``What MgpstrA3Module does: char_a3_module, bpe_a3_module and wp_a3_module.``, as far as a line goes.
+
+    Of what is fused with its neighbours, the rest is done there: ``Part of MgpstrA3Module``. How many modules there
+    are goes unsaid where a line cannot tell all: one call may stand in a loop over many.
+    """
     paths = list(dict.fromkeys(map(_reached, alike.sites)))
     end = ".".join(paths[0].rsplit(".", 2)[-2:])
     wheres = [f": {listed(paths)}", *_span(paths)]
-    wheres.append(f", in {len(alike.sites)} places" if len(alike.sites) > 1 else f": {end}")
-    does = "does" if alike.share == 1 else "does in calls of its own"
-    said = f"What {alike.class_name} {does}"
-    part = ""
+    wheres += [f": {paths[0]} and others", ", in several places"] if len(paths) > 1 else [f": {end}"]
+    whole, part = f"What {alike.class_name} does", f"Part of {alike.class_name}"
     if is_backward:
-        part = "" if alike.share == 1 else ", but for what is fused with its neighbours"
-        said = f"The derivative of {alike.class_name}"
-    texts = [f"{said}{where}{part}." for where in wheres]
+        whole, part = (f"{head} derivative of {alike.class_name}" for head in ("The", "Part of the"))
+    said = whole if alike.share == 1 else part
+    texts = [f"{said}{where}." for where in wheres]
     return next((text for text in texts if len(text) <= _WIDEST), texts[-1])
 
 
@@ -104,6 +105,7 @@ class FunctionNames:
         self._ending = ending
         self._kernels: dict[str, tuple[str, ...]] = {}  # by function: the words of those that it launches
         self._parts: dict[str, tuple[str, ...]] = {}  # by function: what it reads of its module
+        self._ends: dict[str, str] = {}  # by function: the word for what it computes last
 
     def of(self, alike: CallsAlike, site: SiteSteps, module: str, taken: Collection[str]) -> str:
         """The class's name, with a word for what the function reads, or does, and earlier ones do not.
@@ -117,6 +119,9 @@ class FunctionNames:
         plain = f"{word}_" if word in RESERVED_IN_MODULE else word  # of a class called Lambda, say
         words = _kernel_names(site, self._names)
         known = {word for other, of in self._kernels.items() if other.startswith(plain) for word in of}
+        end = word_of_last_launch(site, self._names, plain)
+        alike_ends = {of for other, of in self._ends.items() if other.startswith(plain)}
+        by_end = [f"{plain}_{end}"] if end and end not in alike_ends else []
         own = (f"{plain}_{word}" for word in words if word not in known)
         parts = tuple(dict.fromkeys(path.partition(".")[0] for path in site.weights.values()))
         others = [of for other, of in self._parts.items() if other.startswith(plain)]
@@ -128,8 +133,10 @@ class FunctionNames:
         own_ending = self._ending or "_forward"  # where the module's variable has the word
         places = [*names_of_places([one.path for one in alike.sites])]
         placed = (f"{one}{ending}" for ending in (self._ending, own_ending) for one in places)
-        name = first_free(itertools.chain(nth, [plain], told_by, own, placed, further_names(plain)), taken)
-        self._kernels[name], self._parts[name] = words, parts
+        name = first_free(
+            itertools.chain(nth, [plain], told_by, by_end, own, placed, further_names(plain)), taken
+        )
+        self._kernels[name], self._parts[name], self._ends[name] = words, parts, end
         return name
 
 
@@ -146,7 +153,7 @@ def _kernel_names(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
         for place, step in enumerate(site.steps)
         if isinstance(step, Launch) and place not in inside
     ]
-    return tuple(dict.fromkeys(word for name in called for word in name.split("_") if word not in _LINKS))
+    return tuple(dict.fromkeys(word for name in called for word in name.split("_") if word not in LINKS))
 
 
 def words_for_parts(parts: Collection[str], others: Sequence[Collection[str]]) -> Iterator[str]:

@@ -12,6 +12,7 @@ import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import (
     FEWEST_LAUNCHES,
     CallsAlike,
@@ -29,6 +30,7 @@ from longhand.schedule.plan import Allocate, KernelPlan, Launch, Release, Reuse
 
 _FEWEST_ARGUMENTS = 5  # of a launch, which is written in more than one line
 _LONGEST = 100  # of a remark
+LINKS = frozenset({"and", "with", "of", "by", "to"})  # between the words of a kernel's name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +209,19 @@ def _launches(site: SiteSteps) -> list[Launch]:
     return [step for step in site.steps if isinstance(step, Launch)]
 
 
+def word_of_last_launch(site: SiteSteps, names: Mapping[str, str], name: str) -> str:
+    """``statistics``: what a function computes last, if a kernel does that and its name does not say so.
+
+    Args:
+        site: Its steps.
+        names: The kernels', by the plan's key.
+        name: The function's.
+    """
+    calls = [step for step in site.steps if isinstance(step, Launch | Extern)]
+    last = names[calls[-1].kernel] if calls and isinstance(calls[-1], Launch) else ""
+    return next((word for word in reversed(last.split("_")) if word not in {*name.split("_"), *LINKS}), "")
+
+
 def words_for_holder(kernel: str, paths: Sequence[str]) -> Iterator[str]:
     """What the function of a launch may call the module: by its attribute without a number, or by the kernel."""
     lasts = {path.rpartition(".")[2].strip("_0123456789") for path in paths}
@@ -216,10 +231,9 @@ def words_for_holder(kernel: str, paths: Sequence[str]) -> Iterator[str]:
 
 
 def remark_on_launch(kernels: Mapping[str, LaunchWords], module: str, site: SiteSteps) -> str:
-    """``kernels.batch_norm_relu by norm's own weight and bias, in place.``"""
+    """``kernels.batch_norm_relu by norm's own weight and bias.``"""
     named = list(dict.fromkeys(kernels[one.kernel].kernel for one in _launches(site)))
-    end = f"{', in place' * is_in_place(site)}."
     called = listed(f"kernels.{name}" for name in named)
-    told = f"{called} by {module}'s own {listed(site.weights.values())}{end}"
+    told = f"{called} by {module}'s own {listed(site.weights.values())}."
     before = " and what it reads" * (len(named) > 1)
-    return told if len(told) <= _LONGEST else f"kernels.{named[-1]}{before}, by what {module} holds{end}"
+    return told if len(told) <= _LONGEST else f"kernels.{named[-1]}{before}, by what {module} holds."

@@ -104,6 +104,11 @@ class Branch:
             branch.varies_by_layer for branch in self.branches.values()
         )
 
+    def n_parameters(self) -> int:
+        """How many parameters it holds, itself and below."""
+        own = sum(held.kind is InputKind.PARAMETER for held in self.held.values())
+        return own + sum(branch.n_parameters() for branch in self.branches.values())
+
     def dtypes(self) -> set[torch.dtype]:
         """Of all parameters in it and below."""
         own = {held.dtype for held in self.held.values() if held.kind is InputKind.PARAMETER}
@@ -119,14 +124,14 @@ class WeightFunction:
 
     Attributes:
         name: ``conv_norm_weights``.
-        module: What the user calls such a module: ``ConvNorm``.
+        held_by: Which of the user's classes: ``ConvNorm holds``.
         parameters: Its parameters.
         places: For each: which of all sizes that a module holds it is, the first one.
         pattern: What it makes, the sizes in its words.
     """
 
     name: str
-    module: str
+    held_by: str
     parameters: tuple[str, ...]
     places: tuple[int, ...]
     pattern: Branch

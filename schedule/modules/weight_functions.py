@@ -22,11 +22,12 @@ from longhand.schedule.modules.sizes_alike import (
     with_sizes,
 )
 from longhand.schedule.names.module_names import names_of_places
-from longhand.schedule.names.words import first_free, further_names, identifier, singular, snake_case
+from longhand.schedule.names.words import first_free, further_names, identifier, listed, singular, snake_case
 
 _LEAST_SAVED = 4  # lines that are worth a function
 _FRAME = 5  # of it: its head, its docstring, two blank lines, its return
 _WIDEST = 80
+_MOST_TOLD = 3  # classes in a docstring
 
 
 def find_weight_functions(
@@ -65,12 +66,13 @@ def _named(
     class_of: Callable[[str], str],
     variables: Collection[str],
 ) -> dict[ModuleSignature, tuple[str, str]]:
-    """(name, what the user calls such a module) of each function: of two for one class, the larger says what it has."""
+    """(name, who holds that: ``ConvNorm holds``) of each; the larger one of two for a class says what it has."""
     named: dict[ModuleSignature, tuple[str, str]] = {}
     plain: dict[str, Branch] = {}
     for alike in sorted(groups, key=lambda alike: sum(1 for _ in held_sizes(groups[alike][0][1]))):
         first = groups[alike][0][1]
-        module = next(filter(None, map(class_of, (path for path, _ in groups[alike]))), "")
+        kinds = [kind for path, _ in groups[alike] if (kind := class_of(path))]
+        module = max(kinds, key=kinds.count, default="")
         name = snake_case(module) if module else identifier(_word(path for path, _ in groups[alike]))
         known = plain.setdefault(name, first)
         extra = [f"{name}_with_{one}" for one in first.branches if one not in known.branches]
@@ -80,8 +82,17 @@ def _named(
         ending = "tensors" if f"{name}_weights" in variables else "weights"
         chosen = first_free((f"{one}_{ending}" for one in names), taken)
         has = next((one for one in first.branches if chosen == f"{name}_with_{one}_{ending}"), "")
-        named[alike] = chosen, f"{module or name}{' with ' * bool(has)}{has}"
+        held_by = _holders(kinds) if not has else f"{module or name} with {has} holds"
+        named[alike] = chosen, held_by or f"{name} holds"
     return named
+
+
+def _holders(kinds: Sequence[str]) -> str:
+    """``InputTransition and LUConv hold``: the classes of modules that hold the same; nothing where none is known."""
+    classes = [*dict.fromkeys(kinds)]
+    if len(classes) > _MOST_TOLD:
+        classes = [max(kinds, key=kinds.count), "others"]
+    return f"{listed(classes)} hold{'s' * (len(classes) == 1)}" if classes else ""
 
 
 def _word(paths: Iterable[str]) -> str:
@@ -151,7 +162,7 @@ def _width(branch: Branch) -> int:
     return len("Weights()") + sum(held) + sum(len(n) + 3 + _width(one) for n, one in branch.branches.items())
 
 
-def _as_function(instances: Sequence[tuple[str, Branch]], name: str, module: str) -> WeightFunction:
+def _as_function(instances: Sequence[tuple[str, Branch]], name: str, held_by: str) -> WeightFunction:
     columns = size_columns([branch for _, branch in instances])
     words = size_names(columns)
     texts = (size_text(column, words) for _, column in columns)
@@ -159,7 +170,7 @@ def _as_function(instances: Sequence[tuple[str, Branch]], name: str, module: str
     order = [column for _, column in columns]
     return WeightFunction(
         name,
-        module,
+        held_by,
         tuple(word for _, word in parameters),
         tuple(order.index(column) for column, _ in parameters),
         with_sizes(instances[0][1], iter(texts)),

@@ -29,7 +29,7 @@ from longhand.schedule.names.meanings.values_of_modules import (
     words_of_further_call,
 )
 from longhand.schedule.names.module_names import alike, short_names, without_layers
-from longhand.schedule.names.operation_names import aten_name, field_word, op_word, spelled
+from longhand.schedule.names.operation_names import SILENT, aten_name, field_word, op_word, spelled
 from longhand.schedule.names.result_names import (
     STATISTIC_WORDS,
     call_of_several,
@@ -271,8 +271,8 @@ class BufferNamer:
         origin, local = self.origins.of(node), self.origins.local(node)
         op = op_word(call_of_several(node) or node)
         hint = self.renamed.local(origin.qualname, without_counter(node.name).strip("_"))
-        if hint != aten_name(node).strip("_") and spelled(hint) != op.word:
-            yield hint
+        if hint not in SILENT and hint != aten_name(node).strip("_") and spelled(hint) != op.word:
+            yield hint  # no ``getitem``: that of a call in whose place a norm stands now
         is_square = aten_name(node) == "pow" and node.args[1:] == (2,)
         result = "squares" if is_square else filled_word(node) or word_of_result(node, result_word(op.word))
         yield from fillers_of_copy(node, functools.partial(told, self), self._held, self.origins)

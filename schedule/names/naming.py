@@ -26,7 +26,7 @@ from longhand.schedule.names.number_names import constant_names
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames, differentiated
 from longhand.schedule.names.shared.function_variables import FunctionVariables
 from longhand.schedule.names.shared.layer_results import NameLayer
-from longhand.schedule.names.shared.plain_names import plain_names
+from longhand.schedule.names.shared.plain_names import plain_names_in
 from longhand.schedule.names.shared.statements import stated_origins
 from longhand.schedule.names.shared.telling_apart import plainness
 from longhand.schedule.names.unit_names import KernelNames, Ledger, Quote, UnitNames, pointer_word
@@ -116,8 +116,10 @@ def callers_in(
         variables: What stands in the calls.
     """
     callers: dict[str, list[Caller]] = {}
+    by_library = frozenset(call.origin for call in externs(plan) if call.origin)
     for launch in launches(plan):
-        callers.setdefault(launch.kernel, []).append(Caller(launch, words, plan.buffers, dims, variables))
+        caller = Caller(launch, words, plan.buffers, dims, variables, by_library)
+        callers.setdefault(launch.kernel, []).append(caller)
     return {key: Callers(tuple(calls)) for key, calls in callers.items()}
 
 
@@ -358,9 +360,7 @@ def _name_pointers(kernel: KernelPlan, callers: Callers, scope: Scope) -> dict[s
             candidates = [*candidates[1:], candidates[0]]  # two weights: both say whose they are
         if not candidates or len(callers.told_apart) > 1:
             place = places[pointer.name]
-            is_lone = n_written == 1 and pointer.access is Access.WRITE and callers.are_derivatives
-            is_gradient = is_lone or callers.are_gradients(place)
-            plain = plain_names(kernel, pointer, is_gradient, gradients.get(place))
+            plain = plain_names_in(kernel, pointer, place, callers, gradients.get(place))
             candidates = [*candidates, *plain]
         if pointer.many:
             one = dict.fromkeys(singular(without_counter(word)) for word in candidates)

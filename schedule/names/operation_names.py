@@ -23,6 +23,7 @@ SILENT_TEXT = """
     diagonal unfold empty scalar_tensor sym_size
 """
 SILENT = frozenset(SILENT_TEXT.split())
+ATTENTION = "attention"  # a library's call, whole
 _SPELLED = {
     "_softmax": "softmax",
     "_log_softmax": "log_softmax",
@@ -41,11 +42,11 @@ _SPELLED = {
     "nll_loss_forward": "nll_loss",
     "cross_entropy_loss": "cross_entropy",
     "_native_batch_norm_legit_functional": "batch_norm",
-    "_scaled_dot_product_flash_attention_for_cpu": "attention",
-    "_scaled_dot_product_efficient_attention": "attention",
-    "_scaled_dot_product_flash_attention": "attention",
-    "_scaled_dot_product_cudnn_attention": "attention",
-    "scaled_dot_product_attention": "attention",
+    "_scaled_dot_product_flash_attention_for_cpu": ATTENTION,
+    "_scaled_dot_product_efficient_attention": ATTENTION,
+    "_scaled_dot_product_flash_attention": ATTENTION,
+    "_scaled_dot_product_cudnn_attention": ATTENTION,
+    "scaled_dot_product_attention": ATTENTION,
     "embedding_dense_backward": GradientWord("embedding"),
     "avg_pool2d_backward": GradientWord("avg_pool2d"),
     "avg_pool3d_backward": GradientWord("avg_pool3d"),

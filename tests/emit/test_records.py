@@ -34,9 +34,10 @@ def test_whose_it_is_fits_a_line() -> None:
         return Record("Saved", "", "", (), modules=places).says
 
     stage = "backbone.encoder.stages.2.blocks.0.layers"
-    assert says("a", "b") == "What a and b keep for the backward pass."
-    assert says(f"{stage}.0", f"{stage}.4") == f"What {stage}.0 and 1 other keep for the backward pass."
-    assert says(f"{stage}.0", f"{stage}.4", f"{stage}.9").startswith(f"What {stage}.0 and 2 others keep")
+    told = "backbone.encoder.stages[2].blocks[0].layers[0]"
+    assert says("a", "b") == "What a and b hand to the backward pass."
+    assert says(f"{stage}.0", f"{stage}.4") == f"What {told} and 1 other hand to the backward pass."
+    assert says(f"{stage}.0", f"{stage}.4", f"{stage}.9").startswith(f"What {told} and 2 others hand")
 
 
 def test_a_word_for_two_sizes_of_one_record_says_neither() -> None:
@@ -54,3 +55,15 @@ def test_a_word_for_two_sizes_of_one_record_says_neither() -> None:
     said = shapes_of([["q"], ["k"], ["out"]], buffers, dims)
     assert said == ["float32 (b, 1, dim)", "float32 (b, 65, dim)", "float32 (b * h, 65, head_dim)"]
     assert shapes_of([["k"], ["out"]], buffers, dims)[0] == "float32 (b, n, dim)"
+
+
+def test_the_sizes_of_all_records_of_a_class_are_told() -> None:
+    def buffer(name: str, *shape: int) -> Buffer:
+        return Buffer(name, BufferKind.INTERMEDIATE, torch.float32, shape, (1,) * len(shape))
+
+    buffers = {
+        name: buffer(name, 2, n) for name, n in (("narrow", 32), ("wide", 64), ("wider", 96), ("widest", 128))
+    }
+    dims = SimpleNamespace(of=lambda node, n_dims: ("batch", ""))
+    assert shapes_of([["wide", "narrow"]], buffers, dims) == ["float32 (batch, 32 or 64)"]
+    assert shapes_of([["narrow", "wide", "wider", "widest"]], buffers, dims) == ["float32"]

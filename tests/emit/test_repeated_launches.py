@@ -69,7 +69,7 @@ def called(text: str, kernel: str) -> int:
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_launch_is_written_once_and_called_by_its_module(tmp_path: Path, device: str) -> None:
     text = written(made(Convolutions()), tmp_path / "unit", device)
-    functions = re.findall(r"def (\w*batch_norm\w*)\((\w+), [\w, ]+\):\n    \"\"\"(.*)\"\"\"", text)
+    functions = re.findall(r"def (\w*batch_norm\w*)\((\w+), [\w, ]+\):\n    \"\"\"([^\"]*)\"\"\"", text)
     assert len(functions) == 2
     for name, norm, remark in functions:
         kernel = name.removesuffix("_in_place")
@@ -77,7 +77,7 @@ def test_a_launch_is_written_once_and_called_by_its_module(tmp_path: Path, devic
         assert remark.startswith(
             f"kernels.{kernel} by {norm}'s own running_mean, running_var, weight and bias"
         )
-        assert name.endswith("_in_place") == remark.endswith(", in place.")
+        assert name.endswith("_in_place") == ("Overwrites " in remark)
     relu = next(name for name, *_ in functions if "relu" in name)
     assert [f"{relu}(self.norms[{n}], " in text for n in range(4)] == [True] * 4
     assert max(map(len, text.splitlines())) <= 110

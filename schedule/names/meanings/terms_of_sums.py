@@ -13,7 +13,7 @@ from torch import fx
 from longhand.capture.graph import Provenance
 from longhand.schedule.names.operation_names import aten_name, op_word, provenance_of
 from longhand.schedule.names.value_origins import ValueOrigins, last_word, without_positions
-from longhand.schedule.names.words import identifier, without_counter
+from longhand.schedule.names.words import identifier, snake_case, without_counter
 
 _SUMS = frozenset({"add", "sub"})
 _PRODUCTS = frozenset({"mul", "div"})
@@ -51,7 +51,12 @@ def word_of_reader(origin: Provenance, of: str, origins: ValueOrigins) -> str:
     made = origins.provenance(origin.gradient_of)
     if made.module == origin.module and made.file:
         word = _function(origin, made) or _factor(origin, origins) or word
-    return "lookup" if word in of else word
+    if f"_{word}_" not in f"_{of}_":
+        return word
+    node = origins.nodes.get(origin.differentiates)
+    if node is not None and aten_name(node) == "embedding":
+        return "lookup"
+    return snake_case(origin.module_class) or word
 
 
 def _function(origin: Provenance, made: Provenance) -> str:

@@ -16,6 +16,7 @@ from longhand.capture.graph import GradientPart, Provenance
 from longhand.lower.ir import Buffer
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
+from longhand.schedule.names.operation_names import ATTENTION, op_word
 from longhand.schedule.names.result_names import STATISTIC_WORDS
 from longhand.schedule.names.words import GradientWord, undifferentiated, without_counter
 from longhand.schedule.plan import Launch
@@ -40,6 +41,7 @@ class Caller:
         buffers: The buffers of that pass.
         dims: The words of their dimensions, if there are any.
         variables: What stands in calls, if variables have names yet.
+        by_library: Operations of that pass which library calls do: a kernel before them but brings rows in order.
     """
 
     launch: Launch
@@ -47,11 +49,14 @@ class Caller:
     buffers: Mapping[str, Buffer]
     dims: DimNamer | None = None
     variables: GivenVariables | None = None
+    by_library: frozenset[str] = frozenset()
 
     @property
     def nodes(self) -> list[fx.Node]:
         """What the call computes, in order."""
-        return [self.words.nodes[name] for name in self.launch.origins if name in self.words.nodes]
+        nodes = [self.words.nodes[name] for name in self.launch.origins if name in self.words.nodes]
+        own = [one for one in nodes if one.name not in self.by_library or op_word(one).word != ATTENTION]
+        return own or nodes
 
     @functools.cached_property
     def sources(self) -> tuple[Provenance, ...]:
@@ -141,6 +146,12 @@ class Callers:
         """Whether what they pass at a place is the gradient of something in all of them."""
         passed = ((one, one.launch.buffers[place]) for one in self.every)
         return all(isinstance(next(one.words.candidates(buffer)), GradientWord) for one, buffer in passed)
+
+    def trained(self, place: int) -> str:
+        """What modules call the parameters whose gradients all of them pass at a place: ``bias``; else nothing."""
+        paths = [one.words.weights.get(one.launch.buffers[place], "") for one in self.every]
+        leaves = {path.rpartition(".")[2] for path in paths}
+        return leaves.pop() if len(leaves) == 1 else ""
 
     @functools.cached_property
     def are_derivatives(self) -> bool:

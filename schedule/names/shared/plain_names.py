@@ -14,6 +14,8 @@ import torch
 from longhand.capture.graph import Role
 from longhand.lower.ir import Load, Pointwise, PointwiseOp, Reduce, Store, Value, arguments
 from longhand.schedule.names.operation_names import noun_of
+from longhand.schedule.names.shared.callers import Callers
+from longhand.schedule.names.words import GradientWord
 from longhand.schedule.plan import Access, KernelPlan, Pointer
 
 _READ = ("x", "y", "z", "u", "v")
@@ -21,6 +23,33 @@ _D_READ = ("d_out", "d_output", "d_result")
 _WRITTEN = ("out", "output", "result")
 _VECTORS = {PointwiseOp.MUL: "factor", PointwiseOp.ADD: "shift", PointwiseOp.SUB: "shift"}
 _NORMED = "normed"  # then
+
+
+def plain_names_in(
+    kernel: KernelPlan, pointer: Pointer, place: int, callers: Callers, gradient: Pointer | None = None
+) -> Iterator[str]:
+    """The words for what the calls of a kernel pass, best first.
+
+    ``d_x`` is the gradient of the kernel's ``x``: what is made without any gradient is ``out``, though it may be one in
+    some calls, and ``d_bias`` what is that in all.
+
+    Args:
+        kernel: The kernel.
+        pointer: One of its pointers.
+        place: Which argument it is.
+        callers: The kernel's calls.
+        gradient: The pointer to the gradient of what they all pass.
+    """
+    passed = [one for one in kernel.pointers if not one.scratch]
+    is_written, is_of_another = pointer.access is Access.WRITE, callers.value_of_gradient(place) is None
+    is_lone = is_written and callers.are_derivatives
+    is_lone = is_lone and sum(one.access is not Access.READ for one in passed) == 1
+    is_gradient = is_lone or callers.are_gradients(place)
+    if is_written and is_gradient and is_of_another:
+        yield from [GradientWord(leaf)] if (leaf := callers.trained(place)) else []
+        read = (at for at, one in enumerate(passed) if one.access is Access.READ)
+        is_gradient = any(callers.are_gradients(at) for at in read)
+    yield from plain_names(kernel, pointer, is_gradient, gradient)
 
 
 def plain_names(
