@@ -82,7 +82,7 @@ class LibraryWriter:
         """The call of `step`."""
         if step.memory_format is not torch.channels_last:
             call = self._plain_call(step)
-            return attention_calls.held_by_position(call, step, self._buffers)
+            return attention_calls.held_by_position(call, step, self._buffers) if step.outputs[1:] else call
         if step.target is torch.ops.aten.conv2d.default:  # runtime.py's own
             return CallOfLibrary(CallCode("conv2d", self._arguments(step)), runtime="conv2d")
         call = self._plain_call(step)
