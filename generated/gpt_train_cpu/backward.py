@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import torch
 
 from . import kernels
-from .runtime import empty, keep_for_backward, kept_for_backward, of_layers, of_parameters, own_types
+from .runtime import (
+    by_position,
+    empty,
+    keep_for_backward,
+    kept_for_backward,
+    of_layers,
+    of_parameters,
+    own_types,
+)
 
 MAX_POSITIONS = 128
 EPS = 1e-5
@@ -143,8 +151,10 @@ def causal_self_attention_backward(layer, saved, d_residual):
 
     d_mixed = d_mixed.reshape(batch, seq, n_heads, head_dim).transpose(1, 2)
     q, k, v = saved.qkv_out.view(batch, seq, 3, n_heads, -1).transpose(1, 3).unbind(2)
-    d_q, d_k, d_v = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default(
-        d_mixed, q, k, v, saved.mixed, saved.logsumexp, dropout_p=0.0, is_causal=True
+    d_q, d_k, d_v = by_position(
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default(
+            d_mixed, q, k, v, saved.mixed, saved.logsumexp, dropout_p=0.0, is_causal=True
+        )
     )
 
     d_qkv_out = empty((batch * seq, qkv_dim), torch.float32)

@@ -1063,6 +1063,21 @@ def holding(module, weights):
     return copied
 
 
+# ---- The gradients of attention where kernels read them ----
+
+
+def by_position(gradients):
+    """Those of query, key and value, (batch, head, position, dim), as (batch, position, head, dim) in memory.
+
+    The library makes them so: then nothing is copied.
+    """
+    turned = [None if one is None else one.transpose(1, 2) for one in gradients[:3]]
+    if all(one is None or one.is_contiguous() for one in turned):
+        return gradients
+    made = [None if one is None else one.contiguous().transpose(1, 2) for one in turned]
+    return *made, *gradients[3:]
+
+
 def parameters_of(module):
     """What module.parameters() yields, which looks for it in each call, after check_weights() looked at the module."""
     state = module.__dict__.get(SEEN)
