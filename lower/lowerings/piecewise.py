@@ -28,6 +28,7 @@ from longhand.lower.views import TensorView
 __all__ = ["RowPieces", "combined", "row_pieces"]
 
 # H100: 8 rows of 65,536 take 33 us one program each; their pieces, the combination and what reads it together 8.
+# H200: a group norm and SiLU of 512 rows of 27,648 took 63 us and 37.
 _LONG = 16384  # elements of a row: shorter ones are done before further kernels have started
 _MANY = 4096  # rows: the third reading of so many costs less than two launches
 _MOST = 8192  # elements of a piece: more do not stay in a program's registers
