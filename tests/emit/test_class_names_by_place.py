@@ -24,11 +24,11 @@ def test_a_record_says_of_which_modules_it_is() -> None:
     """It said stage2.2 to stage3.6, of which there are more."""
     modules = ("stage2.2", "stage3.1", "stage3.2", "stage3.6")
     assert Record("A", "", "", (), modules=modules).says.startswith(
-        "What stage2.2, stage3.1, stage3.2 and stage3.6 keep for"
+        "What stage2[2], stage3[1], stage3[2] and stage3[6] hand to"
     )
     modules = ("stage2.2", "stage3.1", "stage3.2", "stage3.3")
     assert Record("A", "", "", (), modules=modules).says.startswith(
-        "What stage2.2 and stage3.1 to stage3.3 keep"
+        "What stage2[2] and stage3[1] to stage3[3] hand"
     )
 
 
