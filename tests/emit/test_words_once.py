@@ -67,7 +67,7 @@ class Normalized(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.out = nn.Conv3d(3, 8, 3), nn.Conv3d(8, 4, 1)
+        self.conv, self.out = nn.Conv3d(3, 8, 3, bias=False), nn.Conv3d(8, 4, 1)
         self.bn = nn.BatchNorm3d(8, eps=1e-3, momentum=1e-3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
