@@ -28,9 +28,10 @@ from longhand.lower.views import TensorView
 __all__ = ["RowPieces", "combined", "row_pieces"]
 
 # H100: 8 rows of 65,536 take 33 us one program each; their pieces, the combination and what reads it together 8.
-# H200: a group norm and SiLU of 512 rows of 27,648 took 63 us and 37.
+# H200: a group norm and SiLU of 512 rows of 27,648 took some 63 us and 37 (a third of what chains of three took more
+# than their convolutions). More rows than these were not measured: read twice instead of three times, they should gain.
 _LONG = 16384  # elements of a row: shorter ones are done before further kernels have started
-_MANY = 4096  # rows: the third reading of so many costs less than two launches
+_MANY = 4096  # rows that fill a GPU by themselves
 _MOST = 8192  # elements of a piece: more do not stay in a program's registers
 
 
