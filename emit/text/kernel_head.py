@@ -245,8 +245,11 @@ def _part_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer, sizes:
         text += " by strides"
     elif begin is None and not part.is_conditional:
         text += " of a tensor that may be larger"
-    told = text if begin is None else f"{text}, from {names.ints[begin]} on"
-    return told if len(told) <= room else text  # its names say the rest where they are read
+    if begin is None:
+        return text
+    told = f"{text}, from {names.ints[begin]} on"
+    # A shape alone would say that it is the whole tensor, and calls are held to that.
+    return told if len(told) <= room else f"{text}, from its offset on"
 
 
 def is_whole_shape(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> bool:

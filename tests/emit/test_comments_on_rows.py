@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import longhand
 from benchmarks.readability.units import text_of
 
 
@@ -57,3 +58,23 @@ def test_what_is_said_of_a_long_name_fits_its_line() -> None:
     text = kernel_of(Gated(), "cuda", torch.randn(6, 80))
     (line,) = [one for one in text.splitlines() if "# float32, 2 parts, (n_rows, n_cols) each" in one]
     assert max(map(len, text.splitlines())) <= 110, line
+
+
+class OfLast(nn.Module):
+    """Reads the last of what is stacked, by a name so long that its offset's does not fit beside it."""
+
+    def forward(self, hidden_states_of_all_the_layers_in_turn: torch.Tensor) -> torch.Tensor:
+        return hidden_states_of_all_the_layers_in_turn[-1].softmax(-1)
+
+
+@pytest.mark.parametrize(("device", "mark"), [("cpu", "//"), ("cuda", "# float32,")])
+def test_a_part_is_never_said_to_be_the_whole(device: str, mark: str) -> None:
+    """The unit's runtime would refuse the tensor, of which the kernel takes a part."""
+    stacked = torch.randn(3, 5, 24)
+    text = kernel_of(OfLast(), device, stacked)
+    assert f"{mark} (n_rows, n_cols), from its offset on" in text
+
+
+def test_a_part_is_taken_of_a_tensor_with_a_long_name() -> None:
+    stacked = torch.randn(3, 5, 24)
+    torch.testing.assert_close(longhand.compile(OfLast())(stacked), OfLast()(stacked))
