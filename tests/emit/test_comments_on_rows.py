@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -75,6 +77,10 @@ def test_a_part_is_never_said_to_be_the_whole(device: str, mark: str) -> None:
     assert f"{mark} (n_rows, n_cols), from its offset on" in text
 
 
-def test_a_part_is_taken_of_a_tensor_with_a_long_name() -> None:
+@pytest.mark.filterwarnings("error::longhand.errors.EagerWarning")
+def test_a_part_is_taken_of_a_tensor_with_a_long_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     stacked = torch.randn(3, 5, 24)
     torch.testing.assert_close(longhand.compile(OfLast())(stacked), OfLast()(stacked))

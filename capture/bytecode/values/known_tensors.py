@@ -17,6 +17,7 @@ import torch.utils._pytree as pytree
 
 from longhand.capture import torch_private, torch_transforms
 from longhand.capture.bytecode.entry.call_effects import name_of
+from longhand.capture.bytecode.values.drawn_numbers import DrawnNumbers
 from longhand.capture.bytecode.values.sources import Source
 from longhand.capture.tensor_leaves import tensors_in
 
@@ -59,6 +60,7 @@ class KnownTensors:
     def __init__(self) -> None:
         self._known: dict[int, _KnownTensor] = {}
         self._given: dict[Source, torch.Tensor] = {}
+        self._drawn = DrawnNumbers()
         self.values_relied_on: dict[Source, torch.Tensor] = {}
 
     def give(self, fake: torch.Tensor, real: torch.Tensor, source: Source) -> None:
@@ -99,6 +101,11 @@ class KnownTensors:
             fake: What it gave of them.
         """
         made = tensors_in(fake)
+        self._drawn.follow(target, fake)
+        if (holds := self._drawn.compared(target, args)) is not None and all(map(_is_small, made)):
+            value = torch.full(fake.shape, holds)
+            self._known[id(fake)] = _KnownTensor(fake, value, torch_private.version(fake))
+            return
         if not self._can_follow(target, args, kwargs) or not all(map(_is_small, made)):
             return
         if any(one.device.type != "cpu" for one in made) and not self._is_alike_on_a_gpu(
