@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+import torch
+
 from longhand.lower.ir import Extern
 from longhand.schedule.named_plan import (
     BufferNamer,
@@ -44,11 +46,16 @@ def root(expression: str) -> str:
 def allocates(steps: Sequence[ModelStep]) -> bool:
     """Whether any of the steps makes a tensor in the function itself."""
     return any(
-        isinstance(one, Allocate)
+        isinstance(one, Allocate) or (isinstance(one, Extern) and _names_gpu(one))
         for step in steps
         if not isinstance(step, Loop | FirstCall | LayerCall)
         for one in plain_steps(step)
     )
+
+
+def _names_gpu(call: Extern) -> bool:
+    """Whether a call is told to make its result on a GPU: it is the one on which the function runs."""
+    return any(isinstance(value, torch.device) and value.type == "cuda" for _, value in call.kwargs)
 
 
 def dropped_alone(variables: Iterable[str | None], *, is_of_layers: bool) -> list[str]:

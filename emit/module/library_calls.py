@@ -13,6 +13,7 @@ import torch
 
 from longhand.capture.graph import Differentiated, differentiated, registered_by
 from longhand.emit.module import attention_calls
+from longhand.emit.module.launch_lines import AllocationWriter
 from longhand.emit.module.module_place import all_of_a_name
 from longhand.emit.module.paragraphs import CallOfLibrary, functional
 from longhand.emit.module.told_arguments import TOLD, told_argument
@@ -33,7 +34,7 @@ from longhand.emit.text.python_code import (
     whole_number,
 )
 from longhand.emit.text.sizes import SizeWriter
-from longhand.lower.ir import Buffer, Extern, View
+from longhand.lower.ir import Extern, View
 
 # torch functions that take the same arguments in the same order as the ATen op of that name.
 _SAME_IN_TORCH_TEXT = """
@@ -61,7 +62,7 @@ class LibraryWriter:
     Args:
         variables: The variable of each buffer.
         sizes: Writes sizes.
-        buffers: The plan's buffers.
+        allocations: Writes where new tensors lie.
         has_blas: Whether matrix products are those of `blas`, of runtime.py.
     """
 
@@ -69,10 +70,11 @@ class LibraryWriter:
         self,
         variables: Mapping[str, str],
         sizes: SizeWriter,
-        buffers: Mapping[str, Buffer],
+        allocations: AllocationWriter,
         has_blas: bool = False,
     ) -> None:
-        self._buffers = buffers
+        self._allocations = allocations
+        self._buffers = allocations.plan.buffers
         self.variables = variables
         self.sizes = sizes
         self._has_blas = has_blas
@@ -141,7 +143,8 @@ class LibraryWriter:
             return write_view(value, variable, self.sizes, self._buffers[value.buffer], n_before)
         if isinstance(value, list | tuple) and any(isinstance(item, View) or item is None for item in value):
             return SeveralCode(tuple(map(self.value, value)), "[]")
-        return argument(value, self.sizes)
+        is_gpu = isinstance(value, torch.device) and value.type == "cuda" and not value.index
+        return NameCode(self._allocations.device) if is_gpu else argument(value, self.sizes)
 
     def named(self, step: Extern) -> dict[str, Any]:
         """All arguments by the schema's names, defaults filled in."""

@@ -141,7 +141,7 @@ class BodyWriter:
         self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
         self._unread, self._again = unread_buffers(plan), made_before(plan)
         self._is_in_branch, self._is_on_cpu = False, plan.options.target.device is Device.CPU
-        self.library = LibraryWriter(variables, sizes, plan.buffers, not self._is_on_cpu)
+        self.library = LibraryWriter(variables, sizes, self.allocations, not self._is_on_cpu)
         self.returned: Collection[str] = ()  # variables that the function returns
         self.needs = Needs()
         self.seen_as: dict[str, list[str]] = {}  # by buffer: the variables that hold views of it
