@@ -322,7 +322,9 @@ class DerivativeWriter:
         variables = {name: short.get(word, word) for name, word in around.variables.items()}
         named = {*names_inside(steps, around.body.words)}
         of_before = [name for name in named if isinstance(around.variables.get(name), Reached)]
-        taken = {variables[name] for name in named - {*others} if name in variables}
+        held = (divided.function.weights, divided.function.fields)
+        renamed = [name for name in others if any(name in some for some in held)]
+        taken = {variables[name] for name in named.union(others).difference(renamed) if name in variables}
         taken |= {*reserved, *_modules_of(of_before, around.variables)}
         word = (
             around.word
@@ -334,16 +336,14 @@ class DerivativeWriter:
             below = divided.function.weights[name].removeprefix(f"{part.root}.")
             variables[name] = member(expression(branch, below), word)
         taken.add(word)
-        for name in others:
+        for name in renamed:
             if name in divided.function.weights:
                 parts = [one for one in divided.function.weights[name].split(".") if not one.isdigit()]
                 plain = identifier("_".join(parts[-2:]))
                 variables[name] = first_free(itertools.chain((plain,), further_names(plain)), taken)
-            elif name in divided.function.fields:
+            else:
                 field = around.variables[name].rpartition(".")[2]
                 variables[name] = word_of_field(name, field, part, around.body.words, taken)
-            else:
-                continue
             taken.add(variables[name])
         return variables, word
 

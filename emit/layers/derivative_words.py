@@ -18,7 +18,14 @@ from longhand.schedule.named_plan import (
     names_of_places,
     words_for_parts,
 )
-from longhand.schedule.names.words import further_names, identifier, listed, singular, snake_case
+from longhand.schedule.names.words import (
+    further_names,
+    identifier,
+    is_identifier,
+    listed,
+    singular,
+    snake_case,
+)
 
 _WIDEST = 103  # of a line of a docstring
 _MOST_NAMED = 2  # weights in it
@@ -243,7 +250,10 @@ def words_of_module(part: ModuleDerivative, *, is_lone: bool) -> Iterator[str]:
     plain = singular(attribute) if part.root.rpartition(".")[2].isdigit() else attribute
     if part.is_of_several and part.root == part.path and not is_lone:
         plain = snake_case(part.class_name)
-    yield from (plain, f"{plain}_module")
+    plain = identifier(
+        plain
+    )  # attributes of Sequential are called whatever their user likes: "block2-1", "class"
+    yield from (word for word in (plain, f"{plain}_module") if is_identifier(word))
     yield from further_names(plain)
 
 

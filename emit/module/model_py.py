@@ -360,7 +360,7 @@ class ModelWriter:
             training=self._trained(),
             remark=remark_on_gradients(self.plan.results, self.words, self.training is not None),
             launch=self.launch,
-            weight_functions=tuple(write_weight_functions(self.tree, self.runtime)),
+            weight_functions=tuple(write_weight_functions(self.tree, self.runtime, self.imports)),
             recording=self.recording,
             recorder=recorded_by,
             functions=shared,

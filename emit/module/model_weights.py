@@ -88,7 +88,9 @@ def construct_branch(branch: Branch, tree: ModuleTree, layer: str = "") -> Const
     return _construct(branch, _ConstructorWriter(branch, {}, tree, layer))
 
 
-def write_weight_functions(tree: ModuleTree, runtime_names: set[str]) -> list[WeightFunctionText]:
+def write_weight_functions(
+    tree: ModuleTree, runtime_names: set[str], imports: set[str]
+) -> list[WeightFunctionText]:
     """The functions that make the weights of several modules, each before those that call it, with what they import.
 
     What nothing calls that was written before (classes of layers hold it now) is left out.
@@ -100,6 +102,7 @@ def write_weight_functions(tree: ModuleTree, runtime_names: set[str]) -> list[We
         if one.name in tree.called
     ]
     runtime_names |= writer.names
+    imports |= {"from torch import nn"} if writer.uses_nn else set()
     return texts[::-1]
 
 

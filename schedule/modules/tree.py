@@ -27,6 +27,7 @@ def find_modules(
     steps: Sequence[ModelStep],
     words: BufferNamer,
     variables: Collection[str],
+    also: Sequence[ModelStep] = (),
 ) -> HeldModules:
     """What the module of a pass holds.
 
@@ -36,9 +37,10 @@ def find_modules(
         steps: Of model.py.
         words: The graph's.
         variables: What functions of the file bind, which would hide a function of that name.
+        also: Of another pass that reads this module.
     """
     layers = layers_by_class(steps)
-    held = _grow(graph, buffers, open_layouts(buffers), layers)
+    held = _grow(graph, buffers, open_layouts(buffers), layers, layers_by_class(also))
     if not graph.is_module or graph.given or len(held.places) < _FEWEST_HELD:
         return held
 
@@ -64,6 +66,7 @@ def _grow(
     buffers: Mapping[str, Buffer],
     channels_last: frozenset[str],
     layers: Mapping[str, frozenset[int]],
+    also_counted: Collection[str],
 ) -> HeldModules:
     """The tree for all parameters, buffers and constants of a captured graph.
 
@@ -72,6 +75,7 @@ def _grow(
         buffers: How the placeholders lie in memory.
         channels_last: Placeholders of the parameters that are made channels last.
         layers: By the path of a list: the positions of those of its layers that share a class.
+        also_counted: Paths of lists whose layers another pass's loops reach by their places.
     """
     root = Branch()
     sources = value_sources(graph, layers)
@@ -104,7 +108,8 @@ def _grow(
         for other in others:
             other_owner, _, other_name = other.rpartition(".")
             root.at(other_owner).held[other_name] = dataclasses.replace(held, tied_to=first)
-    for owner in layers:
+    of_others = (owner for owner in also_counted if any(path.startswith(f"{owner}.") for path in branches))
+    for owner in dict.fromkeys((*layers, *of_others)):
         _fill_gaps(root.at(owner))
     _number_in_order(root)
     return HeldModules(root, places, sources)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from longhand.lower.ir import View
 from longhand.schedule.functions.alike_loops import with_words_of_first
 from longhand.schedule.functions.lone_loops import without_lone_loops
+from longhand.schedule.layers.model_steps import ModelStep
 from longhand.schedule.layers.returned_gradients import find_returned_gradients
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.modules.settings import numbers_of_kernels
@@ -68,7 +69,7 @@ def name_plans(
         backward.names.buffers,
         given_values(training.graphs.forward),
     )
-    passes = _complete(forward), _complete(backward, records)
+    passes = _complete(forward, also=backward.names.steps), _complete(backward, records)
     return NamedUnit(passes, training.graphs, records, gradients)
 
 
@@ -78,19 +79,22 @@ def _with_saved(forward: NamedPlan, records: Sequence[SavedLayers], saved: froze
     return dataclasses.replace(forward, names=names)
 
 
-def _complete(named: NamedPlan, records: Sequence[SavedLayers] = ()) -> NamedPlan:
+def _complete(
+    named: NamedPlan, records: Sequence[SavedLayers] = (), also: Sequence[ModelStep] = ()
+) -> NamedPlan:
     """A pass with the words of its layers, and with what its module holds.
 
     Args:
         named: The pass.
         records: Of a backward pass: what layers saved for it.
+        also: Of a forward pass: the backward pass's steps, whose loops count the module's layers by place, too.
     """
     kept = {result.buffer for result in named.plan.results if isinstance(result, View)}
     layers = name_layers(named.names.steps, named.words, named.names.buffers, records, kept)
     layers = with_words_of_first(layers, named.names.steps, named.words)
     plan = named.plan
     variables = {*named.names.buffers.values()}.union(*(one.variables.values() for one in layers.values()))
-    modules = find_modules(plan.program.graph, plan.buffers, named.names.steps, named.words, variables)
+    modules = find_modules(plan.program.graph, plan.buffers, named.names.steps, named.words, variables, also)
     names = dataclasses.replace(named.names, layers=layers)
     names = dataclasses.replace(names, numbers=numbers_of_kernels(plan, names))
     return dataclasses.replace(named, names=names, modules=modules)
