@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import torch
 
 from benchmarks.architectures import catalog
@@ -15,20 +12,7 @@ from benchmarks.architectures.cubins import cubin_result, interpreted_result
 from benchmarks.architectures.rows import Part, Result, Verdict
 from benchmarks.architectures.speed import speed_result
 from longhand.options import Frontend
-
-
-@contextlib.contextmanager
-def _float32_convolutions() -> Iterator[None]:
-    """Convolutions of float32 without TF32, which torch allows: cuDNN takes it for some layouts and not for others.
-
-    Then eager in one layout is a hundred times closer to float64 than the same call in the other.
-    """
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
+from longhand.verify.convolutions import without_tf32
 
 
 def measure(
@@ -64,7 +48,7 @@ def measure(
         case Part.DYNAMO:
             return dynamo_counts(example, train=is_training)
         case Part.INFERENCE | Part.TRAINING:
-            with _float32_convolutions():
+            with without_tf32():
                 return compiled_result(example, dtype, frontend, train=is_training)
         case Part.CUBINS:
             return cubin_result(example, arch, train=is_training)

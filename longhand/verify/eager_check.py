@@ -15,6 +15,7 @@ from longhand.emit.unit.lock_file import read_lock
 from longhand.factory import Call
 from longhand.loading import bound
 from longhand.verify.comparison import EAGER_FACTOR, Comparison, compare, distance, is_equal, tensors_by_name
+from longhand.verify.convolutions import without_tf32
 from longhand.verify.exact_results import exact_results
 from longhand.verify.forms import Watched, other_form
 from longhand.verify.original import SEED, copied, in_other_bits, told_apart
@@ -26,6 +27,7 @@ from longhand.verify.worker_progress import Tell, no_progress
 _DRAWS = 16  # of last bits, at most
 
 
+@without_tf32()
 def compare_whole(folder: Path, unit: object, call: Call) -> tuple[Comparison, ...]:
     """A unit against its original: one call, and of a unit that trains one step."""
     call = told_apart(call)
@@ -54,6 +56,7 @@ def _within(row: Comparison, bound: float) -> Comparison:
     return dataclasses.replace(row, bound=bound, mismatch=row.mismatch if row.error > bound else "")
 
 
+@without_tf32()
 def eager_noise(folder: Path, call: Call, off: Mapping[str, float]) -> dict[str, float]:
     """How far eager itself moves, in each tensor that `compare_whole` names, where all that it is given moves by a bit.
 

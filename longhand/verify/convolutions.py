@@ -1,0 +1,32 @@
+"""Convolutions that are as exact for a unit as for eager: without TF32, which PyTorch allows them by default.
+
+cuDNN takes TF32 for some layouts and sizes and not for others. A unit that convolves in channels last is then a
+thousand times as far from float64 as eager is, or eager as the unit, and both are right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+
+@contextlib.contextmanager
+def without_tf32() -> Iterator[None]:
+    """Convolutions of float32 in float32, on CUDA; what was allowed before is allowed again after it."""
+    cudnn = torch.backends.cudnn
+    try:
+        before = cudnn.allow_tf32
+    except RuntimeError:  # it was told of convolutions and of recurrent layers apart
+        precision, cudnn.conv.fp32_precision = cudnn.conv.fp32_precision, "ieee"
+        try:
+            yield
+        finally:
+            cudnn.conv.fp32_precision = precision
+        return
+    cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        cudnn.allow_tf32 = before
