@@ -12,7 +12,6 @@ from longhand.factory import Call
 from longhand.verify import eager_check
 from longhand.verify.convolutions import without_tf32
 
-
 SEEN: list[bool] = []
 
 
