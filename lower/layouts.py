@@ -202,3 +202,16 @@ def _named(node: fx.Node) -> dict[str, Any]:
     assert isinstance(node.target, torch._ops.OpOverload)
     names = [argument.name for argument in node.target._schema.arguments]
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
+def forgets_padding(node: fx.Node) -> bool:
+    """Whether a call computes something else on CUDA where its images lie channels last.
+
+    avg_pool2d's gradient does, of padded windows: ATen's kernel for that layout looks for the windows of a pixel
+    without the padding (AveragePool2d.cu, avg_pool2d_backward_out_cuda_frame_nhwc).
+    """
+    if node.target is not aten.avg_pool2d_backward.default:
+        return False
+    padding = node.args[4]
+    assert isinstance(padding, list | tuple)
+    return any(padding)

@@ -22,6 +22,7 @@ from longhand.lower.ir import Derivation, Extern, View
 from longhand.lower.layouts import (
     CONVOLUTIONS,
     channels_last_strides,
+    forgets_padding,
     has_strides,
     is_channels_last,
     is_convolution,
@@ -64,6 +65,7 @@ _CONTIGUOUS_OF_CONTIGUOUS = frozenset(
         aten.avg_pool2d.default,
         aten._adaptive_avg_pool2d.default,
         aten.adaptive_avg_pool2d.default,
+        aten.avg_pool2d_backward.default,
     }
 )
 # Their results, all of them, are channels last if the images are.
@@ -164,7 +166,7 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
     node = ctx.node
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
-    images = _images(ctx)
+    images = {} if ctx.is_cuda and forgets_padding(ctx.node) else _images(ctx)
     args = tuple(
         ctx.argument(images[place]) if place in images else extern_argument(ctx, argument)
         for place, argument in enumerate(node.args)
@@ -260,7 +262,8 @@ def extern_argument(ctx: Context, value: Any) -> Any:
     if isinstance(value, fx.Node) and isinstance(ctx.values[value.name], TensorView):
         which = differentiated(ctx.node.target)
         called = ctx.node.target if which is None else which.target
-        if called in _TAKES_CONTIGUOUS or _are_no_pairs(ctx.node.target, value.meta["val"]):
+        takes_contiguous = called in _TAKES_CONTIGUOUS or (ctx.is_cuda and forgets_padding(ctx.node))
+        if takes_contiguous or _are_no_pairs(ctx.node.target, value.meta["val"]):
             return ctx.argument(_contiguous(ctx, ctx.values[value.name]))
         if ctx.node.target in _TAKES_ROWS and _has_spread_rows(ctx.values[value.name]):
             return ctx.argument(_contiguous(ctx, ctx.values[value.name]))
