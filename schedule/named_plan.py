@@ -36,7 +36,7 @@ from longhand.schedule.functions.sites import (
     FunctionForm,
     FunctionSites,
 )
-from longhand.schedule.functions.told_parts import NO_SIZES, PartSizes, sizes_of_parts
+from longhand.schedule.functions.told_parts import NO_SIZES, PartInSymbols, PartSizes, sizes_of_parts
 from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize
 from longhand.schedule.layers.following import PREVIOUS
 from longhand.schedule.layers.listed_inputs import ListedInput
@@ -198,6 +198,7 @@ __all__ = [
     "OneFunction",
     "OneGradient",
     "PaddedWord",
+    "PartInSymbols",
     "PartSizes",
     "ProductWord",
     "Quote",

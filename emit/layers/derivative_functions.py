@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
@@ -26,7 +25,7 @@ from longhand.emit.layers.derivative_words import (
     words_of_gradients,
     words_of_module,
 )
-from longhand.emit.layers.equal_functions import PartFunctions, bound_by, with_part_sizes
+from longhand.emit.layers.equal_functions import PartFunctions, bound_by, with_part_sizes, with_symbols
 from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
 from longhand.emit.module.gradient_lists import OF_MODULE
 from longhand.emit.module.model_body import BodyWriter
@@ -237,10 +236,9 @@ class DerivativeWriter:
         first = (*((word,) if own else ()), *records, *_modules_of(before, variables))
         hidden = {variables[name] for name in (*fields, *own, *before)}
 
-        def written(reads_shapes: bool) -> Method:
-            told_sizes = self._sizes.get(id(part), NO_SIZES) if reads_shapes else NO_SIZES
-            own_body, own_form = with_part_sizes(inside, steps, told_sizes)
-            sizes = sizes_inside(inputs, own_body, variables, reads_shapes)
+        told_sizes = self._sizes.get(id(part), NO_SIZES)
+
+        def write(body: BodyWriter, form: Sequence[PlanStep], sizes: SizeWriter) -> Method:
             results: list[Code] = list(names(variables[name] for name in part.results))
             if part.gradients:
                 results.append(_gradients(part, divided, variables, sizes, nested))
@@ -248,9 +246,9 @@ class DerivativeWriter:
                 "",
                 "",
                 inputs,
-                own_form,
+                form,
                 results,
-                own_body,
+                body,
                 variables,
                 device,
                 sizes=sizes,
@@ -258,13 +256,24 @@ class DerivativeWriter:
                 is_of_layers=not function.drops_fields,
             )
             rest = tuple(one for one in method.parameters if one not in hidden)
-            return dataclasses.replace(
-                method, parameters=(*first, *rest), bound=bound_by(told_sizes, method.bound, variables)
-            )
+            return dataclasses.replace(method, parameters=(*first, *rest))
 
-        method = written(reads_shapes=False)
+        def reading() -> Method:
+            body, form = with_part_sizes(inside, steps, told_sizes)
+            method = write(body, form, sizes_inside(inputs, body, variables, reads_shapes=True))
+            return dataclasses.replace(method, bound=bound_by(told_sizes, method.bound, variables))
+
+        def in_symbols() -> Method | None:
+            if told_sizes.in_symbols is None:
+                return None
+            body, form = with_symbols(inside, steps, told_sizes.in_symbols)
+            symbols = told_sizes.in_symbols.symbols
+            method = write(body, form, sizes_inside(inputs, body, variables, symbols=symbols))
+            return method if not method.needed else None  # the parts of derivatives are given no numbers
+
+        method = write(inside, steps, sizes_inside(inputs, inside, variables))
         is_one_of_many = part.is_of_several or part.is_among_others
-        general = functools.partial(written, reads_shapes=True) if is_one_of_many else None
+        general = (reading, in_symbols) if is_one_of_many else ()
         name = self._known.known(method, general)
         if not name:
             name = self._names.get(id(part), f"part_{len(self.functions)}")

@@ -33,6 +33,7 @@ from longhand.schedule.functions.repeated_launches import (
     words_of_launch,
 )
 from longhand.schedule.functions.sites import FunctionBody, FunctionCandidate, FunctionSites, ModuleSteps
+from longhand.schedule.functions.size_symbols import with_size_symbols
 from longhand.schedule.functions.told_sizes import WordsOf, with_told_sizes
 from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
 from longhand.schedule.layers.written_functions import WrittenFunction, as_one
@@ -42,6 +43,7 @@ from longhand.schedule.names.words import OWN_WORDS
 MOST_OF_PART = 5  # parameters of a function that is called once
 MOST_TRIES = 40
 MOST_NUMBERS = 3
+MOST_ASKED = 2  # of them, sizes that no tensor of several tells
 # What a shared function calls, or may: runtime.py's conv2d is not the module that such a function is given.
 NO_MODULE = ""  # what a function calls the module where it is given none
 _CALLED = OWN_WORDS - {"block", "layer"}
@@ -246,6 +248,8 @@ class FunctionSharing:
     def _is_same(self, known: OneFunction, one: OneFunction) -> bool:
         """Whether an earlier function does for other modules what it does for its own."""
         of_known, of_one = known.candidate, one.candidate
+        if of_known.alike.symbols or of_one.alike.symbols:
+            return False
         sites = [of_known.alike.sites[0], of_one.alike.sites[0]]
         alike = alike_steps(sites, self._words, of_known.around[0])
         if alike is None or [column[0] for column in alike.inputs] != [c[0] for c in of_known.alike.inputs]:
@@ -294,21 +298,29 @@ class FunctionSharing:
             return stated
         read = self._as_one(alike, word, reads_shapes=True)
         told = [one for one in (stated, read) if one is not None]
+        if not told or all(any(one.numbers) for one in told):
+            in_symbols = self._as_one(alike, word, reads_shapes=False, has_symbols=True)
+            told += [in_symbols] if in_symbols is not None else []
         return min(told, key=lambda one: one.n_parameters, default=None)
 
-    def _as_one(self, alike: CallsAlike, word: str, reads_shapes: bool) -> OneFunction | None:
+    def _as_one(
+        self, alike: CallsAlike, word: str, reads_shapes: bool, has_symbols: bool = False
+    ) -> OneFunction | None:
         """The one function that modules are, with the words of the first one; None if they are none."""
         each = [self._sites.steps_of(site, word) for site in alike.sites]
         sites = [one for one in each if one is not None]
-        candidate = self._candidate(alike, word, sites, reads_shapes) if len(sites) == len(each) else None
-        methods = as_one(self._write(candidate)) if candidate is not None else None
+        if len(sites) < len(each):
+            return None
+        candidate = self._candidate(alike, word, sites, reads_shapes, has_symbols)
+        methods = as_one(self._write(candidate), candidate.asked) if candidate is not None else None
         return self._with_sizes(alike, candidate, methods) if candidate is not None and methods else None
 
     def _with_sizes(
         self, alike: CallsAlike, candidate: FunctionCandidate, methods: Sequence[WrittenFunction]
     ) -> OneFunction | None:
         """The function; sizes that differ from module to module, and that nothing at hand tells, become parameters."""
-        stated = [method.stated for method in methods]
+        stated, needed = [method.stated for method in methods], methods[0].needed
+        asked = {one.word: one.sizes for one in candidate.alike.symbols if one.word in needed}
         told: dict[str, int | str | None] = {}
         for word in stated[0]:
             told[word] = self._told(candidate, word, [one[word] for one in stated], told.values())
@@ -316,12 +328,14 @@ class FunctionSharing:
             (
                 *((word, values[place]) for word, values in candidate.alike.numbers),
                 *((word, size) for word, size in one.items() if told[word] is None),
+                *((word, asked[word][place]) for word in needed),
             )
             for place, one in enumerate(stated)
         )
         known = {word: size for word, size in told.items() if size is not None}
-        function = OneFunction(candidate, methods[0].parameters, numbers, known, alike)
-        is_short = len(numbers[0]) <= MOST_NUMBERS
+        parameters = tuple(one for one in methods[0].parameters if one not in needed)
+        function = OneFunction(candidate, parameters, numbers, known, alike)
+        is_short = len(numbers[0]) <= MOST_NUMBERS and len(needed) <= MOST_ASKED
         is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
         return function if is_short else None
 
@@ -351,7 +365,12 @@ class FunctionSharing:
         return self._words_of(buffer, len(self._buffers[buffer].shape))[dim]
 
     def _candidate(
-        self, alike: CallsAlike, word: str, sites: Sequence[ModuleSteps], reads_shapes: bool
+        self,
+        alike: CallsAlike,
+        word: str,
+        sites: Sequence[ModuleSteps],
+        reads_shapes: bool,
+        has_symbols: bool,
     ) -> FunctionCandidate | None:
         """What modules do alike, in the first one's words; None where these do not go together."""
         shared = alike_steps([one.steps for one in sites], self._words, sites[0].variables)
@@ -374,9 +393,14 @@ class FunctionSharing:
         if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[:n_first]):
             return None
         variables = (name for one in (*around, words) for name in one.values())
-        shared = with_told_sizes(
-            shared, self._buffers, self._words_of, words, {*variables, *told, *OWN_WORDS}
-        )
+        taken = {*variables, *told, *OWN_WORDS}
+        if has_symbols:
+            in_symbols = with_size_symbols(shared, self._buffers, self._words_of, words, taken)
+            if in_symbols is None:
+                return None
+            shared = in_symbols
+        else:
+            shared = with_told_sizes(shared, self._buffers, self._words_of, words, taken)
         record = (
             class_of_record(alike.class_name, alike.sites[0].path, self._used)
             if shared.sites[0].saved
