@@ -81,12 +81,17 @@ class _SymbolSites:
         self._fixed: list[SizeSymbol] = []  # dimensions with a word that are the same in all modules
         self._known: dict[Column, Told | None] = {}
         self._made = [dict[str, Buffer]() for _ in alike.sites]
+        self._meant: dict[str, tuple[Size, ...]] = {}  # by word: what the first dimension of that word is
+        self._kept: set[str] = set()
         self._words_met: dict[Column, list[str]] = {}  # what is called so somewhere in the first module
 
     def result(self) -> AlikeSteps | None:
         """All of it."""
-        for column in self._alike.inputs:
-            self._add_dims(column, self._of_tensor(column))
+        each = [(column, self._of_tensor(column)) for column in self._alike.inputs]
+        for column, words in each:
+            self._keep_for_others(column, words)
+        for column, words in each:
+            self._add_dims(column, words)
         weights = [{path: name for name, path in site.weights.items()} for site in self._alike.sites]
         for path in [one for one in weights[0] if all(one in of for of in weights)]:
             column = tuple(of[path] for of in weights)
@@ -153,6 +158,14 @@ class _SymbolSites:
                 symbol = self._new(sizes, words[dim], is_told=True)
             used.append(symbol)
 
+    def _keep_for_others(self, column: Sequence[str], words: Sequence[Sequence[str]]) -> None:
+        """Words that a shape binds to what is the same in all modules are no symbol's."""
+        dims = zip(*(buffer.shape for buffer in self._own(column)), strict=True)
+        for sizes, known in zip(dims, words, strict=False):
+            if known and known[0] not in self._meant:
+                self._meant[known[0]] = tuple(sizes)
+                self._kept |= {known[0]} if len({str(size) for size in sizes}) == 1 else set()
+
     def _fix(self, sizes: Column, words: Sequence[str]) -> None:
         """Keeps a dimension that is the same in all modules, and that a shape binds to its word."""
         word = words[0] if words else ""
@@ -161,7 +174,7 @@ class _SymbolSites:
             self._fixed.append(SizeSymbol(word, sizes, is_told=True))
 
     def _new(self, sizes: Column, words: Sequence[str], *, is_told: bool) -> SizeSymbol:
-        known = {one.word for one in (*self._symbols, *self._fixed)} | self._taken
+        known = {one.word for one in (*self._symbols, *self._fixed)} | self._taken | self._kept
         head = words[0] if words else "size"
         further = itertools.chain(words, further_names(head))
         symbol = SizeSymbol(first_free(further, known), sizes, is_told)
