@@ -98,7 +98,7 @@ def _shared(blocks: Sequence[LayerClass], stages: Sequence[StageLayers], tree: M
     told = {word: f"self.{attribute}" for word, attribute in stage_class.told.items()}
     return dataclasses.replace(
         blocks[0],
-        owner=python_docstring(_owners([stage.owner for stage in stages])),
+        owner=_owners_of(blocks, stages),
         base=made.base,
         base_arguments=made.base_arguments,
         members=tuple(made.members),
@@ -114,6 +114,14 @@ def _shared(blocks: Sequence[LayerClass], stages: Sequence[StageLayers], tree: M
 def _with_attributes(method: Method, told: Mapping[str, str]) -> Method:
     known = {word: told.get(word, size) for word, size in method.stated.items()}
     return dataclasses.replace(method, bound=dataclasses.replace(method.bound, stated=known))
+
+
+def _owners_of(blocks: Sequence[LayerClass], stages: Sequence[StageLayers]) -> str:
+    """The lists; where the class is that of some of their layers, which ones: ``layer1[1] and [2]; layer2[1] to [3]``."""
+    some = list(dict.fromkeys(block.owner for block in blocks))
+    if any("[" in owner for owner in some):
+        return "; ".join(some if len(some) <= _MOST_LISTED else (some[0], f"and others to {some[-1]}"))
+    return python_docstring(_owners([stage.owner for stage in stages]))
 
 
 def _owners(owners: Sequence[str]) -> str:

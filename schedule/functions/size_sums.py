@@ -96,6 +96,8 @@ def _sums(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymb
             times = _ratio(rest, second.sizes)
             if second is not first and times is not None and times <= _MOST_TIMES:
                 yield first.size + times * second.size
+            if second is not first and all(-left == part for left, part in zip(rest, second.sizes, strict=True)):
+                yield first.size - second.size
 
 
 def _factors(
