@@ -43,6 +43,7 @@ from longhand.schedule.named_plan import (
     LongFunction,
     MemoryOfSteps,
     ModuleDerivative,
+    Number,
     OneGradient,
     PartSizes,
     Reached,
@@ -67,6 +68,7 @@ from longhand.schedule.names.words import (
 )
 from longhand.schedule.plan import PlanStep
 
+_MOST_NUMBERS = 2  # that the function for several parts is given
 _OF_LAYERS = frozenset(["layer", "block"])  # variables of loops, of which there are none in these functions
 
 # A gradient as it is returned: of a buffer, for the weight of a path, as its variable inside the function.
@@ -142,6 +144,7 @@ class DerivativeWriter:
         self._sizes: Mapping[int, PartSizes] = {}  # by the identity of a part
         self._known = PartFunctions()
         self._names: dict[int, str] = {}  # by the identity of a part
+        self._in_symbols: set[int] = set()  # parts whose function has symbols for sizes
         self._lone: set[int] = set()  # parts whose function does nothing else
         self._sites: dict[str, list[PartSite]] = {}
         self.functions = self._known.functions
@@ -173,8 +176,10 @@ class DerivativeWriter:
         for divided, word, outer in written:
             trial.divide(divided, word, copy.copy(outer))
         names = names_of_parts([*trial._sites.values()], self._taken)
-        for name, sites in zip(names, trial._sites.values(), strict=True):
+        for name, (trial_name, sites) in zip(names, trial._sites.items(), strict=True):
             self._names |= {id(site.part): name for site in sites}
+            if trial._known.is_in_symbols(trial_name):
+                self._in_symbols |= {id(site.part) for site in sites}
             self._lone |= {id(site.part) for site in sites if len(sites) == 1}
 
     def divide(self, divided: DividedFunction, word: str, outer: BodyWriter) -> list[CollectedGradients]:
@@ -267,13 +272,22 @@ class DerivativeWriter:
             if told_sizes.in_symbols is None:
                 return None
             body, form = with_symbols(inside, steps, told_sizes.in_symbols)
-            symbols = told_sizes.in_symbols.symbols
-            method = write(body, form, sizes_inside(inputs, body, variables, symbols=symbols))
-            return method if not method.needed else None  # the parts of derivatives are given no numbers
+            symbols, numbers = told_sizes.in_symbols.symbols, told_sizes.in_symbols.numbers
+            own_sizes = sizes_inside(
+                inputs, body, variables, numbers=[one for one, _ in numbers], symbols=symbols
+            )
+            method = write(body, form, own_sizes)
+            parameters = (*method.parameters, *(one for one, _ in numbers))
+            is_short = len(method.needed) + len(numbers) <= _MOST_NUMBERS
+            return dataclasses.replace(method, parameters=parameters) if is_short else None
 
-        method = write(inside, steps, sizes_inside(inputs, inside, variables))
-        is_one_of_many = part.is_of_several or part.is_among_others
-        general = (reading, in_symbols) if is_one_of_many else ()
+        is_one_of_many, numbers = part.is_of_several or part.is_among_others, list[tuple[str, Number]]()
+        written = in_symbols() if id(part) in self._in_symbols else None
+        method = written or write(inside, steps, sizes_inside(inputs, inside, variables))
+        general = (reading, in_symbols) if is_one_of_many and written is None else ()
+        if written is not None and told_sizes.in_symbols is not None:
+            numbers += [(word, told_sizes.in_symbols.given[word]) for word in written.needed]
+            numbers += told_sizes.in_symbols.numbers
         name = self._known.known(method, general)
         if not name:
             name = self._names.get(id(part), f"part_{len(self.functions)}")
@@ -307,7 +321,7 @@ class DerivativeWriter:
             name,
             "",
             (*given, *others),
-            (),
+            tuple(numbers),
             part.results,
             told.released,
             part.made,

@@ -145,6 +145,11 @@ class PartFunctions:
                     return name
         return ""
 
+    def is_in_symbols(self, name: str) -> bool:
+        """Whether a function is one for several parts by its sizes as symbols, its last form."""
+        forms = self._forms[name]
+        return len(forms) > 1 and all(form is None for form in forms[:-1])
+
     def _form(self, name: str, place: int) -> _FormOfPart | None:
         forms = self._forms[name]
         return forms[place] if place < len(forms) else None

@@ -117,7 +117,7 @@ def _with_attributes(method: Method, told: Mapping[str, str]) -> Method:
 
 
 def _owners_of(blocks: Sequence[LayerClass], stages: Sequence[StageLayers]) -> str:
-    """The lists; where the class is that of some of their layers, which ones: ``layer1[1] and [2]; layer2[1] to [3]``."""
+    """The lists; where it is the class of some of their layers, which ones: ``layer1[1] and [2]; layer2[1] to [3]``."""
     some = list(dict.fromkeys(block.owner for block in blocks))
     if any("[" in owner for owner in some):
         return "; ".join(some if len(some) <= _MOST_LISTED else (some[0], f"and others to {some[-1]}"))

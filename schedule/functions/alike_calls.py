@@ -276,7 +276,8 @@ def call_site(calls: CallSite, steps: Sequence[ModelStep]) -> CallSite | None:
 
 
 def _by_worth(alike: CallsAlike) -> tuple[int | bool, ...]:
-    is_part = alike.share < NEARLY_WHOLE and not alike.is_often  # of its module: what is left of it is told around each call
+    # Of its module: what is left of it is told around each call.
+    is_part = alike.share < NEARLY_WHOLE and not alike.is_often
     return (-alike.depth, is_part, -alike.n_saved, -alike.n_calls, alike.sites[0].body)
 
 

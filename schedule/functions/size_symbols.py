@@ -17,8 +17,10 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import sympy
+
 from longhand.lower.ir import Buffer, Extern, Size, View, memory_order
-from longhand.schedule.functions.alike_numbers import DifferError, require
+from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, require
 from longhand.schedule.functions.alike_releases import places_without_releases
 from longhand.schedule.functions.alike_steps import AlikeSteps, SizeSymbol
 from longhand.schedule.functions.size_sums import Told, told_by_symbols
@@ -80,6 +82,7 @@ class _SymbolSites:
         self._symbols: list[SizeSymbol] = []
         self._fixed: list[SizeSymbol] = []  # dimensions with a word that are the same in all modules
         self._known: dict[Column, Told | None] = {}
+        self._numbers = DifferingNumbers(variables)
         self._made = [dict[str, Buffer]() for _ in alike.sites]
         self._meant: dict[str, tuple[Size, ...]] = {}  # by word: what the first dimension of that word is
         self._kept: set[str] = set()
@@ -108,12 +111,17 @@ class _SymbolSites:
             steps = self._step([of[place] for of, place in zip(each, at, strict=True)])
             for of, place, step in zip(each, at, steps, strict=True):
                 of[place] = step
-        require(bool(self._symbols))
+        numbers = self._numbers.known or self._alike.numbers
+        require(bool(self._symbols or numbers) and self._taken.isdisjoint(self._numbers_asked))
         sites = tuple(
             dataclasses.replace(site, steps=tuple(steps), buffers=own)
             for site, steps, own in zip(self._alike.sites, each, made, strict=True)
         )
-        return dataclasses.replace(self._alike, sites=sites, symbols=tuple(self._symbols))
+        return dataclasses.replace(self._alike, sites=sites, symbols=tuple(self._symbols), numbers=numbers)
+
+    @property
+    def _numbers_asked(self) -> set[str]:
+        return {word for word, _ in self._numbers.known}
 
     # What is told.
 
@@ -261,20 +269,32 @@ class _SymbolSites:
         name = self._alike.sites[0].aliases.get(column[0], column[0])
         words = self._words_of(name, rank) if rank else ()
         used: list[SizeSymbol] = []
-        pairs = zip(zip(*(buffer.shape for buffer in own), strict=True), words, strict=True)
-        shape = tuple(
-            self._told(sizes, word, used, may_ask=not is_given, is_printed=False) for sizes, word in pairs
-        )
-        if all(str(one) == str(size) for one, size in zip(shape, own[0].shape, strict=True)):
+        dims = [*zip(*(buffer.shape for buffer in own), strict=True)]
+        columns = [
+            self._dim(sizes, word, used, is_given=is_given) for sizes, word in zip(dims, words, strict=True)
+        ]
+        if columns == [list(sizes) for sizes in dims]:
             return
         for place, (buffer, of_site) in enumerate(zip(own, made, strict=True)):
+            shape = tuple(column[place] for column in columns)
             stride = _strides(buffer, shape)
             if stride is None:
-                columns = zip(*(one.stride for one in own), strict=True)
-                stride = tuple(self._told(sizes, None, [], may_ask=False) for sizes in columns)
+                steps = zip(*(one.stride for one in own), strict=True)
+                stride = tuple(self._dim(sizes, None, [], is_given=True)[place] for sizes in steps)
             of_site[column[place]] = dataclasses.replace(
                 buffer, name=column[place], shape=shape, stride=stride
             )
+
+    def _dim(
+        self, sizes: Sites, word: str | None, used: list[SizeSymbol], *, is_given: bool
+    ) -> list[Size]:
+        """A dimension of a tensor in each module; of one that is given what nobody prints may be another in each."""
+        try:
+            return [self._told(sizes, word, used, may_ask=not is_given, is_printed=False)] * len(sizes)
+        except DifferError:
+            if not is_given:
+                raise
+            return list(sizes)
 
     # Steps.
 
@@ -290,7 +310,7 @@ class _SymbolSites:
                 for at, step in enumerate(launches)
             ]
         if all(isinstance(step, Extern) for step in steps):
-            calls = [step for step in steps if isinstance(step, Extern)]
+            calls = self._numbers.apart([step for step in steps if isinstance(step, Extern)])
             args = self._values([step.args for step in calls])
             kwargs = self._values([step.kwargs for step in calls])
             return [
@@ -335,16 +355,29 @@ class _SymbolSites:
             known = words if len(words) == len(values[0]) else [None] * len(values[0])
             used: list[SizeSymbol] = []
             columns = [
-                [self._told(items, word, used)] * len(items)
-                if all(type(item) is int for item in items)
-                else self._values(items)
+                (
+                    [self._told(items, word, used)] * len(items)
+                    if all(type(item) is int for item in items)
+                    else self._values(items)
+                )
                 for items, word in zip(zip(*values, strict=True), known, strict=True)
             ]
             return [type(value)(column[at] for column in columns) for at, value in enumerate(values)]
         if all(type(value) is int for value in values):
             return [self._told(values, None, [])] * len(values)
+        if all(type(value) is float for value in values) and len(set(values)) > 1:
+            return [self._told_root(values)] * len(values)
         require(len({repr(value) for value in values}) == 1)
         return list(values)
+
+    def _told_root(self, values: Sequence[float]) -> Size:
+        """What scales scores in each module: ``head_dim**-0.5``."""
+        for power in (-0.5, 0.5):
+            is_positive = all(0 < value < math.inf for value in values)
+            column = tuple(round(value ** (1 / power)) for value in values) if is_positive else ()
+            if column and all(size and size**power == value for size, value in zip(column, values, strict=True)):
+                return sympy.Pow(self._told(column, None, [], may_ask=False), sympy.Float(power))
+        raise DifferError
 
     def _views(self, views: Sequence[View]) -> list[View]:
         require(len({len(view.calls) for view in views}) == 1)

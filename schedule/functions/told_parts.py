@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Size
+from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
@@ -33,11 +34,15 @@ class PartInSymbols:
         steps: By the identity of a step of the function around it: that step.
         buffers: Those with symbols in their sizes.
         symbols: The words of these.
+        given: What the part is for each of them that its function may have to be given.
+        numbers: (parameter, what it is) of numbers that calls of libraries are given and in which the parts differ.
     """
 
     steps: Mapping[int, PlanStep]
     buffers: Mapping[str, Buffer]
     symbols: tuple[str, ...]
+    given: Mapping[str, int]
+    numbers: tuple[tuple[str, Number], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,6 +168,8 @@ def _of_sites(
                 {id(old): step for old, step in pairs if not isinstance(old, Release)},
                 symbols.sites[place].buffers,
                 tuple(one.word for one in symbols.symbols),
+                {one.word: one.sizes[place] for one in symbols.symbols if not one.is_told},
+                tuple((word, values[place]) for word, values in symbols.numbers),
             )
         yield id(site.part), PartSizes(steps, new.shapes, own, by_size, in_symbols)
 
