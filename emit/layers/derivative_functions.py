@@ -279,6 +279,7 @@ class DerivativeWriter:
             method = write(body, form, own_sizes)
             parameters = (*method.parameters, *(one for one, _ in numbers))
             is_short = len(method.needed) + len(numbers) <= _MOST_NUMBERS
+            is_short = is_short and told_sizes.in_symbols.given.keys() >= {*method.needed}
             return dataclasses.replace(method, parameters=parameters) if is_short else None
 
         is_one_of_many, numbers = part.is_of_several or part.is_among_others, list[tuple[str, Number]]()

@@ -66,11 +66,17 @@ class SizeSymbol:
         word: The symbol's name.
         sizes: What it is in each of the modules.
         is_told: Whether a dimension of what the function is given, or of a weight of its module, tells it.
+        source: Of what, by name.
+        is_of_table: Whether that holds whole numbers: what has as many entries is another thing.
+        is_named: Whether the word is the user's, or says whose dimension it is.
     """
 
     word: str
     sizes: tuple[int, ...]
     is_told: bool
+    source: str = ""
+    is_of_table: bool = False
+    is_named: bool = True
 
     @property
     def size(self) -> sympy.Symbol:

@@ -336,6 +336,7 @@ class FunctionSharing:
         parameters = tuple(one for one in methods[0].parameters if one not in needed)
         function = OneFunction(candidate, parameters, numbers, known, alike)
         is_short = len(numbers[0]) <= MOST_NUMBERS and len(needed) <= MOST_ASKED
+        is_short = is_short and all(one.is_named for one in candidate.alike.symbols if one.word in needed)
         is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
         return function if is_short else None
 

@@ -15,8 +15,10 @@ from longhand.schedule.functions.alike_steps import SizeSymbol
 
 Column = tuple[int, ...]  # what a number is in each of the modules
 
+SMALLEST_TELLING = 16  # of sizes of which a few times one, a sum or a part is no chance
 _MOST_TIMES = 8
-_DIVISORS = (2, 3, 4, 8, 16)
+_FEW_TIMES = 4
+_DIVISORS = (2, 4)
 _MOST_PLUS = 4  # gates beside the channels, a token beside the patches
 _MOST_FACTORS = 3
 
@@ -37,30 +39,29 @@ def told_by_symbols(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequenc
         fixed: Others with a word, which may stand beside them.
     """
     if all(size < 0 for size in sizes):
-        told = told_by_symbols(tuple(-size for size in sizes), symbols, fixed)
-        exact = next((one.size for one in symbols if one.sizes == tuple(-size for size in sizes)), None)
-        return Told(-exact) if exact is not None else Told(-told.size) if told is not None else None
+        plus = tuple(-size for size in sizes)
+        exact = next((Told(one.size) for one in symbols if one.sizes == plus), None)
+        opposite = exact or told_by_symbols(plus, symbols, fixed)
+        return Told(-opposite.size) if opposite is not None else None
     if any(size <= 0 for size in sizes):
         return None
-    ways = _ways(sizes, [one for one in symbols if one.is_told], fixed)
-    return next((Told(way) for way in ways if _comes_out(way, sizes, (*symbols, *fixed))), None)
+    own = [one for one in symbols if not one.is_of_table]
+    ways = _ways(sizes, own, fixed)
+    return next((Told(way) for way in ways if _comes_out(way, sizes, (*own, *fixed))), None)
 
 
 def _ways(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymbol]) -> Iterator[sympy.Expr]:
     """The plainest first."""
     for one in symbols:
         times = _ratio(sizes, one.sizes)
-        if times is not None and 1 < times <= _MOST_TIMES:
+        most = _MOST_TIMES if _is_telling(one) else 0 if one.is_told else _FEW_TIMES
+        if times is not None and 1 < times <= most:
             yield times * one.size
     yield from _products(sizes, symbols, fixed)
-    for one in symbols:
+    for one in filter(_is_telling, symbols):
         for divisor in _DIVISORS:
-            if all(size % divisor == 0 for size in one.sizes) and _ratio(one.sizes, sizes) == divisor:
+            if one.is_told and _ratio(one.sizes, sizes) == divisor:
                 yield one.size / divisor
-        for other in (*symbols, *fixed):
-            pairs = zip(one.sizes, other.sizes, sizes, strict=True)
-            if other is not one and all(whole == part * size for whole, part, size in pairs):
-                yield one.size / other.size
     yield from _sums(sizes, symbols, fixed)
     for of in _factors(symbols, fixed, 2):
         product = _column(of)
@@ -70,43 +71,50 @@ def _ways(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymb
                 yield from (_of(of) * total for total in _sums(rest, symbols, fixed))
 
 
+def _is_telling(symbol: SizeSymbol) -> bool:
+    return min(symbol.sizes) >= SMALLEST_TELLING
+
+
 def _products(
     sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymbol]
 ) -> Iterator[sympy.Expr]:
-    """Of few factors before many, of different ones before squares, without a number before with one."""
-    found: list[tuple[int, int, int, sympy.Expr]] = []
+    """Without a number before with one, of few factors before many."""
+    found: list[tuple[int, int, sympy.Expr]] = []
     for count in range(2, _MOST_FACTORS + 1):
         for of in _factors(symbols, fixed, count):
             times = _ratio(sizes, _column(of))
-            if times is not None and times <= _MOST_TIMES:
-                found.append((times != 1, count, count - len({one.word for one in of}), times * _of(of)))
-    yield from (one[-1] for one in sorted(found, key=lambda one: one[:3]))
+            if times is not None and times <= _FEW_TIMES:
+                found.append((times != 1, count, times * _of(of)))
+    yield from (one[-1] for one in sorted(found, key=lambda one: one[:2]))
 
 
 def _sums(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymbol]) -> Iterator[sympy.Expr]:
+    telling, others = [*filter(_is_telling, symbols)], [*filter(_is_telling, fixed)]
     for plus in range(1, _MOST_PLUS + 1):
         less = tuple(size - plus for size in sizes)
-        for one in symbols:
+        for one in telling:
             times = _ratio(less, one.sizes)
-            if times is not None and times <= _MOST_PLUS:
+            if times is not None and times <= _FEW_TIMES:
                 yield times * one.size + plus
-    for first in symbols:
+    for first in telling:
         rest = tuple(size - part for size, part in zip(sizes, first.sizes, strict=True))
-        for second in (*symbols, *fixed):
+        for second in (*telling, *others):
             times = _ratio(rest, second.sizes)
             if second is not first and times is not None and times <= _MOST_TIMES:
                 yield first.size + times * second.size
-            if second is not first and all(-left == part for left, part in zip(rest, second.sizes, strict=True)):
+            if second is not first and all(
+                -left == part for left, part in zip(rest, second.sizes, strict=True)
+            ):
                 yield first.size - second.size
 
 
 def _factors(
     symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymbol], count: int
 ) -> Iterator[tuple[SizeSymbol, ...]]:
-    """So many sizes, of which at least one is another in each module."""
-    every = (*symbols, *fixed)
-    for of in itertools.combinations_with_replacement(every, count):
-        if any(one in symbols for one in of):
+    """So many sizes, of which at least one is another in each module, and those that tensors tell are of one."""
+    for of in itertools.combinations((*symbols, *fixed), count):
+        sources = {one.source for one in of if one in symbols and one.is_told}
+        if len(sources) <= 1 and any(one in symbols for one in of):
             yield of
 
 

@@ -20,10 +20,10 @@ from typing import Any
 import sympy
 
 from longhand.lower.ir import Buffer, Extern, Size, View, memory_order
-from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, require
+from longhand.schedule.functions.alike_numbers import KEYWORDS, DifferError, DifferingNumbers, require
 from longhand.schedule.functions.alike_releases import places_without_releases
 from longhand.schedule.functions.alike_steps import AlikeSteps, SizeSymbol
-from longhand.schedule.functions.size_sums import Told, told_by_symbols
+from longhand.schedule.functions.size_sums import SMALLEST_TELLING, Told, told_by_symbols
 from longhand.schedule.names.words import first_free, further_names, identifier, is_identifier
 from longhand.schedule.plan import Launch, PlanStep
 
@@ -95,12 +95,20 @@ class _SymbolSites:
             self._keep_for_others(column, words)
         for column, words in each:
             self._add_dims(column, words)
+        for word, numbers in self._alike.numbers:
+            is_size = all(type(number) is int and number > 1 for number in numbers)
+            if is_size and word not in KEYWORDS and len(set(numbers)) > 1:  # one that a call inside is given
+                self._symbols.append(SizeSymbol(word, tuple(map(int, numbers)), is_told=True))
         weights = [{path: name for name, path in site.weights.items()} for site in self._alike.sites]
         for path in [one for one in weights[0] if all(one in of for of in weights)]:
             column = tuple(of[path] for of in weights)
             self._add_dims(column, [list(_of_weight(path, dim)) for dim in range(self._rank(column))][:2])
         made = self._made
         self._meet_words()
+        for sizes, words in self._words_met.items():
+            for word in words:
+                if self._exact(sizes, word, []) is None and len(self._symbols) < _MOST_ASKED:
+                    self._new(sizes, [word], is_told=False)
         for column in (*self._alike.inputs, *zip(*(of.values() for of in _ordered(weights)), strict=True)):
             self._put_buffers(made, column, is_given=True)
         for column in self._alike.made:
@@ -163,7 +171,8 @@ class _SymbolSites:
                 continue
             symbol = self._exact(sizes, words[dim][0] if words[dim] else None, used)
             if symbol is None or symbol in used:
-                symbol = self._new(sizes, words[dim], is_told=True)
+                is_of_table = not own[0].dtype.is_floating_point
+                symbol = self._new(sizes, words[dim], is_told=True, source=column[0], is_of_table=is_of_table)
             used.append(symbol)
 
     def _keep_for_others(self, column: Sequence[str], words: Sequence[Sequence[str]]) -> None:
@@ -181,21 +190,39 @@ class _SymbolSites:
         if word and sizes[0] > 1 and is_new and word not in self._taken and not word.endswith(_NOUNS):
             self._fixed.append(SizeSymbol(word, sizes, is_told=True))
 
-    def _new(self, sizes: Column, words: Sequence[str], *, is_told: bool) -> SizeSymbol:
+    def _new(
+        self,
+        sizes: Column,
+        words: Sequence[str],
+        *,
+        is_told: bool,
+        source: str = "",
+        is_of_table: bool = False,
+    ) -> SizeSymbol:
         known = {one.word for one in (*self._symbols, *self._fixed)} | self._taken | self._kept
         head = words[0] if words else "size"
         further = itertools.chain(words, further_names(head))
-        symbol = SizeSymbol(first_free(further, known), sizes, is_told)
+        word = first_free(further, known)
+        symbol = SizeSymbol(word, sizes, is_told, source, is_of_table, is_named=bool(words))
         self._symbols.append(symbol)
         return symbol
 
     def _exact(self, sizes: Column, word: str | None, used: Sequence[SizeSymbol]) -> SizeSymbol | None:
         """The symbol that stands for a column: of several the one of that word, or the first that is not used yet."""
-        alike = [one for one in self._symbols if one.sizes == sizes]
+        alike = [one for one in self._symbols if one.sizes == sizes and self._may_be(one, word)]
         named = (one for one in alike if one.word == word)
         free = (one for one in alike if one not in used)
         again = (one for one in alike if one.is_told or not word)
         return next(itertools.chain(named, free, again), None)
+
+    def _may_be(self, symbol: SizeSymbol, word: str | None) -> bool:
+        """Whether a symbol may stand where a number has a word of its own, or none: small ones are alike by chance."""
+        if word == symbol.word:
+            return True
+        is_small = min(symbol.sizes) < SMALLEST_TELLING
+        if not word or not word.isidentifier():
+            return not (is_small and symbol.is_of_table)
+        return symbol.is_told and not is_small
 
     def _told(
         self,
@@ -285,9 +312,7 @@ class _SymbolSites:
                 buffer, name=column[place], shape=shape, stride=stride
             )
 
-    def _dim(
-        self, sizes: Sites, word: str | None, used: list[SizeSymbol], *, is_given: bool
-    ) -> list[Size]:
+    def _dim(self, sizes: Sites, word: str | None, used: list[SizeSymbol], *, is_given: bool) -> list[Size]:
         """A dimension of a tensor in each module; of one that is given what nobody prints may be another in each."""
         try:
             return [self._told(sizes, word, used, may_ask=not is_given, is_printed=False)] * len(sizes)
@@ -375,8 +400,11 @@ class _SymbolSites:
         for power in (-0.5, 0.5):
             is_positive = all(0 < value < math.inf for value in values)
             column = tuple(round(value ** (1 / power)) for value in values) if is_positive else ()
-            if column and all(size and size**power == value for size, value in zip(column, values, strict=True)):
-                return sympy.Pow(self._told(column, None, [], may_ask=False), sympy.Float(power))
+            if column and all(
+                size and size**power == value for size, value in zip(column, values, strict=True)
+            ):
+                told = self._told(column, None, [], may_ask=False)
+                return sympy.Pow(told, sympy.Float(power), evaluate=False)  # the same float, to the last bit
         raise DifferError
 
     def _views(self, views: Sequence[View]) -> list[View]:
@@ -437,6 +465,7 @@ def _strides(buffer: Buffer, shape: Sequence[Size]) -> tuple[Size, ...] | None:
 
 def _of_weight(path: str, dim: int) -> Iterator[str]:
     """What one dimension of a weight may be called: ``conv_channels`` of what comes out of it, ``conv_in`` before."""
-    parts = [identifier(part) for part in path.split(".")[:-1] if not part.isdigit()]
+    names = path.split(".") if path.split(".")[-1] not in ("weight", "bias") else path.split(".")[:-1]
+    parts = [identifier(part) for part in names if not part.isdigit()]
     noun = {0: "channels", 1: "in"}.get(dim, "kernel")
     yield from (f"{part}_{noun}" for part in reversed(parts) if is_identifier(part))

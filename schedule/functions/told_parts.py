@@ -168,7 +168,7 @@ def _of_sites(
                 {id(old): step for old, step in pairs if not isinstance(old, Release)},
                 symbols.sites[place].buffers,
                 tuple(one.word for one in symbols.symbols),
-                {one.word: one.sizes[place] for one in symbols.symbols if not one.is_told},
+                {one.word: one.sizes[place] for one in symbols.symbols if not one.is_told and one.is_named},
                 tuple((word, values[place]) for word, values in symbols.numbers),
             )
         yield id(site.part), PartSizes(steps, new.shapes, own, by_size, in_symbols)
