@@ -86,6 +86,7 @@ class _SymbolSites:
         self._made = [dict[str, Buffer]() for _ in alike.sites]
         self._meant: dict[str, tuple[Size, ...]] = {}  # by word: what the first dimension of that word is
         self._kept: set[str] = set()
+        self._of_dims: dict[tuple[str, int], SizeSymbol] = {}  # of what is given
         self._words_met: dict[Column, list[str]] = {}  # what is called so somewhere in the first module
 
     def result(self) -> AlikeSteps | None:
@@ -174,6 +175,7 @@ class _SymbolSites:
                 is_of_table = not own[0].dtype.is_floating_point
                 symbol = self._new(sizes, words[dim], is_told=True, source=column[0], is_of_table=is_of_table)
             used.append(symbol)
+            self._of_dims[column[0], dim] = symbol
 
     def _keep_for_others(self, column: Sequence[str], words: Sequence[Sequence[str]]) -> None:
         """Words that a shape binds to what is the same in all modules are no symbol's."""
@@ -297,9 +299,11 @@ class _SymbolSites:
         words = self._words_of(name, rank) if rank else ()
         used: list[SizeSymbol] = []
         dims = [*zip(*(buffer.shape for buffer in own), strict=True)]
-        columns = [
-            self._dim(sizes, word, used, is_given=is_given) for sizes, word in zip(dims, words, strict=True)
-        ]
+        columns: list[list[Size]] = []
+        for dim, (sizes, word) in enumerate(zip(dims, words, strict=True)):
+            symbol = self._of_dims.get((column[0], dim)) if is_given else None
+            own_size = [symbol.size] * len(sizes) if symbol is not None else None
+            columns.append(own_size or self._dim(sizes, word, used, is_given=is_given))
         if columns == [list(sizes) for sizes in dims]:
             return
         for place, (buffer, of_site) in enumerate(zip(own, made, strict=True)):
