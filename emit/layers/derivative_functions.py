@@ -25,8 +25,8 @@ from longhand.emit.layers.derivative_words import (
     words_of_gradients,
     words_of_module,
 )
-from longhand.emit.layers.equal_functions import PartFunctions, bound_by, with_part_sizes, with_symbols
-from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
+from longhand.emit.layers.equal_functions import PartForms, PartFunctions
+from longhand.emit.layers.layer_methods import Method, device_inside, write_method
 from longhand.emit.module.gradient_lists import OF_MODULE
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import Branch, expression, member, module_expression
@@ -43,7 +43,6 @@ from longhand.schedule.named_plan import (
     LongFunction,
     MemoryOfSteps,
     ModuleDerivative,
-    Number,
     OneGradient,
     PartSizes,
     Reached,
@@ -68,7 +67,6 @@ from longhand.schedule.names.words import (
 )
 from longhand.schedule.plan import PlanStep
 
-_MOST_NUMBERS = 2  # that the function for several parts is given
 _OF_LAYERS = frozenset(["layer", "block"])  # variables of loops, of which there are none in these functions
 
 # A gradient as it is returned: of a buffer, for the weight of a path, as its variable inside the function.
@@ -263,32 +261,11 @@ class DerivativeWriter:
             rest = tuple(one for one in method.parameters if one not in hidden)
             return dataclasses.replace(method, parameters=(*first, *rest))
 
-        def reading() -> Method:
-            body, form = with_part_sizes(inside, steps, told_sizes)
-            method = write(body, form, sizes_inside(inputs, body, variables, reads_shapes=True))
-            return dataclasses.replace(method, bound=bound_by(told_sizes, method.bound, variables))
-
-        def in_symbols() -> Method | None:
-            if told_sizes.in_symbols is None:
-                return None
-            body, form = with_symbols(inside, steps, told_sizes.in_symbols)
-            symbols, numbers = told_sizes.in_symbols.symbols, told_sizes.in_symbols.numbers
-            own_sizes = sizes_inside(
-                inputs, body, variables, numbers=[one for one, _ in numbers], symbols=symbols
-            )
-            method = write(body, form, own_sizes)
-            parameters = (*method.parameters, *(one for one, _ in numbers))
-            is_short = len(method.needed) + len(numbers) <= _MOST_NUMBERS
-            is_short = is_short and told_sizes.in_symbols.given.keys() >= {*method.needed}
-            return dataclasses.replace(method, parameters=parameters) if is_short else None
-
-        is_one_of_many, numbers = part.is_of_several or part.is_among_others, list[tuple[str, Number]]()
-        written = in_symbols() if id(part) in self._in_symbols else None
-        method = written or write(inside, steps, sizes_inside(inputs, inside, variables))
-        general = (reading, in_symbols) if is_one_of_many and written is None else ()
-        if written is not None and told_sizes.in_symbols is not None:
-            numbers += [(word, told_sizes.in_symbols.given[word]) for word in written.needed]
-            numbers += told_sizes.in_symbols.numbers
+        forms = PartForms(inside, steps, told_sizes, variables, inputs, write)
+        is_one_of_many = part.is_of_several or part.is_among_others
+        of_several = forms.in_symbols() if id(part) in self._in_symbols else None
+        method, numbers = of_several or forms.plain(), forms.numbers(of_several)
+        general = (forms.reading, forms.in_symbols) if is_one_of_many and of_several is None else ()
         name = self._known.known(method, general)
         if not name:
             name = self._names.get(id(part), f"part_{len(self.functions)}")
@@ -322,7 +299,7 @@ class DerivativeWriter:
             name,
             "",
             (*given, *others),
-            tuple(numbers),
+            numbers,
             part.results,
             told.released,
             part.made,

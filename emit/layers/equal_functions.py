@@ -14,13 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from longhand.emit.layers.function_remarks import with_overwritten
-from longhand.emit.layers.layer_methods import Method
+from longhand.emit.layers.layer_methods import Method, sizes_inside
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.text.python_code import NameCode, PythonStatement, SeveralCode
+from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import BoundSizes
-from longhand.schedule.named_plan import PartInSymbols, PartSizes
+from longhand.schedule.named_plan import Number, PartInSymbols, PartSizes
 from longhand.schedule.plan import PlanStep
+
+_MOST_NUMBERS = 2  # that the function for several parts is given
 
 WriteForm = Callable[[], Method | None]  # a part in one form; None where it has none
 Drops = Mapping[object, tuple[int, ...]]  # by number of a name: behind which statements it is dropped
@@ -195,7 +198,58 @@ class PartFunctions:
         )
 
 
-def with_part_sizes(
+@dataclasses.dataclass(frozen=True)
+class PartForms:
+    """The ways in which a part of a derivative is written that does what others do.
+
+    Attributes:
+        inside: Its writer, which knows calls by the identity of its steps.
+        steps: What it does.
+        sizes: Its sizes.
+        variables: Its variables.
+        inputs: The buffers that it is given, or reaches.
+        write: Writes it: with what writer, as which steps, with what words for sizes.
+    """
+
+    inside: BodyWriter
+    steps: Sequence[PlanStep]
+    sizes: PartSizes
+    variables: dict[str, str]
+    inputs: Sequence[str]
+    write: Callable[[BodyWriter, Sequence[PlanStep], SizeWriter], Method]
+
+    def plain(self) -> Method:
+        """It, in words for its own sizes."""
+        return self.write(self.inside, self.steps, sizes_inside(self.inputs, self.inside, self.variables))
+
+    def reading(self) -> Method:
+        """It, with sizes that are read from what it is given."""
+        body, steps = _with_part_sizes(self.inside, self.steps, self.sizes)
+        sizes = sizes_inside(self.inputs, body, self.variables, reads_shapes=True)
+        method = self.write(body, steps, sizes)
+        return dataclasses.replace(method, bound=_bound_by(self.sizes, method.bound, self.variables))
+
+    def in_symbols(self) -> Method | None:
+        """It, with symbols for sizes; None where these are not the same for all, or its function is given too much."""
+        part = self.sizes.in_symbols
+        if part is None:
+            return None
+        body, steps = _with_symbols(self.inside, self.steps, part)
+        numbers = [word for word, _ in part.numbers]
+        sizes = sizes_inside(self.inputs, body, self.variables, numbers=numbers, symbols=part.symbols)
+        method = self.write(body, steps, sizes)
+        is_short = len(method.needed) + len(numbers) <= _MOST_NUMBERS and {*method.needed} <= {*part.given}
+        return dataclasses.replace(method, parameters=(*method.parameters, *numbers)) if is_short else None
+
+    def numbers(self, method: Method | None) -> tuple[tuple[str, Number], ...]:
+        """What a call of the function with symbols is given beside tensors; nothing of any other."""
+        part = self.sizes.in_symbols
+        if method is None or part is None:
+            return ()
+        return (*((word, part.given[word]) for word in method.needed), *part.numbers)
+
+
+def _with_part_sizes(
     inside: BodyWriter, steps: Sequence[PlanStep], sizes: PartSizes
 ) -> tuple[BodyWriter, list[PlanStep]]:
     """The writer of a part, and its steps, with numbers that sizes tell.
@@ -216,7 +270,7 @@ def with_part_sizes(
     return body, own
 
 
-def with_symbols(
+def _with_symbols(
     inside: BodyWriter, steps: Sequence[PlanStep], part: PartInSymbols
 ) -> tuple[BodyWriter, list[PlanStep]]:
     """The writer of a part whose sizes are symbols, and its steps.
@@ -234,7 +288,7 @@ def with_symbols(
     return body, own
 
 
-def bound_by(sizes: PartSizes, bound: BoundSizes, variables: Mapping[str, str]) -> BoundSizes:
+def _bound_by(sizes: PartSizes, bound: BoundSizes, variables: Mapping[str, str]) -> BoundSizes:
     """The words that a part binds; those of sizes that differ from module to module by what has them.
 
     Args:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
-from longhand.schedule.functions.alike_numbers import Number, told_by_channels
+from longhand.schedule.functions.alike_numbers import told_by_channels
 from longhand.schedule.functions.alike_steps import SiteSteps, alike_steps
 from longhand.schedule.functions.call_records import (
     CallRecord,
@@ -27,15 +27,16 @@ from longhand.schedule.functions.inner_names import (
     variables_of,
     words_for_module,
 )
+from longhand.schedule.functions.one_function import OneFunction
 from longhand.schedule.functions.repeated_launches import (
     LaunchWords,
     words_for_holder,
     words_of_launch,
 )
 from longhand.schedule.functions.sites import FunctionBody, FunctionCandidate, FunctionSites, ModuleSteps
-from longhand.schedule.functions.size_symbols import with_size_symbols
-from longhand.schedule.functions.told_sizes import WordsOf, with_told_sizes
-from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
+from longhand.schedule.functions.sizes.size_symbols import with_size_symbols
+from longhand.schedule.functions.sizes.told_sizes import WordsOf, with_told_sizes
+from longhand.schedule.functions.sizes.weight_sizes import told_by_parameters, told_by_weights
 from longhand.schedule.layers.written_functions import WrittenFunction, as_one
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import OWN_WORDS
@@ -51,34 +52,6 @@ _CALLED = OWN_WORDS - {"block", "layer"}
 
 # The function as it is written for each of the modules, one after the other.
 WriteFunctions = Callable[[FunctionCandidate], Iterator[WrittenFunction]]
-
-
-@dataclasses.dataclass(frozen=True)
-class OneFunction:
-    """What several modules are.
-
-    Attributes:
-        candidate: What they do, in which places of the plan, in which words.
-        parameters: What it takes beside its module and numbers.
-        numbers: For each module the numbers that it is called with: those of library calls, and sizes that differ.
-        stated: Words for sizes that are the same in all of them, or that a weight of the module's tells.
-        alike: The modules' calls.
-        name: Its own.
-        also: What was found later to be the same function.
-    """
-
-    candidate: FunctionCandidate
-    parameters: tuple[str, ...]
-    numbers: tuple[tuple[tuple[str, Number], ...], ...]
-    stated: Mapping[str, int | str]
-    alike: CallsAlike
-    name: str = ""
-    also: tuple[FunctionCandidate, ...] = ()
-
-    @property
-    def n_parameters(self) -> int:
-        """Beside the module."""
-        return len(self.parameters) + len(self.numbers[0])
 
 
 def _as_read(one: OneFunction) -> tuple[int, int, int]:

@@ -15,9 +15,9 @@ from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
-from longhand.schedule.functions.size_symbols import with_size_symbols
-from longhand.schedule.functions.told_sizes import Column, WordsOf, with_told_sizes_and_words
-from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
+from longhand.schedule.functions.sizes.size_symbols import with_size_symbols
+from longhand.schedule.functions.sizes.told_sizes import Column, WordsOf, with_told_sizes_and_words
+from longhand.schedule.functions.sizes.weight_sizes import told_by_parameters, told_by_weights
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import OWN_WORDS
 from longhand.schedule.plan import PlanStep, Release

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import operator
@@ -23,14 +22,7 @@ _MOST_PLUS = 4  # gates beside the channels, a token beside the patches
 _MOST_FACTORS = 3
 
 
-@dataclasses.dataclass(frozen=True)
-class Told:
-    """A size over symbols, which comes out right in each of the modules."""
-
-    size: Size
-
-
-def told_by_symbols(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymbol]) -> Told | None:
+def told_by_symbols(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymbol]) -> Size | None:
     """How symbols tell a column, the plainest way; None where they do not.
 
     Args:
@@ -40,14 +32,14 @@ def told_by_symbols(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequenc
     """
     if all(size < 0 for size in sizes):
         plus = tuple(-size for size in sizes)
-        exact = next((Told(one.size) for one in symbols if one.sizes == plus), None)
-        opposite = exact or told_by_symbols(plus, symbols, fixed)
-        return Told(-opposite.size) if opposite is not None else None
+        exact = next((one.size for one in symbols if one.sizes == plus), None)
+        opposite = exact if exact is not None else told_by_symbols(plus, symbols, fixed)
+        return -opposite if opposite is not None else None
     if any(size <= 0 for size in sizes):
         return None
     own = [one for one in symbols if not one.is_of_table]
     ways = _ways(sizes, own, fixed)
-    return next((Told(way) for way in ways if _comes_out(way, sizes, (*own, *fixed))), None)
+    return next((way for way in ways if comes_out(way, sizes, (*own, *fixed))), None)
 
 
 def _ways(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymbol]) -> Iterator[sympy.Expr]:
@@ -136,8 +128,17 @@ def _ratio(sizes: Column, parts: Column) -> int | None:
     return times.pop() if len(times) == 1 else None
 
 
-def _comes_out(way: sympy.Expr, sizes: Column, symbols: Sequence[SizeSymbol]) -> bool:
-    """Whether a size over symbols is the number of each module."""
+def comes_out(size: Size, sizes: Column, symbols: Sequence[SizeSymbol]) -> bool:
+    """Whether a size over symbols is the number of each module.
+
+    Args:
+        size: It.
+        sizes: The number of each.
+        symbols: All that there are.
+    """
+    if isinstance(size, int):
+        return all(number == size for number in sizes)
     return all(
-        way.subs({one.size: one.sizes[place] for one in symbols}) == size for place, size in enumerate(sizes)
+        size.subs({one.size: one.sizes[place] for one in symbols}) == number
+        for place, number in enumerate(sizes)
     )
