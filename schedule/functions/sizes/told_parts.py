@@ -149,7 +149,8 @@ def _of_sites(
         return
     variables = {name: word for name, word in sites[0].function.variables.items() if word.isidentifier()}
     taken = {word for site in sites for word in site.function.variables.values()} | OWN_WORDS
-    symbols = with_size_symbols(alike, buffers, words_of, variables, taken)
+    held = {name: word.rpartition(".")[2] for name, word in sites[0].function.variables.items()}
+    symbols = with_size_symbols(alike, buffers, words_of, held, taken)
     told, sizes = with_told_sizes_and_words(alike, buffers, words_of, variables, taken)
     telling = {word: one for word, of in sizes.items() if (one := _telling(of, word, alike, buffers))}
     others = list(_differing(alike, buffers, words_of))
