@@ -52,15 +52,13 @@ def _is_plain(loop: Loop) -> bool:
 
 
 def _alike(first: Loop, loop: Loop, words: BufferNamer, named: LayerNames) -> AlikeSteps | None:
-    """What the layers of two lists do alike; None if they do not, or in other numbers."""
+    """What the layers of two lists do alike; None if they do not."""
     if first.class_name != loop.class_name or first.carried != loop.carried:
         return None
     if _kept(first) != _kept(loop):
         return None
     alike = alike_steps([_steps(first), _steps(loop)], words, named.variables)
-    if alike is None or alike.numbers or any(site.aliases for site in alike.sites):
-        return None
-    return alike
+    return None if alike is None or any(site.aliases for site in alike.sites) else alike
 
 
 def _kept(loop: Loop) -> tuple[str, ...]:
