@@ -37,7 +37,13 @@ from longhand.schedule.functions.sites import (
     FunctionForm,
     FunctionSites,
 )
-from longhand.schedule.functions.sizes.told_parts import NO_SIZES, PartInSymbols, PartSizes, sizes_of_parts
+from longhand.schedule.functions.sizes.told_parts import (
+    MOST_TRIALS,
+    NO_SIZES,
+    PartInSymbols,
+    PartSizes,
+    sizes_of_parts,
+)
 from longhand.schedule.functions.sizes.told_sizes import ToldBlocks, ToldSize
 from longhand.schedule.layers.following import PREVIOUS
 from longhand.schedule.layers.listed_inputs import ListedInput
@@ -65,7 +71,7 @@ from longhand.schedule.layers.returned_gradients import (
     parameter_order,
 )
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
-from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
+from longhand.schedule.layers.stage_classes import StageLayers, are_many, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
 from longhand.schedule.library_fallback import filled_with
@@ -149,6 +155,7 @@ __all__ = [
     "BACKWARD_FORM",
     "EXPANSIONS",
     "FORWARD_FORM",
+    "MOST_TRIALS",
     "NO_SIZES",
     "PREVIOUS",
     "RESHAPES",
@@ -220,6 +227,7 @@ __all__ = [
     "Words",
     "after_call",
     "apart",
+    "are_many",
     "as_own",
     "as_printed",
     "aten_name",

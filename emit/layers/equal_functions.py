@@ -23,8 +23,6 @@ from longhand.emit.text.told_sizes import BoundSizes
 from longhand.schedule.named_plan import Number, PartInSymbols, PartSizes
 from longhand.schedule.plan import PlanStep
 
-_MOST_NUMBERS = 2  # that the function for several parts is given
-
 WriteForm = Callable[[], Method | None]  # a part in one form; None where it has none
 Drops = Mapping[object, tuple[int, ...]]  # by number of a name: behind which statements it is dropped
 
@@ -238,8 +236,8 @@ class PartForms:
         numbers = [word for word, _ in part.numbers]
         sizes = sizes_inside(self.inputs, body, self.variables, numbers=numbers, symbols=part.symbols)
         method = self.write(body, steps, sizes)
-        is_short = len(method.needed) + len(numbers) <= _MOST_NUMBERS and {*method.needed} <= {*part.given}
-        return dataclasses.replace(method, parameters=(*method.parameters, *numbers)) if is_short else None
+        own = dataclasses.replace(method, parameters=(*method.parameters, *numbers))
+        return own if part.may_be_given(method.needed) else None
 
     def numbers(self, method: Method | None) -> tuple[tuple[str, Number], ...]:
         """What a call of the function with symbols is given beside tensors; nothing of any other."""

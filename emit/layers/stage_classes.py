@@ -13,7 +13,6 @@ from longhand.emit.module.model_weights import construct_block, construct_branch
 from longhand.emit.module.module_tree import ModuleTree
 from longhand.emit.module.paragraphs import PythonLine
 from longhand.emit.text.python_code import (
-    CallCode,
     Code,
     KeywordCode,
     LiteralCode,
@@ -23,10 +22,16 @@ from longhand.emit.text.python_code import (
     whole_number,
 )
 from longhand.emit.text.quoting import python_docstring
-from longhand.schedule.named_plan import Loop, StageLayers, class_of_stages, layers_called, stages_alike
+from longhand.schedule.named_plan import (
+    Loop,
+    StageLayers,
+    are_many,
+    class_of_stages,
+    layers_called,
+    stages_alike,
+)
 from longhand.schedule.names.words import first_free, further_names, listed
 
-_MOST_NUMBERS = 3  # that are attributes of a layer, where some are what calls are given
 _MOST_LISTED = 3  # lists that a docstring tells one by one
 
 
@@ -155,7 +160,7 @@ def _are_many(blocks: Sequence[LayerClass]) -> bool:
         [method.stated for method in methods] for methods in zip(*(b.methods for b in blocks), strict=True)
     ]
     n_sizes = sum(len({of[word] for of in stated}) > 1 for stated in each for word in stated[0])
-    return n_numbers > 0 and n_numbers + n_sizes > _MOST_NUMBERS
+    return are_many(n_numbers, n_sizes)
 
 
 def _words_of(numbers: Mapping[_Place, tuple[int, ...]]) -> list[str]:
@@ -207,8 +212,6 @@ def _given_numbers(method: Method, function: int, given: Mapping[_Place, str]) -
 
 def _with_numbers(part: Any, see: Callable[[str, int], Code]) -> Any:
     """A statement, or a part of one, with other code in the place of numbers that calls are given by name."""
-    if isinstance(part, CallCode) and part.function.startswith("kernels."):
-        return part
     if isinstance(part, KeywordCode):
         items = part.value.items if isinstance(part.value, SeveralCode) else (part.value,)
         digits = {one.literal if isinstance(one, LiteralCode) else "" for one in items}
@@ -235,7 +238,7 @@ def _with_attributes(method: Method, told: Mapping[str, str]) -> Method:
 def _owners_of(blocks: Sequence[LayerClass], stages: Sequence[StageLayers]) -> str:
     """The lists; where it is the class of some of their layers, which ones: ``layer1[1] and [2]; layer2[1] to [3]``."""
     some = list(dict.fromkeys(block.owner for block in blocks))
-    if any("[" in owner for owner in some):
+    if any(block.owner != stage.owner for block, stage in zip(blocks, stages, strict=True)):
         return "; ".join(some if len(some) <= _MOST_LISTED else (some[0], f"and others to {some[-1]}"))
     return python_docstring(_owners([stage.owner for stage in stages]))
 

@@ -8,13 +8,12 @@ their place.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
 from longhand.schedule.functions.alike_numbers import told_by_channels
-from longhand.schedule.functions.alike_steps import SiteSteps, alike_steps
+from longhand.schedule.functions.alike_steps import alike_steps
 from longhand.schedule.functions.call_records import (
     CallRecord,
     SharedCall,
@@ -27,7 +26,7 @@ from longhand.schedule.functions.inner_names import (
     variables_of,
     words_for_module,
 )
-from longhand.schedule.functions.one_function import OneFunction
+from longhand.schedule.functions.one_function import OneFunction, size_told
 from longhand.schedule.functions.repeated_launches import (
     LaunchWords,
     words_for_holder,
@@ -36,7 +35,6 @@ from longhand.schedule.functions.repeated_launches import (
 from longhand.schedule.functions.sites import FunctionBody, FunctionCandidate, FunctionSites, ModuleSteps
 from longhand.schedule.functions.sizes.size_symbols import with_size_symbols
 from longhand.schedule.functions.sizes.told_sizes import WordsOf, with_told_sizes
-from longhand.schedule.functions.sizes.weight_sizes import told_by_parameters, told_by_weights
 from longhand.schedule.layers.written_functions import WrittenFunction, as_one
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import OWN_WORDS
@@ -296,7 +294,9 @@ class FunctionSharing:
         asked = {one.word: one.sizes for one in candidate.alike.symbols if one.word in needed}
         told: dict[str, int | str | None] = {}
         for word in stated[0]:
-            told[word] = self._told(candidate, word, [one[word] for one in stated], told.values())
+            told[word] = size_told(
+                candidate, word, [one[word] for one in stated], told.values(), self._buffers, self._words_of
+            )
         numbers = tuple(
             (
                 *((word, values[place]) for word, values in candidate.alike.numbers),
@@ -312,31 +312,6 @@ class FunctionSharing:
         is_short = is_short and all(one.is_named for one in candidate.alike.symbols if one.word in needed)
         is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
         return function if is_short else None
-
-    def _told(
-        self,
-        candidate: FunctionCandidate,
-        word: str,
-        sizes: Sequence[int | str],
-        others: Collection[int | str | None],
-    ) -> int | str | None:
-        """A size of a function, or what tells it, best what tells no other; None where only a parameter does."""
-        if len(set(sizes)) == 1:
-            return sizes[0]
-        alike = candidate.alike
-        weight = told_by_weights(sizes, word, alike.sites, self._buffers)
-        if weight is not None:
-            return f"{candidate.around[0][weight[0]]}.shape[{weight[1]}]"
-        given = told_by_parameters(sizes, alike.inputs, alike.sites, self._buffers)
-        texts = {one: f"{candidate.words[one[0]]}.shape[{one[1]}]" for one in given}
-        named = (texts[one] for one in given if self._word_of(alike.sites[0], *one) == word)
-        apart = (text for text in texts.values() if text not in others)
-        return next(itertools.chain(named, apart, texts.values()), None)
-
-    def _word_of(self, site: SiteSteps, name: str, dim: int) -> str | None:
-        """The word of a dimension of what a module is given."""
-        buffer = site.aliases.get(name, name)
-        return self._words_of(buffer, len(self._buffers[buffer].shape))[dim]
 
     def _candidate(
         self,

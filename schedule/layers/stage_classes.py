@@ -21,6 +21,8 @@ from longhand.schedule.modules.sizes_alike import (
 )
 from longhand.schedule.names.words import first_free, further_names
 
+_MOST_NUMBERS = 3  # that are attributes of a layer, where some are what calls are given
+
 
 @dataclasses.dataclass(frozen=True)
 class StageLayers:
@@ -91,6 +93,16 @@ class StageClass:
     arguments: Mapping[str, tuple[int, ...]]
     attributes: Mapping[str, str]
     told: Mapping[str, str]
+
+
+def are_many(n_numbers: int, n_sizes: int) -> bool:
+    """Whether a class for several lists would be given so much that several classes read better.
+
+    Args:
+        n_numbers: What calls in its functions are given, and in which layers differ.
+        n_sizes: Sizes in which these differ, and that no tensor tells.
+    """
+    return n_numbers > 0 and n_numbers + n_sizes > _MOST_NUMBERS
 
 
 def class_of_stages(

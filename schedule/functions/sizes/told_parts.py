@@ -22,6 +22,9 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import OWN_WORDS
 from longhand.schedule.plan import PlanStep, Release
 
+MOST_TRIALS = 4  # until each function is known to be given numbers or not
+_MOST_NUMBERS = 2  # that the function for several parts is given
+
 Names = tuple[str, ...]  # what stands in one place of each part
 TellingDimension = tuple[str, int]  # what a part is given, and one of its dimensions
 
@@ -43,6 +46,10 @@ class PartInSymbols:
     symbols: tuple[str, ...]
     given: Mapping[str, int]
     numbers: tuple[tuple[str, Number], ...]
+
+    def may_be_given(self, needed: Sequence[str]) -> bool:
+        """Whether the function for several parts may be given some symbols, and the numbers."""
+        return len(needed) + len(self.numbers) <= _MOST_NUMBERS and {*needed} <= {*self.given}
 
 
 @dataclasses.dataclass(frozen=True)
