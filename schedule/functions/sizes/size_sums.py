@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 
 import sympy
 
@@ -55,7 +57,7 @@ def _ways(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymb
             if one.is_told and _ratio(one.sizes, sizes) == divisor:
                 yield one.size / divisor
     yield from _sums(sizes, symbols, fixed)
-    for of in _factors(symbols, fixed, 2):
+    for of in _factors(sizes, symbols, fixed, 2):
         product = _column(of)
         if all(size % part == 0 for size, part in zip(sizes, product, strict=True)):
             rest = tuple(size // part for size, part in zip(sizes, product, strict=True))
@@ -73,7 +75,7 @@ def _products(
     """Without a number before with one, of few factors before many."""
     found: list[tuple[int, int, sympy.Expr]] = []
     for count in range(2, _MOST_FACTORS + 1):
-        for of in _factors(symbols, fixed, count):
+        for of in _factors(sizes, symbols, fixed, count):
             times = _ratio(sizes, _column(of))
             if times is not None and times <= _FEW_TIMES:
                 found.append((times != 1, count, times * _of(of)))
@@ -101,10 +103,15 @@ def _sums(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymb
 
 
 def _factors(
-    symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymbol], count: int
+    sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymbol], count: int
 ) -> Iterator[tuple[SizeSymbol, ...]]:
     """So many sizes, of which at least one is another in each module, and those that tensors tell are of one."""
-    for of in itertools.combinations((*symbols, *fixed), count):
+    parts = [
+        one
+        for one in (*symbols, *fixed)
+        if all(size % part == 0 for size, part in zip(sizes, one.sizes, strict=True))
+    ]
+    for of in itertools.combinations(parts, count):
         sources = {one.source for one in of if one in symbols and one.is_told}
         if len(sources) <= 1 and any(one in symbols for one in of):
             yield of
@@ -136,9 +143,22 @@ def comes_out(size: Size, sizes: Column, symbols: Sequence[SizeSymbol]) -> bool:
         sizes: The number of each.
         symbols: All that there are.
     """
-    if isinstance(size, int):
-        return all(number == size for number in sizes)
     return all(
-        size.subs({one.size: one.sizes[place] for one in symbols}) == number
+        _value(size, {one.word: one.sizes[place] for one in symbols}) == number
         for place, number in enumerate(sizes)
     )
+
+
+def _value(size: Size, at: Mapping[str, int]) -> Fraction | None:
+    """A sum of products of symbols with numbers in their places; None where one has none."""
+    if isinstance(size, int) or size.is_Integer:
+        return Fraction(int(size))
+    if size.is_Rational:
+        return Fraction(int(size.p), int(size.q))
+    if size.is_Symbol:
+        return Fraction(at[str(size)]) if str(size) in at else None
+    parts = [_value(part, at) for part in size.args]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not (size.is_Add or size.is_Mul):
+        return None
+    return sum(known, Fraction(0)) if size.is_Add else math.prod(known, start=Fraction(1))

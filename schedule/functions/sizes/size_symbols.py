@@ -149,22 +149,23 @@ class _SymbolSites:
     def _axes(self, launches: Sequence[Launch]) -> list[tuple[Size, ...]]:
         """The sizes of a launch's axes, where they can be as dimensions of what it is given: so a shape tells them."""
         require(len({len(step.sizes) for step in launches}) == 1)
+        wanted = {of for of in zip(*(step.sizes for step in launches), strict=True) if len(set(of)) > 1}
         runs: dict[Column, Size] = {}
         for names in zip(*(step.buffers for step in reversed(launches)), strict=True):
-            for run, size in self._runs(names[::-1]):
+            for run, size in self._runs(names[::-1], wanted - runs.keys()):
                 runs.setdefault(run, size)
         used: list[SizeSymbol] = []
         sizes = [
-            runs[column] if column in runs and len(set(column)) > 1 else self._table.told(column, None, used)
+            runs[column] if column in runs else self._table.told(column, None, used)
             for column in zip(*(step.sizes for step in launches), strict=True)
         ]
         return [tuple(sizes)] * len(launches)
 
-    def _runs(self, names: Sequence[str]) -> Iterator[tuple[Column, Size]]:
+    def _runs(self, names: Sequence[str], wanted: Collection[Column]) -> Iterator[tuple[Column, Size]]:
         """Neighbouring dimensions of a tensor: how many elements they are in each module, and over the symbols."""
         own = self._table.own(names)
         new = self._made[0].get(names[0])
-        if not own or new is None or not self._table.rank(names):
+        if not own or new is None or not wanted or not self._table.rank(names):
             return
         order = memory_order(own[0])
         symbols = [one for one in (*self._table.symbols, *self._table.fixed) if one.is_named]
@@ -172,10 +173,11 @@ class _SymbolSites:
             for last in range(first + 1, len(order) + 1):
                 dims = order[first:last]
                 column = [math.prod(buffer.shape[dim] for dim in dims) for buffer in own]
-                size = math.prod(new.shape[dim] for dim in dims)
                 sizes = tuple(one for one in column if type(one) is int)
-                if len(sizes) == len(column) and comes_out(size, sizes, symbols):
-                    yield sizes, size
+                if sizes in wanted and len(sizes) == len(column):
+                    size = math.prod(new.shape[dim] for dim in dims)
+                    if comes_out(size, sizes, symbols):
+                        yield sizes, size
 
     def _values(self, values: Sites, words: Sequence[str | None] = ()) -> list[Any]:
         """What stands in one place of each module, numbers as symbols; `words` are those of numbers in a list."""
