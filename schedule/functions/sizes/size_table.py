@@ -164,7 +164,7 @@ class SizeTable:
         head = words[0] if words else "size"
         further = itertools.chain(words, further_names(head))
         word = first_free(further, known)
-        symbol = SizeSymbol(word, sizes, is_told, source, is_of_table, is_named=bool(words))
+        symbol = SizeSymbol(word, sizes, is_told, source, is_of_table, is_named=is_told or word in words)
         self.symbols.append(symbol)
         return symbol
 
