@@ -87,6 +87,7 @@ from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_who
 from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words, apart
 from longhand.schedule.names.dimensions.dimension_names import DimNamer, symbol_names
 from longhand.schedule.names.dimensions.dimension_propagation import grouped
+from longhand.schedule.names.dimensions.parts import N_PARTS
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
@@ -149,6 +150,7 @@ __all__ = [
     "EXPANSIONS",
     "FORWARD_FORM",
     "NO_SIZES",
+    "N_PARTS",
     "PREVIOUS",
     "RESHAPES",
     "SAVED",

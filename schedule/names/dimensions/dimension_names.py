@@ -38,6 +38,7 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
 )
 from longhand.schedule.names.dimensions.kinds_of_arguments import is_image, is_signal, words_of_ends
 from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
+from longhand.schedule.names.dimensions.parts import words_of_parts
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.dimensions.words_of_one_size import one_word_each
@@ -105,6 +106,7 @@ class DimNamer:
         self._meet(graph)
         self._are_met = True
         self._carry(graph, twins, known or {}, layers)
+        self._words |= words_of_parts(graph.graph, self._words, shape_of)
         self._meet(graph)
         self._carry(graph, twins, known or {}, layers)
         self._with_one_word_each(graph)
