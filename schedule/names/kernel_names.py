@@ -22,6 +22,7 @@ from longhand.schedule.names.meanings.derivative_names import (
     of_summands,
 )
 from longhand.schedule.names.meanings.kernel_formulas import (
+    changes_order,
     heads_moved,
     softmax_of_visible,
     sums_of_one,
@@ -124,6 +125,8 @@ def _candidates(
         base = heads_moved(plan, dimensions_of(plan, callers)) or base
     calls = [(caller.nodes, _stored(plan, caller), caller.words) for caller in callers.every]
     base = name_of_target(base, calls) or base
+    if re.search(r"(^|_)copy$", base) and changes_order(plan):
+        base = f"{base.removesuffix('copy')}permute"
     base = softmax_of_visible(base, plan)
     base = f"make_{base}" if base in _RESULTS else base
     if len(names) > 1 and not _LAYOUTS.isdisjoint(names):
@@ -284,8 +287,8 @@ def _as_walked(plan: KernelPlan, caller: Caller, base: str, is_told: bool) -> st
     if plan.schedule.is_down_columns and not is_told:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
         base = re.sub(r"_norm$", "_norm_columns", base)
-    if plan.schedule.is_tiled and "transpose" not in base and not is_told:
-        base = _joined("transpose", base)
+    if plan.schedule.is_tiled and base == "copy":
+        base = "transpose"
     return _of_purpose(plan, caller) or _of_count(plan) or _of_padding(caller.nodes) or base
 
 

@@ -106,3 +106,21 @@ def test_rows_of_tables_have_the_tables_words(tmp_path: Path) -> None:
 
 def test_film_is_a_word() -> None:
     assert snake_case("FiLMConv") == "film_conv"
+
+
+class Moved(nn.Module):
+    """Heads go back behind the tokens, and nobody says that they are heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(24, 24)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        mixed = torch.bmm(x, x.transpose(1, 2)).view(2, 4, 6, 6).transpose(1, 2).reshape(2, 6, 24)
+        return self.proj(mixed), torch.relu(y.t().contiguous() + z)
+
+
+def test_what_changes_order_is_no_copy_and_what_computes_no_transpose(tmp_path: Path) -> None:
+    """They were `copy`, as if nothing changed, and `transpose_add_relu`, as if it only moved what it computes."""
+    given = torch.randn(8, 6, 5), torch.randn(640, 480), torch.randn(480, 640)
+    assert {"permute", "add_relu"} == _generate(Moved(), given, tmp_path / "unit")

@@ -36,12 +36,16 @@ def place_of(call: fx.Node, n_dims: int) -> int:
 
 
 def words_of_parts(graph: fx.Graph, words: Mapping[str, Words], shape_of: Any) -> dict[str, Words]:
-    """Values with other words, where nothing says how many parts they have that are taken apart, or put together."""
+    """Values with other words, where nothing says how many parts they have that are taken apart.
+
+    What is given to the call has the caller's words, or none: two ends of edges.
+    """
     changed: dict[str, Words] = {}
     for node in graph.nodes:
         shape = shape_of(node)
         known = words.get(node.name, (None,) * len(shape))
-        for place in _places(node, shape) if len(known) == len(shape) > 1 else ():
+        is_made = node.op == "call_function" and len(known) == len(shape) > 1
+        for place in _places(node, shape) if is_made else ():
             if known[place] is None and N_PARTS not in known:
                 known = (*known[:place], N_PARTS, *known[place + 1 :])
                 changed[node.name] = known

@@ -20,19 +20,29 @@ def heads_moved(plan: KernelPlan, words: Mapping[str, tuple[str, ...]]) -> str |
         plan: A kernel that only copies.
         words: For axes the words of the dimensions that they walk, as far as all calls have them.
     """
-    match plan.body:
-        case (Load() as load, Store() as store):
-            dims = {pointer.name: pointer.dims for pointer in plan.pointers}
-            read, written = dims[load.buffer], dims[store.buffer]
-        case _:
-            return None
-    if not read or not written or {*read} != {*written} or read[-1] != written[-1]:
+    read, written = _copied_dims(plan)
+    if not read or {*read} != {*written} or read[-1] != written[-1]:
         return None
     moved = [axis for axis, other in zip(read, written, strict=True) if axis != other]
     heads = [axis for axis in moved if any(map(_HEADS.fullmatch, words.get(axis, ())))]
     if len(moved) != 2 or len(heads) != 1:
         return None
     return "merge_heads" if moved[0] == heads[0] else "split_heads"
+
+
+def changes_order(plan: KernelPlan) -> bool:
+    """Whether a kernel that only copies writes dimensions in another order than it reads them."""
+    read, written = _copied_dims(plan)
+    return {*read} == {*written} and read != written
+
+
+def _copied_dims(plan: KernelPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The axes along which what a kernel copies lies, and its copy; none of any other kernel."""
+    match plan.body:
+        case (Load() as load, Store() as store):
+            dims = {pointer.name: pointer.dims or () for pointer in plan.pointers}
+            return dims[load.buffer], dims[store.buffer]
+    return (), ()
 
 
 def sums_of_one(plan: KernelPlan) -> str | None:
