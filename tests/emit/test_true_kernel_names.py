@@ -126,14 +126,16 @@ def test_what_changes_order_is_no_copy_and_what_computes_no_transpose(tmp_path: 
     assert {"permute", "add_relu"} == _generate(Moved(), given, tmp_path / "unit")
 
 
-class Joined(nn.Module):
+class Either(nn.Module):
     """Two kernels of one formula: one takes either of two tensors that are stacked."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.relu(x), torch.relu(torch.stack([y, z], 1)).sum(1)
+        a = torch.relu(x)
+        b = torch.relu(torch.stack([y, z], 1)).sum(1)
+        return a, b
 
 
 def test_what_takes_either_of_two_tensors_pads_nothing(tmp_path: Path) -> None:
     """It was `relu_padded`."""
     given = torch.randn(3, 100), torch.randn(5, 70), torch.randn(5, 70)
-    assert {"relu", "relu_joined"} == _generate(Joined(), given, tmp_path / "unit")
+    assert {"relu", "relu_joined"} == _generate(Either(), given, tmp_path / "unit")
