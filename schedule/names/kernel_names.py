@@ -22,8 +22,8 @@ from longhand.schedule.names.meanings.derivative_names import (
     of_summands,
 )
 from longhand.schedule.names.meanings.kernel_formulas import (
-    changes_order,
     heads_moved,
+    name_of_more_than_copy,
     softmax_of_visible,
     sums_of_one,
 )
@@ -124,9 +124,7 @@ def _candidates(
     if base in ("copy", "transpose"):
         base = heads_moved(plan, dimensions_of(plan, callers)) or base
     calls = [(caller.nodes, _stored(plan, caller), caller.words) for caller in callers.every]
-    base = name_of_target(base, calls) or base
-    if re.search(r"(^|_)copy$", base) and changes_order(plan):
-        base = f"{base.removesuffix('copy')}permute"
+    base = name_of_more_than_copy(name_of_target(base, calls) or base, plan)
     base = softmax_of_visible(base, plan)
     base = f"make_{base}" if base in _RESULTS else base
     if len(names) > 1 and not _LAYOUTS.isdisjoint(names):

@@ -51,6 +51,10 @@ def of_derivatives(plan: KernelPlan, caller: Caller, stored: Sequence[str]) -> s
         return f"{derived[-1].of}_mask"  # which a backward pass reads
     if all(origins[node].role and not origins[node].gradient_of for node in kept):
         return f"{derived[0].of}_{origins[kept[-1]].role}" if kept else None
+    made_words = [next(words.candidates(name), "") for name in stored]
+    is_on_the_way = not any(isinstance(word, GradientWord) for word in made_words)
+    if kept and is_on_the_way and not any(origins[node].role for node in kept) and len(kept) == len(stored):
+        return f"d_{derived[0].of}_{'_and_'.join(made_words)}"  # on the way to a gradient: ``product``
     ops = {origins[node].differentiates: derivative_word(origins[node]) for node in kept}
     several = {word for word in derived if [*ops.values()].count(word) > 1}
     named = [f"{word.of}s" if word in several else word.of for word in reversed(derived)]  # as forward goes

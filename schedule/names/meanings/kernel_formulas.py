@@ -30,10 +30,19 @@ def heads_moved(plan: KernelPlan, words: Mapping[str, tuple[str, ...]]) -> str |
     return "merge_heads" if moved[0] == heads[0] else "split_heads"
 
 
-def changes_order(plan: KernelPlan) -> bool:
-    """Whether a kernel that only copies writes dimensions in another order than it reads them."""
+def name_of_more_than_copy(name: str, plan: KernelPlan) -> str:
+    """``permute``, of a copy in another order; ``normalize``, where what a norm's derivative reads is made, too.
+
+    Any other name as it is.
+    """
+    before, _, last = name.rpartition("copy")
     read, written = _copied_dims(plan)
-    return {*read} == {*written} and read != written
+    if last or (before and not before.endswith("_")):
+        return name
+    if {*read} == {*written} and read != written:
+        return f"{before}permute"
+    is_normalized = any(getattr(value, "name", None) is Role.NORMALIZED for value in plan.body)
+    return "normalize" if is_normalized and not before else name
 
 
 def _copied_dims(plan: KernelPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
