@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 from torch import fx
 
@@ -35,7 +34,9 @@ def place_of(call: fx.Node, n_dims: int) -> int:
     return dim % n_dims
 
 
-def words_of_parts(graph: fx.Graph, words: Mapping[str, Words], shape_of: Any) -> dict[str, Words]:
+def words_of_parts(
+    graph: fx.Graph, words: Mapping[str, Words], shape_of: Callable[[fx.Node], tuple[Size, ...]]
+) -> dict[str, Words]:
     """Values with other words, where nothing says how many parts they have that are taken apart.
 
     What is given to the call has the caller's words, or none: two ends of edges.

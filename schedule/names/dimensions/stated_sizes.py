@@ -92,8 +92,10 @@ def _is_rest(size: ast.expr) -> bool:
 
 def _is_several(size: ast.expr) -> bool:
     """Whether a size is a number of others: ``3 * self.head_dim``."""
-    is_product = isinstance(size, ast.BinOp) and isinstance(size.op, ast.Mult)
-    return is_product and any(isinstance(one, ast.Constant) for one in (size.left, size.right))
+    match size:
+        case ast.BinOp(ast.Constant(), ast.Mult(), _) | ast.BinOp(_, ast.Mult(), ast.Constant()):
+            return True
+    return False
 
 
 def _is_of_one_head(size: ast.expr) -> bool:
