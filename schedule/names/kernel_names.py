@@ -23,6 +23,7 @@ from longhand.schedule.names.meanings.derivative_names import (
 )
 from longhand.schedule.names.meanings.kernel_formulas import (
     heads_moved,
+    name_in_tiles,
     name_of_more_than_copy,
     softmax_of_visible,
     sums_of_one,
@@ -79,7 +80,6 @@ _WHOLE_FUNCTION = 3  # statements of a function that make its name a kernel's
 _SAYS_LITTLE = frozenset(
     {"step", "update", "forward", "call", "f", "fn", "function", "inner", "loop", "foreach", "run", "main"}
 )
-
 _RESULTS = frozenset({Role.RSTD.value})  # what kernels are for is called so, and their results want the word
 _LAYOUTS = frozenset({KernelPurpose.TO_CHANNELS_LAST.value, KernelPurpose.TO_CONTIGUOUS.value})
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "scale", "power", "sqrt", "rsqrt", "neg", "reciprocal"})
@@ -285,8 +285,8 @@ def _as_walked(plan: KernelPlan, caller: Caller, base: str, is_told: bool) -> st
     if plan.schedule.is_down_columns and not is_told:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
         base = re.sub(r"_norm$", "_norm_columns", base)
-    if plan.schedule.is_tiled and base == "copy":
-        base = "transpose"
+    if plan.schedule.is_tiled and not is_told:
+        base = name_in_tiles(base, caller.nodes)
     return _of_purpose(plan, caller) or _of_count(plan) or _of_padding(caller.nodes) or base
 
 

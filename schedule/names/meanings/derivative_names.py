@@ -51,10 +51,6 @@ def of_derivatives(plan: KernelPlan, caller: Caller, stored: Sequence[str]) -> s
         return f"{derived[-1].of}_mask"  # which a backward pass reads
     if all(origins[node].role and not origins[node].gradient_of for node in kept):
         return f"{derived[0].of}_{origins[kept[-1]].role}" if kept else None
-    made_words = [next(words.candidates(name), "") for name in stored]
-    is_on_the_way = not any(isinstance(word, GradientWord) for word in made_words)
-    if kept and is_on_the_way and not any(origins[node].role for node in kept) and len(kept) == len(stored):
-        return f"d_{derived[0].of}_{'_and_'.join(made_words)}"  # on the way to a gradient: ``product``
     ops = {origins[node].differentiates: derivative_word(origins[node]) for node in kept}
     several = {word for word in derived if [*ops.values()].count(word) > 1}
     named = [f"{word.of}s" if word in several else word.of for word in reversed(derived)]  # as forward goes
@@ -72,6 +68,10 @@ def of_derivatives(plan: KernelPlan, caller: Caller, stored: Sequence[str]) -> s
     again = _computed_again(caller, made)
     if again == derived[0].of and not is_activation(again) and not is_norm(again):
         return f"{again}_and_gradient"  # the forward pass makes both: of a loss
+    made_words = [next(words.candidates(name), "") for name in stored]
+    is_on_the_way = not any(isinstance(word, GradientWord) for word in made_words)
+    if kept and is_on_the_way and not any(origins[node].role for node in kept) and len(kept) == len(stored):
+        return f"d_{derived[0].of}_{'_and_'.join(made_words)}"  # a ``product``
     return f"d_{again}" if is_activation(again) and len(derived) == 1 else f"d_{'_'.join(named)}"
 
 

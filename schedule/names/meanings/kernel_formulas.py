@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from torch import fx
+
 from longhand.capture.graph import Role
 from longhand.lower.ir import AxisSize, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value
+from longhand.schedule.names.operation_names import provenance_of
 from longhand.schedule.names.value_rules import word_of_order
 from longhand.schedule.plan import KernelPlan
 
+_TURNS = re.compile(r"\.(t|transpose|permute|swapaxes)\(|\.m?T\b")
 _HEADS = re.compile(r"(?:\w+_)?heads")
 
 
@@ -43,6 +47,15 @@ def name_of_more_than_copy(name: str, plan: KernelPlan) -> str:
         return f"{before}permute"
     is_normalized = any(getattr(value, "name", None) is Role.NORMALIZED for value in plan.body)
     return "normalize" if is_normalized and not before else name
+
+
+def name_in_tiles(name: str, nodes: Sequence[fx.Node]) -> str:
+    """``transpose``, of a copy; ``transpose_add``, where the user transposes: else it is tensors that lie otherwise."""
+    if name == "copy" or "transpose" in name:
+        return "transpose" if name == "copy" else name
+    origins = [provenance_of(node) for node in nodes]
+    is_users = any(_TURNS.search(one.statement) for one in origins if not one.differentiates)
+    return f"transpose_{name}" if is_users else name
 
 
 def _copied_dims(plan: KernelPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
