@@ -109,7 +109,7 @@ from longhand.schedule.names.operation_names import (
 from longhand.schedule.names.parameter_names import children, parameters_in_order
 from longhand.schedule.names.people_names import own_or_class
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
-from longhand.schedule.names.schedule_names import in_plain_loops, why_so, words_of
+from longhand.schedule.names.schedule_names import in_plain_loops, walk_of, why_so
 from longhand.schedule.names.shared.statements import (
     Statement,
     made_before,
@@ -304,13 +304,13 @@ __all__ = [
     "unread_weights",
     "view_key",
     "view_name",
+    "walk_of",
     "weights_inside",
     "why_so",
     "without_detours",
     "without_minus_one",
     "word_of_field",
     "words_for_parts",
-    "words_of",
     "words_of_part",
     "words_where_unnamed",
 ]

@@ -25,7 +25,6 @@ from longhand.emit.text.title_lines import (
     in_words,
     laid_out,
     update_in_words,
-    walk_of,
 )
 from longhand.emit.text.value_formula import called, reads_moved, value_formulas
 from longhand.lower.ir import Load, Reduce, Store
@@ -42,6 +41,7 @@ from longhand.schedule.named_plan import (
     provenance_of,
     purpose_of,
     rotated_half,
+    walk_of,
 )
 from longhand.schedule.names.words import GradientWord, identifier, listed, plural
 from longhand.schedule.plan import KernelPlan

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from longhand.lower.ir import Load, Store
-from longhand.schedule.named_plan import KernelNames, words_of
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.names.words import listed
 from longhand.schedule.plan import Access, KernelPlan
 
@@ -75,24 +75,6 @@ def are_said(equations: list[Equation], names: KernelNames) -> bool:
     around = 6  # the first line, what is read and written in two, a note, and a line before and behind the statements
     n_results = sum(one.is_result for one in equations)
     return 2 * n_results > len(equations) and lines + quotes + around <= _MOST_LINES
-
-
-def walk_of(plan: KernelPlan, names: KernelNames) -> str:
-    """``, row by row``: how a kernel goes through its space; empty where what it goes along has no one word.
-
-    A sum over a few paths, for each image, channel and pixel, goes along no columns.
-    """
-    schedule = plan.schedule
-    if schedule.is_row_wise:
-        row = names.axes[plan.rows[0].name].index if len(plan.rows) == 1 else "row"
-        return f", {row} by {row}" if plan.rows else ""
-    if schedule.is_tiled:
-        return ", in tiles" if plan.transposed else ", in square tiles"
-    if schedule.is_down_columns and len(plan.cols) != 1:
-        return ""
-    col = names.axes[plan.cols[0].name].index if schedule.is_down_columns else "col"
-    walk = words_of(plan).walk
-    return f", {walk if col == 'col' else f'{col} by {col}'}" if walk else ""
 
 
 def in_words(plan: KernelPlan, names: KernelNames, what: str = "") -> str:

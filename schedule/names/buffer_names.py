@@ -236,8 +236,7 @@ class BufferNamer:
         yield from words_of_role(origin)
         local = self.origins.local(node)
         if local:
-            yield from word_before_weight(node, origin, local)
-            yield local
+            yield from (*word_before_weight(node, origin, local), local)
         call = call_of_several(node)
         if (
             call is not None
