@@ -87,6 +87,7 @@ from longhand.schedule.names.call_frames import frame_of_backward, is_nearly_who
 from longhand.schedule.names.dimensions.compound_names import PaddedWord, ProductWord, Words, apart
 from longhand.schedule.names.dimensions.dimension_names import DimNamer, symbol_names
 from longhand.schedule.names.dimensions.dimension_propagation import grouped
+from longhand.schedule.names.dimensions.parts import N_PARTS
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
@@ -108,7 +109,7 @@ from longhand.schedule.names.operation_names import (
 from longhand.schedule.names.parameter_names import children, parameters_in_order
 from longhand.schedule.names.people_names import own_or_class
 from longhand.schedule.names.reached import Reached, entry_of, is_plain_variable, list_holding
-from longhand.schedule.names.schedule_names import in_plain_loops, why_so, words_of
+from longhand.schedule.names.schedule_names import in_plain_loops, walk_of, why_so
 from longhand.schedule.names.shared.statements import (
     Statement,
     made_before,
@@ -149,6 +150,7 @@ __all__ = [
     "EXPANSIONS",
     "FORWARD_FORM",
     "NO_SIZES",
+    "N_PARTS",
     "PREVIOUS",
     "RESHAPES",
     "SAVED",
@@ -302,13 +304,13 @@ __all__ = [
     "unread_weights",
     "view_key",
     "view_name",
+    "walk_of",
     "weights_inside",
     "why_so",
     "without_detours",
     "without_minus_one",
     "word_of_field",
     "words_for_parts",
-    "words_of",
     "words_of_part",
     "words_where_unnamed",
 ]

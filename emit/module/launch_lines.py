@@ -21,7 +21,7 @@ from longhand.emit.module.offset_texts import (
 )
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_code
-from longhand.emit.module.view_calls import argument
+from longhand.emit.module.view_calls import argument, is_reordered, reordered
 from longhand.emit.text.expression import machine_epsilon_text, number
 from longhand.emit.text.kernel_head import shape_names
 from longhand.emit.text.python_code import (
@@ -36,7 +36,6 @@ from longhand.emit.text.python_code import (
     PythonStatement,
     SeveralCode,
     dimension,
-    whole_number,
 )
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import averaged_of, half_of, is_bare, is_folded, is_path, rows_at_positions
@@ -102,10 +101,10 @@ class AllocationWriter:
     def write(self, step: Allocate, later: Sequence[ModelStep] = ()) -> PythonLine:
         """``residual = torch.empty_like(x)``"""
         buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
-        twin = self._like(step)
+        twin = self._like(step) or self._vector_like(step)
         on_cpu = self.plan.options.target.device is Device.CPU
         order = memory_order(buffer)
-        is_plain = not _is_reordered(order)
+        is_plain = not is_reordered(order)
         if twin is not None and not on_cpu:
             return PythonLine.binding([variable], CallCode("torch.empty_like", (NameCode(twin),)))
         kind = LineKind.POOLED if on_cpu else LineKind.PLAIN
@@ -117,12 +116,12 @@ class AllocationWriter:
             made: Code = CallCode("torch.empty", (*dims, *self._where(buffer), layout))
             return PythonLine.binding([variable], made)
         made = self._made(buffer, [dims[dim] for dim in order], self._sibling(step))
-        return PythonLine.binding([variable], _reordered(made, order), kind)
+        return PythonLine.binding([variable], reordered(made, order), kind)
 
     def write_filled(self, step: Allocate, value: float) -> PythonLine:
         """``zeros = torch.zeros(batch, seq)``: a new tensor of one number, in the pool's memory on the CPU."""
         buffer, variable = self.plan.buffers[step.buffer], self.variables[step.buffer]
-        is_zero, is_plain = value == 0, not _is_reordered(memory_order(buffer))
+        is_zero, is_plain = value == 0, not is_reordered(memory_order(buffer))
         if self.plan.options.target.device is Device.CPU or not is_plain:
             line = self.write(Allocate(step.buffer, step.is_result))
             assert line.said is not None and line.said.value is not None
@@ -185,7 +184,7 @@ class AllocationWriter:
         for name in one.nodes:
             buffer = self.plan.buffers[name]
             order, dims = memory_order(buffer), self.sizes.dims(buffer)
-            made.append(_reordered(self._made(buffer, [dims[dim] for dim in order]), order))
+            made.append(reordered(self._made(buffer, [dims[dim] for dim in order]), order))
         return PythonLine.binding([one.name], SeveralCode(tuple(made), "[]"))
 
     def _like(self, step: Allocate) -> str | None:
@@ -193,6 +192,17 @@ class AllocationWriter:
         buffer = self.plan.buffers[step.buffer]
         alike = (other for other in self._at_hand(step.like) if not self._differs_in_words(buffer, other))
         return next((self.variables[other.name] for other in alike), None)
+
+    def _vector_like(self, step: Allocate) -> str | None:
+        """A weight that the gradient of one is made like, where no word says how long both are.
+
+        Of more dimensions the caller may have laid out a weight otherwise.
+        """
+        buffer = self.plan.buffers[step.buffer]
+        if len(buffer.shape) != 1 or not is_folded(self.sizes.dims(buffer)[0]):
+            return None
+        words = (self.variables.get(name, "") for name in step.like)
+        return next((word for word in words if word and not is_plain_variable(word)), None)
 
     def _sibling(self, step: Allocate) -> str | None:
         """A tensor at hand with the same dtype, on the same device: a number may be on another."""
@@ -208,22 +218,6 @@ class AllocationWriter:
         """Whether two shapes are the same by chance: of a square matrix and its transpose."""
         words = zip(self.sizes.words_of(buffer), self.sizes.words_of(other), strict=True)
         return any(one and two and one != two for one, two in words)
-
-
-def _is_reordered(order: Sequence[int]) -> bool:
-    """Whether dimensions lie in another order in memory."""
-    return list(order) != sorted(order)
-
-
-def _reordered(made: Code, order: Sequence[int]) -> Code:
-    """A new tensor, its dimensions brought back from the order in which they lie in memory."""
-    moved = [dim for dim, place in enumerate(order) if dim != place]
-    if not moved:
-        return made
-    if len(moved) == 2:
-        return MethodCode(made, "transpose", tuple(map(whole_number, moved)))
-    back = (order.index(dim) for dim in range(len(order)))
-    return MethodCode(made, "permute", tuple(map(whole_number, back)))
 
 
 def dimensions_of(tensor: str) -> Code:

@@ -251,3 +251,19 @@ def words_of_heads(line: NamedView, sizes: SizeWriter) -> Words:
     assert line.unbind is not None
     words = sizes.words_at(line.heads, len(line.view.calls[-2].args[0]) - 1)
     return (*words[: line.unbind], None, *words[line.unbind :])
+
+
+def is_reordered(order: Sequence[int]) -> bool:
+    """Whether dimensions lie in another order in memory."""
+    return list(order) != sorted(order)
+
+
+def reordered(made: Code, order: Sequence[int]) -> Code:
+    """A new tensor, its dimensions brought back from the order in which they lie in memory."""
+    moved = [dim for dim, place in enumerate(order) if dim != place]
+    if not moved:
+        return made
+    if len(moved) == 2:
+        return MethodCode(made, "transpose", tuple(map(whole_number, moved)))
+    back = (order.index(dim) for dim in range(len(order)))
+    return MethodCode(made, "permute", tuple(map(whole_number, back)))

@@ -18,7 +18,14 @@ from longhand.emit.text.equations import equations_of
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_ops import find_joins
 from longhand.emit.text.textbook import CLOSED_FORMS, PRIMED
-from longhand.emit.text.title_lines import MOST_EQUATIONS, Equation, in_words, laid_out, update_in_words
+from longhand.emit.text.title_lines import (
+    MOST_EQUATIONS,
+    Equation,
+    are_said,
+    in_words,
+    laid_out,
+    update_in_words,
+)
 from longhand.emit.text.value_formula import called, reads_moved, value_formulas
 from longhand.lower.ir import Load, Reduce, Store
 from longhand.schedule.named_plan import (
@@ -34,7 +41,7 @@ from longhand.schedule.named_plan import (
     provenance_of,
     purpose_of,
     rotated_half,
-    words_of,
+    walk_of,
 )
 from longhand.schedule.names.words import GradientWord, identifier, listed, plural
 from longhand.schedule.plan import KernelPlan
@@ -302,7 +309,7 @@ def title_of(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
     is_called_so = purpose is not None and names.kernel.startswith(purpose.value)
     if purpose is KernelPurpose.TO_CHANNELS_LAST and is_called_so and len(plan.pointers) == 2:
         source, made = (names.pointers[pointer.name] for pointer in plan.pointers)
-        return f"{made} = {source} with its channels last in memory{_walk(plan, names)}."
+        return f"{made} = {source} with its channels last in memory{walk_of(plan, names)}."
     if purpose is KernelPurpose.FILL_PADDING:
         padded = listed(names.pointers[pointer.name] for pointer in plan.pointers)
         return f"writes zeros to the padding of {padded}{_place(plan, names)}."
@@ -355,7 +362,7 @@ def _padded(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
 
 def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
     """The results as formulas of values, else of the user's operations, else the operations in words."""
-    how = _walk(plan, names)
+    how = walk_of(plan, names)
     of_values = value_formulas(plan, names, words)
     # The user's operations do not say in which order a kernel reads axes.
     of_ops = [] if of_values and reads_moved(plan) else op_equations(plan, names, words)
@@ -385,15 +392,6 @@ def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
         return laid_out(of_ops, how, room, backward) if len(of_ops) > 1 else f"{coarse}."
     if 1 < len(equations) <= MOST_EQUATIONS and is_short:
         return laid_out(equations, how, room, backward)
+    if is_short and len(equations) > MOST_EQUATIONS and are_said(equations, names):
+        return laid_out(equations, how, room, backward)
     return f"{in_words(plan, names, backward)}{how}."
-
-
-def _walk(plan: KernelPlan, names: KernelNames) -> str:
-    schedule = plan.schedule
-    if schedule.is_row_wise:
-        row = names.axes[plan.rows[0].name].index if len(plan.rows) == 1 else "row"
-        return f", {row} by {row}" if plan.rows else ""
-    if schedule.is_tiled:
-        return ", in tiles" if plan.transposed else ", in square tiles"
-    walk = words_of(plan).walk
-    return f", {walk}" if walk else ""

@@ -36,6 +36,7 @@ from longhand.emit.text.told_sizes import (
 )
 from longhand.lower.ir import Buffer, Size, memory_order
 from longhand.schedule.named_plan import (
+    N_PARTS,
     DimNamer,
     PaddedWord,
     ProductWord,
@@ -197,8 +198,11 @@ class SizeWriter:
         return self._stated.get(word, self._values.get(word)) == size
 
     def _may_state(self, word: str, is_told: bool = False) -> bool:
-        """Whether a word may be bound to a number; while shapes are read only one that tells others, too."""
-        is_asked = self._taken is not None and (is_told or not self._is_reading)
+        """Whether a word may be bound to a number; while shapes are read only one that tells others, too.
+
+        Of parts that nobody named the number says as much, as in the user's own ``view(batch, seq, 3, -1)``.
+        """
+        is_asked = self._taken is not None and word != N_PARTS and (is_told or not self._is_reading)
         return is_asked and word not in (self._taken or ()) and word not in self._values
 
     def stride(self, stride: Size, buffer: Buffer) -> Code:

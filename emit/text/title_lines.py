@@ -13,8 +13,11 @@ from longhand.schedule.names.words import listed
 from longhand.schedule.plan import Access, KernelPlan
 
 _MOST_NAMED = 4  # results in a first line; of more, how many there are, or what the kernel is
+_MOST_MADE = 8  # of which at least the names are said, where no formula finds room
 LONGEST_LINE = 88  # of an equation that another one is put into: it still takes one line
 MOST_EQUATIONS = 7
+_MOST_LINES = 15  # of a docstring
+_WIDTH = 102  # of one of its lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,13 +59,22 @@ def laid_out(equations: list[Equation], how: str, room: int | None = None, what:
         return "\n".join([f"{results[0]}{how}, where", *steps])
     words = [one.word for one in results]
     is_backward = any(one.is_of_gradient and one.is_result for one in equations)
-    if len(words) <= _MOST_NAMED:
+    if len(words) <= _MOST_NAMED or (room is not None and len(f"{listed(words)}{how}:") <= room):
         shown = listed(words)
     elif what and is_backward:
         shown = what
     else:
         shown = f"{len(words)} results"
     return "\n".join([f"{shown}{how}:", *map(str, equations)])
+
+
+def are_said(equations: list[Equation], names: KernelNames) -> bool:
+    """Whether more formulas than a reader likes to see find room: of many results none would say how one is made."""
+    quotes = sum(1 + len(f"{quote.qualname}    {quote.shown}") // _WIDTH for quote in names.quotes)
+    lines = sum(1 + len(str(one)) // _WIDTH for one in equations)
+    around = 6  # the first line, what is read and written in two, a note, and a line before and behind the statements
+    n_results = sum(one.is_result for one in equations)
+    return 2 * n_results > len(equations) and lines + quotes + around <= _MOST_LINES
 
 
 def in_words(plan: KernelPlan, names: KernelNames, what: str = "") -> str:
@@ -83,11 +95,11 @@ def in_words(plan: KernelPlan, names: KernelNames, what: str = "") -> str:
         for position, value in enumerate(plan.body)
         if isinstance(value, Load) and len(plan.addresses[position].axes) == whole
     )
-    if what and len(written) > _MOST_NAMED:
+    if what and len(written) > _MOST_MADE:
         return what
     given = listed(list(read)[:3])
     source = f" from {given}" if given else ""
-    results = listed(written) if len(written) <= _MOST_NAMED else f"{len(written)} results"
+    results = listed(written) if len(written) <= _MOST_MADE else f"{len(written)} results"
     return f"{what}{': ' * bool(what)}{results}{source}"
 
 

@@ -61,7 +61,7 @@ class ResNetBlockFunction(torch.autograd.Function):
 def resnet_block_backward(model, saved, d_activated):
     """The gradients of ResNetBlock's arguments, then of its parameters by name.
 
-    Drops of `saved` what it has read.
+    Drops parts of `saved` once they are read.
     """
     batch, channels, height, width = saved.x.shape
     _, conv2_channels, conv1_height, conv1_width = saved.activated.shape

@@ -13,6 +13,7 @@ import torch
 from . import kernels
 from .kernels.add_gradients import reference as add_gradients_reference
 from .kernels.batch_norm_relu import reference as batch_norm_relu_reference
+from .kernels.batch_norms_add_relu import reference as batch_norms_add_relu_reference
 from .kernels.batch_statistics import reference as batch_statistics_reference
 from .kernels.d_batch_norm_relu import reference as d_batch_norm_relu_reference
 from .kernels.d_batch_norm_relu_weight import reference as d_batch_norm_relu_weight_reference
@@ -20,7 +21,6 @@ from .kernels.d_batch_norms import reference as d_batch_norms_reference
 from .kernels.d_batch_norms_relu import reference as d_batch_norms_relu_reference
 from .kernels.piece_statistics import reference as piece_statistics_reference
 from .kernels.to_channels_last import reference as to_channels_last_reference
-from .kernels.transpose_batch_norms_add_relu import reference as transpose_batch_norms_add_relu_reference
 from .model import ResNetBlock
 
 DEVICE = "cuda"
@@ -115,6 +115,42 @@ def batch_norm_relu_windows(conv1_out, bn1_mean, bn1_rstd, weight, bias, out, n_
         "bias": window(bias, (n_cols,), (1,)),
     }
     written = [window(out, (n_rows, n_cols), (n_cols, 1))]
+    return read, written
+
+
+def batch_norms_add_relu_windows(
+    conv2_out,
+    bn2_mean,
+    bn2_rstd,
+    bn2_weight,
+    bn2_bias,
+    shortcut_out,
+    shortcut_mean,
+    shortcut_rstd,
+    shortcut_1_weight,
+    shortcut_1_bias,
+    activated,
+    n_batches,
+    n_pixels,
+    n_channels,
+):
+    read = {
+        "conv2_out": window(
+            conv2_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+        "bn2_mean": window(bn2_mean, (n_channels,), (1,)),
+        "bn2_rstd": window(bn2_rstd, (n_channels,), (1,)),
+        "bn2_weight": window(bn2_weight, (n_channels,), (1,)),
+        "bn2_bias": window(bn2_bias, (n_channels,), (1,)),
+        "shortcut_out": window(
+            shortcut_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
+        ),
+        "shortcut_mean": window(shortcut_mean, (n_channels,), (1,)),
+        "shortcut_rstd": window(shortcut_rstd, (n_channels,), (1,)),
+        "shortcut_1_weight": window(shortcut_1_weight, (n_channels,), (1,)),
+        "shortcut_1_bias": window(shortcut_1_bias, (n_channels,), (1,)),
+    }
+    written = [window(activated, (n_batches, n_pixels, n_channels), (n_channels * n_pixels, 1, n_pixels))]
     return read, written
 
 
@@ -328,45 +364,10 @@ def to_channels_last_windows(x, x_channels_last, n_batches, n_pixels, n_channels
     return read, written
 
 
-def transpose_batch_norms_add_relu_windows(
-    conv2_out,
-    bn2_mean,
-    bn2_rstd,
-    bn2_weight,
-    bn2_bias,
-    shortcut_out,
-    shortcut_mean,
-    shortcut_rstd,
-    shortcut_1_weight,
-    shortcut_1_bias,
-    activated,
-    n_batches,
-    n_pixels,
-    n_channels,
-):
-    read = {
-        "conv2_out": window(
-            conv2_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
-        ),
-        "bn2_mean": window(bn2_mean, (n_channels,), (1,)),
-        "bn2_rstd": window(bn2_rstd, (n_channels,), (1,)),
-        "bn2_weight": window(bn2_weight, (n_channels,), (1,)),
-        "bn2_bias": window(bn2_bias, (n_channels,), (1,)),
-        "shortcut_out": window(
-            shortcut_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
-        ),
-        "shortcut_mean": window(shortcut_mean, (n_channels,), (1,)),
-        "shortcut_rstd": window(shortcut_rstd, (n_channels,), (1,)),
-        "shortcut_1_weight": window(shortcut_1_weight, (n_channels,), (1,)),
-        "shortcut_1_bias": window(shortcut_1_bias, (n_channels,), (1,)),
-    }
-    written = [window(activated, (n_batches, n_pixels, n_channels), (n_channels * n_pixels, 1, n_pixels))]
-    return read, written
-
-
 KERNELS = {
     "add_gradients": (add_gradients_windows, add_gradients_reference),
     "batch_norm_relu": (batch_norm_relu_windows, batch_norm_relu_reference),
+    "batch_norms_add_relu": (batch_norms_add_relu_windows, batch_norms_add_relu_reference),
     "batch_statistics": (batch_statistics_windows, batch_statistics_reference),
     "d_batch_norm_relu": (d_batch_norm_relu_windows, d_batch_norm_relu_reference),
     "d_batch_norm_relu_weight": (d_batch_norm_relu_weight_windows, d_batch_norm_relu_weight_reference),
@@ -374,10 +375,6 @@ KERNELS = {
     "d_batch_norms_relu": (d_batch_norms_relu_windows, d_batch_norms_relu_reference),
     "piece_statistics": (piece_statistics_windows, piece_statistics_reference),
     "to_channels_last": (to_channels_last_windows, to_channels_last_reference),
-    "transpose_batch_norms_add_relu": (
-        transpose_batch_norms_add_relu_windows,
-        transpose_batch_norms_add_relu_reference,
-    ),
 }
 
 

@@ -134,7 +134,7 @@ class ResNetBlock(nn.Module):
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
         activated = conv2_out.new_empty(batch, CONV2_CHANNELS, CONV1_HEIGHT, CONV1_WIDTH)
-        kernels.transpose_batch_norms_add_relu(
+        kernels.batch_norms_add_relu(
             conv2_out,
             bn2_mean,
             bn2_rstd,

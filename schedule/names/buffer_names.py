@@ -21,7 +21,7 @@ from longhand.schedule.names.meanings.copies import (
     value_behind,
     words_of_copied,
 )
-from longhand.schedule.names.meanings.graph_values import phrase_of_sum, words_by_use
+from longhand.schedule.names.meanings.graph_values import phrase_of_sum, word_before_weight, words_by_use
 from longhand.schedule.names.meanings.terms_of_sums import word_of_reader, words_of_term
 from longhand.schedule.names.meanings.values_of_modules import (
     names_of_modules,
@@ -236,7 +236,7 @@ class BufferNamer:
         yield from words_of_role(origin)
         local = self.origins.local(node)
         if local:
-            yield local
+            yield from (*word_before_weight(node, origin, local), local)
         call = call_of_several(node)
         if (
             call is not None

@@ -23,6 +23,8 @@ from longhand.schedule.names.meanings.derivative_names import (
 )
 from longhand.schedule.names.meanings.kernel_formulas import (
     heads_moved,
+    name_in_tiles,
+    name_of_more_than_copy,
     softmax_of_visible,
     sums_of_one,
 )
@@ -78,7 +80,6 @@ _WHOLE_FUNCTION = 3  # statements of a function that make its name a kernel's
 _SAYS_LITTLE = frozenset(
     {"step", "update", "forward", "call", "f", "fn", "function", "inner", "loop", "foreach", "run", "main"}
 )
-
 _RESULTS = frozenset({Role.RSTD.value})  # what kernels are for is called so, and their results want the word
 _LAYOUTS = frozenset({KernelPurpose.TO_CHANNELS_LAST.value, KernelPurpose.TO_CONTIGUOUS.value})
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "scale", "power", "sqrt", "rsqrt", "neg", "reciprocal"})
@@ -123,7 +124,7 @@ def _candidates(
     if base in ("copy", "transpose"):
         base = heads_moved(plan, dimensions_of(plan, callers)) or base
     calls = [(caller.nodes, _stored(plan, caller), caller.words) for caller in callers.every]
-    base = name_of_target(base, calls) or base
+    base = name_of_more_than_copy(name_of_target(base, calls) or base, plan)
     base = softmax_of_visible(base, plan)
     base = f"make_{base}" if base in _RESULTS else base
     if len(names) > 1 and not _LAYOUTS.isdisjoint(names):
@@ -284,8 +285,8 @@ def _as_walked(plan: KernelPlan, caller: Caller, base: str, is_told: bool) -> st
     if plan.schedule.is_down_columns and not is_told:
         base = re.sub(r"(^|_)(sum|mean|max|min|prod|var|std)$", r"\1column_\2", base)
         base = re.sub(r"_norm$", "_norm_columns", base)
-    if plan.schedule.is_tiled and "transpose" not in base and not is_told:
-        base = _joined("transpose", base)
+    if plan.schedule.is_tiled and not is_told:
+        base = name_in_tiles(base, caller.nodes)
     return _of_purpose(plan, caller) or _of_count(plan) or _of_padding(caller.nodes) or base
 
 

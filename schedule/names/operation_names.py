@@ -320,11 +320,23 @@ def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
     for node in nodes:
         origin = provenance_of(node)
         if not origin.differentiated:
-            words.append(op_word(node))
+            words += [op_word(node)] if (own := _of_statistics(node, nodes)) is None else own
         elif origin.differentiates != before:
             words.append(OpWord(derivative_word(origin)))
         before = origin.differentiates
     return words
+
+
+def _of_statistics(node: fx.Node, nodes: list[fx.Node]) -> list[OpWord] | None:
+    """The words of a batch norm that leaves it to another operation to normalize; None of any other operation.
+
+    One kernel that does both is one ``batch_norm``; one that only makes mean and deviation is none.
+    """
+    results = [user for user in node.users if user.target is operator.getitem]
+    if not aten_name(node).startswith("_native_batch_norm") or any(user.args[1] == 0 for user in results):
+        return None
+    normalizing = {user for result in results for user in result.users if op_word(user).word == "batch_norm"}
+    return [] if normalizing & {*nodes} else [OpWord("batch_statistics")]
 
 
 def _rotates(nodes: list[fx.Node]) -> bool:

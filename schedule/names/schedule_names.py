@@ -64,6 +64,23 @@ def words_of(plan: KernelPlan) -> ScheduleNames:
     return _WORDS.get(name) or ScheduleNames(name)
 
 
+def walk_of(plan: KernelPlan, names: KernelNames) -> str:
+    """``, row by row``: how a kernel goes through its space; empty where what it goes along has no one word.
+
+    A sum over a few paths, for each image, channel and pixel, goes along no columns.
+    """
+    walk = words_of(plan).walk
+    if plan.schedule.is_tiled:
+        walk = "in tiles" if plan.transposed else "in square tiles"
+    elif plan.schedule.is_row_wise:
+        row = names.axes[plan.rows[0].name].index if len(plan.rows) == 1 else "row"
+        walk = f"{row} by {row}" if plan.rows else ""
+    elif plan.schedule.is_down_columns and walk:
+        col = names.axes[plan.cols[0].name].index if len(plan.cols) == 1 else ""
+        walk = walk if col == "col" else f"{col} by {col}" if col else ""
+    return f", {walk}" if walk else ""
+
+
 def why_so(plan: KernelPlan) -> str:
     """What a reader would ask about how a program of the GPU walks: a sentence or two; empty where that is plain."""
     if plan.partials:

@@ -266,8 +266,7 @@ class StepNamer:
                         )
             if not early:
                 self._release(dying)
-            for variable in seen_as:
-                self.scope.release(variable)
+            self.scope.release(*seen_as)
 
     def _kept_apart(self) -> list[str]:
         """What is kept of what modules below make, which may be called alike: ``k_proj`` of two attentions."""
@@ -295,21 +294,22 @@ class StepNamer:
         """Names the views that get lines before the call; the names of those that hold them still.
 
         A view may take the word of what it is taken of (``q = q.view(...)``) if that is not read again; `dying` loses
-        what gave its word away.
+        what gave its word away. Where its own word is another value's still, it keeps the old one.
         """
         held: list[str] = []
         for line in named_views(step, self.words):
-            if line.is_last and line.source in held:
-                held.remove(line.source)
-                self.scope.release(self.names[view_key(step, line.source)])
-            elif line.is_last and line.source in dying and line.source not in self.kept | self.handed_on:
-                dying.remove(line.source)
-                self.scope.release(self.names[line.source])
+            old, source = list[str](), line.source
+            if line.is_last and source in held:
+                held.remove(source)
+                old = [self.names[view_key(step, source)]]
+            elif line.is_last and source in dying and source not in self.kept | self.handed_on:
+                dying.remove(source)
+                old = [self.names[source]]
+            self.scope.release(*old)
             for key in line.keys:
                 local = self.words.provenance(key).local or "view"
-                self.names[view_key(step, key)] = self.scope.pick(
-                    [local, f"{local}_view", f"viewed_{local}", f"{local}_as_seen"]
-                )
+                further = [*old[len(line.keys) - 1 :], f"{local}_view", f"viewed_{local}", f"{local}_as_seen"]
+                self.names[view_key(step, key)] = self.scope.pick([local, *further])
                 held.append(key)
         return [self.names[view_key(step, key)] for key in held]
 

@@ -347,9 +347,9 @@ class Scope:
         self._taken.add(name)
         return name
 
-    def release(self, name: str) -> None:
-        """`name` may be given out again: nothing reads what it stood for any more."""
-        self._taken.discard(name)
+    def release(self, *names: str) -> None:
+        """`names` may be given out again: nothing reads what they stood for any more."""
+        self._taken.difference_update(names)
 
     def pick(self, candidates: Iterable[str]) -> str:
         """The first free candidate, marked as given out; the first one with a plain word before it if none is free."""

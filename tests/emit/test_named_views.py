@@ -164,3 +164,30 @@ def test_parts_of_what_is_reshaped_for_them(unit_folder: Callable[..., Path]) ->
     assert "q, k, v = " in text and ".unbind(2)" in text
     with torch.no_grad():
         torch.testing.assert_close(bound(load(folder), model)(x), model(x))
+
+
+class Turned(nn.Module):
+    """Its variable is the residual's, too, when what is normalized is only turned for a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.conv = nn.LayerNorm(16), nn.Conv1d(16, 16, 3, padding=1)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        residual = hidden_states
+        normed = self.norm(hidden_states)
+        hidden_states = normed.transpose(1, 2)
+        hidden_states = self.conv(hidden_states)
+        return residual + hidden_states.transpose(1, 2)
+
+
+def test_a_view_keeps_the_word_of_what_it_is_of_where_its_own_is_taken(
+    unit_folder: Callable[..., Path],
+) -> None:
+    """It was `hidden_states_view = normed.transpose(1, 2)`."""
+    model, x = Turned().eval(), torch.randn(2, 9, 16)
+    folder = unit_folder(model, (x,))
+    text = (folder / "model.py").read_text(encoding="utf-8")
+    assert "normed = normed.transpose(1, 2)" in text and "_view = " not in text
+    with torch.no_grad():
+        torch.testing.assert_close(bound(load(folder), model)(x), model(x))

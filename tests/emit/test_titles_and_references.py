@@ -92,7 +92,7 @@ def test_a_copy_is_not_cast_and_a_padded_weight_says_why(emit: Any) -> None:
 
 def test_transposed_tensors_are_seen_as_they_lie_in_memory(emit: Any) -> None:
     files = emit(lambda x, y: x.t().contiguous() + y, (torch.randn(40, 72), torch.randn(72, 40)))
-    (text,) = (str(t) for p, t in files.items() if p.startswith("kernels/t") and p.endswith(".py"))
+    (text,) = (str(t) for p, t in files.items() if re.match(r"kernels/[a-z]\w*\.py$", p))
     assert "return x.t() + y" in text
 
 
@@ -247,7 +247,7 @@ class ByHand(nn.Module):
 def test_no_kernel_is_told_apart_by_a_type_that_all_have(emit: Any) -> None:
     files = emit(ByHand().eval(), (torch.randn(2, 10, 24),), device="cuda")
     kernels = [name for name in files if name.startswith("kernels/")]
-    assert sum("copy" in name for name in kernels) > 1, kernels
+    assert sum("permute" in name for name in kernels) > 1, kernels
     assert not [name for name in kernels if "fp32" in name], kernels
 
 

@@ -1,13 +1,19 @@
 """A kernel is called after what it is: a function of the user's, or a formula whose operations are all there."""
 
+import types
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 from torch import nn
 
 import longhand
+from longhand.capture.graph import Role
+from longhand.lower.ir import Pointwise, PointwiseOp
+from longhand.schedule.names.meanings.kernel_formulas import name_of_more_than_copy
 from longhand.schedule.names.words import snake_case
+from longhand.schedule.plan import KernelPlan
 
 
 class Messages(nn.Module):
@@ -106,3 +112,68 @@ def test_rows_of_tables_have_the_tables_words(tmp_path: Path) -> None:
 
 def test_film_is_a_word() -> None:
     assert snake_case("FiLMConv") == "film_conv"
+
+
+class Moved(nn.Module):
+    """Heads go back behind the tokens, and nobody says that they are heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(24, 24)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        mixed = torch.bmm(x, x.transpose(1, 2)).view(2, 4, 6, 6).transpose(1, 2).reshape(2, 6, 24)
+        return self.proj(mixed), torch.relu(y.t().contiguous() + z)
+
+
+def test_what_changes_order_is_no_copy(tmp_path: Path) -> None:
+    """It was `copy`, as if nothing changed; what the user transposes and adds to something is `transpose_add_relu`."""
+    given = torch.randn(8, 6, 5), torch.randn(640, 480), torch.randn(480, 640)
+    assert {"permute", "transpose_add_relu"} == _generate(Moved(), given, tmp_path / "unit")
+
+
+class Either(nn.Module):
+    """Two kernels of one formula: one takes either of two tensors that are stacked."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        a = torch.relu(x)
+        b = torch.relu(torch.stack([y, z], 1)).sum(1)
+        return a, b
+
+
+def test_what_takes_either_of_two_tensors_pads_nothing(tmp_path: Path) -> None:
+    """It was `relu_padded`."""
+    given = torch.randn(3, 100), torch.randn(5, 70), torch.randn(5, 70)
+    assert {"relu", "relu_joined"} == _generate(Either(), given, tmp_path / "unit")
+
+
+def test_what_normalizes_is_no_copy() -> None:
+    """Of rows in a new order, and of what a norm's derivative reads of them, it was `copy_keep_normalized`."""
+    value = Pointwise(PointwiseOp.MUL, (0, 1), torch.float32, name=Role.NORMALIZED)
+    plan = cast(KernelPlan, types.SimpleNamespace(body=(value,), pointers=()))
+    assert name_of_more_than_copy("copy", plan) == "normalize"
+    assert [name_of_more_than_copy(name, plan) for name in ("copying", "recopy", "add")] == [
+        "copying",
+        "recopy",
+        "add",
+    ]
+
+
+class Picked(nn.Module):
+    """A softmax whose derivative is read in another layout than it is made in: two kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maps = nn.Conv2d(48, 27, 1, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights = torch.softmax(self.maps(x.transpose(1, 2).unsqueeze(-1)).flatten(2), dim=-1)
+        return weights @ x
+
+
+def test_what_is_on_the_way_to_a_gradient_is_said(tmp_path: Path) -> None:
+    """One was `d_softmax`, and the other, which makes the gradient, `transpose_d_softmax`."""
+    given = (torch.randn(2, 65, 48),)
+    longhand.generate(Picked().train(), given, out=tmp_path / "unit", train=True, run=False)
+    kernels = {path.stem for path in (tmp_path / "unit" / "kernels").glob("*.cpp")}
+    assert {"d_softmax", "d_softmax_product_and_sums"} <= kernels, kernels

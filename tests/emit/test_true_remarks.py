@@ -88,7 +88,9 @@ def test_what_is_written_over_is_said(tmp_path: Path) -> None:
 
 def test_a_record_is_said_to_be_dropped_only_where_it_is(tmp_path: Path) -> None:
     model, tokens = stack()
-    assert "Drops of `saved` what it has read." in written(model, tokens, tmp_path / "layers")
+    text = written(model, tokens, tmp_path / "layers")
+    assert "Drops parts of `saved` once they are read." in text
+    assert "saved.layers.pop()" in text and not re.search(r"del .*saved\.tokens", text)
     text = written(Plain(), torch.randn(3, 4), tmp_path / "plain")
     assert "del saved" not in text and ".pop()" not in text
     assert "`saved`" not in text

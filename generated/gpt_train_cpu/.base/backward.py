@@ -217,7 +217,7 @@ def block_backward(layer, saved, d_next_x):
 def language_model_backward(model, saved, d_loss):
     """The gradients of LanguageModel's parameters, by name.
 
-    Drops of `saved` what it has read.
+    Drops parts of `saved` once they are read.
     """
     batch, seq = saved.tokens.shape
     dim = saved.x.shape[2]

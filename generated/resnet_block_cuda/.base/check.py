@@ -12,8 +12,8 @@ import torch
 
 from . import kernels
 from .kernels.batch_norm_relu import reference as batch_norm_relu_reference
+from .kernels.batch_norms_add_relu import reference as batch_norms_add_relu_reference
 from .kernels.to_channels_last import reference as to_channels_last_reference
-from .kernels.transpose_batch_norms_add_relu import reference as transpose_batch_norms_add_relu_reference
 from .model import ResNetBlock
 
 DEVICE = "cuda"
@@ -93,17 +93,7 @@ def batch_norm_relu_windows(conv1_out, running_mean, running_var, weight, bias, 
     return read, written
 
 
-def to_channels_last_windows(x, x_channels_last, n_batches, n_pixels, n_channels):
-    read = {
-        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
-    }
-    written = [
-        window(x_channels_last, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1))
-    ]
-    return read, written
-
-
-def transpose_batch_norms_add_relu_windows(
+def batch_norms_add_relu_windows(
     conv2_out,
     bn2_running_mean,
     bn2_running_var,
@@ -141,13 +131,20 @@ def transpose_batch_norms_add_relu_windows(
     return read, written
 
 
+def to_channels_last_windows(x, x_channels_last, n_batches, n_pixels, n_channels):
+    read = {
+        "x": window(x, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)),
+    }
+    written = [
+        window(x_channels_last, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1))
+    ]
+    return read, written
+
+
 KERNELS = {
     "batch_norm_relu": (batch_norm_relu_windows, batch_norm_relu_reference),
+    "batch_norms_add_relu": (batch_norms_add_relu_windows, batch_norms_add_relu_reference),
     "to_channels_last": (to_channels_last_windows, to_channels_last_reference),
-    "transpose_batch_norms_add_relu": (
-        transpose_batch_norms_add_relu_windows,
-        transpose_batch_norms_add_relu_reference,
-    ),
 }
 
 

@@ -9,7 +9,8 @@ from longhand.capture.graph import Role
 from longhand.lower.ir import AxisSize, IndexExpression, Load, Pointwise, PointwiseOp, Store, memory_order
 from longhand.schedule.names.dimensions.compound_names import ProductWord, Words, apart, parts_of
 from longhand.schedule.names.dimensions.customary_names import OF_IMAGES
-from longhand.schedule.names.dimensions.dimension_propagation import grouped
+from longhand.schedule.names.dimensions.dimension_propagation import grouped, shape_of
+from longhand.schedule.names.dimensions.parts import dim_of_places
 from longhand.schedule.names.dimensions.walked_dimensions import index_of, shared_words, size_of
 from longhand.schedule.names.dimensions.walked_parts import grouped_around_splits, grouped_before_last
 from longhand.schedule.names.shared.callers import Caller, Callers
@@ -102,7 +103,34 @@ def dimensions_of(plan: KernelPlan, callers: Callers) -> dict[str, tuple[str, ..
         axis: shared_words([words, *(other.get(axis, ()) for other in others)])
         for axis, words in first.items()
     }
-    return {axis: words for axis, words in shared.items() if words}
+    known = {axis: words for axis, words in shared.items() if words}
+    return {**_of_places(plan, callers), **known}
+
+
+def _of_places(plan: KernelPlan, callers: Callers) -> dict[str, tuple[str, ...]]:
+    """For axes of which the kernel asks which part is at hand: the word of how many there are, if all calls have it."""
+    told = {name: (word, size) for name, word, size in _asked_of_places(callers.first)}
+    others = [{word for _, word, _ in _asked_of_places(caller)} for caller in callers.every[1:]]
+    sizes = dict(zip((axis.name for axis in plan.axes), callers.first.launch.sizes, strict=True))
+    by_axis: dict[str, tuple[str, ...]] = {}
+    for position, value in enumerate(plan.body):
+        walked = plan.addresses[position].axes if isinstance(value, IndexExpression) else ()
+        word, size = told.get(value.origin, ("", ""))
+        is_plain = len(walked) == 1 and not walked[0][1] and not plan.addresses[position].offset
+        if is_plain and size == str(sizes[walked[0][0]]) and all(word in words for words in others):
+            by_axis.setdefault(walked[0][0], (word,))
+    return by_axis
+
+
+def _asked_of_places(caller: Caller) -> Iterator[tuple[str, str, str]]:
+    """The operations of a call that ask of places: the node, the word of the dimension, and how long that is."""
+    for node in caller.nodes if caller.dims is not None else ():
+        shape = shape_of(node)
+        dim = dim_of_places(node, len(shape)) if shape else None
+        if caller.dims is not None and dim is not None:
+            word = caller.dims.of(node.name, len(shape))[dim]
+            if word is not None and word.isidentifier():
+                yield node.name, word, str(shape[dim])
 
 
 def _dimensions(plan: KernelPlan, caller: Caller) -> dict[str, tuple[str, ...]]:

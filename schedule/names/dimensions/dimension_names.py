@@ -38,6 +38,7 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
 )
 from longhand.schedule.names.dimensions.kinds_of_arguments import is_image, is_signal, words_of_ends
 from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
+from longhand.schedule.names.dimensions.parts import words_of_parts
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.dimensions.words_of_one_size import one_word_each
@@ -105,6 +106,7 @@ class DimNamer:
         self._meet(graph)
         self._are_met = True
         self._carry(graph, twins, known or {}, layers)
+        self._words |= words_of_parts(graph.graph, self._words, shape_of)
         self._meet(graph)
         self._carry(graph, twins, known or {}, layers)
         self._with_one_word_each(graph)
@@ -139,13 +141,12 @@ class DimNamer:
                 of_made = dim_of_made(node, next(layers.words_in_function(node.name)))
                 carried = (*carried[:-1], carried[-1] or word_of_square(node, self._words) or of_made)
             elif layers is not None and aten_name(node).startswith("conv") and len(carried) == 4:
-                sides = ("batch", "channels", "height", "width")
-                made = tuple(f"{next(layers.words_in_function(node.name))}_{side}" for side in sides)
+                word = next(layers.words_in_function(node.name))
                 channels = carried[1] if is_depthwise(node, node.all_input_nodes[0]) else None
-                carried = filled((carried[0], channels, *_unchanged(node, carried)[2:]), made)
+                kept = (carried[0], channels, *_unchanged(node, carried)[2:])
+                carried = filled(kept, tuple(f"{word}_{side}" for side in _CUSTOMARY[4, True]))
             if aten_name(node) in _CLASS_LOSSES:
-                rows = self._words.get(node.all_input_nodes[0].name, (None,))
-                self._rows[node.name] = rows[:1]
+                self._rows[node.name] = self._words.get(node.all_input_nodes[0].name, (None,))[:1]
             own = known.get(node.name, ())
             self._words[node.name] = filled(own, carried) if len(own) == len(carried) else carried
 

@@ -15,8 +15,10 @@ from longhand.schedule.names.dimensions.compound_names import (
     ProductWord,
     Words,
 )
+from longhand.schedule.names.dimensions.parts import with_parts
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import (
+    PACKED,
     word_of_count,
     word_of_end,
     word_of_split,
@@ -79,6 +81,8 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
     if name in RESHAPES:
         carried = reshaped(shape_of(given[0]) if given else (), first, shape)
         stated = words_of_reshape(provenance_of(node), shape)
+        if stated[-1:] == ("head_dim",) and _is_taken_apart(node):
+            stated = (*stated[:-1], PACKED)
         old = shape_of(given[0]) if given else ()
         if _contradict(dict(zip(first, old, strict=False)), dict(zip(stated, shape, strict=True))):
             return carried  # another reshape of the same statement: one inside of a matmul
@@ -134,6 +138,8 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         return reduced if len(reduced) == len(shape) else (None,) * len(shape)
     if name == "expand" and given:
         return filled(_broadcast(given, words, shape), words_of_reshape(provenance_of(node), shape))
+    if name == "stack" and given:
+        return with_parts(_joined(given, words, shape_of(given[0])), node)
     if name == "cat" and given and all(len(shape_of(one)) == len(shape) for one in given):
         return _joined(given, words, shape)
     if name in ("cross_entropy_loss", "nll_loss_forward") and len(first) == len(shape) + 1:
@@ -142,6 +148,16 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         values = words.get(given[2].name, ()) if len(given) > 2 else ()
         return (*first[:-1], values[-1] if len(values) == len(shape) else None)
     return _broadcast(given, words, shape)
+
+
+def _is_taken_apart(node: fx.Node) -> bool:
+    """Whether what a reshape left for the last dimension holds three things or more: queries, keys and values."""
+    for user in node.users:
+        name = aten_name(user) if user.args[:1] == (node,) else ""
+        dim = (*user.args[2:], 0)[0] if name.startswith(("split", "chunk")) else None
+        if isinstance(dim, int) and dim in (-1, len(shape_of(node)) - 1):
+            return len(user.meta["val"]) > 2
+    return False
 
 
 def _of_chosen(call: fx.Node, piece: Words) -> Words:

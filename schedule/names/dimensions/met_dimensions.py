@@ -18,6 +18,7 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
     moved_back,
     shape_of,
 )
+from longhand.schedule.names.dimensions.parts import place_of
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.operation_names import aten_name
 
@@ -49,6 +50,9 @@ def words_met(node: fx.Node, words: Mapping[str, Words]) -> Iterator[tuple[str, 
         moved = moved_back(name, node.args, own, len(shape_of(first)))
         if moved is not None and len(moved) == len(shape_of(first)):
             yield first.name, moved
+    elif name == "stack":
+        place = place_of(node, len(shape))
+        yield from ((argument.name, (*own[:place], *own[place + 1 :])) for argument in given)
     elif name in ("linear", "mm", "bmm", "matmul", "baddbmm"):
         if name == "baddbmm":  # what is added to the product
             yield first.name, _met(shape, own, shape_of(first))

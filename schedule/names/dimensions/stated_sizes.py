@@ -16,6 +16,9 @@ from longhand.schedule.names.dimensions.pattern_names import words_of_pattern
 from longhand.schedule.names.words import RESERVED_IN_MODULE, identifier
 
 HEADS = "n_heads"  # where a shape says only how large a head is: ``(batch, seq, -1, head_dim)``
+PACKED = (
+    "packed_dim"  # of a head's queries, keys and values beside each other: three times what one of them has
+)
 FEWER_HEADS = "n_kv_heads"  # of keys and values that several heads of queries share
 _RESHAPES = frozenset({"view", "reshape", "expand", "unflatten"})
 
@@ -59,7 +62,8 @@ def _arguments(call: ast.Call, origin: Provenance, n_dims: int) -> list[ast.expr
     words = [*map(_word, given)]
     is_last_told = bool(given) and given[-1] is not unknown
     if len(words) > 1 and is_last_told and words[-1] is None and "head" in (words[-2] or ""):
-        given[-1] = ast.Name("head_dim")  # ``view(batch, seq, n_heads, -1)``
+        # ``view(batch, seq, n_heads, -1)``, or ``3 * self.head_dim``, of which a head has one
+        given[-1] = ast.Name(PACKED if _is_several(given[-1]) else "head_dim")
     elif len(words) > 2 and _is_rest(given[-2]) and _is_of_one_head(given[-1]):
         given[-2] = ast.Name(HEADS)
     return given
@@ -84,6 +88,14 @@ def _unflattened(call: ast.Call, n_dims: int, unknown: ast.expr) -> list[ast.exp
 def _is_rest(size: ast.expr) -> bool:
     """Whether a size is -1."""
     return isinstance(size, ast.UnaryOp) and isinstance(size.op, ast.USub)
+
+
+def _is_several(size: ast.expr) -> bool:
+    """Whether a size is a number of others: ``3 * self.head_dim``."""
+    match size:
+        case ast.BinOp(ast.Constant(), ast.Mult(), _) | ast.BinOp(_, ast.Mult(), ast.Constant()):
+            return True
+    return False
 
 
 def _is_of_one_head(size: ast.expr) -> bool:

@@ -68,6 +68,10 @@ def of_derivatives(plan: KernelPlan, caller: Caller, stored: Sequence[str]) -> s
     again = _computed_again(caller, made)
     if again == derived[0].of and not is_activation(again) and not is_norm(again):
         return f"{again}_and_gradient"  # the forward pass makes both: of a loss
+    made_words = [next(words.candidates(name), "") for name in stored]
+    is_on_the_way = not any(isinstance(word, GradientWord) for word in made_words)
+    if kept and is_on_the_way and not any(origins[node].role for node in kept) and len(kept) == len(stored):
+        return f"d_{derived[0].of}_{'_and_'.join(made_words)}"  # a ``product``
     return f"d_{again}" if is_activation(again) and len(derived) == 1 else f"d_{'_'.join(named)}"
 
 

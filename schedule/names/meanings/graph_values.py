@@ -5,6 +5,7 @@ For what the user has no variable for, where the operation's own noun would say 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import torch
@@ -13,6 +14,7 @@ from torch import fx
 from longhand.capture.graph import GradientPart, Provenance
 from longhand.schedule.names.meanings.lengths import words_by_length
 from longhand.schedule.names.operation_names import aten_name, is_norm, op_word, provenance_of
+from longhand.schedule.names.words import without_counter
 
 _PRODUCTS = frozenset({"matmul", "bmm", "mm", "baddbmm"})
 # What may stand between a product of queries and keys and its softmax.
@@ -21,6 +23,34 @@ _TO_SCORES = frozenset(
 )
 _STEPS = 8
 _SOFTMAX = frozenset({"softmax", "safe_softmax"})
+
+
+def word_before_weight(node: fx.Node, origin: Provenance, local: str) -> Iterator[str]:
+    """``normalized``, of what a norm that the user wrote out multiplies by its weight, where both have one variable.
+
+    ``x = x * rsqrt(variance + eps)`` and ``return weight * x``: the gradient of that variable is the product's.
+    """
+    if aten_name(node) != "mul" or not any(map(_is_rstd, node.all_input_nodes)):
+        return
+    _, is_assigned, made = origin.statement.partition("=")
+    is_own = bool(is_assigned) and re.search(rf"\b{re.escape(local)}\b", made) is not None
+    weighing = [user for user in _readers(node) if aten_name(user) == "mul" and _has_vector(user)]
+    is_weighed = any(is_own or provenance_of(user).local == local for user in weighing)
+    if is_weighed or any(provenance_of(user).differentiates for user in node.users):
+        yield "normalized"
+
+
+def _is_rstd(node: fx.Node) -> bool:
+    """Whether a value is 1 / sqrt(...) of each row."""
+    value = node.meta.get("val")
+    is_of_rows = isinstance(value, torch.Tensor) and value.ndim > 1 and value.shape[-1] == 1
+    name = aten_name(node) if node.op == "call_function" else without_counter(node.name)
+    return is_of_rows and name == "rsqrt"
+
+
+def _has_vector(product: fx.Node) -> bool:
+    """Whether a product is one with a weight."""
+    return any(isinstance(one, fx.Node) and one.meta["val"].ndim == 1 for one in product.args)
 
 
 def words_by_use(node: fx.Node) -> Iterator[str]:

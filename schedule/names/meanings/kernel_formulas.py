@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from torch import fx
+
 from longhand.capture.graph import Role
 from longhand.lower.ir import AxisSize, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Store, Value
+from longhand.schedule.names.operation_names import provenance_of
 from longhand.schedule.names.value_rules import word_of_order
 from longhand.schedule.plan import KernelPlan
 
+_TURNS = re.compile(r"\.(t|transpose|permute|swapaxes)\(|\.m?T\b")
 _HEADS = re.compile(r"(?:\w+_)?heads")
 
 
@@ -20,19 +24,47 @@ def heads_moved(plan: KernelPlan, words: Mapping[str, tuple[str, ...]]) -> str |
         plan: A kernel that only copies.
         words: For axes the words of the dimensions that they walk, as far as all calls have them.
     """
-    match plan.body:
-        case (Load() as load, Store() as store):
-            dims = {pointer.name: pointer.dims for pointer in plan.pointers}
-            read, written = dims[load.buffer], dims[store.buffer]
-        case _:
-            return None
-    if not read or not written or {*read} != {*written} or read[-1] != written[-1]:
+    read, written = _copied_dims(plan)
+    if not read or {*read} != {*written} or read[-1] != written[-1]:
         return None
     moved = [axis for axis, other in zip(read, written, strict=True) if axis != other]
     heads = [axis for axis in moved if any(map(_HEADS.fullmatch, words.get(axis, ())))]
     if len(moved) != 2 or len(heads) != 1:
         return None
     return "merge_heads" if moved[0] == heads[0] else "split_heads"
+
+
+def name_of_more_than_copy(name: str, plan: KernelPlan) -> str:
+    """``permute``, of a copy in another order; ``normalize``, where what a norm's derivative reads is made, too.
+
+    Any other name as it is.
+    """
+    before, _, last = name.rpartition("copy")
+    read, written = _copied_dims(plan)
+    if last or (before and not before.endswith("_")):
+        return name
+    if {*read} == {*written} and read != written:
+        return f"{before}permute"
+    is_normalized = any(getattr(value, "name", None) is Role.NORMALIZED for value in plan.body)
+    return "normalize" if is_normalized and not before else name
+
+
+def name_in_tiles(name: str, nodes: Sequence[fx.Node]) -> str:
+    """``transpose``, of a copy; ``transpose_add``, where the user transposes: else it is tensors that lie otherwise."""
+    if name == "copy" or "transpose" in name:
+        return "transpose" if name == "copy" else name
+    origins = [provenance_of(node) for node in nodes]
+    is_users = any(_TURNS.search(one.statement) for one in origins if not one.differentiates)
+    return f"transpose_{name}" if is_users else name
+
+
+def _copied_dims(plan: KernelPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The axes along which what a kernel copies lies, and its copy; none of any other kernel."""
+    match plan.body:
+        case (Load() as load, Store() as store):
+            dims = {pointer.name: pointer.dims or () for pointer in plan.pointers}
+            return dims[load.buffer], dims[store.buffer]
+    return (), ()
 
 
 def sums_of_one(plan: KernelPlan) -> str | None:

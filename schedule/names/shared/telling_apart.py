@@ -129,7 +129,7 @@ def codes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
     if _n_gathers(plan) > _n_gathers(other):
         yield "gathered"
     if _n_masks(plan) > 0 == _n_masks(other):
-        yield "padded"
+        yield "joined" if _picks(plan) else "padded"
     if _n_scalings(plan) > _n_scalings(other):
         yield "scaled"
 
@@ -163,6 +163,15 @@ def _n_gathers(plan: KernelPlan) -> int:
 
 def _n_masks(plan: KernelPlan) -> int:
     return sum(isinstance(value, Load) and value.mask is not None for value in plan.body)
+
+
+def _picks(plan: KernelPlan) -> bool:
+    """Whether by the condition of something that it reads it takes that or something else: tensors are joined."""
+    masks = {value.mask for value in plan.body if isinstance(value, Load)} - {None}
+    return any(
+        isinstance(value, Pointwise) and value.op is PointwiseOp.WHERE and value.args[0] in masks
+        for value in plan.body
+    )
 
 
 def _n_scalings(plan: KernelPlan) -> int:

@@ -1,4 +1,4 @@
-"""piece_statistics: piece_means = mean(x); piece_squares = sum((x - piece_means)**2), column by column.
+"""piece_statistics: piece_means = mean(x); piece_squares = sum((x - piece_means)**2).
 
     ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
 

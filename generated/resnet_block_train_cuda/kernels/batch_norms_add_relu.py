@@ -1,4 +1,4 @@
-"""transpose_batch_norms_add_relu: activated = relu(batch_norm(conv2_out) + batch_norm(shortcut_out)).
+"""batch_norms_add_relu: activated = relu(batch_norm(conv2_out) + batch_norm(shortcut_out)).
 
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
     ResNetBlock.forward    out = out + self.shortcut(x)
@@ -26,7 +26,7 @@ def nan_maximum(a, b):
 
 @fast_launch
 @triton.jit
-def transpose_batch_norms_add_relu_kernel(
+def batch_norms_add_relu_kernel(
     conv2_out_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     bn2_mean_ptr,  # float32 (n_channels,)
     bn2_rstd_ptr,  # float32 (n_channels,)
@@ -79,7 +79,7 @@ def transpose_batch_norms_add_relu_kernel(
     )
 
 
-def transpose_batch_norms_add_relu(
+def batch_norms_add_relu(
     conv2_out,
     bn2_mean,
     bn2_rstd,
@@ -97,7 +97,7 @@ def transpose_batch_norms_add_relu(
 ):
     """Fill activated."""
     tiles = ceil_div(n_pixels, TILE) * ceil_div(n_channels, TILE)
-    transpose_batch_norms_add_relu_kernel[(n_batches * tiles,)](
+    batch_norms_add_relu_kernel[(n_batches * tiles,)](
         conv2_out,
         bn2_mean,
         bn2_rstd,
@@ -128,7 +128,7 @@ def reference(
     shortcut_1_weight,
     shortcut_1_bias,
 ):
-    """What transpose_batch_norms_add_relu() must fill activated with."""
+    """What batch_norms_add_relu() must fill activated with."""
     out = (
         (conv2_out - bn2_mean) * bn2_rstd * bn2_weight
         + bn2_bias

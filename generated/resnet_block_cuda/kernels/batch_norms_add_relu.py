@@ -1,4 +1,4 @@
-"""transpose_batch_norms_add_relu: activated = relu(batch_norm(conv2_out) + batch_norm(shortcut_out)).
+"""batch_norms_add_relu: activated = relu(batch_norm(conv2_out) + batch_norm(shortcut_out)).
 
     ResNetBlock.forward    out = self.bn2(self.conv2(out))
     ResNetBlock.forward    out = out + self.shortcut(x)
@@ -26,7 +26,7 @@ def nan_maximum(a, b):
 
 @fast_launch
 @triton.jit
-def transpose_batch_norms_add_relu_kernel(
+def batch_norms_add_relu_kernel(
     conv2_out_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     bn2_running_mean_ptr,  # bf16 (n_channels,)
     bn2_running_var_ptr,  # bf16 (n_channels,)
@@ -84,7 +84,7 @@ def transpose_batch_norms_add_relu_kernel(
     )
 
 
-def transpose_batch_norms_add_relu(
+def batch_norms_add_relu(
     conv2_out,
     bn2_running_mean,
     bn2_running_var,
@@ -103,7 +103,7 @@ def transpose_batch_norms_add_relu(
 ):
     """Fill activated."""
     tiles = ceil_div(n_pixels, TILE) * ceil_div(n_channels, TILE)
-    transpose_batch_norms_add_relu_kernel[(n_batches * tiles,)](
+    batch_norms_add_relu_kernel[(n_batches * tiles,)](
         conv2_out,
         bn2_running_mean,
         bn2_running_var,
@@ -136,7 +136,7 @@ def reference(
     shortcut_1_bias,
     eps,
 ):
-    """What transpose_batch_norms_add_relu() must fill activated with."""
+    """What batch_norms_add_relu() must fill activated with."""
     out = (conv2_out - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
     weighted = (
         (shortcut_out - shortcut_1_running_mean)
