@@ -95,7 +95,7 @@ def in_words(plan: KernelPlan, names: KernelNames, what: str = "") -> str:
         for position, value in enumerate(plan.body)
         if isinstance(value, Load) and len(plan.addresses[position].axes) == whole
     )
-    if what and len(written) > _MOST_MADE:
+    if what and len(written) > _MOST_NAMED:
         return what
     given = listed(list(read)[:3])
     source = f" from {given}" if given else ""

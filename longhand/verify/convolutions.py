@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ import torch
 @contextlib.contextmanager
 def without_tf32() -> Iterator[None]:
     """Convolutions of float32 in float32, on CUDA; what was allowed before is allowed again after it."""
-    cudnn = torch.backends.cudnn
+    cudnn: Any = torch.backends.cudnn
     try:
         before = cudnn.allow_tf32
     except RuntimeError:  # it was told of convolutions and of recurrent layers apart

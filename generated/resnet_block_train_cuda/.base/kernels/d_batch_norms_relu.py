@@ -1,6 +1,4 @@
-"""d_batch_norms_relu: the backward pass of relu and batch norm: d_out, through_rstd, through_mean,
-bn2_through_rstd, d_weight, d_bn2_weight, d_bias and d_bn2_bias from activated, d_activated and
-shortcut_out, channel by channel.
+"""d_batch_norms_relu: the backward pass of relu and batch norm, channel by channel.
 
     ResNetBlock.forward    return F.relu(out)
     ResNetBlock.forward    shortcut[1]: BatchNorm2d
