@@ -19,14 +19,16 @@ def without_tf32() -> Iterator[None]:
     cudnn: Any = torch.backends.cudnn
     try:
         before = cudnn.allow_tf32
-    except RuntimeError:  # it was told of convolutions and of recurrent layers apart
+        cudnn.allow_tf32 = False
+    except (
+        RuntimeError
+    ):  # convolutions and recurrent layers were told apart, or torch.testing has frozen the flags
         precision, cudnn.conv.fp32_precision = cudnn.conv.fp32_precision, "ieee"
         try:
             yield
         finally:
             cudnn.conv.fp32_precision = precision
         return
-    cudnn.allow_tf32 = False
     try:
         yield
     finally:
