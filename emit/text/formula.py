@@ -54,6 +54,7 @@ _INFIX: Mapping[str, Operator] = {
     "div": infix("/", Precedence.PRODUCT),
     "pow": Operator("{0}**{1}", Precedence.UNARY, (Precedence.ATOM, Precedence.ATOM)),
     "neg": Operator("-{0}", Precedence.UNARY, (Precedence.UNARY,)),
+    "le": infix("<=", Precedence.COMPARE),
 }
 # Views that only change how many dimensions there are, or the type: nothing that a formula would say.
 _UNSAID_TEXT = """
@@ -107,7 +108,7 @@ class _FormulaWriter:
         self.taken = {*names.pointers.values()}
         body = plan.body
         self.parts = {word for place, word in names.values.items() if isinstance(body[place], Load)}
-        self.numbers = numbers_of(body, names.constants)
+        self.numbers = numbers_of(body, {**names.scalars, **names.constants})
         self.steps: list[Equation] = []  # gradients on the way, which several results are computed from
         self.known: dict[fx.Node, Text] = {}
         written = {value.buffer for value in plan.body if isinstance(value, Store)}
@@ -123,7 +124,8 @@ class _FormulaWriter:
         name = aten_name(node)
         origin = provenance_of(node)
         # What is normalized may be an equal value that the layer computes again, and not this node.
-        if origin.differentiated and (node.name in self.inside or origin.role in _VERBS):
+        is_mask = name == "le" and node.name in self.inside  # where a relu's gradient is 0: no gradient
+        if not is_mask and origin.differentiated and (node.name in self.inside or origin.role in _VERBS):
             inner = self._behind_views(node)
             return self._summed(inner) if aten_name(inner) == "sum" else self._derivative(node)
         if name == "getitem" and node.args[1] == 0:
@@ -188,7 +190,8 @@ class _FormulaWriter:
         gradients = {text for source, text in texts.items() if self._is_gradient(source)}
         given = {*texts.values()} - gradients
         form = CLOSED_FORMS.get(function.strip("_"))
-        if form is None or len(gradients) != 1 or len(given) != 1:
+        masks = [one for one in texts if one.meta["val"].dtype is torch.bool]  # of where it is 0: no x
+        if form is None or masks or len(gradients) != 1 or len(given) != 1:
             return None
         d, x = gradients.pop(), given.pop()
         x_text = x.text if function in PRIMED else x.within(Precedence.ATOM)

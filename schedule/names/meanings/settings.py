@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from torch import fx
 
-from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Value
+from longhand.lower.ir import Constant, Pointwise, PointwiseOp, Scalar, Value
 from longhand.schedule.names.shared.callers import Callers
 from longhand.schedule.names.words import is_macro, is_word
 
@@ -88,14 +88,15 @@ def numbers_of(body: tuple[Value, ...], words: Mapping[int, str]) -> dict[tuple[
 
     Args:
         body: A kernel's.
-        words: Of its constants, by position.
+        words: Of its constants and of the numbers that it is given, by position.
     """
     return {
         (value.origin, float(number.value)): words[at]
         for value in body
         if isinstance(value, Pointwise)
         for at in value.args
-        if at in words and isinstance(number := body[at], Constant)
+        if at in words and isinstance(number := body[at], Constant | Scalar)
+        if isinstance(number.value, int | float)
     }
 
 
