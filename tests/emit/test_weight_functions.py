@@ -102,8 +102,11 @@ def test_what_nothing_calls_is_not_written() -> None:
     """Where classes of layers hold what a function was to make, nobody is left to call it."""
     inner, outer = (WeightFunction(f"{name}_weights", name, (), (), Branch()) for name in ("Inner", "Outer"))
     tree = ModuleTree(Branch(), {}, {}, {}, {("outer",): outer, ("inner",): inner})
-    assert write_weight_functions(tree, set()) == []
+    assert write_weight_functions(tree, set(), set()) == []
     tree.called.add("Inner_weights")
-    assert [one.name for one in write_weight_functions(tree, set())] == ["Inner_weights"]
+    assert [one.name for one in write_weight_functions(tree, set(), set())] == ["Inner_weights"]
     tree.called.add("Outer_weights")
-    assert [one.name for one in write_weight_functions(tree, set())] == ["Inner_weights", "Outer_weights"]
+    assert [one.name for one in write_weight_functions(tree, set(), set())] == [
+        "Inner_weights",
+        "Outer_weights",
+    ]
