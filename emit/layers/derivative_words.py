@@ -250,9 +250,7 @@ def words_of_module(part: ModuleDerivative, *, is_lone: bool) -> Iterator[str]:
     plain = singular(attribute) if part.root.rpartition(".")[2].isdigit() else attribute
     if part.is_of_several and part.root == part.path and not is_lone:
         plain = snake_case(part.class_name)
-    plain = identifier(
-        plain
-    )  # attributes of Sequential are called whatever their user likes: "block2-1", "class"
+    plain = identifier(plain)  # members of a Sequential may be called "block2-1", or "class"
     yield from (word for word in (plain, f"{plain}_module") if is_identifier(word))
     yield from further_names(plain)
 

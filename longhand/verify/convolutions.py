@@ -20,9 +20,7 @@ def without_tf32() -> Iterator[None]:
     try:
         before = cudnn.allow_tf32
         cudnn.allow_tf32 = False
-    except (
-        RuntimeError
-    ):  # convolutions and recurrent layers were told apart, or torch.testing has frozen the flags
+    except RuntimeError:  # they and recurrent layers were told apart, or torch.testing has frozen the flags
         precision, cudnn.conv.fp32_precision = cudnn.conv.fp32_precision, "ieee"
         try:
             yield

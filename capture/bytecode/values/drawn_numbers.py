@@ -54,18 +54,22 @@ class DrawnNumbers:
         left, right = args
         if self._is_drawn(right):
             left, right, name = right, left, _MIRRORED[name]
-        if not self._is_drawn(left) or not isinstance(right, int | float) or math.isnan(right):
+        if not self._is_drawn(left) or not _is_number(right):
             return None
-        holds = _COMPARISONS[name]
-        rounded = torch.tensor(
-            right, dtype=left.dtype
-        ).item()  # what it is compared with, where it is no double
+        with torch_private.no_fake_mode():
+            # What it is compared with where that is no double.
+            rounded = torch.tensor(float(right), dtype=left.dtype, device="cpu").item()
+        holds, ends = _COMPARISONS[name], (0.0, math.nextafter(1.0, 0.0))
         # From the least number that can be drawn to the greatest, a comparison with one number changes at most once.
-        outcomes = {
-            holds(end, limit) for end in (0.0, math.nextafter(1.0, 0.0)) for limit in (right, rounded)
-        }
+        outcomes = {holds(end, limit) for end in ends for limit in (right, rounded)}
         return outcomes.pop() if len(outcomes) == 1 else None
 
     def _is_drawn(self, value: Any) -> bool:
         drawn = self._drawn.get(id(value))
         return drawn is not None and drawn.fake is value and torch_private.version(value) == drawn.version
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one that a double holds as it is."""
+    is_whole = isinstance(value, int) and abs(value) < 2**53
+    return is_whole or (isinstance(value, float) and not math.isnan(value))

@@ -103,7 +103,8 @@ class KnownTensors:
         made = tensors_in(fake)
         self._drawn.follow(target, fake)
         if (holds := self._drawn.compared(target, args)) is not None and all(map(_is_small, made)):
-            value = torch.full(fake.shape, holds)
+            with torch_private.no_fake_mode():
+                value = torch.full(fake.shape, holds, device="cpu")
             self._known[id(fake)] = _KnownTensor(fake, value, torch_private.version(fake))
             return
         if not self._can_follow(target, args, kwargs) or not all(map(_is_small, made)):

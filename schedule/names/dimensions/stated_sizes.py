@@ -16,9 +16,7 @@ from longhand.schedule.names.dimensions.pattern_names import words_of_pattern
 from longhand.schedule.names.words import RESERVED_IN_MODULE, identifier
 
 HEADS = "n_heads"  # where a shape says only how large a head is: ``(batch, seq, -1, head_dim)``
-PACKED = (
-    "packed_dim"  # of a head's queries, keys and values beside each other: three times what one of them has
-)
+PACKED = "packed_dim"  # of a head's queries, keys and values beside each other: three times head_dim
 FEWER_HEADS = "n_kv_heads"  # of keys and values that several heads of queries share
 _RESHAPES = frozenset({"view", "reshape", "expand", "unflatten"})
 

@@ -87,6 +87,7 @@ def test_a_unit_draws_what_eager_draws() -> None:
         (operator.ge, 0.0, True),
         (operator.ge, math.inf, False),
         (operator.lt, math.nan, None),
+        (operator.lt, 10**400, None),  # no double
     ],
 )
 def test_only_what_no_draw_decides_is_known(
