@@ -12,6 +12,7 @@ from torch import fx, nn
 from longhand.capture import torch_private
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
+    CallRaises,
     NeedsFixedSizes,
     Raised,
     SkipFrame,
@@ -104,7 +105,9 @@ def capture_whole(
         outcome = _Tree(trace)
         tree = outcome.tree(result, {"function": function, "args": tuple(args.values()), "kwargs": kwargs})
     except Unsupported as error:
-        raise BrokenCall(BreakRecord(error.reason, error.where or "", error.hint)) from None
+        is_as_compiled = isinstance(error, CallRaises) and trace.has_told_compiled and tells_compiled
+        record = BreakRecord(error.reason, error.where or "", error.hint)
+        raise BrokenCall(record, raises_as_compiled=is_as_compiled) from None
     except SkipFrame as error:
         raise BrokenCall(BreakRecord(str(error), "")) from None
     except NeedsFixedSizes:

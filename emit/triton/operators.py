@@ -155,7 +155,6 @@ DEVICE_FUNCTIONS = (
 
 # tl.div_rn converts no integers, and sizes come as such.
 _DIVIDED_BY_SIZE = Operator("tl.div_rn({0}, tl.cast({1}, tl.float32))")
-
 # Those of them that call libdevice themselves.
 _OVER_LIBDEVICE = frozenset({"floor_quotient_float", "floor_remainder_float"})
 
@@ -207,15 +206,18 @@ class OperatorTable:
             return _NEGATED
         if dtype is torch.float64 and value.op in _DOUBLE:
             return _DOUBLE[value.op]
-        if value.op is Op.DIV and dtype is not torch.float64 and self._is_seen(value):
-            return (
-                _DIVIDED_BY_SIZE if isinstance(self._body[value.args[1]], AxisSize) else call("tl.div_rn", 2)
-            )
+        is_of_tensors = bool(self._tensors.intersection(value.args))
+        if value.op is Op.DIV and is_of_tensors and dtype is not torch.float64 and self._is_seen(value):
+            return _DIVIDED_BY_SIZE if self._may_be_whole(value.args[1]) else call("tl.div_rn", 2)
         table = _FLOAT if dtype.is_floating_point else _INTEGER
         operator = table.get(value.op) or _ANY.get(value.op)
         if operator is None or (value.op is Op.POW and not dtype.is_floating_point):
             raise LoweringError(f"Triton has no {value.op.value} of {dtype}.")
         return operator
+
+    def _may_be_whole(self, position: int) -> bool:
+        """Whether a divisor is a number that may be an int: what a launch passes, or made of that."""
+        return position not in self._tensors and not isinstance(self._body[position], Constant)
 
     def _is_seen(self, value: Pointwise) -> bool:
         """Whether the error of `/` (2 ulp where eager has half of one) is seen: no sum and no rounding hides it."""

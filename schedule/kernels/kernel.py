@@ -6,6 +6,8 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 
+import sympy
+
 from longhand.lower.ir import (
     PRIMITIVES,
     Buffer,
@@ -223,10 +225,17 @@ def _pointers(
 
 def _scalars(body: tuple[Value, ...]) -> dict[ScalarParameter, float | Size]:
     return {
-        ScalarParameter(position, value.dtype, value.name): value.value
+        ScalarParameter(position, value.dtype, value.name): _number(value)
         for position, value in enumerate(body)
         if isinstance(value, Scalar)
     }
+
+
+def _number(scalar: Scalar) -> float | Size:
+    """What is passed: a float where one is meant, for Triton takes its type from the number."""
+    value = scalar.value
+    is_whole = isinstance(value, int | sympy.Integer)
+    return float(value) if is_whole and scalar.dtype.is_floating_point else value
 
 
 def _partials(

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+import longhand
 from longhand.lower.ir import Pointwise, PointwiseOp
 from longhand.schedule.kernels.kernel import plan_kernel
 from tests.emit.test_triton_operators import BINARY, INTEGER, TESTS, N, operands
@@ -135,3 +137,24 @@ def test_functions_of_numbers_alone_are_as_exact_as_the_tensor(dtype: torch.dtyp
         number = torch.tensor(0.1 if word == "constant" else N, dtype=dtype)
         expected = getattr(torch, op)(number * torch.tensor(1 / 3, dtype=dtype)).expand(N)
         torch.testing.assert_close(result, expected, rtol=1e-15 if dtype is f64 else 1e-6, atol=0)
+
+
+class FoldedCount(torch.nn.Module):
+    """Divides by twice a count that no input decides: a float that is 32, and rounds the quotient."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        count = (~torch.zeros_like(x, dtype=torch.bool)).to(x.dtype).sum(-1)
+        twice = count + count
+        quotient = torch.where(twice == 0, 0.0, (x.sum(-1) / count + y) / twice)
+        return torch.floor(quotient * 3)
+
+
+def test_a_folded_count_that_is_a_float_is_passed_as_one(tmp_path: Path) -> None:
+    """Triton takes a number's type from the number, and divides no float by an int as IEEE says."""
+    example = (torch.randn(7, 32), torch.randn(7))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a kernel that does not compile would be PyTorch calls, and told
+        longhand.generate(
+            FoldedCount(), example, out=tmp_path / "counted", device="cuda", arch="sm_90", run=False
+        )
+    assert "COUNT = 32.0" in (tmp_path / "counted" / "model.py").read_text()

@@ -10,7 +10,7 @@ import torch
 from longhand.capture import torch_private
 from longhand.capture.bytecode.calls.derivative_calls import refuse_backward
 from longhand.capture.bytecode.calls.leaves import is_numpy_scalar
-from longhand.capture.bytecode.entry.breaks import NeedsData, Unsupported
+from longhand.capture.bytecode.entry.breaks import CallRaises, NeedsData, Unsupported
 from longhand.capture.bytecode.entry.call_effects import statistics_written
 from longhand.capture.bytecode.entry.raising import check_order
 from longhand.capture.bytecode.trace import Trace
@@ -275,6 +275,13 @@ def _numbered(trace: Trace, value: Value) -> Value:
     return value if number is None else Const(number)
 
 
+def _break_of(error: Exception) -> type[Unsupported]:
+    """The kind of break that an operation's error on fakes is."""
+    if type(error).__name__ in _ASKS_FOR_DATA:
+        return NeedsData
+    return CallRaises if type(error) in (RuntimeError, ValueError, IndexError) else Unsupported
+
+
 def _record(
     trace: Trace, op: str, target: Any, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
@@ -295,8 +302,7 @@ def _record(
     except Exception as error:
         torch_private.forget_fresh_sizes(trace.environment)
         first = (str(error).strip().splitlines() or [""])[0]
-        kind = NeedsData if type(error).__name__ in _ASKS_FOR_DATA else Unsupported
-        raise kind(f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})") from None
+        raise _break_of(error)(f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})") from None
     if [out.shape for out in outs] != sizes:
         raise Unsupported(f"{name} gives what it writes into other sizes")
     for written in statistics_written(target, tuple(fake_args), fake_kwargs):

@@ -39,6 +39,10 @@ class NeedsData(Unsupported):
     """What goes on depends on a tensor's values: in a loop it will be so again at each turn, with other sizes."""
 
 
+class CallRaises(Unsupported):
+    """A call of torch that raises of the shapes that it is given, as it would in eager."""
+
+
 class SkipFrame(Exception):
     """The whole frame is CPython's; functions that it calls are still captured."""
 

@@ -17,6 +17,7 @@ from longhand.capture.autocast_state import autocast_nesting, autocast_settings,
 from longhand.capture.bytecode.entry.backward_hooks import guard_hooks_on_its_last_op
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
+    CallRaises,
     NothingLeft,
     Raised,
     SkipFrame,
@@ -152,7 +153,7 @@ class Attempt:
         self.trace.called, self.trace.is_guarded = next(iter(args), None), True
         self.interpreter = Interpreter(self.trace, ways.break_at)
         self.frame = self._frame()
-        self.has_raised = self.leaves_tensors = False
+        self.has_raised = self.has_call_raised = self.leaves_tensors = False
 
     def _frame(self) -> Frame:
         trace, code, function = self.trace, self.code, self.function
@@ -205,6 +206,9 @@ class Attempt:
             # No local may hold an exception: its traceback would keep the user's frames, and all that they hold, alive.
             reason = f"{getattr(raised.value, 'kind', Exception).__name__} is raised"
             raise Unsupported(reason, where="{}:{}".format(*self.frame.place()[:2])) from None
+        except CallRaises:
+            self.has_call_raised = True
+            raise
         if _has_open_generators(self.trace):
             raise SkipFrame("a generator is left inside a try or with block")
         self._require_balance()
@@ -273,7 +277,8 @@ class Attempt:
     @property
     def raises_as_compiled(self) -> bool:
         """Whether it raises, and might not if code that asked were told what eager tells it."""
-        return self.has_raised and self.trace.has_told_compiled and self.ways.tells_compiled
+        has_raised = self.has_raised or self.has_call_raised
+        return has_raised and self.trace.has_told_compiled and self.ways.tells_compiled
 
     def n_ops(self) -> int:
         return sum(node.op.startswith("call") for node in self.trace.graph.nodes)

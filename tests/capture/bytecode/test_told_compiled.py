@@ -73,3 +73,22 @@ def test_a_unit_is_made_of_what_eager_does():
     assert torch.equal(result, needs_a_mask(X))
     with pytest.raises(GraphBreakError, match="ValueError"):
         capture_bytecode(Raising(), (X,), target=Target(Device.CPU))
+
+
+def makes_a_mask_that_does_not_fit(x: torch.Tensor) -> torch.Tensor:
+    """BridgeTower: a compiled model's mask is of other sizes than what it is added to."""
+    mask = torch.zeros(x.shape[0] + 1) if is_told() else torch.zeros(x.shape[0])
+    return x.sin() + mask[:, None]
+
+
+class Misfitting(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return makes_a_mask_that_does_not_fit(x)
+
+
+def test_what_an_operation_raises_where_it_is_told_counts_too():
+    captured = check(makes_a_mask_that_does_not_fit, (X,))
+    assert captured.count("graph") == 1 and not captured.count("break") and not captured.count("skip")
+    graph = capture_bytecode(Misfitting(), (X,), target=Target(Device.CPU))
+    (result,) = fx.Interpreter(fx.GraphModule(nn.Module(), graph.graph)).run(X)
+    assert torch.equal(result, X.sin())
