@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def cubin_result(example: Example, arch: str, *, train: bool) -> Result:
             _call_once(example, error, train=train)
             summary = _generated(module, args, kwargs, folder, arch, train=train)
         package = importlib.import_module(folder.name)
-        calls = _recorded(package, pytree.tree_map(_meta, (args, kwargs)), train=train)
+        calls = _recorded(package, example, train=train)
         failures, spills = [], 0
         for kernel, given in calls.items():
             named = importlib.import_module(f"{package.__name__}.kernels.{kernel}")
@@ -130,25 +130,36 @@ def _generated(
     return made
 
 
-def _recorded(package: Any, given: Any, *, train: bool) -> dict[str, tuple[Any, ...]]:
-    """The first call of each kernel's host function, on the meta device."""
+def _recorded(package: Any, example: Example, *, train: bool) -> dict[str, tuple[Any, ...]]:
+    """The first call of each kernel's host function: on the GPU if there is one, else on the meta device.
+
+    There the kernels do nothing, and an operation whose sizes are data has no values to find them by.
+    """
+    device = "cuda" if torch.cuda.is_available() else "meta"
     model = sys.modules[f"{package.__name__}.model"]
     for name in _CHECKS:
         if hasattr(model, name):
             setattr(model, name, lambda *args, **kwargs: None)
     calls: dict[str, tuple[Any, ...]] = {}
 
-    def recorder(name: str) -> Any:
-        return lambda *args, **named: calls.setdefault(name, (*args, *named.values())) and None
+    def recorder(name: str, host: Any) -> Any:
+        def record(*args: Any, **named: Any) -> None:
+            calls.setdefault(name, pytree.tree_map(_on("meta"), (*args, *named.values())))
+            if device == "cuda":
+                host(*args, **named)
+
+        return record
 
     for kernel in package.kernels.__all__:
-        setattr(package.kernels, kernel, recorder(kernel))
+        setattr(package.kernels, kernel, recorder(kernel, getattr(package.kernels, kernel)))
     exported = getattr(package, package.__all__[0])
-    args, kwargs = given
-    with torch.set_grad_enabled(train), torch.device("meta"), MadeOn("meta"):
+    module, *given = example
+    args, kwargs = pytree.tree_map(_on(device), given)
+    with torch.set_grad_enabled(train), torch.device(device), MadeOn(device):
         unit = exported() if isinstance(exported, type) else exported
         if isinstance(unit, torch.nn.Module):
-            unit = unit.to("meta").train(train)
+            unit = unit.to(device).train(train)
+            unit.load_state_dict(module.state_dict())
         results = tensors(unit(*args, **kwargs))
         if train:
             carrying = [value for value in results if value.requires_grad]
@@ -156,8 +167,9 @@ def _recorded(package: Any, given: Any, *, train: bool) -> dict[str, tuple[Any, 
     return calls
 
 
-def _meta(value: Any) -> Any:
-    return value.to("meta") if isinstance(value, torch.Tensor) else value
+def _on(device: str) -> Callable[[Any], Any]:
+    """Moves what is a tensor."""
+    return lambda value: value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 def _last_line(text: str) -> str:

@@ -102,7 +102,7 @@ def name_kernel(
         named: The kernels that have these names, with their calls.
     """
     for candidate in _candidates(plan, _computing_again(plan, callers) or callers, named):
-        word = identifier(candidate)
+        word = identifier(candidate).removesuffix("_kernel")  # so the device function of a file is called
         word = _without_loose_end(word[:_LONGEST]) if len(word) > _LONGEST else word
         if scope.is_free(word):
             return scope.take(word)

@@ -126,3 +126,26 @@ def test_only_a_kernel_that_stores_a_gradient_is_called_a_derivative(is_linear: 
     assert of_both
     for kernel in of_both:
         assert kernel.startswith("d_") == any(name.startswith("d_") for name in results[kernel]), kernel
+
+
+def gaussian_kernel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The measure of likeness that is called a kernel in statistics."""
+    distance = x - y
+    square = distance * distance
+    return torch.exp(-0.5 * square)
+
+
+class Likeness(nn.Module):
+    """A weighted kernel, in statistics' sense."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(gaussian_kernel(x, x.flip(0)))
+
+
+def test_no_kernel_is_called_a_kernel(tmp_path: Path) -> None:
+    """The device function of a file has that at its end: ``gaussian_kernel_kernel`` would be two of them."""
+    assert _kernels(Likeness(), tmp_path / "unit") == ["gaussian"]
