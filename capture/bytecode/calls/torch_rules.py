@@ -154,6 +154,18 @@ def tell_compiled(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> 
     return Const(trace.tells_compiled)
 
 
+@RULES.of(torch.cuda.is_current_stream_capturing)
+def _is_recording(trace: Trace, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Whether a CUDA graph is being recorded, which is another from call to call."""
+    answer = fold_call(trace, torch.cuda.is_current_stream_capturing, args, kwargs)
+    trace.guards.add(
+        root("is_current_stream_capturing()", "stream"),
+        "{} == " + trace.guards.constant(as_python(trace, answer)),
+        "a CUDA graph is recorded, or is not, as it was",
+    )
+    return answer
+
+
 RULES[torch.compiler.is_exporting] = _always(False)
 RULES[torch.jit.is_scripting] = _always(False)
 RULES[torch.jit.is_tracing] = _always(False)

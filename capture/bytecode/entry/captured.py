@@ -346,6 +346,7 @@ class Attempt:
                 "set_grad_enabled": torch_private.set_grad_enabled,
                 "set_autocast": set_autocast,
                 "autocast_settings": autocast_settings,
+                "is_current_stream_capturing": torch.cuda.is_current_stream_capturing,
                 "same_code": hook.same_code,
                 "FUNCTIONS": tuple(trace.codes),
                 "CODES": tuple(trace.codes.values()),

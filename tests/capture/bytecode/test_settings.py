@@ -2,6 +2,7 @@
 
 import os
 import random
+import threading
 import types
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from longhand.capture.bytecode.entry.entries import Capture, EventKind, forget_all
 from tests.capture.bytecode.behaviours import Behaviours, X, Y
+from tests.capture.bytecode.running import Captured, check
 
 BEHAVIOURS = Behaviours()
 behaviour = BEHAVIOURS.behaviour
@@ -156,3 +158,34 @@ def test_what_a_device_is_does_not_change(monkeypatch, device, n_graphs):
     torch.testing.assert_close(capture.call(product, (X,), {}), (X * 2) @ X.T)
     forget_all()
     assert sum(event.kind is EventKind.GRAPH for event in events) == n_graphs
+
+
+def is_recording() -> bool:
+    """As transformers asks."""
+    try:
+        return torch.cuda.is_current_stream_capturing()
+    except RuntimeError:  # a torch without CUDA
+        return False
+
+
+def sine_while_a_graph_is_recorded(x):
+    return x.sin() if is_recording() else x.cos()
+
+
+def test_whether_a_cuda_graph_is_recorded_is_asked_again(monkeypatch):
+    state = threading.Lock()  # asked by a function of C, as CUDA is
+    monkeypatch.setattr("torch.cuda.graphs._cuda_isCurrentStreamCapturing", state.locked)
+    captured = Captured(sine_while_a_graph_is_recorded, fullgraph=True)
+    for change in (state.acquire, state.release, state.acquire):
+        assert torch.equal(captured(X), sine_while_a_graph_is_recorded(X))
+        change()
+    assert captured.count("graph") == 2 and not captured.count("break")
+
+
+def test_without_cuda_the_question_is_what_it_is_in_eager(monkeypatch):
+    def raises() -> bool:
+        raise RuntimeError("no CUDA")
+
+    monkeypatch.setattr("torch.cuda.graphs._cuda_isCurrentStreamCapturing", raises)
+    captured = check(sine_while_a_graph_is_recorded, (X,))
+    assert captured.count("graph") == 1 and not captured.count("break")
