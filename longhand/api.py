@@ -17,6 +17,7 @@ from longhand.factory import Call
 from longhand.frontends import capture_call
 from longhand.options import Frontend, parse_enum
 from longhand.pipeline import compile_unit
+from longhand.proof.told_compiled import as_in_eager
 from longhand.proof.trial import TrialPlace
 from longhand.staleness.replacing import lock_there, refuse_other_options, refuse_other_sizes
 from longhand.targets import options_for, refuse_exported, tensors_of
@@ -106,6 +107,8 @@ def generate(
     )
     lock = {} if replace else lock_there(Path(out))
 
+    call = Call(model, args, dict(kwargs or {}))
+
     def write(frontend: Frontend) -> Summary:
         own = dataclasses.replace(options, frontend=frontend)
         refuse_other_options(lock, own, Path(out))
@@ -116,15 +119,17 @@ def generate(
             return graph
 
         with contextlib.ExitStack() as until:
-            call = Call(model, args, dict(kwargs or {}))
             stage = until.enter_context(TrialPlace(call, own.target.device)) if run else None
             clock = Clock(sample=sample, listener=listener)
             return compile_unit(capture, own, Path(out), clock, stage, style)
 
     try:
-        if frontend is None:
-            return _by_either(write, allow_breaks=allow_breaks)
-        return write(parse_enum(Frontend, frontend, "The frontend"))
+        chosen = None if frontend is None else parse_enum(Frontend, frontend, "The frontend")
+
+        def first() -> Summary:
+            return _by_either(write, allow_breaks=allow_breaks) if chosen is None else write(chosen)
+
+        return as_in_eager(write, first, call, train=train)
     except GraphBreakError as error:
         if not allow_breaks:
             raise error.advised(

@@ -66,8 +66,9 @@ def compile(
             bytecode frontend and without `fullgraph`, code that is not one graph becomes several units below it.
         options: ``{"strict": True}`` raises where a graph would run in eager.
         frontend: What captures the code: ``bytecode`` (longhand's own; the default, where its frame hook is built),
-            ``dynamo`` (torch's; the default elsewhere, and for the ``step`` of a torch.optim optimizer) or ``export``
-            (one graph, by torch.export). With `out`, ``dynamo`` stands for export.
+            ``dynamo`` (torch's; the default elsewhere, and for the ``step`` of a torch.optim optimizer), ``export``
+            (one graph, by torch.export) or ``uncompiled`` (one graph; as bytecode, but torch.compiler.is_compiling()
+            is False, as in eager). With `out`, ``dynamo`` stands for export.
 
     Raises:
         OptionError: An option is unknown or contradicts another.
@@ -90,8 +91,8 @@ def compile(
             frontend=frontend,
         )
     set_logs_from_environment()
-    if out is None and captured_by is Frontend.EXPORT:
-        raise OptionError("frontend='export' writes one graph.", hint="Say where with out=.")
+    if out is None and captured_by in (Frontend.EXPORT, Frontend.UNCOMPILED):
+        raise OptionError(f"frontend={captured_by.value!r} writes one graph.", hint="Say where with out=.")
     if out is None and captured_by is Frontend.BYTECODE:
         return captured(fn_or_module, mode=mode, fullgraph=fullgraph, dynamic=dynamic, options=options)
     if out is None:
@@ -101,7 +102,7 @@ def compile(
         raise OptionError(
             "dynamic= and out= do not go together.", hint="Use longhand.generate(dynamic_shapes=...)."
         )
-    written_by = Frontend.BYTECODE if captured_by is Frontend.BYTECODE else Frontend.EXPORT
+    written_by = Frontend.EXPORT if captured_by is Frontend.DYNAMO else captured_by
     return Owned(fn_or_module, Path(out), mode, written_by, fullgraph=fullgraph, options=options)
 
 

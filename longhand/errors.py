@@ -126,6 +126,10 @@ class KernelWarning(UserWarning):
     """One kernel of a unit is PyTorch calls, since it does not compile or is wrong. The unit is right."""
 
 
+class ToldCompiledWarning(UserWarning):
+    """A model computes something else where torch.compiler.is_compiling() is True; its unit does what eager does."""
+
+
 class UntidyWarning(UserWarning):
     """Longhand wrote something that nothing needs: an unused name. Harmless, and a bug in longhand."""
 

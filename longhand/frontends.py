@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -64,13 +65,13 @@ def _capture_of(frontend: Frontend) -> Callable[..., CapturedGraph]:
     match frontend:
         case Frontend.EXPORT:
             return capture_export
-        case Frontend.BYTECODE:
+        case Frontend.BYTECODE | Frontend.UNCOMPILED:
             # Imported here: a hundred modules that know CPython's instructions, which torch.export does without.
             own: Callable[..., CapturedGraph] = importlib.import_module(
                 "longhand.capture.frontends.bytecode"
             ).capture_bytecode
-            return own
+            return functools.partial(own, tells_compiled=frontend is Frontend.BYTECODE)
     raise OptionError(
         f"frontend={frontend.value!r} hands over graphs while code runs; it writes no unit from a call.",
-        hint="Use bytecode or export here, or longhand.compile(frontend='dynamo', options={'out': FOLDER}).",
+        hint="Use export, bytecode or uncompiled here, or longhand.compile(frontend='dynamo', out=FOLDER).",
     )

@@ -36,6 +36,7 @@ class Frontend(enum.Enum):
 
     DYNAMO = "dynamo"
     BYTECODE = "bytecode"
+    UNCOMPILED = "uncompiled"  # as bytecode, but torch.compiler.is_compiling() is False, as in eager
     EXPORT = "export"
 
 

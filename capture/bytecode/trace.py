@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -112,6 +113,8 @@ class Trace(Wrapping):
         self.asks_for_gradients = False  # code that eager runs later asks whether they are recorded
         self.tells_compiled = True  # the answer to torch.compiler.is_compiling()
         self.has_told_compiled = False
+        self.context: dict[contextvars.ContextVar[Any], Value] = {}  # what is set, and not yet reset
+        self.keeps_context = False  # whether all that reads it is captured
 
     def call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """A node with the user's place."""

@@ -10,6 +10,7 @@ import torch
 from torch import fx, nn
 
 from longhand.capture import torch_private
+from longhand.capture.bytecode.calls.context_variables import require_reset
 from longhand.capture.bytecode.entry.breaks import (
     BreakRecord,
     CallRaises,
@@ -86,7 +87,7 @@ def capture_whole(
         BrokenCall: Something in it cannot be captured.
     """
     trace = Trace(sizes)
-    trace.tells_compiled = tells_compiled
+    trace.tells_compiled, trace.keeps_context = tells_compiled, True
     Interpreter(trace, None)  # teaches the trace to call
     grad_enabled = torch.is_grad_enabled()
     try:
@@ -99,6 +100,7 @@ def capture_whole(
             key: trace.lazy(value, root(f"kwargs[{key!r}]", f"L[{key!r}]")) for key, value in kwargs.items()
         }
         result = trace.call_value(callee, list(given), dict(named))
+        require_reset(trace)
         if trace.draws:
             hint = "Draw them with torch, or outside of what is generated."
             raise Unsupported("Python's random numbers are drawn", hint)

@@ -58,8 +58,11 @@ def capture_bytecode(
     dynamic_shapes: Any = None,
     name: str | None = None,
     train: bool = False,
+    tells_compiled: bool = True,
 ) -> CapturedGraph:
     """Captures one call, ``model(*args, **kwargs)``; as `capture_export` does, by interpreting its bytecode.
+
+    Code that asks torch.compiler.is_compiling() hears that it is compiled, unless told otherwise or it raises then.
 
     Raises:
         GraphBreakError: The call is not one graph. The message lists every break.
@@ -75,7 +78,7 @@ def capture_bytecode(
 
     def captured() -> tuple[WholeCall, MarkedSizes]:
         marks = {id(leaves[position]): marks for position, marks in marked.items()}
-        return _captured(model, _positional(entry, call[0]), call[1], marks, train)
+        return _captured(model, _positional(entry, call[0]), call[1], marks, train, tells_compiled)
 
     try:
         whole, sizes = captured()
@@ -101,16 +104,22 @@ def capture_bytecode(
 
 
 def _captured(
-    model: Any, args: dict[str, Any], kwargs: dict[str, Any], marks: Mapping[int, Any], train: bool
+    model: Any,
+    args: dict[str, Any],
+    kwargs: dict[str, Any],
+    marks: Mapping[int, Any],
+    train: bool,
+    tells_compiled: bool = True,
 ) -> tuple[WholeCall, MarkedSizes]:
     """The call, and its sizes. Code that raises where it is told that it is compiled is told what eager tells it."""
-    sizes = MarkedSizes(marks)
     with torch.set_grad_enabled(train):
-        try:
-            return capture_whole(model, args, kwargs, sizes), sizes
-        except BrokenCall as broken:
-            if not broken.raises_as_compiled:
-                raise
+        if tells_compiled:
+            sizes = MarkedSizes(marks)
+            try:
+                return capture_whole(model, args, kwargs, sizes), sizes
+            except BrokenCall as broken:
+                if not broken.raises_as_compiled:
+                    raise
         sizes = MarkedSizes(marks)
         return capture_whole(model, args, kwargs, sizes, tells_compiled=False), sizes
 

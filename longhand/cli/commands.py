@@ -118,7 +118,9 @@ _KERNELS = click.option(
     help="With --train: the part kept of what is cheapest to keep for the backward.",
 )
 @click.option("--dynamic", multiple=True, metavar="NAME:DIM", help="A size that may vary, like x:0.")
-@click.option("--frontend", help="What captures: export, bytecode; by default whichever can, export first.")
+@click.option(
+    "--frontend", help="What captures: export, bytecode, uncompiled; by default whichever can, export first."
+)
 @click.option(
     "--allow-breaks", is_flag=True, help="With bytecode: a unit for each graph, if there are several."
 )

@@ -146,8 +146,8 @@ def explain(
     """
     refuse_exported(fn)
     captured_by = default_frontend(fn) if frontend is None else parse_enum(Frontend, frontend, "The frontend")
-    if captured_by is Frontend.EXPORT:
-        raise OptionError("torch.export makes one graph or none.", hint="Use frontend='bytecode'.")
+    if captured_by in (Frontend.EXPORT, Frontend.UNCOMPILED):
+        raise OptionError(f"{captured_by.value} makes one graph or none.", hint="Use frontend='bytecode'.")
     through = _through_bytecode if captured_by is Frontend.BYTECODE else _through_dynamo
 
     @functools.wraps(fn)

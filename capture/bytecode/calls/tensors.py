@@ -302,7 +302,9 @@ def _record(
     except Exception as error:
         torch_private.forget_fresh_sizes(trace.environment)
         first = (str(error).strip().splitlines() or [""])[0]
-        raise _break_of(error)(f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})") from None
+        raise _break_of(error)(
+            f"{name} cannot be run without data ({type(error).__name__}: {first[:150]})"
+        ) from None
     if [out.shape for out in outs] != sizes:
         raise Unsupported(f"{name} gives what it writes into other sizes")
     for written in statistics_written(target, tuple(fake_args), fake_kwargs):

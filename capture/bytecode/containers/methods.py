@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import operator
 import types
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from longhand.capture.bytecode.calls.construction import empty_instance, fill_dict
+from longhand.capture.bytecode.calls.context_variables import call_context_variable
 from longhand.capture.bytecode.calls.tensors import tensor_method
 from longhand.capture.bytecode.containers import dicts, sets
 from longhand.capture.bytecode.containers.items import delete_item, get_item, set_item
@@ -153,6 +155,8 @@ def _of_instance(
         return Const((owner is trace.force(args[0])) == (name == "__eq__"))
     if name == "__reduce_ex__" or not isinstance(owner, Obj):
         raise Unsupported(f"the method {name} of a {describe(owner)}")
+    if isinstance(owner.value, contextvars.ContextVar):
+        return call_context_variable(trace, owner, name, args)
     if isinstance(owner.value, types.MappingProxyType | types.SimpleNamespace):
         raise Unsupported(f"the method {name} of a {describe(owner)}")
     raise Unsupported(f"the built-in method {name} of a {describe(owner)} that comes from outside")
