@@ -120,10 +120,62 @@ def _on_result(
     is_said = unmapped is Unmapped.SAID  # of what the Function returns: words for a view of it
     if value.buffer == whole.buffer and not (is_said and not _says_more(value, whole)):
         return value
+    beside = _beside(nodes[output.value], nodes[base], whole)
+    if beside is not None:
+        return beside
     view = _view_of(ctx, nodes[output.value], base, _same_values(nodes[base]), replay, unmapped)
     if is_said and (view.buffer != whole.buffer or not _says_more(view, whole)):
         raise _no_view(nodes[output.value], base)
     return view
+
+
+def _beside(node: fx.Node, base: fx.Node, whole: TensorView) -> TensorView | None:
+    """The view of an earlier result that was no step to it (``return y.T, y``); None if that has not all its memory."""
+    seen, of = node.meta["val"], base.meta["val"]
+    if _root(node) is not _root(base) or base in _path(node) or seen.dtype is not of.dtype:
+        return None
+    place = seen.storage_offset() - of.storage_offset()
+    layout = (*seen.shape, *seen.stride(), *of.shape, *of.stride(), place)
+    if not all(isinstance(number, int) for number in layout) or not has_strides(whole, of.stride()):
+        return None
+    if place < 0 or eager_strides(of) is None or not seen.numel():
+        return None
+    last = sum((size - 1) * stride for size, stride in zip(seen.shape, seen.stride(), strict=True))
+    if place + last >= of.numel():
+        return None
+    shape, strides = tuple(map(as_size, seen.shape)), tuple(map(as_size, seen.stride()))
+    order = None if place else _order(of, seen)
+    call = (
+        ViewCall(aten.as_strided.default, (shape, strides, place))
+        if order is None
+        else ViewCall(aten.permute.default, (order,))
+    )
+    return as_strided(whole, shape, strides, whole.offset + place).said(whole, call)
+
+
+def _order(of: torch.Tensor, seen: torch.Tensor) -> tuple[int, ...] | None:
+    """By which permutation of its dimensions one tensor is another; None if by none."""
+    left = list(range(of.dim()))
+    order = []
+    for side in zip(seen.shape, seen.stride(), strict=True):
+        found = next((dim for dim in left if (of.shape[dim], of.stride(dim)) == side), None)
+        if found is None:
+            return None
+        left.remove(found)
+        order.append(found)
+    return None if left else tuple(order)
+
+
+def _path(node: fx.Node) -> list[fx.Node]:
+    """A node and what it looks at, up to what has memory of its own."""
+    path = [node]
+    while _looks(path[-1]) and path[-1].all_input_nodes:
+        path.append(path[-1].all_input_nodes[0])
+    return path
+
+
+def _root(node: fx.Node) -> fx.Node:
+    return _path(node)[-1]
 
 
 def _same_values(node: fx.Node) -> frozenset[str]:

@@ -88,6 +88,41 @@ def views_of_a_copy(x):
     return rows[0], rows[1:], y
 
 
+def the_whole_after_a_view(x):
+    y = (x @ x.t()).exp()
+    return y.t(), y, y.t().unsqueeze(0)
+
+
+def transposed_before_it(x):
+    y = torch.einsum("bd,bkd->bk", x.sin(), x.exp().unsqueeze(1).expand(4, 3, 6))  # itself looks at a product
+    return y.T, y, y.T.unsqueeze(0)
+
+
+def parts_beside_a_transposed(x):
+    y = torch.einsum("bd,bkd->bk", x.sin(), x.exp().unsqueeze(1).expand(4, 3, 6))
+    return y.T, y[1:], y[:, 2]
+
+
+def dimensions_moved_first(x):
+    y = (x * 2).view(4, 2, 3)
+    return y.permute(2, 0, 1), y, y.transpose(0, 1)
+
+
+def a_part_beside_a_view(x):
+    y = (x @ x.t()).exp()
+    return y.t(), y[1:], y[:, 2]
+
+
+def a_part_first(x):
+    y = x.exp()
+    return y[:2], y
+
+
+def every_other_one(x):
+    y = x.exp()
+    return y[:, ::2], y[:, 1::2], y[1:2]
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
@@ -112,6 +147,13 @@ CASES: list[tuple[Callable[..., Any], Callable[[], Args]]] = [
     (a_value_and_views_of_it, lambda: (grad(4, 6),)),
     (parts_of_complex_numbers, lambda: (grad(4, 6),)),
     (views_of_a_copy, lambda: (grad(4, 6),)),
+    (the_whole_after_a_view, lambda: (grad(4, 6),)),
+    (transposed_before_it, lambda: (grad(4, 6),)),
+    (parts_beside_a_transposed, lambda: (grad(4, 6),)),
+    (dimensions_moved_first, lambda: (grad(4, 6),)),
+    (a_part_beside_a_view, lambda: (grad(4, 6),)),
+    (a_part_first, lambda: (grad(4, 6),)),
+    (every_other_one, lambda: (grad(4, 6),)),
     (Tied(), lambda: (grad(5, 6),)),
 ]
 
