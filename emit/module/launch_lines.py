@@ -29,6 +29,7 @@ from longhand.emit.text.python_code import (
     CallCode,
     Code,
     EachCode,
+    GroupedCode,
     KeywordCode,
     LiteralCode,
     MethodCode,
@@ -232,6 +233,10 @@ def number_names_of(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
     return (*sizes, *ints, *(names.scalars[scalar.position] for scalar in plan.scalars))
 
 
+def _as_float(text: Code) -> Code:
+    return CallCode("float", (text.of if isinstance(text, GroupedCode) else text,))
+
+
 class LaunchWriter:
     """Prints launches in one function.
 
@@ -285,6 +290,9 @@ class LaunchWriter:
             or self._scalar(value, self.names.kernels[step.kernel].scalars[scalar.position])
             for place, (scalar, value) in enumerate(zip(kernel.scalars, step.scalars, strict=True))
         ]
+        if self.plan.options.target.device is not Device.CPU:  # Triton takes a number's type from the number
+            pairs = zip(kernel.scalars, scalars, strict=True)
+            scalars = [_as_float(text) if one.varies else text for one, text in pairs]
         if any(isinstance(value, int) and value < 0 for value in step.ints):
             ints = before_pieces(kernel, step, ints, scalars, by_axis)
         if any(map(is_folded, ints)):

@@ -293,7 +293,8 @@ def _parameters(
         word = names.scalars[scalar.position]
         if word not in named:
             continue
-        parameters.append(KernelParameter(word, is_constant=scalar.dtype.is_floating_point))
+        is_constant = scalar.dtype.is_floating_point and not scalar.varies
+        parameters.append(KernelParameter(word, is_constant=is_constant))
     parameters += [KernelParameter(name, comment, is_constant=True) for name, comment in function.constants]
     return tuple(parameters)
 

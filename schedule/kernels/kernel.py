@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 
 import sympy
+import torch
 
 from longhand.lower.ir import (
     PRIMITIVES,
@@ -225,10 +226,15 @@ def _pointers(
 
 def _scalars(body: tuple[Value, ...]) -> dict[ScalarParameter, float | Size]:
     return {
-        ScalarParameter(position, value.dtype, value.name): _number(value)
+        ScalarParameter(position, value.dtype, value.name, _varies(value)): _number(value)
         for position, value in enumerate(body)
         if isinstance(value, Scalar)
     }
+
+
+def _varies(scalar: Scalar) -> bool:
+    is_float = scalar.dtype.is_floating_point and scalar.dtype is not torch.float64
+    return is_float and isinstance(scalar.value, sympy.Expr) and bool(scalar.value.free_symbols)
 
 
 def _number(scalar: Scalar) -> float | Size:

@@ -138,11 +138,14 @@ class ScalarParameter:
         position: The `Scalar` in the body that it feeds (the first of equals).
         dtype: Its type in the kernel.
         name: A word for it, or None.
+        varies: Whether it is a float made of sizes that differ from call to call: a kernel that were compiled for its
+            value would be compiled at each. (Triton takes numbers as float32, which is less than float64 needs.)
     """
 
     position: int
     dtype: torch.dtype
     name: str | None
+    varies: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

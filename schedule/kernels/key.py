@@ -22,12 +22,17 @@ from longhand.lower.ir import (
     Value,
 )
 from longhand.schedule.kernels.address_terms import Address, ParameterRef, Product, ScalarRef, SizeOf
-from longhand.schedule.kernels.kernel_plan import KernelPlan, OnlineSoftmax, Pass
+from longhand.schedule.kernels.kernel_plan import KernelPlan, OnlineSoftmax, Pass, ScalarParameter
 
 
 def kernel_key(plan: KernelPlan) -> str:
     """The hash of a plan (its own `key` is not looked at)."""
     return hashlib.sha256(repr(CanonicalPlan(plan).everything()).encode()).hexdigest()[:32]
+
+
+def kind_of_number(parameter: ScalarParameter) -> str:
+    """How a number is passed, as keys hold it."""
+    return str(parameter.dtype) + ", varies" * parameter.varies
 
 
 class CanonicalPlan:
@@ -73,7 +78,7 @@ class CanonicalPlan:
 
     def scalars(self) -> tuple[Any, ...]:
         """The arguments that are numbers."""
-        return tuple(str(parameter.dtype) for parameter in self.plan.scalars)
+        return tuple(map(kind_of_number, self.plan.scalars))
 
     def value(self, position: int, value: Value) -> tuple[Any, ...]:
         """A value of the body, with numbers for names."""

@@ -22,7 +22,7 @@ import torch
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Scalar, Store, Value, arguments
 from longhand.schedule.kernels.address_terms import ParameterRef, Product, ScalarRef
 from longhand.schedule.kernels.kernel_plan import KernelPlan, Tunable
-from longhand.schedule.kernels.key import CanonicalPlan
+from longhand.schedule.kernels.key import CanonicalPlan, kind_of_number
 from longhand.schedule.kernels.space import ANY_WALK, Walk
 
 _ANY = ("any",)
@@ -125,7 +125,7 @@ class _BodySignature(CanonicalPlan):
 
     def scalars(self) -> tuple[Any, ...]:
         return tuple(
-            str(parameter.dtype)
+            kind_of_number(parameter)
             for parameter in self.plan.scalars
             if not _is_factor(self.plan.body, parameter.position)
         )

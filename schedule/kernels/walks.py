@@ -14,7 +14,7 @@ from typing import Any
 from longhand.lower.ir import AxisSize, Load, Reduce, Size, Store, Value
 from longhand.schedule.kernels.address_terms import ParameterRef, value_of
 from longhand.schedule.kernels.kernel_plan import KernelPlan
-from longhand.schedule.kernels.key import CanonicalPlan
+from longhand.schedule.kernels.key import CanonicalPlan, kind_of_number
 from longhand.schedule.kernels.twins import may_begin_anywhere
 from longhand.schedule.plan import Launch
 from longhand.schedule.sizes import same
@@ -111,7 +111,7 @@ class _Math(CanonicalPlan):
         return (
             plan.schedule.name,
             tuple((str(pointer.dtype), pointer.access.value, pointer.scratch) for pointer in plan.pointers),
-            tuple(str(parameter.dtype) for parameter in plan.scalars),
+            tuple(map(kind_of_number, plan.scalars)),
             tuple(self.value(position, value) for position, value in enumerate(plan.body)),
         )
 

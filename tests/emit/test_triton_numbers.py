@@ -15,8 +15,11 @@ import pytest
 import torch
 
 import longhand
+from longhand.errors import KernelWarning
 from longhand.lower.ir import Pointwise, PointwiseOp
+from longhand.proof.trial import TrialPlace
 from longhand.schedule.kernels.kernel import plan_kernel
+from longhand.telling.summary import Summary
 from tests.emit.test_triton_operators import BINARY, INTEGER, TESTS, N, operands
 from tests.emit.triton_units import interpret, job_for, printed, write_unit
 from tests.schedule.nests import CUDA, NestMaker, f32, f64, i64
@@ -158,3 +161,36 @@ def test_a_folded_count_that_is_a_float_is_passed_as_one(tmp_path: Path) -> None
             FoldedCount(), example, out=tmp_path / "counted", device="cuda", arch="sm_90", run=False
         )
     assert "COUNT = 32.0" in (tmp_path / "counted" / "model.py").read_text()
+
+
+class ScaledBySizes(torch.nn.Module):
+    """Multiplies and divides by sizes that vary."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        n = x.shape[0]
+        return torch.floor(x.sin() / n * 10), x.softmax(-1) * n**-0.5
+
+
+@pytest.mark.parametrize("dtype", [f32, f64])
+def test_no_kernel_is_compiled_for_one_value_of_a_size_that_varies(
+    dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for float64, whose numbers Triton would round; the trial runs the kernels in Triton's interpreter."""
+    monkeypatch.setattr("longhand.api.TrialPlace", TrialPlace)
+    folder = tmp_path / "scaled"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KernelWarning)
+        summary = longhand.generate(
+            ScaledBySizes(),
+            (torch.randn(7, 5, dtype=dtype),),
+            out=folder,
+            device="cuda",
+            arch="sm_90",
+            dynamic_shapes=({0: torch.export.Dim("n")},),
+        )
+    assert isinstance(summary, Summary) and summary.trial.startswith("run once"), summary
+    is_compiled_for = "scale: tl.constexpr" in "".join(
+        path.read_text() for path in folder.glob("kernels/*.py")
+    )
+    assert is_compiled_for == (dtype is f64)
+    assert ("=float(n)" in (folder / "model.py").read_text()) == (dtype is f32)
