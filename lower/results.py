@@ -132,7 +132,7 @@ def _on_result(
 def _beside(node: fx.Node, base: fx.Node, whole: TensorView) -> TensorView | None:
     """The view of an earlier result that was no step to it (``return y.T, y``); None if that has not all its memory."""
     seen, of = node.meta["val"], base.meta["val"]
-    if _root(node) is not _root(base) or base in _path(node) or seen.dtype is not of.dtype:
+    if _root(node) is not _root(base) or base in _path(node) or _read_as(seen) != _read_as(of):
         return None
     place = seen.storage_offset() - of.storage_offset()
     layout = (*seen.shape, *seen.stride(), *of.shape, *of.stride(), place)
@@ -151,6 +151,11 @@ def _beside(node: fx.Node, base: fx.Node, whole: TensorView) -> TensorView | Non
         else ViewCall(aten.permute.default, (order,))
     )
     return as_strided(whole, shape, strides, whole.offset + place).said(whole, call)
+
+
+def _read_as(value: torch.Tensor) -> tuple[torch.dtype, bool, bool]:
+    """What a tensor makes of the bytes in its memory."""
+    return value.dtype, value.is_conj(), value.is_neg()
 
 
 def _order(of: torch.Tensor, seen: torch.Tensor) -> tuple[int, ...] | None:
