@@ -226,7 +226,7 @@ def _pointers(
 
 def _scalars(body: tuple[Value, ...]) -> dict[ScalarParameter, float | Size]:
     return {
-        ScalarParameter(position, value.dtype, value.name, _varies(value)): _number(value)
+        ScalarParameter(position, value.dtype, value.name, _varies(value)): value.value
         for position, value in enumerate(body)
         if isinstance(value, Scalar)
     }
@@ -235,13 +235,6 @@ def _scalars(body: tuple[Value, ...]) -> dict[ScalarParameter, float | Size]:
 def _varies(scalar: Scalar) -> bool:
     is_float = scalar.dtype.is_floating_point and scalar.dtype is not torch.float64
     return is_float and isinstance(scalar.value, sympy.Expr) and bool(scalar.value.free_symbols)
-
-
-def _number(scalar: Scalar) -> float | Size:
-    """What is passed: a float where one is meant, for Triton takes its type from the number."""
-    value = scalar.value
-    is_whole = isinstance(value, int | sympy.Integer)
-    return float(value) if is_whole and scalar.dtype.is_floating_point else value
 
 
 def _partials(
