@@ -11,7 +11,7 @@ import sympy
 from longhand.lower.ir import Extern, Size, View
 
 Number = Size  # of a call: what it is, or a symbol: a parameter of the function that it stands in
-_KEYWORDS = ("stride", "padding", "dilation", "groups", "is_causal")  # of what may differ
+KEYWORDS = ("stride", "padding", "dilation", "groups", "is_causal")  # of what may differ
 
 
 class DifferError(Exception):
@@ -45,7 +45,7 @@ class DifferingNumbers:
         schema = steps[0].target._schema.arguments
         steps = _of_one_length(steps)
         for place, argument in enumerate(schema):
-            if argument.name not in _KEYWORDS or "cudnn" in str(steps[0].target):
+            if argument.name not in KEYWORDS or "cudnn" in str(steps[0].target):
                 continue
             given = [_given(step, place, argument) for step in steps]
             numbers = [_uniform(value) for value in given]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from longhand.schedule.modules.held import Branch
 from longhand.schedule.modules.sizes_alike import (
@@ -19,6 +20,8 @@ from longhand.schedule.modules.sizes_alike import (
     with_sizes,
 )
 from longhand.schedule.names.words import first_free, further_names
+
+_MOST_NUMBERS = 3  # that are attributes of a layer, where some are what calls are given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,14 +95,27 @@ class StageClass:
     told: Mapping[str, str]
 
 
+def are_many(n_numbers: int, n_sizes: int) -> bool:
+    """Whether a class for several lists would be given so much that several classes read better.
+
+    Args:
+        n_numbers: What calls in its functions are given, and in which layers differ.
+        n_sizes: Sizes in which these differ, and that no tensor tells.
+    """
+    return n_numbers > 0 and n_numbers + n_sizes > _MOST_NUMBERS
+
+
 def class_of_stages(
-    stages: Sequence[StageLayers], stated: Sequence[Sequence[Mapping[str, int | str]]]
+    stages: Sequence[StageLayers],
+    stated: Sequence[Sequence[Mapping[str, int | str]]],
+    numbers: Mapping[str, Column] = MappingProxyType({}),
 ) -> StageClass:
     """The class.
 
     Args:
         stages: The lists.
         stated: For each function, and in it for each list: the sizes that no tensor tells, by the function's words.
+        numbers: By word: what calls in the functions are given for each list, and in which these differ.
     """
     modules = [stage.module for stage in stages]
     columns = size_columns(modules)
@@ -114,12 +130,19 @@ def class_of_stages(
                 attribute = first_free((word, *(f"{word}_{end}" for end in ("size", "here"))), held)
                 kept[attribute] = str(_told(column, word, words))
                 told[word] = attribute
+    others: list[tuple[str, Column]] = []
+    for word, column in numbers.items():
+        attribute = first_free((word, *(f"{word}_{end}" for end in ("number", "here"))), {*held, *kept})
+        kept[attribute] = first_free((attribute, *_further(attribute, len(words))), {*words.values()})
+        told[word] = attribute
+        others.append((kept[attribute], column))
     module = with_sizes(modules[0], (size_text(column, words) for _, column in columns))
-    order = sorted(words.items(), key=lambda one: one[1] != "n_in")
+    order = [*sorted(((word, column) for column, word in words.items()), key=lambda one: one[0] != "n_in")]
+    order += others
     return StageClass(
         module,
-        tuple(word for _, word in order),
-        {stage.path: tuple(column[place] for column, _ in order) for place, stage in enumerate(stages)},
+        tuple(word for word, _ in order),
+        {stage.path: tuple(column[place] for _, column in order) for place, stage in enumerate(stages)},
         kept,
         told,
     )
