@@ -122,6 +122,7 @@ class DerivativeWriter:
         self._names: dict[int, str] = {}  # by the identity of a part
         self._in_symbols: set[int] = set()  # parts whose function has symbols for sizes
         self._lone: set[int] = set()  # parts whose function does nothing else
+        self._whole: dict[int, bool] = {}  # by the identity of a part: whether it is all of a derivative
         self._sites: dict[str, list[PartSite]] = {}
         self.functions = self._known.functions
         self.are_together = False  # whether any returns a dictionary of gradients
@@ -155,7 +156,7 @@ class DerivativeWriter:
                 self._in_symbols = set()
             trial = DerivativeWriter(self._root, self._taken)
             trial._found, trial._memory, trial._sizes = self._found, self._memory, self._sizes
-            trial._in_symbols = self._in_symbols
+            trial._in_symbols, trial._whole = self._in_symbols, self._whole
             for divided, word, outer in each:
                 trial.divide(divided, word, copy.copy(outer))
             # What a function is given for another one's numbers shows once it is known that this one has some.
@@ -224,7 +225,8 @@ class DerivativeWriter:
         variables, word = self._variables(part, divided, around, own, [*others, *given])
         if told.record != SAVED:
             as_own(variables, told)
-        plain = [step for step in function.steps[part.start : part.stop] if isinstance(step, PlanStep)]
+        whole = function.steps[part.start : part.stop]
+        plain = [step for step in whole if isinstance(step, PlanStep)]
         inside = copy.copy(outer)
         inside.variables = variables
         nested = self._parts(part.parts, divided, _Around(part.root, word, variables, inside))
@@ -235,7 +237,6 @@ class DerivativeWriter:
         records = (SAVED,) if fields or part.takes_lists else ()
         first = (*((word,) if own else ()), *records, *_modules_of(before, variables))
         hidden = {variables[name] for name in (*fields, *own, *before)}
-
         told_sizes = self._sizes.get(id(part), NO_SIZES)
 
         def write(body: BodyWriter, form: Sequence[PlanStep], sizes: SizeWriter) -> Method:
@@ -276,17 +277,19 @@ class DerivativeWriter:
         self._sites.setdefault(name, []).append(PartSite(part, function, is_again))
         into, out = ([variables[one] for one in some] for some in (gradients, part.results))
         weights_of, whose = weights_of_part(part, function), "their" if part.also else "its"
+        if id(part) not in self._whole:
+            self._whole[id(part)] = is_whole_derivative(part, whole, outer.words)
         now = ToldPart(
             what_passes([] if is_again else into, out, weights_of, whose),
             (position_of(part.path, function),),
-            is_whole_derivative(part, function.steps[part.start : part.stop], outer.words),
+            self._whole[id(part)],
             is_of_layers=not function.drops_fields,
         )
         earlier = self._told.get(name)
         if earlier is not None and now.is_of_layers and not earlier.is_of_layers:
             self._known.prefer(name, method)
-        whole = self._told[name] = now if earlier is None else earlier.with_another(now)
-        self._known.say(name, remark_on_part(part, function, whole, is_again=is_again))
+        of_all = self._told[name] = now if earlier is None else earlier.with_another(now)
+        self._known.say(name, remark_on_part(part, function, of_all, is_again=is_again))
         below, holder = (path_inside(path, around.path) for path in (part.path, part.root))
         reached = around.word
         if part.root != around.path:

@@ -11,7 +11,7 @@ from longhand.emit.layers.layer_methods import Method
 from longhand.emit.layers.model_loops import LayerClass
 from longhand.emit.module.model_weights import construct_block, construct_branch
 from longhand.emit.module.module_tree import ModuleTree
-from longhand.emit.module.paragraphs import PythonLine
+from longhand.emit.module.paragraphs import PythonLine, statements_of
 from longhand.emit.text.python_code import (
     Code,
     KeywordCode,
@@ -119,8 +119,7 @@ def _shared(blocks: Sequence[LayerClass], stages: Sequence[StageLayers], tree: M
     stated = [[method.stated for method in methods] for methods in each]
     stage_class = class_of_stages(stages, stated, columns)
     made = construct_branch(stage_class.module, tree)
-    told = {word: f"self.{attribute}" for word, attribute in stage_class.told.items()}
-    given = {place: told[word] for place, word in zip(numbers, columns, strict=True)}
+    given = {place: f"self.{stage_class.given[word]}" for place, word in zip(numbers, columns, strict=True)}
     methods = [_given_numbers(one, number, given) for number, one in enumerate(blocks[0].methods)]
     return dataclasses.replace(
         blocks[0],
@@ -128,7 +127,7 @@ def _shared(blocks: Sequence[LayerClass], stages: Sequence[StageLayers], tree: M
         base=made.base,
         base_arguments=made.base_arguments,
         members=tuple(made.members),
-        methods=tuple(_with_attributes(method, told) for method in methods),
+        methods=tuple(map(_with_attributes, methods, stage_class.told)),
         runtime_names=blocks[0].runtime_names | made.runtime_names,
         uses_nn=made.uses_nn,
         parameters=stage_class.parameters,
@@ -191,23 +190,26 @@ def _whatever_numbers(method: Method) -> Method:
 
 
 def _given_numbers(method: Method, function: int, given: Mapping[_Place, str]) -> Method:
-    """A function whose calls are given attributes of the layer; its lines say the same statements."""
+    """A function whose calls are given attributes of the layer. Two lines of one text may be given two of them."""
     places = itertools.count()
 
     def see(word: str, number: int) -> Code:
         attribute = given.get((function, next(places), word))
         return whole_number(number) if attribute is None else NameCode(attribute)
 
-    said = {str(one): _with_numbers(one, see) for one in method.statements} if given else {}
-
     def line(of: str) -> str:
-        new = said.get(of) if isinstance(of, PythonLine) else None
-        return PythonLine.of(new, of.kind) if new is not None and isinstance(of, PythonLine) else of
+        if not isinstance(of, PythonLine) or of.said is None:
+            return of
+        said = _with_numbers(of.said, see)
+        return of if said == of.said else PythonLine.of(said, of.kind)
 
-    paragraphs = [dataclasses.replace(one, lines=tuple(map(line, one.lines))) for one in method.paragraphs]
-    return dataclasses.replace(
-        method, paragraphs=tuple(paragraphs), statements=tuple(said.values()) or method.statements
+    if not given:
+        return method
+    paragraphs = tuple(
+        dataclasses.replace(one, lines=tuple(map(line, one.lines))) for one in method.paragraphs
     )
+    statements = tuple(said for one in paragraphs for said in statements_of(one.lines))
+    return dataclasses.replace(method, paragraphs=paragraphs, statements=statements)
 
 
 def _with_numbers(part: Any, see: Callable[[str, int], Code]) -> Any:
@@ -231,7 +233,7 @@ def _with_numbers(part: Any, see: Callable[[str, int], Code]) -> Any:
 
 
 def _with_attributes(method: Method, told: Mapping[str, str]) -> Method:
-    known = {word: told.get(word, size) for word, size in method.stated.items()}
+    known = {word: f"self.{told[word]}" if word in told else size for word, size in method.stated.items()}
     return dataclasses.replace(method, bound=dataclasses.replace(method.bound, stated=known))
 
 

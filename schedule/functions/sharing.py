@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer
-from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
+from longhand.schedule.functions.alike_calls import NEARLY_WHOLE, CallsAlike, CallSite, ModuleCalls
 from longhand.schedule.functions.alike_numbers import told_by_channels
 from longhand.schedule.functions.alike_steps import alike_steps
 from longhand.schedule.functions.call_records import (
@@ -223,7 +223,10 @@ class FunctionSharing:
             return False
         sites = [of_known.alike.sites[0], of_one.alike.sites[0]]
         alike = alike_steps(sites, self._words, of_known.around[0])
-        if alike is None or [column[0] for column in alike.inputs] != [c[0] for c in of_known.alike.inputs]:
+        # A number in which they differ would be a parameter that the earlier function has not.
+        if alike is None or alike.numbers:
+            return False
+        if [column[0] for column in alike.inputs] != [column[0] for column in of_known.alike.inputs]:
             return False
         if [column[1] for column in alike.inputs] != [column[0] for column in of_one.alike.inputs]:
             return False
@@ -269,7 +272,8 @@ class FunctionSharing:
             return stated
         read = self._as_one(alike, word, reads_shapes=True)
         told = [one for one in (stated, read) if one is not None]
-        if not told or all(any(one.numbers) for one in told):
+        # Derivatives that are given much, tensor by tensor, read worse than parts that are given records.
+        if self._form.takes_module and (not told or all(any(one.numbers) for one in told)):
             in_symbols = self._as_one(alike, word, reads_shapes=False, has_symbols=True)
             told += [in_symbols] if in_symbols is not None else []
         return min(told, key=lambda one: one.n_parameters, default=None)
@@ -311,6 +315,8 @@ class FunctionSharing:
         is_short = len(numbers[0]) <= MOST_NUMBERS and len(needed) <= MOST_ASKED
         is_short = is_short and all(one.is_named for one in candidate.alike.symbols if one.word in needed)
         is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
+        # What is left of the modules would be told around calls that say sizes, too.
+        is_short = is_short and (not needed or alike.share >= NEARLY_WHOLE)
         return function if is_short else None
 
     def _candidate(

@@ -136,7 +136,7 @@ def test_a_class_inherits_what_is_the_same_for_the_same_sizes() -> None:
 def test_a_size_that_no_tensor_tells_is_an_attribute() -> None:
     stages = [stage("a", 8), stage("b", 16)]
     found = class_of_stages(stages, [[{"heads": 2, "dim": 8, "eps": 1}, {"heads": 4, "dim": 16, "eps": 1}]])
-    assert found.told == {"heads": "heads", "dim": "dim"}
+    assert found.told == ({"heads": "heads", "dim": "dim"},)
     assert (
         len(found.parameters) == len(found.arguments["a.0"])
         and found.arguments["a.0"] != found.arguments["b.0"]
