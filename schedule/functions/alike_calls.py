@@ -105,6 +105,11 @@ class CallsAlike:
         return len(self.sites) >= _OFTEN_A_PART and self.n_calls >= FEWEST_OF_PART
 
     @property
+    def is_nearly_whole(self) -> bool:
+        """Whether little of its modules is left to be told around each call, or it is much all the same."""
+        return self.share >= NEARLY_WHOLE or self.is_often
+
+    @property
     def is_worth(self) -> bool:
         """Whether a function tells it shorter."""
         fewest = FEWEST_SAVED if self.share < 1 else _FEWEST_SAVED_OF_WHOLE
@@ -277,8 +282,7 @@ def call_site(calls: CallSite, steps: Sequence[ModelStep]) -> CallSite | None:
 
 def _by_worth(alike: CallsAlike) -> tuple[int | bool, ...]:
     # Of its module: what is left of it is told around each call.
-    is_part = alike.share < NEARLY_WHOLE and not alike.is_often
-    return (-alike.depth, is_part, -alike.n_saved, -alike.n_calls, alike.sites[0].body)
+    return (-alike.depth, not alike.is_nearly_whole, -alike.n_saved, -alike.n_calls, alike.sites[0].body)
 
 
 def has_modules_alike(steps: Sequence[ModelStep], words: BufferNamer) -> bool:

@@ -69,6 +69,7 @@ class SizeSymbol:
         source: Of what, by name.
         is_of_table: Whether that holds whole numbers: what has as many entries is another thing.
         is_named: Whether the word is the user's, or says whose dimension it is.
+        meant: The word that it would have, if nothing else had it.
     """
 
     word: str
@@ -77,6 +78,7 @@ class SizeSymbol:
     source: str = ""
     is_of_table: bool = False
     is_named: bool = True
+    meant: str = ""
 
     @property
     def size(self) -> sympy.Symbol:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer
-from longhand.schedule.functions.alike_calls import NEARLY_WHOLE, CallsAlike, CallSite, ModuleCalls
+from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
 from longhand.schedule.functions.alike_numbers import told_by_channels
 from longhand.schedule.functions.alike_steps import alike_steps
 from longhand.schedule.functions.call_records import (
@@ -33,6 +33,7 @@ from longhand.schedule.functions.repeated_launches import (
     words_of_launch,
 )
 from longhand.schedule.functions.sites import FunctionBody, FunctionCandidate, FunctionSites, ModuleSteps
+from longhand.schedule.functions.sizes.size_proof import are_given_the_same
 from longhand.schedule.functions.sizes.size_symbols import with_size_symbols
 from longhand.schedule.functions.sizes.told_sizes import WordsOf, with_told_sizes
 from longhand.schedule.layers.written_functions import WrittenFunction, as_one
@@ -231,7 +232,7 @@ class FunctionSharing:
         if [column[1] for column in alike.inputs] != [column[0] for column in of_one.alike.inputs]:
             return False
         numbers, others = ([word for word, _ in each.numbers[0]] for each in (known, one))
-        if numbers != others or dict(known.stated) != dict(one.stated):
+        if numbers != others or dict(known.stated) != dict(one.stated) or not are_given_the_same(*sites):
             return False
         both = dataclasses.replace(
             of_known,
@@ -273,7 +274,8 @@ class FunctionSharing:
         read = self._as_one(alike, word, reads_shapes=True)
         told = [one for one in (stated, read) if one is not None]
         # Derivatives that are given much, tensor by tensor, read worse than parts that are given records.
-        if self._form.takes_module and (not told or all(any(one.numbers) for one in told)):
+        may_have_symbols = self._form.takes_module and alike.is_nearly_whole
+        if may_have_symbols and (not told or all(any(one.numbers) for one in told)):
             in_symbols = self._as_one(alike, word, reads_shapes=False, has_symbols=True)
             told += [in_symbols] if in_symbols is not None else []
         return min(told, key=lambda one: one.n_parameters, default=None)
@@ -315,8 +317,6 @@ class FunctionSharing:
         is_short = len(numbers[0]) <= MOST_NUMBERS and len(needed) <= MOST_ASKED
         is_short = is_short and all(one.is_named for one in candidate.alike.symbols if one.word in needed)
         is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
-        # What is left of the modules would be told around calls that say sizes, too.
-        is_short = is_short and (not needed or alike.share >= NEARLY_WHOLE)
         return function if is_short else None
 
     def _candidate(

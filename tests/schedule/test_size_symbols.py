@@ -115,10 +115,19 @@ def test_height_and_width_stay_two_sizes_though_images_are_square() -> None:
     assert told_of(found) == ["2", "channels", "height", "width"]
 
 
+BESIDE_A_WEIGHT: Shapes = {"x": ((2, 10), (2, 10)), "w": ((96, 10), (192, 10)), "y": ((2, 96), (2, 192))}
+
+
 def test_a_weight_tells_what_no_tensor_does() -> None:
-    shapes: Shapes = {"x": ((2, 10), (2, 10)), "w": ((96, 10), (192, 10)), "y": ((2, 96), (2, 192))}
-    found = in_symbols(shapes, launches((2, 96), (2, 192)), weights=("w",))
-    assert told_of(found) == ["2", "w_channels"]
+    steps = [
+        Launch("kernel", (f"x{at}", f"w{at}", f"y{at}"), sizes)
+        for at, sizes in enumerate(((2, 96), (2, 192)))
+    ]
+    assert told_of(in_symbols(BESIDE_A_WEIGHT, steps, weights=("w",))) == ["2", "w_channels"]
+
+
+def test_what_stands_elsewhere_tells_nothing_though_it_is_as_large() -> None:
+    assert in_symbols(BESIDE_A_WEIGHT, launches((2, 96), (2, 192)), weights=("w",)) is None
 
 
 def test_a_batch_of_two_is_no_pair_of_heads() -> None:

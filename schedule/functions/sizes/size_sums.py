@@ -77,7 +77,10 @@ def _products(
     for count in range(2, _MOST_FACTORS + 1):
         for of in _factors(sizes, symbols, fixed, count):
             times = _ratio(sizes, _column(of))
-            if times is not None and times <= _FEW_TIMES:
+            most = (
+                _FEW_TIMES if all(one in symbols for one in of) else 1
+            )  # or a batch would be part of a width
+            if times is not None and times <= most:
                 found.append((times != 1, count, times * _of(of)))
     yield from (one[-1] for one in sorted(found, key=lambda one: one[:2]))
 
@@ -144,21 +147,30 @@ def comes_out(size: Size, sizes: Column, symbols: Sequence[SizeSymbol]) -> bool:
         symbols: All that there are.
     """
     return all(
-        _value(size, {one.word: one.sizes[place] for one in symbols}) == number
+        value_of(size, {one.word: one.sizes[place] for one in symbols}) == number
         for place, number in enumerate(sizes)
     )
 
 
-def _value(size: Size, at: Mapping[str, int]) -> Fraction | None:
-    """A sum of products of symbols with numbers in their places; None where one has none."""
+def value_of(size: Size, at: Mapping[str, Size]) -> Fraction | float | None:
+    """A sum of products of symbols, or a root of one, with numbers in their places; None where it has none.
+
+    Args:
+        size: It.
+        at: By word: the number.
+    """
     if isinstance(size, int) or size.is_Integer:
         return Fraction(int(size))
     if size.is_Rational:
         return Fraction(int(size.p), int(size.q))
     if size.is_Symbol:
-        return Fraction(at[str(size)]) if str(size) in at else None
-    parts = [_value(part, at) for part in size.args]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or not (size.is_Add or size.is_Mul):
+        known = at.get(str(size))
+        return Fraction(known) if isinstance(known, int) else None
+    if size.is_Pow and size.exp.is_Float:
+        base = value_of(size.base, at)
+        return None if base is None else float(base) ** float(size.exp)
+    parts = [value_of(part, at) for part in size.args]
+    plain = [part for part in parts if isinstance(part, Fraction)]
+    if len(plain) < len(parts) or not (size.is_Add or size.is_Mul):
         return None
-    return sum(known, Fraction(0)) if size.is_Add else math.prod(known, start=Fraction(1))
+    return sum(plain, Fraction(0)) if size.is_Add else math.prod(plain, start=Fraction(1))

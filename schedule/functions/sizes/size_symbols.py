@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -22,8 +22,11 @@ from longhand.lower.ir import Buffer, Extern, Size, View, memory_order
 from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, require
 from longhand.schedule.functions.alike_releases import places_without_releases
 from longhand.schedule.functions.alike_steps import AlikeSteps, SizeSymbol
+from longhand.schedule.functions.sizes.near_sizes import stride_of, symbols_of, tensors_beside
+from longhand.schedule.functions.sizes.size_proof import are_proven
 from longhand.schedule.functions.sizes.size_sums import comes_out
 from longhand.schedule.functions.sizes.size_table import Column, Sites, SizeTable, WordsOf
+from longhand.schedule.layers.outside import references
 from longhand.schedule.plan import Launch, PlanStep
 
 
@@ -45,9 +48,10 @@ def with_size_symbols(
     """
     try:
         table = SizeTable(alike, buffers, words_of, variables, taken)
-        return _SymbolSites(table, DifferingNumbers(variables)).result()
+        shared = _SymbolSites(table, DifferingNumbers(variables)).result()
     except DifferError:
         return None
+    return shared if are_proven(shared, alike, buffers) else None
 
 
 class _SymbolSites:
@@ -62,6 +66,8 @@ class _SymbolSites:
         self._table = table
         self._numbers = numbers
         self._made = [dict[str, Buffer]() for _ in table.alike.sites]
+        self._beside = tensors_beside(table.alike.sites[0].steps)
+        self._near: frozenset[str] = frozenset()  # the words of sizes of what stands in the step at hand
 
     def result(self) -> AlikeSteps:
         """What they do, with symbols."""
@@ -97,6 +103,7 @@ class _SymbolSites:
         name = self._table.alike.sites[0].aliases.get(column[0], column[0])
         words = self._table.words_of(name, rank) if rank else ()
         used: list[SizeSymbol] = []
+        self._near = self._sizes_of(self._beside.get(column[0], ()))
         dims = [*zip(*(buffer.shape for buffer in own), strict=True)]
         columns: list[list[Size]] = []
         for dim, (sizes, word) in enumerate(zip(dims, words, strict=True)):
@@ -110,6 +117,9 @@ class _SymbolSites:
             stride = _strides(buffer, shape)
             if stride is None:
                 steps = zip(*(one.stride for one in own), strict=True)
+                self._near |= symbols_of(
+                    [column[0]], {column[0]: dataclasses.replace(buffer, shape=shape)}, self._table.words_of
+                )
                 stride = tuple(self._dim(sizes, None, [], is_given=True)[place] for sizes in steps)
             of_site[column[place]] = dataclasses.replace(
                 buffer, name=column[place], shape=shape, stride=stride
@@ -118,27 +128,32 @@ class _SymbolSites:
     def _dim(self, sizes: Sites, word: str | None, used: list[SizeSymbol], *, is_given: bool) -> list[Size]:
         """A dimension of a tensor in each module; of one that is given what nobody prints may be another in each."""
         try:
-            return [self._table.told(sizes, word, used, may_ask=not is_given, is_printed=False)] * len(sizes)
+            told = self._table.told(sizes, word, used, self._near, may_ask=not is_given, is_printed=False)
+            return [told] * len(sizes)
         except DifferError:
             if not is_given:
                 raise
             return list(sizes)
 
+    def _sizes_of(self, names: Iterable[str]) -> frozenset[str]:
+        return symbols_of(names, self._made[0], self._table.words_of)
+
     # Steps.
 
     def _step(self, steps: Sequence[PlanStep]) -> list[PlanStep]:
+        if isinstance(steps[0], Launch | Extern):
+            self._near = self._sizes_of(references(steps[0]))
         if all(isinstance(step, Launch) for step in steps):
             launches = [step for step in steps if isinstance(step, Launch)]
-            sizes = self._axes(launches)
-            ints, scalars = (
-                self._values([getattr(step, field) for step in launches]) for field in ("ints", "scalars")
-            )
+            sizes, ints = self._axes(launches), self._ints(launches)
+            scalars = self._values([step.scalars for step in launches])
             return [
                 dataclasses.replace(step, sizes=sizes[at], ints=ints[at], scalars=scalars[at])
                 for at, step in enumerate(launches)
             ]
         if all(isinstance(step, Extern) for step in steps):
             calls = self._numbers.apart([step for step in steps if isinstance(step, Extern)])
+            self._near |= {one.word for one in self._table.symbols if not one.is_told and one.is_named}
             args = self._values([step.args for step in calls])
             kwargs = self._values([step.kwargs for step in calls])
             return [
@@ -156,10 +171,25 @@ class _SymbolSites:
                 runs.setdefault(run, size)
         used: list[SizeSymbol] = []
         sizes = [
-            runs[column] if column in runs else self._table.told(column, None, used)
+            runs[column] if column in runs else self._table.told(column, None, used, self._near)
             for column in zip(*(step.sizes for step in launches), strict=True)
         ]
         return [tuple(sizes)] * len(launches)
+
+    def _ints(self, launches: Sequence[Launch]) -> list[tuple[Size, ...]]:
+        """Distances in what a launch is given, as that tells them, and where it begins in it."""
+        require(len({len(step.ints) for step in launches}) == 1)
+        used: list[SizeSymbol] = []
+        told: list[Size] = []
+        for column in zip(*(step.ints for step in launches), strict=True):
+            strides = (
+                stride_of(column, self._table.own(names), self._made[0].get(names[0]))
+                for names in zip(*(step.buffers for step in launches), strict=True)
+            )
+            own = next((stride for stride in strides if stride is not None), None)
+            is_same = len({repr(size) for size in column}) == 1
+            told.append(self._table.told(column, None, used, self._near) if own is None or is_same else own)
+        return [tuple(told)] * len(launches)
 
     def _runs(self, names: Sequence[str], wanted: Collection[Column]) -> Iterator[tuple[Column, Size]]:
         """Neighbouring dimensions of a tensor: how many elements they are in each module, and over the symbols."""
@@ -189,7 +219,7 @@ class _SymbolSites:
             used: list[SizeSymbol] = []
             columns = [
                 (
-                    [self._table.told(items, word, used)] * len(items)
+                    [self._table.told(items, word, used, self._near)] * len(items)
                     if all(type(item) is int for item in items)
                     else self._values(items)
                 )
@@ -197,7 +227,7 @@ class _SymbolSites:
             ]
             return [type(value)(column[at] for column in columns) for at, value in enumerate(values)]
         if all(type(value) is int for value in values):
-            return [self._table.told(values, None, [])] * len(values)
+            return [self._table.told(values, None, [], self._near)] * len(values)
         if all(type(value) is float for value in values) and len(set(values)) > 1:
             return [self._told_root(values)] * len(values)
         require(len({repr(value) for value in values}) == 1)
@@ -211,7 +241,7 @@ class _SymbolSites:
             if column and all(
                 size and size**power == value for size, value in zip(column, values, strict=True)
             ):
-                told = self._table.told(column, None, [], may_ask=False)
+                told = self._table.told(column, None, [], self._near, may_ask=False)
                 return sympy.Pow(told, sympy.Float(power), evaluate=False)  # the same float, to the last bit
         raise DifferError
 
@@ -243,9 +273,8 @@ class _SymbolSites:
         """Sizes that nobody prints: as symbols where these tell them."""
         try:
             columns = zip(*each, strict=True)
-            return [tuple(self._table.told(sizes, None, used, may_ask=False) for sizes in columns)] * len(
-                each
-            )
+            told = (self._table.told(sizes, None, used, self._near, may_ask=False) for sizes in columns)
+            return [tuple(told)] * len(each)
         except DifferError:
             return [tuple(sizes) for sizes in each]
 

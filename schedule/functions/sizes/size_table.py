@@ -57,7 +57,7 @@ class SizeTable:
         self.symbols: list[SizeSymbol] = []
         self.fixed: list[SizeSymbol] = []
         self.of_dims: dict[tuple[str, int], SizeSymbol] = {}
-        self._known: dict[Column, Size | None] = {}
+        self._known: dict[tuple[Column, frozenset[str]], Size | None] = {}
         self._meant: dict[str, tuple[Size, ...]] = {}  # by word: what the first dimension of that word is
         self._kept: set[str] = set()
         self._words_met: dict[Column, list[str]] = {}  # what is called so somewhere in the first module
@@ -164,21 +164,39 @@ class SizeTable:
         head = words[0] if words else "size"
         further = itertools.chain(words, further_names(head))
         word = first_free(further, known)
-        symbol = SizeSymbol(word, sizes, is_told, source, is_of_table, is_named=is_told or word in words)
+        is_named = is_told or word in words
+        symbol = SizeSymbol(
+            word, sizes, is_told, source, is_of_table, is_named, meant=words[0] if words else ""
+        )
         self.symbols.append(symbol)
         return symbol
 
-    def _exact(self, sizes: Column, word: str | None, used: Sequence[SizeSymbol]) -> SizeSymbol | None:
-        """The symbol that stands for a column: of several the one of that word, or the first that is not used yet."""
-        alike = [one for one in self.symbols if one.sizes == sizes and self._may_be(one, word)]
-        named = (one for one in alike if one.word == word)
+    def _exact(
+        self,
+        sizes: Column,
+        word: str | None,
+        used: Sequence[SizeSymbol],
+        near: Collection[str] | None = None,
+    ) -> SizeSymbol | None:
+        """The symbol that stands for a column: of several the one of that word, or the first that is not used yet.
+
+        Where `near` is given: of that word, or one of these.
+        """
+        alike = [
+            one
+            for one in self.symbols
+            if one.sizes == sizes
+            and self._may_be(one, word)
+            and (near is None or one.word in near or word in (one.word, one.meant))
+        ]
+        named = (one for one in alike if word in (one.word, one.meant))
         free = (one for one in alike if one not in used)
         again = (one for one in alike if one.is_told or not word)
         return next(itertools.chain(named, free, again), None)
 
     def _may_be(self, symbol: SizeSymbol, word: str | None) -> bool:
         """Whether a symbol may stand where a number has a word of its own, or none: small ones are alike by chance."""
-        if word == symbol.word:
+        if word in (symbol.word, symbol.meant):
             return True
         is_small = min(symbol.sizes) < SMALLEST_TELLING
         if not word or not word.isidentifier():
@@ -190,11 +208,21 @@ class SizeTable:
         sizes: Sites,
         word: str | None,
         used: list[SizeSymbol],
+        near: frozenset[str],
         *,
         may_ask: bool = True,
         is_printed: bool = True,
     ) -> Size:
-        """What a number of each module is over the symbols."""
+        """What a number of each module is over the symbols.
+
+        Args:
+            sizes: The number in each.
+            word: What it is called in the first of them, if anything.
+            used: The symbols that its neighbours are; it is added to them.
+            near: The words of the symbols that may tell it: sizes of what stands in the same step.
+            may_ask: Whether the function may be given it.
+            is_printed: Whether anybody reads it.
+        """
         if not all(type(size) is int for size in sizes):
             require(len({repr(size) for size in sizes}) == 1)
             first: Size = sizes[0]
@@ -202,14 +230,16 @@ class SizeTable:
         column: Column = tuple(sizes)
         if len(set(column)) == 1:
             return column[0]
-        symbol = self._exact(column, word, used)
+        symbol = self._exact(column, word, used, near)
         if symbol is not None:
             require(symbol.is_named or not is_printed)
             used.append(symbol)
             return symbol.size
-        if column not in self._known:
-            self._known[column] = told_by_symbols(column, self.symbols, self.fixed)
-        told = self._known[column]
+        key = column, near
+        if key not in self._known:
+            some, fixed = ([one for one in of if one.word in near] for of in (self.symbols, self.fixed))
+            self._known[key] = told_by_symbols(column, some, fixed)
+        told = self._known[key]
         if told is not None:
             return told
         n_asked = sum(not one.is_told for one in self.symbols)
