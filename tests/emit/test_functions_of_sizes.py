@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
-from tests.same_gradients import assert_gradients_as_exact
+from tests.same_gradients import assert_gradients_as_exact, unit_of
 
 
 class Attention(nn.Module):
@@ -100,6 +100,73 @@ class Apart(nn.Module):
         return self.end(self.third(self.widest(self.second(x))))
 
 
+class Looks(nn.Module):
+    """Is given more numbers than a function may be: all but its first call is one with them."""
+
+    def __init__(self, groups: int, *kernels: int) -> None:
+        super().__init__()
+        self.near = nn.Conv2d(16, 16, 3, padding=1, groups=groups)
+        self.further, self.far, self.last = (
+            nn.Conv2d(16, 16, kernel, padding=kernel // 2) for kernel in kernels
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        near = F.silu(self.near(x))
+        further = F.silu(self.further(near))
+        far = F.silu(self.far(further))
+        return F.silu(self.last(far))
+
+
+class TwoLooks(nn.Module):
+    """Two modules of which all but the beginning is one function: they are no such themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 4, stride=4)
+        self.left, self.right = Looks(1, 3, 5, 7), Looks(2, 5, 7, 3)
+        self.ends = nn.ModuleList(nn.Conv2d(16 + place, 17 + place, 2) for place in range(7))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.right(self.left(self.stem(x)))
+        for end in self.ends:
+            x = F.silu(end(x))
+        return x
+
+
+class Smooth(nn.Module):
+    """Its second and third call are the same line; in another list they are given other numbers."""
+
+    def __init__(self, width: int, paddings: tuple[int, int, int], padding: int) -> None:
+        super().__init__()
+        self.paddings = paddings
+        self.mix, self.out = nn.Conv2d(width, width, 3, padding=padding), nn.Conv2d(width, width, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x
+        for padding in self.paddings:
+            y = F.avg_pool2d(y, 5, 1, padding)
+        return x + self.out(F.silu(self.mix(y)))
+
+
+class Smoothed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 24, 4, stride=4)
+        self.near = nn.ModuleList(Smooth(24, (2, 2, 2), 1) for _ in range(3))
+        self.widen = nn.Conv2d(24, 40, 1)
+        self.far = nn.ModuleList(Smooth(40, (2, 2, 1), 2) for _ in range(3))
+        self.end = nn.Conv2d(40, 8, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        for layer in self.near:
+            x = layer(x)
+        x = self.widen(x)
+        for layer in self.far:
+            x = layer(x)
+        return self.end(x)
+
+
 class Dense(nn.Module):
     def __init__(self, n_in: int) -> None:
         super().__init__()
@@ -167,3 +234,11 @@ def test_what_all_layers_do_alike_is_a_function_however_much_each_joins(tmp_path
     text = _unit(tmp_path / "unit", Growing().train())["model.py"]
     assert len(re.findall(r"= F\.conv2d\(\w+, \w+\.conv2\.weight", text)) == 1
     assert text.count(".conv2.weight") == 1
+
+
+@pytest.mark.parametrize("model", [TwoLooks, Smoothed])
+def test_each_call_is_given_its_own_numbers(model: type[nn.Module], tmp_path: Path) -> None:
+    """Where two functions differ in the number that one of their calls is given, they are two."""
+    x, module = torch.randn(2, 3, 64, 64), model().eval()
+    longhand.generate(module, (x,), out=tmp_path / "unit")
+    torch.testing.assert_close(unit_of(module, tmp_path / "unit")(x), module(x), rtol=1e-4, atol=1e-5)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
 import torch
 
 from longhand.lower.ir import Buffer, BufferKind, Extern, Size, View, ViewCall
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, SizeSymbol
+from longhand.schedule.functions.call_records import SharedCall
+from longhand.schedule.functions.sizes.size_proof import are_given_the_same, are_proven
 from longhand.schedule.functions.sizes.size_sums import told_by_symbols
 from longhand.schedule.functions.sizes.size_symbols import with_size_symbols
-from longhand.schedule.plan import Launch
+from longhand.schedule.plan import Launch, PlanStep
 
 aten = torch.ops.aten
 Shapes = dict[str, tuple[tuple[int, ...], ...]]  # by the letter of a tensor: its shape in each module
@@ -20,23 +25,11 @@ def buffer(name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
     return Buffer(name, BufferKind.INTERMEDIATE, dtype, shape, stride)
 
 
-def in_symbols(
-    shapes: Shapes,
-    steps: list[Launch] | list[Extern],
-    words: Words | None = None,
-    weights: tuple[str, ...] = (),
-    tables: tuple[str, ...] = (),
-) -> AlikeSteps | None:
-    """Modules that are given x (and more of `shapes`) and make y."""
-    n_sites, known = len(steps), words or {}
-    given = [letter for letter in shapes if letter != "y" and letter not in weights]
-    buffers = {
-        f"{letter}{place}": buffer(
-            f"{letter}{place}", shape, torch.int64 if letter in tables else torch.float32
-        )
-        for letter, of in shapes.items()
-        for place, shape in enumerate(of)
-    }
+def alike_of(
+    steps: Sequence[PlanStep], given: Sequence[str] = ("x",), weights: Sequence[str] = ()
+) -> AlikeSteps:
+    """What modules do alike that are given tensors and make y, before their sizes are symbols."""
+    places = range(len(steps))
     sites = tuple(
         SiteSteps(
             (steps[place],),
@@ -45,15 +38,30 @@ def in_symbols(
             {f"{one}{place}": f"{one}.weight" for one in weights},
             (f"y{place}",),
         )
-        for place in range(n_sites)
+        for place in places
     )
-    alike = AlikeSteps(
-        sites,
-        tuple(tuple(f"{one}{place}" for place in range(n_sites)) for one in given),
-        (tuple(f"y{place}" for place in range(n_sites)),),
-        (),
-        (),
-    )
+    inputs = tuple(tuple(f"{one}{place}" for place in places) for one in given)
+    return AlikeSteps(sites, inputs, (tuple(f"y{place}" for place in places),), (), ())
+
+
+def in_symbols(
+    shapes: Shapes,
+    steps: list[Launch] | list[Extern],
+    words: Words | None = None,
+    weights: tuple[str, ...] = (),
+    tables: tuple[str, ...] = (),
+) -> AlikeSteps | None:
+    """Modules that are given x (and more of `shapes`) and make y."""
+    known = words or {}
+    given = [letter for letter in shapes if letter != "y" and letter not in weights]
+    buffers = {
+        f"{letter}{place}": buffer(
+            f"{letter}{place}", shape, torch.int64 if letter in tables else torch.float32
+        )
+        for letter, of in shapes.items()
+        for place, shape in enumerate(of)
+    }
+    alike = alike_of(steps, given, weights)
     variables = {f"{letter}0": letter for letter in shapes}
     found = with_size_symbols(
         alike, buffers, lambda name, rank: known.get(name, (None,) * rank), variables, variables.values()
@@ -180,3 +188,73 @@ def test_two_tensors_make_no_product() -> None:
         SizeSymbol(word, of, is_told=True, source=word) for word, of in (("a", (3, 5)), ("b", (7, 9)))
     )
     assert told_by_symbols((21, 45), [one, two], []) is None
+
+
+def test_a_batch_is_no_factor_of_a_number_that_is_the_same_in_all() -> None:
+    """Rows of 6 channels: 6 * height * width, and not 3 * batch * height * width."""
+    shapes: Shapes = {"x": ((2, 6, 32, 32), (2, 6, 8, 8)), "y": ((2, 6, 32, 32), (2, 6, 8, 8))}
+    steps = [
+        Launch("kernel", (f"x{at}", f"y{at}"), (2, 6, size * size), (6 * size * size,))
+        for at, size in enumerate((32, 8))
+    ]
+    found = in_symbols(shapes, steps, OF_IMAGE)
+    assert found is not None
+    step = found.sites[0].steps[0]
+    assert isinstance(step, Launch) and str(step.ints[0]) == "6*height*width"
+    batch, height, width = (
+        SizeSymbol(word, of, is_told=True, source="x")
+        for word, of in (("batch", (2, 2)), ("height", (32, 8)), ("width", (32, 8)))
+    )
+    assert told_by_symbols((6 * 1024, 6 * 64), [height, width], [batch]) is None
+
+
+def test_a_function_is_proven_for_each_module() -> None:
+    """A number that comes out otherwise for one of them, wherever it stands, is seen."""
+    buffers = {
+        f"{letter}{at}": buffer(f"{letter}{at}", shape)
+        for letter in "xy"
+        for at, shape in enumerate(IMAGES[letter])
+    }
+    plain = alike_of(
+        [Launch("kernel", (f"x{at}", f"y{at}"), sizes) for at, sizes in enumerate(((512, 96), (128, 192)))]
+    )
+    shared = in_symbols(IMAGES, launches((512, 96), (128, 192)), OF_IMAGE)
+    assert shared is not None and are_proven(shared, plain, buffers)
+    first = shared.sites[0]
+    step = first.steps[0]
+    assert isinstance(step, Launch)
+    wrong = dataclasses.replace(step, sizes=(step.sizes[0], 2 * step.sizes[1]))
+    for of_first in (
+        dataclasses.replace(first, steps=(wrong,)),
+        dataclasses.replace(first, buffers={**first.buffers, "y0": buffers["y0"]}),
+        dataclasses.replace(
+            first, buffers={name: one for name, one in first.buffers.items() if name != "x0"}
+        ),
+    ):
+        assert not are_proven(dataclasses.replace(shared, sites=(of_first, shared.sites[1])), plain, buffers)
+
+
+def test_a_function_gives_its_calls_what_each_module_does() -> None:
+    one, other = (called("mixer", padding) for padding in (1, 2))
+    assert are_given_the_same(one, one) and not are_given_the_same(one, other)
+    images = (View("x", (2, 8, 4, 4), (128, 16, 4, 1)), View("w", (8, 8, 3, 3), (72, 9, 3, 1)))
+    near, far = (
+        SiteSteps(
+            (
+                Extern(
+                    aten.convolution.default, (*images, None, [1], [padding], [1], False, [0], 1), (), ("y",)
+                ),
+            ),
+            {},
+            ("x",),
+            {},
+            ("y",),
+        )
+        for padding in (1, 2)
+    )
+    assert are_given_the_same(near, near) and not are_given_the_same(near, far)
+
+
+def called(name: str, padding: int) -> SiteSteps:
+    call = SharedCall(1, name, "", ("x",), (("padding", padding),), ("y",), (), frozenset(), {})
+    return SiteSteps((Launch("kernel", ("x", "y"), (2, 96)),), {0: call}, ("x",), {}, ("y",))
