@@ -182,6 +182,12 @@ def test_an_offset_is_a_sum_times_an_image() -> None:
     assert told is not None and str(told) == "-height*width*(before + growth)"
 
 
+def test_tensors_and_views_of_other_ranks_are_no_function() -> None:
+    assert in_symbols(IMAGES, views((2, 96, 256), (2, 192, 8, 8)), OF_IMAGE) is None
+    shapes: Shapes = {"x": ((2, 96, 4), (2, 192, 8, 8)), "y": ((2, 96), (2, 192))}
+    assert in_symbols(shapes, launches((2, 96), (2, 192)), OF_IMAGE) is None
+
+
 def test_two_tensors_make_no_product() -> None:
     """Of two modules nearly any two numbers are a product of something."""
     one, two = (

@@ -118,10 +118,10 @@ def _of_calls(written: SiteSteps, own: SiteSteps) -> Iterator[_Pair]:
 
 def _is_same(said: Any, own: Any, at: Mapping[str, Size]) -> bool:
     """Whether what a function says is the plan's own with a module's sizes in place."""
-    if isinstance(said, View):
+    if isinstance(said, View) and isinstance(own, View):
         chains = tuple(call.args for call in said.calls), tuple(call.args for call in own.calls)
         return _is_same(*chains, at)
-    if isinstance(said, tuple | list):
+    if isinstance(said, tuple | list) and isinstance(own, tuple | list):
         return len(said) == len(own) and all(
             _is_same(one, other, at) for one, other in zip(said, own, strict=True)
         )

@@ -134,6 +134,7 @@ class SizeTable:
 
     def _keep_for_others(self, column: Sequence[str], words: Sequence[Sequence[str]]) -> None:
         """Words that a shape binds to what is the same in all modules are no symbol's."""
+        require(len({len(buffer.shape) for buffer in self.own(column)}) <= 1)
         dims = zip(*(buffer.shape for buffer in self.own(column)), strict=True)
         for sizes, known in zip(dims, words, strict=False):
             if known and known[0] not in self._meant:
@@ -272,7 +273,8 @@ class SizeTable:
             for views in zip(*(step.views() for step in steps), strict=True):
                 for calls in zip(*(view.calls for view in views), strict=True):
                     sizes = [call.args[0] if call.args else () for call in calls]
-                    if calls[0].origin and all(isinstance(one, tuple | list) for one in sizes):
+                    are_lists = all(isinstance(one, tuple | list) for one in sizes)
+                    if calls[0].origin and are_lists and len(set(map(len, sizes))) == 1:
                         columns = [*zip(*sizes, strict=True)]
                         yield columns, self.words_of(calls[0].origin, len(columns))
 
