@@ -42,6 +42,11 @@ class OneFunction:
         """Beside the module."""
         return len(self.parameters) + len(self.numbers[0])
 
+    def says_the_sizes_of(self, other: OneFunction) -> bool:
+        """Whether it is given the same numbers, and its words for other sizes stand for the same."""
+        numbers, others = ([word for word, _ in one.numbers[0]] for one in (self, other))
+        return numbers == others and dict(self.stated) == dict(other.stated)
+
 
 def size_told(
     candidate: FunctionCandidate,

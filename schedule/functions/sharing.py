@@ -231,8 +231,7 @@ class FunctionSharing:
             return False
         if [column[1] for column in alike.inputs] != [column[0] for column in of_one.alike.inputs]:
             return False
-        numbers, others = ([word for word, _ in each.numbers[0]] for each in (known, one))
-        if numbers != others or dict(known.stated) != dict(one.stated) or not are_given_the_same(*sites):
+        if not (known.says_the_sizes_of(one) and are_given_the_same(*sites)):
             return False
         both = dataclasses.replace(
             of_known,
@@ -250,9 +249,8 @@ class FunctionSharing:
             is_plain = one is None or not one.candidate.holds_records
             return one if one is not None and is_plain and one.n_parameters <= MOST_OF_PART else None
         one = self._of_all(alike, word)
-        if (
-            one is not None or len(alike.sites) == 2 or alike.is_launch
-        ):  # or what modules do alike would differ by it
+        # Of launches, what modules do alike would differ by it.
+        if one is not None or len(alike.sites) == 2 or alike.is_launch:
             return one
         for place, first in enumerate(alike.sites):
             same = (
@@ -276,8 +274,7 @@ class FunctionSharing:
         # Derivatives that are given much, tensor by tensor, read worse than parts that are given records.
         may_have_symbols = self._form.takes_module and alike.is_nearly_whole
         if may_have_symbols and (not told or all(any(one.numbers) for one in told)):
-            in_symbols = self._as_one(alike, word, reads_shapes=False, has_symbols=True)
-            told += [in_symbols] if in_symbols is not None else []
+            told += filter(None, [self._as_one(alike, word, reads_shapes=False, has_symbols=True)])
         return min(told, key=lambda one: one.n_parameters, default=None)
 
     def _as_one(
