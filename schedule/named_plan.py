@@ -18,6 +18,7 @@ from longhand.schedule.functions.inner_names import (
 )
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
+from longhand.schedule.functions.one_function import OneFunction
 from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.part_records import as_own, fields_of_part
 from longhand.schedule.functions.part_steps import is_whole_derivative
@@ -27,7 +28,7 @@ from longhand.schedule.functions.repeated_launches import (
     RepeatedLaunches,
     remark_on_launch,
 )
-from longhand.schedule.functions.sharing import FunctionSharing, OneFunction
+from longhand.schedule.functions.sharing import FunctionSharing
 from longhand.schedule.functions.sites import (
     BACKWARD_FORM,
     FORWARD_FORM,
@@ -36,8 +37,14 @@ from longhand.schedule.functions.sites import (
     FunctionForm,
     FunctionSites,
 )
-from longhand.schedule.functions.told_parts import NO_SIZES, PartSizes, sizes_of_parts
-from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize
+from longhand.schedule.functions.sizes.told_parts import (
+    MOST_TRIALS,
+    NO_SIZES,
+    PartInSymbols,
+    PartSizes,
+    sizes_of_parts,
+)
+from longhand.schedule.functions.sizes.told_sizes import ToldBlocks, ToldSize
 from longhand.schedule.layers.following import PREVIOUS
 from longhand.schedule.layers.listed_inputs import ListedInput
 from longhand.schedule.layers.loops import does_the_same
@@ -64,7 +71,7 @@ from longhand.schedule.layers.returned_gradients import (
     parameter_order,
 )
 from longhand.schedule.layers.saved_layers import SAVED, SavedLayers
-from longhand.schedule.layers.stage_classes import StageLayers, class_of_stages, stages_alike
+from longhand.schedule.layers.stage_classes import StageLayers, are_many, class_of_stages, stages_alike
 from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
 from longhand.schedule.library_fallback import filled_with
@@ -149,6 +156,7 @@ __all__ = [
     "BACKWARD_FORM",
     "EXPANSIONS",
     "FORWARD_FORM",
+    "MOST_TRIALS",
     "NO_SIZES",
     "N_PARTS",
     "PREVIOUS",
@@ -200,6 +208,7 @@ __all__ = [
     "OneFunction",
     "OneGradient",
     "PaddedWord",
+    "PartInSymbols",
     "PartSizes",
     "ProductWord",
     "Quote",
@@ -220,6 +229,7 @@ __all__ = [
     "Words",
     "after_call",
     "apart",
+    "are_many",
     "as_own",
     "as_printed",
     "aten_name",

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from longhand.emit.layers.derivative_words import (
+    CollectedGradients,
     PartSite,
     ToldPart,
     keys_of_part,
@@ -26,16 +26,15 @@ from longhand.emit.layers.derivative_words import (
     words_of_gradients,
     words_of_module,
 )
-from longhand.emit.layers.equal_functions import PartFunctions, bound_by, with_part_sizes
-from longhand.emit.layers.layer_methods import Method, device_inside, sizes_inside, write_method
-from longhand.emit.module.gradient_lists import OF_MODULE
+from longhand.emit.layers.equal_functions import PartForms, PartFunctions
+from longhand.emit.layers.layer_methods import Method, device_inside, write_method
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.module.module_tree import Branch, expression, member, module_expression
-from longhand.emit.text.python_code import CallCode, Code, LiteralCode, NameCode, NamedItemsCode, names
-from longhand.emit.text.quoting import python_string
+from longhand.emit.text.python_code import Code, NamedItemsCode, names
 from longhand.emit.text.sizes import SizeWriter
 from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
+    MOST_TRIALS,
     NO_SIZES,
     SAVED,
     GradientGroup,
@@ -104,28 +103,6 @@ class _Around:
     body: BodyWriter
 
 
-@dataclasses.dataclass(frozen=True)
-class CollectedGradients:
-    """A dictionary of gradients that a part returns.
-
-    Attributes:
-        path: Of the part's module, in the model.
-        word: The dictionary.
-        buffers: What it holds.
-    """
-
-    path: str
-    word: str
-    buffers: frozenset[str]
-
-    def spread_in(self, path: str) -> Code:
-        """``of_module("attn", attn_gradients)``, in a dictionary of another module's gradients."""
-        if self.path == path:
-            return NameCode(self.word)
-        below = self.path.removeprefix(f"{path}.") if path else self.path
-        return CallCode(OF_MODULE, (LiteralCode(python_string(below)), NameCode(self.word)))
-
-
 class DerivativeWriter:
     """Writes them.
 
@@ -143,7 +120,9 @@ class DerivativeWriter:
         self._sizes: Mapping[int, PartSizes] = {}  # by the identity of a part
         self._known = PartFunctions()
         self._names: dict[int, str] = {}  # by the identity of a part
+        self._in_symbols: set[int] = set()  # parts whose function has symbols for sizes
         self._lone: set[int] = set()  # parts whose function does nothing else
+        self._whole: dict[int, bool] = {}  # by the identity of a part: whether it is all of a derivative
         self._sites: dict[str, list[PartSite]] = {}
         self.functions = self._known.functions
         self.are_together = False  # whether any returns a dictionary of gradients
@@ -169,14 +148,35 @@ class DerivativeWriter:
         Args:
             written: What divide() will be given, one by one.
         """
-        trial = DerivativeWriter(self._root, self._taken)
-        trial._found, trial._memory, trial._sizes = self._found, self._memory, self._sizes
-        for divided, word, outer in written:
-            trial.divide(divided, word, copy.copy(outer))
+        each = list(written)
+        for left in range(MOST_TRIALS, -1, -1):
+            if not left:  # none is given numbers then
+                own = self._sizes.items()
+                self._sizes = {part: dataclasses.replace(one, in_symbols=None) for part, one in own}
+                self._in_symbols = set()
+            trial = DerivativeWriter(self._root, self._taken)
+            trial._found, trial._memory, trial._sizes = self._found, self._memory, self._sizes
+            trial._in_symbols, trial._whole = self._in_symbols, self._whole
+            for divided, word, outer in each:
+                trial.divide(divided, word, copy.copy(outer))
+            # What a function is given for another one's numbers shows once it is known that this one has some.
+            now = trial._parts_in_symbols()
+            if now == self._in_symbols:
+                break
+            self._in_symbols = now
         names = names_of_parts([*trial._sites.values()], self._taken)
         for name, sites in zip(names, trial._sites.values(), strict=True):
             self._names |= {id(site.part): name for site in sites}
             self._lone |= {id(site.part) for site in sites if len(sites) == 1}
+
+    def _parts_in_symbols(self) -> set[int]:
+        """The parts that are one function with others by their sizes as symbols."""
+        parts = set[int]()
+        for name, sites in self._sites.items():
+            own = {id(site.part) for site in sites}
+            if len(own) > 1 and (self._known.is_in_symbols(name) or own <= self._in_symbols):
+                parts |= own
+        return parts
 
     def divide(self, divided: DividedFunction, word: str, outer: BodyWriter) -> list[CollectedGradients]:
         """Writes the parts of a function, whose writer learns the calls; what these return of gradients.
@@ -225,7 +225,8 @@ class DerivativeWriter:
         variables, word = self._variables(part, divided, around, own, [*others, *given])
         if told.record != SAVED:
             as_own(variables, told)
-        plain = [step for step in function.steps[part.start : part.stop] if isinstance(step, PlanStep)]
+        whole = function.steps[part.start : part.stop]
+        plain = [step for step in whole if isinstance(step, PlanStep)]
         inside = copy.copy(outer)
         inside.variables = variables
         nested = self._parts(part.parts, divided, _Around(part.root, word, variables, inside))
@@ -236,11 +237,9 @@ class DerivativeWriter:
         records = (SAVED,) if fields or part.takes_lists else ()
         first = (*((word,) if own else ()), *records, *_modules_of(before, variables))
         hidden = {variables[name] for name in (*fields, *own, *before)}
+        told_sizes = self._sizes.get(id(part), NO_SIZES)
 
-        def written(reads_shapes: bool) -> Method:
-            told_sizes = self._sizes.get(id(part), NO_SIZES) if reads_shapes else NO_SIZES
-            own_body, own_form = with_part_sizes(inside, steps, told_sizes)
-            sizes = sizes_inside(inputs, own_body, variables, reads_shapes)
+        def write(body: BodyWriter, form: Sequence[PlanStep], sizes: SizeWriter) -> Method:
             results: list[Code] = list(names(variables[name] for name in part.results))
             if part.gradients:
                 results.append(_gradients(part, divided, variables, sizes, nested))
@@ -248,9 +247,9 @@ class DerivativeWriter:
                 "",
                 "",
                 inputs,
-                own_form,
+                form,
                 results,
-                own_body,
+                body,
                 variables,
                 device,
                 sizes=sizes,
@@ -258,16 +257,17 @@ class DerivativeWriter:
                 is_of_layers=not function.drops_fields,
             )
             rest = tuple(one for one in method.parameters if one not in hidden)
-            return dataclasses.replace(
-                method, parameters=(*first, *rest), bound=bound_by(told_sizes, method.bound, variables)
-            )
+            return dataclasses.replace(method, parameters=(*first, *rest))
 
-        method = written(reads_shapes=False)
+        forms = PartForms(inside, steps, told_sizes, variables, inputs, write)
         is_one_of_many = part.is_of_several or part.is_among_others
-        general = functools.partial(written, reads_shapes=True) if is_one_of_many else None
+        of_several = forms.in_symbols() if id(part) in self._in_symbols else None
+        method, numbers = of_several or forms.plain(), forms.numbers(of_several)
+        general = (forms.reading, forms.in_symbols) if is_one_of_many and of_several is None else ()
         name = self._known.known(method, general)
         if not name:
             name = self._names.get(id(part), f"part_{len(self.functions)}")
+            assert name not in self.functions, f"{name} would be two functions"
             self._known.add(name, method, general)
         gradients, made = (
             [one for one in some if isinstance(next(outer.words.candidates(one)), GradientWord)]
@@ -277,17 +277,19 @@ class DerivativeWriter:
         self._sites.setdefault(name, []).append(PartSite(part, function, is_again))
         into, out = ([variables[one] for one in some] for some in (gradients, part.results))
         weights_of, whose = weights_of_part(part, function), "their" if part.also else "its"
+        if id(part) not in self._whole:
+            self._whole[id(part)] = is_whole_derivative(part, whole, outer.words)
         now = ToldPart(
             what_passes([] if is_again else into, out, weights_of, whose),
             (position_of(part.path, function),),
-            is_whole_derivative(part, function.steps[part.start : part.stop], outer.words),
+            self._whole[id(part)],
             is_of_layers=not function.drops_fields,
         )
         earlier = self._told.get(name)
         if earlier is not None and now.is_of_layers and not earlier.is_of_layers:
             self._known.prefer(name, method)
-        whole = self._told[name] = now if earlier is None else earlier.with_another(now)
-        self._known.say(name, remark_on_part(part, function, whole, is_again=is_again))
+        of_all = self._told[name] = now if earlier is None else earlier.with_another(now)
+        self._known.say(name, remark_on_part(part, function, of_all, is_again=is_again))
         below, holder = (path_inside(path, around.path) for path in (part.path, part.root))
         reached = around.word
         if part.root != around.path:
@@ -298,7 +300,7 @@ class DerivativeWriter:
             name,
             "",
             (*given, *others),
-            (),
+            numbers,
             part.results,
             told.released,
             part.made,

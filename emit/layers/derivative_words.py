@@ -9,7 +9,9 @@ from collections.abc import Container, Iterator, Sequence
 
 import torch
 
-from longhand.emit.text.quoting import python_docstring
+from longhand.emit.module.gradient_lists import OF_MODULE
+from longhand.emit.text.python_code import CallCode, Code, LiteralCode, NameCode
+from longhand.emit.text.quoting import python_docstring, python_string
 from longhand.schedule.named_plan import (
     BACKWARD_FORM,
     PREVIOUS,
@@ -35,6 +37,28 @@ _INDEX = _INDICES[0]
 _AGAIN = "_again"  # how the name of a function ends that differentiates nothing
 
 Position = tuple[str, ...] | None  # of a module, by the parts of its path; None of several that share none
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectedGradients:
+    """A dictionary of gradients that a part returns.
+
+    Attributes:
+        path: Of the part's module, in the model.
+        word: The dictionary.
+        buffers: What it holds.
+    """
+
+    path: str
+    word: str
+    buffers: frozenset[str]
+
+    def spread_in(self, path: str) -> Code:
+        """``of_module("attn", attn_gradients)``, in a dictionary of another module's gradients."""
+        if self.path == path:
+            return NameCode(self.word)
+        below = self.path.removeprefix(f"{path}.") if path else self.path
+        return CallCode(OF_MODULE, (LiteralCode(python_string(below)), NameCode(self.word)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,14 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from longhand.emit.layers.function_remarks import with_overwritten
-from longhand.emit.layers.layer_methods import Method
+from longhand.emit.layers.layer_methods import Method, sizes_inside
 from longhand.emit.layers.shared_functions import SharedFunction
 from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.text.python_code import NameCode, PythonStatement, SeveralCode
+from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import BoundSizes
-from longhand.schedule.named_plan import PartSizes
+from longhand.schedule.named_plan import Number, PartInSymbols, PartSizes
 from longhand.schedule.plan import PlanStep
 
+WriteForm = Callable[[], Method | None]  # a part in one form; None where it has none
 Drops = Mapping[object, tuple[int, ...]]  # by number of a name: behind which statements it is dropped
 
 
@@ -108,55 +110,84 @@ class _FormOfPart:
         return other if _covers(other.drops, self.drops) else None
 
 
+def _form_of(method: Method | None) -> _FormOfPart | None:
+    return None if method is None else _FormOfPart.of(method)
+
+
 class PartFunctions:
-    """The functions for parts of derivatives of a file, by name."""
+    """The functions for parts of derivatives of a file, by name.
+
+    Each is known in its forms, from the one for a single module's sizes to the ones for those of several; from the
+    first on that does for two parts it is for both.
+    """
 
     def __init__(self) -> None:
-        self._forms: dict[str, tuple[_FormOfPart, ...]] = {}
+        self._forms: dict[
+            str, tuple[_FormOfPart | None, ...]
+        ] = {}  # None: none, or for fewer parts than it is for
         self.functions: dict[str, SharedFunction] = {}
 
-    def known(self, method: Method, general: Callable[[], Method] | None) -> str:
+    def known(self, method: Method, others: Sequence[WriteForm]) -> str:
         """The function that does the same already, or nothing.
 
         Args:
             method: The part, in words for its own sizes.
-            general: It, with sizes that are read from what it is given; None where no other part is like it.
+            others: It, in the ways that do for several sizes.
         """
-        wanted = _FormOfPart.of(method)
-        for name, forms in self._forms.items():
-            joined = forms[0].joined(wanted)
-            if joined is not None:
-                self._set(name, (joined, *forms[1:]))
-                return name
-        if general is None:
-            return ""
-        wanted = _FormOfPart.of(general())
-        for name, forms in self._forms.items():
-            joined = forms[-1].joined(wanted)
-            if joined is not None:
-                self._set(name, (joined,))
-                return name
+        written: list[Method | None] = [method]
+        for place in range(1 + len(others)):
+            written += [others[place - 1]()] if place else []
+            wanted = _form_of(written[place])
+            for name in self._forms if wanted is not None else ():
+                known = self._first(name) if place == 0 else self._form(name, place)
+                joined = known.joined(wanted) if known is not None and wanted is not None else None
+                if joined is not None:
+                    self._join(name, place, joined, others)
+                    return name
         return ""
 
-    def add(self, name: str, method: Method, general: Callable[[], Method] | None) -> None:
+    def is_in_symbols(self, name: str) -> bool:
+        """Whether a function is one for several parts by its sizes as symbols, its last form."""
+        forms = self._forms[name]
+        return len(forms) > 1 and all(form is None for form in forms[:-1])
+
+    def _form(self, name: str, place: int) -> _FormOfPart | None:
+        forms = self._forms[name]
+        return forms[place] if place < len(forms) else None
+
+    def _join(self, name: str, place: int, joined: _FormOfPart, others: Sequence[WriteForm]) -> None:
+        """Makes a function that of one more part, in the form in which it does for it, and in those that do, too."""
+        first = next(at for at, form in enumerate(self._forms[name]) if form is not None)
+        forms: list[_FormOfPart | None] = [None] * max(place, first) + [joined]
+        for at in range(len(forms), len(self._forms[name])):
+            known, wanted = self._form(name, at), _form_of(others[at - 1]()) if at <= len(others) else None
+            both = known.joined(wanted) if known is not None and wanted is not None else None
+            forms.append(both)
+        self._set(name, tuple(forms))
+
+    def add(self, name: str, method: Method, others: Sequence[WriteForm]) -> None:
         """A new one, that says nothing of itself yet."""
-        forms = (method, *([general()] if general is not None else []))
-        self._forms[name] = tuple(map(_FormOfPart.of, forms))
+        forms = (method, *(write() for write in others))
+        self._forms[name] = tuple(map(_form_of, forms))
         self.functions[name] = SharedFunction(name, "", method.parameters, method.bound, method.paragraphs)
 
     def prefer(self, name: str, method: Method) -> None:
         """Takes this text of a known function, unless it would be another by its sizes or by when it drops what."""
-        form, (first, *others) = _FormOfPart.of(method), self._forms[name]
+        form, first = _FormOfPart.of(method), self._first(name)
         if (form.does, form.drops) == (first.does, first.drops):
-            self._set(name, (form, *others))
+            self._set(name, tuple(form if one is first else one for one in self._forms[name]))
 
     def say(self, name: str, lines: Sequence[str]) -> None:
         """Its docstring."""
-        told = with_overwritten(lines, self._forms[name][0].method.overwritten)
+        told = with_overwritten(lines, self._first(name).method.overwritten)
         self.functions[name] = dataclasses.replace(self.functions[name], remark=told)
 
-    def _set(self, name: str, forms: tuple[_FormOfPart, ...]) -> None:
-        self._forms[name], method = forms, forms[0].method
+    def _first(self, name: str) -> _FormOfPart:
+        return next(form for form in self._forms[name] if form is not None)
+
+    def _set(self, name: str, forms: tuple[_FormOfPart | None, ...]) -> None:
+        self._forms[name] = forms
+        method = self._first(name).method
         self.functions[name] = dataclasses.replace(
             self.functions[name],
             parameters=method.parameters,
@@ -165,7 +196,58 @@ class PartFunctions:
         )
 
 
-def with_part_sizes(
+@dataclasses.dataclass(frozen=True)
+class PartForms:
+    """The ways in which a part of a derivative is written that does what others do.
+
+    Attributes:
+        inside: Its writer, which knows calls by the identity of its steps.
+        steps: What it does.
+        sizes: Its sizes.
+        variables: Its variables.
+        inputs: The buffers that it is given, or reaches.
+        write: Writes it: with what writer, as which steps, with what words for sizes.
+    """
+
+    inside: BodyWriter
+    steps: Sequence[PlanStep]
+    sizes: PartSizes
+    variables: dict[str, str]
+    inputs: Sequence[str]
+    write: Callable[[BodyWriter, Sequence[PlanStep], SizeWriter], Method]
+
+    def plain(self) -> Method:
+        """It, in words for its own sizes."""
+        return self.write(self.inside, self.steps, sizes_inside(self.inputs, self.inside, self.variables))
+
+    def reading(self) -> Method:
+        """It, with sizes that are read from what it is given."""
+        body, steps = _with_part_sizes(self.inside, self.steps, self.sizes)
+        sizes = sizes_inside(self.inputs, body, self.variables, reads_shapes=True)
+        method = self.write(body, steps, sizes)
+        return dataclasses.replace(method, bound=_bound_by(self.sizes, method.bound, self.variables))
+
+    def in_symbols(self) -> Method | None:
+        """It, with symbols for sizes; None where these are not the same for all, or its function is given too much."""
+        part = self.sizes.in_symbols
+        if part is None:
+            return None
+        body, steps = _with_symbols(self.inside, self.steps, part)
+        numbers = [word for word, _ in part.numbers]
+        sizes = sizes_inside(self.inputs, body, self.variables, numbers=numbers, symbols=part.symbols)
+        method = self.write(body, steps, sizes)
+        own = dataclasses.replace(method, parameters=(*method.parameters, *numbers))
+        return own if part.may_be_given(method.needed) else None
+
+    def numbers(self, method: Method | None) -> tuple[tuple[str, Number], ...]:
+        """What a call of the function with symbols is given beside tensors; nothing of any other."""
+        part = self.sizes.in_symbols
+        if method is None or part is None:
+            return ()
+        return (*((word, part.given[word]) for word in method.needed), *part.numbers)
+
+
+def _with_part_sizes(
     inside: BodyWriter, steps: Sequence[PlanStep], sizes: PartSizes
 ) -> tuple[BodyWriter, list[PlanStep]]:
     """The writer of a part, and its steps, with numbers that sizes tell.
@@ -186,7 +268,25 @@ def with_part_sizes(
     return body, own
 
 
-def bound_by(sizes: PartSizes, bound: BoundSizes, variables: Mapping[str, str]) -> BoundSizes:
+def _with_symbols(
+    inside: BodyWriter, steps: Sequence[PlanStep], part: PartInSymbols
+) -> tuple[BodyWriter, list[PlanStep]]:
+    """The writer of a part whose sizes are symbols, and its steps.
+
+    Args:
+        inside: Its writer, which knows calls by the identity of its steps.
+        steps: What the part does.
+        part: It, with symbols.
+    """
+    own, body = [part.steps.get(id(step), step) for step in steps], copy.copy(inside)
+    pairs = zip(steps, own, strict=True)
+    body.calls = {id(new): inside.calls[id(old)] for old, new in pairs if id(old) in inside.calls}
+    buffers = ChainMap({**part.buffers}, {**inside.plan.buffers})
+    body.plan = dataclasses.replace(inside.plan, buffers=buffers)
+    return body, own
+
+
+def _bound_by(sizes: PartSizes, bound: BoundSizes, variables: Mapping[str, str]) -> BoundSizes:
     """The words that a part binds; those of sizes that differ from module to module by what has them.
 
     Args:

@@ -183,16 +183,36 @@ def sizes_inside(
     variables: dict[str, str],
     reads_shapes: bool = False,
     numbers: Sequence[str] = (),
+    symbols: Sequence[str] = (),
+    weights: Sequence[str] = (),
 ) -> SizeWriter:
-    """Sizes from the shapes of a function's own arguments; all that tensors tell, if it is one for several sizes."""
+    """Sizes from the shapes of a function's own arguments; all that tensors tell, if it is one for several sizes.
+
+    Args:
+        inputs: The buffers that it takes.
+        outer: The writer of the function around it.
+        variables: The variable of each buffer.
+        reads_shapes: Whether it is one for several sizes, which are numbers.
+        numbers: That it is given.
+        symbols: The words of its sizes, if it is one for several, and these are symbols.
+        weights: What tells symbols that no buffer does: the buffers of its module.
+    """
     tensors = []
-    for buffer in inputs:
+    for buffer in (*inputs, *weights):
         outer_buffer = outer.plan.buffers[buffer]
         words = outer.sizes.words_of(outer_buffer)
         if reads_shapes:  # one size's word for a dimension may be none for another
             words = (*words[:1], *(None for _ in words[1:]))
+        if symbols:
+            own = (None for _ in words) if buffer in weights else words
+            words = tuple(
+                str(size) if str(size) in symbols else word
+                for size, word in zip(outer_buffer.shape, own, strict=True)
+            )
         tensors.append((variables[buffer], words, outer_buffer.shape))
-    return outer.sizes.for_tensors(tensors, {*variables.values(), *numbers}, reads_shapes, numbers)
+    return outer.sizes.for_tensors(
+        tensors, {*variables.values(), *numbers}, reads_shapes, (*numbers, *symbols), numbers
+    )
 
 
 def _return(paragraphs: list[Paragraph], results: Sequence[Code]) -> None:

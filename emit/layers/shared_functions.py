@@ -126,10 +126,9 @@ class FunctionPrinter:
             name: dataclasses.replace(outer.plan.buffers[name], shape=of_site.shapes[name])
             for name in of_site.shapes
         }
-        if named or told:
-            inside.plan = dataclasses.replace(
-                outer.plan, buffers=ChainMap(named, told, {**outer.plan.buffers})
-            )
+        if named or told or of_site.buffers:
+            all_buffers = ChainMap({**of_site.buffers}, named, told, {**outer.plan.buffers})
+            inside.plan = dataclasses.replace(outer.plan, buffers=all_buffers)
         inside.sizes, inside.calls = with_words_of_others(outer.sizes, of_site.twins), calls
         numbers = [one for one, _ in alike.numbers]
         return write_method(
@@ -143,7 +142,15 @@ class FunctionPrinter:
             device_inside(
                 [*(one for one in given if one not in of_site.aliases), *of_site.weights], inside, variables
             ),
-            sizes=sizes_inside(given, inside, variables, candidate.reads_shapes, numbers),
+            sizes=sizes_inside(
+                given,
+                inside,
+                variables,
+                candidate.reads_shapes,
+                numbers,
+                [one.word for one in alike.symbols],
+                [*of_site.weights] if alike.symbols else (),
+            ),
             whose=ModulePlace(self._root, site.path, candidate.module) if candidate.module else outer.whose,
             home=outer.home and dataclasses.replace(outer.home, path=site.path, is_list=False),
         )

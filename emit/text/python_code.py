@@ -52,18 +52,20 @@ class FormulaCode(Code):
         parts: How it is put together, symbols by their words.
         size: The same with its symbols.
         words: Of those.
+        is_bare: Whether a quotient has no parentheses of its own.
     """
 
     parts: tuple[object, ...]
     size: sympy.Expr = dataclasses.field(compare=False)
     words: Mapping[str, str] = dataclasses.field(compare=False)
+    is_bare: bool = False
     is_factor = False
 
     def __str__(self) -> str:
-        return size_text(self.size, self.words)
+        return size_text(self.size, self.words, self.is_bare)
 
 
-def formula(size: sympy.Expr, words: Mapping[str, str]) -> FormulaCode:
+def formula(size: sympy.Expr, words: Mapping[str, str], is_bare: bool = False) -> FormulaCode:
     """A size over the words of its symbols."""
 
     def parts(of: sympy.Basic) -> tuple[object, ...]:
@@ -71,7 +73,7 @@ def formula(size: sympy.Expr, words: Mapping[str, str]) -> FormulaCode:
             return (words.get(str(of), str(of)),)
         return (type(of).__name__, *map(parts, of.args)) if of.args else (repr(of),)
 
-    return FormulaCode(parts(size), size, words)
+    return FormulaCode(parts(size), size, words, is_bare)
 
 
 @dataclasses.dataclass(frozen=True)

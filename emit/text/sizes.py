@@ -78,6 +78,7 @@ class SizeWriter:
         untold: Mapping[str, str] | None = None,
     ) -> None:
         self.reads_shapes = self._is_reading = False
+        self._has_symbols = False  # for sizes of several modules
         self.constant: Callable[[str, int], str] = lambda word, size: ""
         self._untold = dict(untold or {})
         self._taken = taken  # None: only what a shape binds has a word
@@ -109,12 +110,14 @@ class SizeWriter:
         tensors: Sequence[Shaped],
         taken: set[str],
         reads_shapes: bool = False,
-        numbers: Sequence[str] = (),
+        symbols: Sequence[str] = (),
+        given: Sequence[str] = (),
     ) -> SizeWriter:
-        """A writer for a function that is given these tensors, of one size or of several, and these numbers."""
-        symbols = {**self._symbols, **{word: word for word in numbers}}
-        made = bind_sizes(self._words, symbols, tensors, taken, frozenset(numbers))
+        """A writer for a function that is given these tensors, of one size or of several, and these of the symbols."""
+        known = {**self._symbols, **{word: word for word in symbols}}
+        made = bind_sizes(self._words, known, tensors, taken, frozenset(given))
         made.reads_shapes = reads_shapes
+        made._has_symbols = len(symbols) > len(given)
         return made
 
     def words_at(self, node: str, n_dims: int) -> Words:
@@ -331,7 +334,7 @@ class SizeWriter:
         is_number = bool(size.is_Integer)
         if size.is_Symbol:
             return SizeText(NameCode(self._symbols.get(str(size), str(size))), words)
-        code = LiteralCode(str(size)) if is_number else formula(size, self._symbols)
+        code = LiteralCode(str(size)) if is_number else formula(size, self._symbols, self._has_symbols)
         return SizeText(code, words, is_number)
 
 

@@ -33,6 +33,7 @@ NEARLY_WHOLE = 0.85  # of a block whose last call is fused with what stands behi
 _LONG = 30  # calls of a function that is told in parts
 FEWEST_SAVED = 4  # of them that are not written out again
 _FEWEST_SAVED_OF_WHOLE = 3  # where the function is all that the user's does
+_OFTEN_A_PART = 8  # modules that do a part alike, though it is less than half of what each does
 _MOST_TRIMMED = 2  # calls at either end that one module does otherwise
 _PLAIN = Launch | Extern | Allocate | Reuse | Release
 
@@ -59,7 +60,9 @@ class CallSite:
         """Whether the other is somewhere else, or a part of this one."""
         is_apart = self.body != other.body or self.stop <= other.start or other.stop <= self.start
         is_part = self.start <= other.start and other.stop <= self.stop
-        return is_apart or (is_part and other.path.startswith(f"{self.path}."))
+        is_less = other.stop - other.start < self.stop - self.start
+        is_within = other.path.startswith(f"{self.path}.") or (is_less and other.path == self.path)
+        return is_apart or (is_part and is_within)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +98,16 @@ class CallsAlike:
     def n_saved(self) -> int:
         """How many calls are not written out again."""
         return (len(self.sites) - 1) * self.n_calls
+
+    @property
+    def is_often(self) -> bool:
+        """Whether it is much that many modules do alike, however much else each of them does."""
+        return len(self.sites) >= _OFTEN_A_PART and self.n_calls >= FEWEST_OF_PART
+
+    @property
+    def is_nearly_whole(self) -> bool:
+        """Whether little of its modules is left to be told around each call, or it is much all the same."""
+        return self.share >= NEARLY_WHOLE or self.is_often
 
     @property
     def is_worth(self) -> bool:
@@ -154,7 +167,7 @@ class ModuleCalls:
         alike: list[CallsAlike] = []
         for class_name, calls in self._by_class.items():
             alike += self._alike(class_name, calls, taken)
-        worth = [one for one in alike if one.is_worth and one.share >= _SHARE]
+        worth = [one for one in alike if one.is_worth and (one.share >= _SHARE or one.is_often)]
         if self._is_backward:
             worth = [one for one in worth if not self._are_layers(one)]
         return sorted(worth, key=_by_worth)
@@ -268,8 +281,8 @@ def call_site(calls: CallSite, steps: Sequence[ModelStep]) -> CallSite | None:
 
 
 def _by_worth(alike: CallsAlike) -> tuple[int | bool, ...]:
-    is_part = alike.share < NEARLY_WHOLE  # of its module: what is left of it is told around each call
-    return (-alike.depth, is_part, -alike.n_saved, -alike.n_calls, alike.sites[0].body)
+    # Of its module: what is left of it is told around each call.
+    return (-alike.depth, not alike.is_nearly_whole, -alike.n_saved, -alike.n_calls, alike.sites[0].body)
 
 
 def has_modules_alike(steps: Sequence[ModelStep], words: BufferNamer) -> bool:

@@ -43,22 +43,27 @@ def with_words_of_first(
 
 
 def _is_plain(loop: Loop) -> bool:
-    """Whether the layers are one function of all their steps, which keeps nothing for a backward pass."""
+    """Whether the layers are one function of all their steps."""
     is_cut = loop.n_head or loop.tail is not None or loop.first is not None
     is_other = (
         loop.own or loop.alternatives or loop.previous or loop.listed or loop.is_in_turn or loop.is_apart
     )
-    return loop.record is None and not (is_cut or is_other)
+    return not (is_cut or is_other)
 
 
 def _alike(first: Loop, loop: Loop, words: BufferNamer, named: LayerNames) -> AlikeSteps | None:
-    """What the layers of two lists do alike; None if they do not, or in other numbers."""
+    """What the layers of two lists do alike; None if they do not."""
     if first.class_name != loop.class_name or first.carried != loop.carried:
         return None
-    alike = alike_steps([_steps(first), _steps(loop)], words, named.variables)
-    if alike is None or alike.numbers or any(site.aliases for site in alike.sites):
+    if _kept(first) != _kept(loop):
         return None
-    return alike
+    alike = alike_steps([_steps(first), _steps(loop)], words, named.variables)
+    return None if alike is None or any(site.aliases for site in alike.sites) else alike
+
+
+def _kept(loop: Loop) -> tuple[str, ...]:
+    """The fields of what a layer keeps for its backward pass."""
+    return loop.record.fields if loop.record is not None else ()
 
 
 def _steps(loop: Loop) -> SiteSteps:

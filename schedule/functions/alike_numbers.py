@@ -11,7 +11,7 @@ import sympy
 from longhand.lower.ir import Extern, Size, View
 
 Number = Size  # of a call: what it is, or a symbol: a parameter of the function that it stands in
-_KEYWORDS = ("stride", "padding", "dilation", "groups", "is_causal")  # of what may differ
+KEYWORDS = ("stride", "padding", "dilation", "groups", "is_causal")  # of what may differ
 
 
 class DifferError(Exception):
@@ -45,13 +45,13 @@ class DifferingNumbers:
         schema = steps[0].target._schema.arguments
         steps = _of_one_length(steps)
         for place, argument in enumerate(schema):
-            if argument.name not in _KEYWORDS or "cudnn" in str(steps[0].target):
+            if argument.name not in KEYWORDS or "cudnn" in str(steps[0].target):
                 continue
             given = [_given(step, place, argument) for step in steps]
             numbers = [_uniform(value) for value in given]
             told = zip(numbers, given, strict=True)
             is_same = len({repr(value if number is None else number) for number, value in told}) == 1
-            if is_same or (argument.name == "groups" and all(map(_is_of_single_channels, steps))):
+            if is_same or (argument.name == "groups" and all(map(is_of_single_channels, steps))):
                 continue
             require(None not in numbers)
             symbol = self.parameter(argument.name, [one for one in numbers if one is not None], steps[0])
@@ -143,8 +143,8 @@ def _channels_of(step: Extern, number: Number) -> str | None:
     return image.buffer if is_of_each and not image.calls else None
 
 
-def _is_of_single_channels(step: Extern) -> bool:
+def is_of_single_channels(step: Extern) -> bool:
     """Whether a convolution works on each channel by itself: the weight tells how many these are."""
     given = {one.name: _given(step, place, one) for place, one in enumerate(step.target._schema.arguments)}
-    weight, count = given.get("weight"), given["groups"]
-    return isinstance(weight, View) and count != 1 and tuple(weight.shape[:2]) == (count, 1)
+    weight, count = given.get("weight"), given.get("groups")
+    return isinstance(weight, View) and count not in (None, 1) and tuple(weight.shape[:2]) == (count, 1)

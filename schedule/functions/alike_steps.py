@@ -11,7 +11,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from longhand.lower.ir import Extern, Size, View
+import sympy
+
+from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, Number, require
 from longhand.schedule.functions.alike_releases import (
     places_without_releases,
@@ -41,6 +43,7 @@ class SiteSteps:
         aliases: Further names of what it is given, in `steps`: the same tensor for several parameters.
         twins: By the name of a buffer or a node: the one in the first module, whose words it has.
         shapes: Of buffers with sizes that others tell (told_sizes.py).
+        buffers: Those with sizes that are symbols (size_symbols.py).
     """
 
     steps: tuple[PlanStep, ...]
@@ -52,6 +55,35 @@ class SiteSteps:
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
     shapes: Mapping[str, tuple[Size, ...]] = dataclasses.field(default_factory=dict)
+    buffers: Mapping[str, Buffer] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class SizeSymbol:
+    """A size in which modules differ.
+
+    Attributes:
+        word: The symbol's name.
+        sizes: What it is in each of the modules.
+        is_told: Whether a dimension of what the function is given, or of a weight of its module, tells it.
+        source: Of what, by name.
+        is_of_table: Whether that holds whole numbers: what has as many entries is another thing.
+        is_named: Whether the word is the user's, or says whose dimension it is.
+        meant: The word that it would have, if nothing else had it.
+    """
+
+    word: str
+    sizes: tuple[int, ...]
+    is_told: bool
+    source: str = ""
+    is_of_table: bool = False
+    is_named: bool = True
+    meant: str = ""
+
+    @property
+    def size(self) -> sympy.Symbol:
+        """The symbol."""
+        return sympy.Symbol(self.word, integer=True, positive=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +96,7 @@ class AlikeSteps:
         made: What they make, likewise.
         views: The keys of views that have names, likewise.
         numbers: (parameter, what it is in each).
+        symbols: Sizes in which they differ, where these stand in the steps.
     """
 
     sites: tuple[SiteSteps, ...]
@@ -71,6 +104,7 @@ class AlikeSteps:
     made: tuple[Column, ...]
     views: tuple[Column, ...]
     numbers: tuple[tuple[str, tuple[Number, ...]], ...]
+    symbols: tuple[SizeSymbol, ...] = ()
 
 
 def alike_steps(

@@ -31,7 +31,7 @@ def without_lone_loops(plan: UnitPlan, steps: Sequence[ModelStep], backward: Seq
     lone = {id(loop.run[0]) for loop in loops_of(steps) if _is_short(loop) and not _is_in_any(loop, there)}
     flat: list[UnitStep] = []
     for step in plan.steps:
-        is_lone = isinstance(step, Repeat) and id(step.runs[0][0]) in lone
+        is_lone = isinstance(step, Repeat) and bool(step.runs[0]) and id(step.runs[0][0]) in lone
         flat += flat_steps([step]) if is_lone else [step]
     return dataclasses.replace(plan, steps=tuple(flat)) if lone else plan
 

@@ -8,13 +8,12 @@ their place.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer
 from longhand.schedule.functions.alike_calls import CallsAlike, CallSite, ModuleCalls
-from longhand.schedule.functions.alike_numbers import Number, told_by_channels
-from longhand.schedule.functions.alike_steps import SiteSteps, alike_steps
+from longhand.schedule.functions.alike_numbers import told_by_channels
+from longhand.schedule.functions.alike_steps import alike_steps
 from longhand.schedule.functions.call_records import (
     CallRecord,
     SharedCall,
@@ -27,14 +26,16 @@ from longhand.schedule.functions.inner_names import (
     variables_of,
     words_for_module,
 )
+from longhand.schedule.functions.one_function import OneFunction, size_told
 from longhand.schedule.functions.repeated_launches import (
     LaunchWords,
     words_for_holder,
     words_of_launch,
 )
 from longhand.schedule.functions.sites import FunctionBody, FunctionCandidate, FunctionSites, ModuleSteps
-from longhand.schedule.functions.told_sizes import WordsOf, with_told_sizes
-from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
+from longhand.schedule.functions.sizes.size_proof import are_given_the_same
+from longhand.schedule.functions.sizes.size_symbols import with_size_symbols
+from longhand.schedule.functions.sizes.told_sizes import WordsOf, with_told_sizes
 from longhand.schedule.layers.written_functions import WrittenFunction, as_one
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import OWN_WORDS
@@ -42,6 +43,7 @@ from longhand.schedule.names.words import OWN_WORDS
 MOST_OF_PART = 5  # parameters of a function that is called once
 MOST_TRIES = 40
 MOST_NUMBERS = 3
+MOST_ASKED = 2  # of them, sizes that no tensor of several tells
 # What a shared function calls, or may: runtime.py's conv2d is not the module that such a function is given.
 NO_MODULE = ""  # what a function calls the module where it is given none
 _CALLED = OWN_WORDS - {"block", "layer"}
@@ -49,34 +51,6 @@ _CALLED = OWN_WORDS - {"block", "layer"}
 
 # The function as it is written for each of the modules, one after the other.
 WriteFunctions = Callable[[FunctionCandidate], Iterator[WrittenFunction]]
-
-
-@dataclasses.dataclass(frozen=True)
-class OneFunction:
-    """What several modules are.
-
-    Attributes:
-        candidate: What they do, in which places of the plan, in which words.
-        parameters: What it takes beside its module and numbers.
-        numbers: For each module the numbers that it is called with: those of library calls, and sizes that differ.
-        stated: Words for sizes that are the same in all of them, or that a weight of the module's tells.
-        alike: The modules' calls.
-        name: Its own.
-        also: What was found later to be the same function.
-    """
-
-    candidate: FunctionCandidate
-    parameters: tuple[str, ...]
-    numbers: tuple[tuple[tuple[str, Number], ...], ...]
-    stated: Mapping[str, int | str]
-    alike: CallsAlike
-    name: str = ""
-    also: tuple[FunctionCandidate, ...] = ()
-
-    @property
-    def n_parameters(self) -> int:
-        """Beside the module."""
-        return len(self.parameters) + len(self.numbers[0])
 
 
 def _as_read(one: OneFunction) -> tuple[int, int, int]:
@@ -246,14 +220,18 @@ class FunctionSharing:
     def _is_same(self, known: OneFunction, one: OneFunction) -> bool:
         """Whether an earlier function does for other modules what it does for its own."""
         of_known, of_one = known.candidate, one.candidate
+        if of_known.alike.symbols or of_one.alike.symbols:
+            return False
         sites = [of_known.alike.sites[0], of_one.alike.sites[0]]
         alike = alike_steps(sites, self._words, of_known.around[0])
-        if alike is None or [column[0] for column in alike.inputs] != [c[0] for c in of_known.alike.inputs]:
+        # A number in which they differ would be a parameter that the earlier function has not.
+        if alike is None or alike.numbers:
+            return False
+        if [column[0] for column in alike.inputs] != [column[0] for column in of_known.alike.inputs]:
             return False
         if [column[1] for column in alike.inputs] != [column[0] for column in of_one.alike.inputs]:
             return False
-        numbers, others = ([word for word, _ in each.numbers[0]] for each in (known, one))
-        if numbers != others or dict(known.stated) != dict(one.stated):
+        if not (known.says_the_sizes_of(one) and are_given_the_same(*sites)):
             return False
         both = dataclasses.replace(
             of_known,
@@ -271,9 +249,8 @@ class FunctionSharing:
             is_plain = one is None or not one.candidate.holds_records
             return one if one is not None and is_plain and one.n_parameters <= MOST_OF_PART else None
         one = self._of_all(alike, word)
-        if (
-            one is not None or len(alike.sites) == 2 or alike.is_launch
-        ):  # or what modules do alike would differ by it
+        # Of launches, what modules do alike would differ by it.
+        if one is not None or len(alike.sites) == 2 or alike.is_launch:
             return one
         for place, first in enumerate(alike.sites):
             same = (
@@ -294,64 +271,58 @@ class FunctionSharing:
             return stated
         read = self._as_one(alike, word, reads_shapes=True)
         told = [one for one in (stated, read) if one is not None]
+        # Derivatives that are given much, tensor by tensor, read worse than parts that are given records.
+        may_have_symbols = self._form.takes_module and alike.is_nearly_whole
+        if may_have_symbols and (not told or all(any(one.numbers) for one in told)):
+            told += filter(None, [self._as_one(alike, word, reads_shapes=False, has_symbols=True)])
         return min(told, key=lambda one: one.n_parameters, default=None)
 
-    def _as_one(self, alike: CallsAlike, word: str, reads_shapes: bool) -> OneFunction | None:
+    def _as_one(
+        self, alike: CallsAlike, word: str, reads_shapes: bool, has_symbols: bool = False
+    ) -> OneFunction | None:
         """The one function that modules are, with the words of the first one; None if they are none."""
         each = [self._sites.steps_of(site, word) for site in alike.sites]
         sites = [one for one in each if one is not None]
-        candidate = self._candidate(alike, word, sites, reads_shapes) if len(sites) == len(each) else None
-        methods = as_one(self._write(candidate)) if candidate is not None else None
+        if len(sites) < len(each):
+            return None
+        candidate = self._candidate(alike, word, sites, reads_shapes, has_symbols)
+        methods = as_one(self._write(candidate), candidate.asked) if candidate is not None else None
         return self._with_sizes(alike, candidate, methods) if candidate is not None and methods else None
 
     def _with_sizes(
         self, alike: CallsAlike, candidate: FunctionCandidate, methods: Sequence[WrittenFunction]
     ) -> OneFunction | None:
         """The function; sizes that differ from module to module, and that nothing at hand tells, become parameters."""
-        stated = [method.stated for method in methods]
+        stated, needed = [method.stated for method in methods], methods[0].needed
+        asked = {one.word: one.sizes for one in candidate.alike.symbols if one.word in needed}
         told: dict[str, int | str | None] = {}
         for word in stated[0]:
-            told[word] = self._told(candidate, word, [one[word] for one in stated], told.values())
+            told[word] = size_told(
+                candidate, word, [one[word] for one in stated], told.values(), self._buffers, self._words_of
+            )
         numbers = tuple(
             (
                 *((word, values[place]) for word, values in candidate.alike.numbers),
                 *((word, size) for word, size in one.items() if told[word] is None),
+                *((word, asked[word][place]) for word in needed),
             )
             for place, one in enumerate(stated)
         )
         known = {word: size for word, size in told.items() if size is not None}
-        function = OneFunction(candidate, methods[0].parameters, numbers, known, alike)
-        is_short = len(numbers[0]) <= MOST_NUMBERS
+        parameters = tuple(one for one in methods[0].parameters if one not in needed)
+        function = OneFunction(candidate, parameters, numbers, known, alike)
+        is_short = len(numbers[0]) <= MOST_NUMBERS and len(needed) <= MOST_ASKED
+        is_short = is_short and all(one.is_named for one in candidate.alike.symbols if one.word in needed)
         is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
         return function if is_short else None
 
-    def _told(
-        self,
-        candidate: FunctionCandidate,
-        word: str,
-        sizes: Sequence[int | str],
-        others: Collection[int | str | None],
-    ) -> int | str | None:
-        """A size of a function, or what tells it, best what tells no other; None where only a parameter does."""
-        if len(set(sizes)) == 1:
-            return sizes[0]
-        alike = candidate.alike
-        weight = told_by_weights(sizes, word, alike.sites, self._buffers)
-        if weight is not None:
-            return f"{candidate.around[0][weight[0]]}.shape[{weight[1]}]"
-        given = told_by_parameters(sizes, alike.inputs, alike.sites, self._buffers)
-        texts = {one: f"{candidate.words[one[0]]}.shape[{one[1]}]" for one in given}
-        named = (texts[one] for one in given if self._word_of(alike.sites[0], *one) == word)
-        apart = (text for text in texts.values() if text not in others)
-        return next(itertools.chain(named, apart, texts.values()), None)
-
-    def _word_of(self, site: SiteSteps, name: str, dim: int) -> str | None:
-        """The word of a dimension of what a module is given."""
-        buffer = site.aliases.get(name, name)
-        return self._words_of(buffer, len(self._buffers[buffer].shape))[dim]
-
     def _candidate(
-        self, alike: CallsAlike, word: str, sites: Sequence[ModuleSteps], reads_shapes: bool
+        self,
+        alike: CallsAlike,
+        word: str,
+        sites: Sequence[ModuleSteps],
+        reads_shapes: bool,
+        has_symbols: bool,
     ) -> FunctionCandidate | None:
         """What modules do alike, in the first one's words; None where these do not go together."""
         shared = alike_steps([one.steps for one in sites], self._words, sites[0].variables)
@@ -374,9 +345,14 @@ class FunctionSharing:
         if len(set(told)) < len(told) or not locals_of_it.isdisjoint(told[:n_first]):
             return None
         variables = (name for one in (*around, words) for name in one.values())
-        shared = with_told_sizes(
-            shared, self._buffers, self._words_of, words, {*variables, *told, *OWN_WORDS}
-        )
+        taken = {*variables, *told, *OWN_WORDS}
+        if has_symbols:
+            in_symbols = with_size_symbols(shared, self._buffers, self._words_of, words, taken)
+            if in_symbols is None:
+                return None
+            shared = in_symbols
+        else:
+            shared = with_told_sizes(shared, self._buffers, self._words_of, words, taken)
         record = (
             class_of_record(alike.class_name, alike.sites[0].path, self._used)
             if shared.sites[0].saved

@@ -119,6 +119,11 @@ class FunctionCandidate:
     record: str = ""
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """The words of sizes that no tensor tells."""
+        return tuple(one.word for one in self.alike.symbols if not one.is_told)
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """Of that record."""
         return tuple(self.words[name] for name in self.kept(0))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from longhand.schedule.modules.held import Branch
 from longhand.schedule.modules.sizes_alike import (
@@ -19,6 +20,8 @@ from longhand.schedule.modules.sizes_alike import (
     with_sizes,
 )
 from longhand.schedule.names.words import first_free, further_names
+
+_MOST_NUMBERS = 3  # that are attributes of a layer, where some are what calls are given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,46 +85,76 @@ class StageClass:
         parameters: What the constructor is given of the sizes that differ.
         arguments: By the path of the first of some layers: what their constructor is given.
         attributes: By name: the size that is kept for the functions, in the constructor's words.
-        told: By the word that a function has for a size: the attribute that holds it.
+        told: For each function, by the word that it has for a size: the attribute that holds it.
+        given: By the word of what calls are given: the attribute that holds it.
     """
 
     module: Branch
     parameters: tuple[str, ...]
     arguments: Mapping[str, tuple[int, ...]]
     attributes: Mapping[str, str]
-    told: Mapping[str, str]
+    told: tuple[Mapping[str, str], ...]
+    given: Mapping[str, str]
+
+
+def are_many(n_numbers: int, n_sizes: int) -> bool:
+    """Whether a class for several lists would be given so much that several classes read better.
+
+    Args:
+        n_numbers: What calls in its functions are given, and in which layers differ.
+        n_sizes: Sizes in which these differ, and that no tensor tells.
+    """
+    return n_numbers > 0 and n_numbers + n_sizes > _MOST_NUMBERS
 
 
 def class_of_stages(
-    stages: Sequence[StageLayers], stated: Sequence[Sequence[Mapping[str, int | str]]]
+    stages: Sequence[StageLayers],
+    stated: Sequence[Sequence[Mapping[str, int | str]]],
+    numbers: Mapping[str, Column] = MappingProxyType({}),
 ) -> StageClass:
     """The class.
 
     Args:
         stages: The lists.
         stated: For each function, and in it for each list: the sizes that no tensor tells, by the function's words.
+        numbers: By word: what calls in the functions are given for each list, and in which these differ.
     """
     modules = [stage.module for stage in stages]
     columns = size_columns(modules)
     words = size_names(columns)
     held = {*modules[0].held, *modules[0].branches}
     kept: dict[str, str] = {}
-    told: dict[str, str] = {}
-    for of_lists in stated:
+    told: list[dict[str, str]] = [{} for _ in stated]
+    for of_function, of_lists in zip(told, stated, strict=True):
         for word in of_lists[0]:
             column = tuple(int(sizes[word]) for sizes in of_lists)
             if len(set(column)) > 1:
-                attribute = first_free((word, *(f"{word}_{end}" for end in ("size", "here"))), held)
-                kept[attribute] = str(_told(column, word, words))
-                told[word] = attribute
+                size = str(_told(column, word, words))
+                # Another function may have the word for another size.
+                used = {one for one, kept_size in kept.items() if kept_size != size}
+                attribute = first_free(
+                    (word, *(f"{word}_{end}" for end in ("size", "here")), *_further(word, len(kept))),
+                    {*held, *used},
+                )
+                kept[attribute] = size
+                of_function[word] = attribute
+    given: dict[str, str] = {}
+    others: list[tuple[str, Column]] = []
+    for word, column in numbers.items():
+        attribute = first_free((word, *(f"{word}_{end}" for end in ("number", "here"))), {*held, *kept})
+        kept[attribute] = first_free((attribute, *_further(attribute, len(words))), {*words.values()})
+        given[word] = attribute
+        others.append((kept[attribute], column))
     module = with_sizes(modules[0], (size_text(column, words) for _, column in columns))
-    order = sorted(words.items(), key=lambda one: one[1] != "n_in")
+    order = [*sorted(((word, column) for column, word in words.items()), key=lambda one: one[0] != "n_in")]
+    order += others
     return StageClass(
         module,
-        tuple(word for _, word in order),
-        {stage.path: tuple(column[place] for column, _ in order) for place, stage in enumerate(stages)},
+        tuple(word for word, _ in order),
+        {stage.path: tuple(column[place] for _, column in order) for place, stage in enumerate(stages)},
         kept,
-        told,
+        tuple(told),
+        given,
     )
 
 

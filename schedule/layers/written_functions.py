@@ -7,7 +7,7 @@ which modules call one function, which class is made from another one's, which l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 
@@ -46,14 +46,18 @@ class WrittenFunction(Protocol):
 _Function = TypeVar("_Function", bound=WrittenFunction)
 
 
-def as_one(functions: Iterable[_Function]) -> list[_Function] | None:
+def as_one(functions: Iterable[_Function], given: Collection[str] = ()) -> list[_Function] | None:
     """The functions, if one of them does for all; None where what they do, or what tells their sizes, differs.
 
     They are written one by one: after the first that differs none is.
+
+    Args:
+        functions: The function for each of the modules.
+        given: Symbols of sizes that it may be given.
     """
     alike: list[_Function] = []
     for one in functions:
-        if one.needed or one.pads or (alike and one.work != alike[0].work):
+        if not {*one.needed} <= {*given} or one.pads or (alike and one.work != alike[0].work):
             return None
         alike.append(one)
     return alike

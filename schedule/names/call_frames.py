@@ -142,9 +142,9 @@ def _operations(frame: CallFrame, nodes: Iterable[fx.Node], derived: bool) -> se
     operations = set()
     for node in nodes:
         origin = provenance_of(node)
-        if node.op != "call_function" or op_word(node).silent or bool(origin.differentiates) != derived:
+        if node.op != "call_function" or bool(origin.differentiates) != derived:
             continue
-        if _belongs(origin, frame):
+        if _belongs(origin, frame) and not op_word(node).silent:
             op = without_counter(origin.differentiates) if derived else aten_name(node)
             operations.add((origin.module, origin.line, origin.statement, op))
     return operations

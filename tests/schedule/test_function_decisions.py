@@ -136,12 +136,24 @@ def test_a_class_inherits_what_is_the_same_for_the_same_sizes() -> None:
 def test_a_size_that_no_tensor_tells_is_an_attribute() -> None:
     stages = [stage("a", 8), stage("b", 16)]
     found = class_of_stages(stages, [[{"heads": 2, "dim": 8, "eps": 1}, {"heads": 4, "dim": 16, "eps": 1}]])
-    assert found.told == {"heads": "heads", "dim": "dim"}
+    assert found.told == ({"heads": "heads", "dim": "dim"},)
     assert (
         len(found.parameters) == len(found.arguments["a.0"])
         and found.arguments["a.0"] != found.arguments["b.0"]
     )
     assert set(found.attributes) == {"heads", "dim"}
+
+
+def test_a_word_for_two_sizes_in_two_functions_is_two_attributes() -> None:
+    of_lists = [
+        [{"length": 16}, {"length": 8}],
+        [{"length": 12}, {"length": 6}],
+        [{"length": 16}, {"length": 8}],
+    ]
+    found = class_of_stages([stage("a", 8), stage("b", 16)], of_lists)
+    attributes = [of["length"] for of in found.told]
+    assert attributes[0] == attributes[2] != attributes[1]
+    assert found.attributes[attributes[0]] != found.attributes[attributes[1]]
 
 
 def test_answers_are_found_once() -> None:

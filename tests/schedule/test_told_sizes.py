@@ -9,7 +9,7 @@ import torch
 
 from longhand.lower.ir import Buffer, BufferKind, Extern, View, ViewCall
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
-from longhand.schedule.functions.told_sizes import ToldBlocks, ToldSize, with_told_sizes
+from longhand.schedule.functions.sizes.told_sizes import ToldBlocks, ToldSize, with_told_sizes
 from longhand.schedule.plan import Launch
 
 aten = torch.ops.aten

@@ -11,17 +11,45 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Size
+from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
-from longhand.schedule.functions.told_sizes import Column, WordsOf, with_told_sizes_and_words
-from longhand.schedule.functions.weight_sizes import told_by_parameters, told_by_weights
+from longhand.schedule.functions.sizes.size_symbols import with_size_symbols
+from longhand.schedule.functions.sizes.told_sizes import Column, WordsOf, with_told_sizes_and_words
+from longhand.schedule.functions.sizes.weight_sizes import told_by_parameters, told_by_weights
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import OWN_WORDS
 from longhand.schedule.plan import PlanStep, Release
 
+MOST_TRIALS = 4  # until each function is known to be given numbers or not
+_MOST_NUMBERS = 2  # that the function for several parts is given
+
 Names = tuple[str, ...]  # what stands in one place of each part
 TellingDimension = tuple[str, int]  # what a part is given, and one of its dimensions
+
+
+@dataclasses.dataclass(frozen=True)
+class PartInSymbols:
+    """A part of a derivative whose sizes are symbols: the same text for all modules that do the same.
+
+    Attributes:
+        steps: By the identity of a step of the function around it: that step.
+        buffers: Those with symbols in their sizes.
+        symbols: The words of these.
+        given: What the part is for each of them that its function may have to be given.
+        numbers: (parameter, what it is) of numbers that calls of libraries are given and in which the parts differ.
+    """
+
+    steps: Mapping[int, PlanStep]
+    buffers: Mapping[str, Buffer]
+    symbols: tuple[str, ...]
+    given: Mapping[str, int]
+    numbers: tuple[tuple[str, Number], ...]
+
+    def may_be_given(self, needed: Sequence[str]) -> bool:
+        """Whether the function for several parts may be given some symbols, and the numbers."""
+        return len(needed) + len(self.numbers) <= _MOST_NUMBERS and {*needed} <= {*self.given}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +61,14 @@ class PartSizes:
         shapes: Of buffers with sizes that others tell.
         telling: By the word of such a size: what the part is given that has it, and in which dimension.
         others: By a size in which the modules differ: all that has it, by the word of that dimension.
+        in_symbols: The part with such sizes as symbols; None where that is not the same for all of them.
     """
 
     steps: Mapping[int, PlanStep]
     shapes: Mapping[str, tuple[Size, ...]]
     telling: Mapping[str, TellingDimension]
     others: Mapping[int, Mapping[str, TellingDimension]]
+    in_symbols: PartInSymbols | None = None
 
     def tells(self, word: str, size: int | str) -> TellingDimension | None:
         """What tells a size that a function has that word for."""
@@ -126,6 +156,8 @@ def _of_sites(
         return
     variables = {name: word for name, word in sites[0].function.variables.items() if word.isidentifier()}
     taken = {word for site in sites for word in site.function.variables.values()} | OWN_WORDS
+    held = {name: word.rpartition(".")[2] for name, word in sites[0].function.variables.items()}
+    symbols = with_size_symbols(alike, buffers, words_of, held, taken)
     told, sizes = with_told_sizes_and_words(alike, buffers, words_of, variables, taken)
     telling = {word: one for word, of in sizes.items() if (one := _telling(of, word, alike, buffers))}
     others = list(_differing(alike, buffers, words_of))
@@ -137,7 +169,17 @@ def _of_sites(
         by_size: dict[int, dict[str, TellingDimension]] = {}
         for of, word, names, dim in others:
             by_size.setdefault(of[place], {}).setdefault(word, (names[place], dim))
-        yield id(site.part), PartSizes(steps, new.shapes, own, by_size)
+        in_symbols = None
+        if symbols is not None:
+            pairs = zip(site.plain, symbols.sites[place].steps, strict=True)
+            in_symbols = PartInSymbols(
+                {id(old): step for old, step in pairs if not isinstance(old, Release)},
+                symbols.sites[place].buffers,
+                tuple(one.word for one in symbols.symbols),
+                {one.word: one.sizes[place] for one in symbols.symbols if not one.is_told and one.is_named},
+                tuple((word, values[place]) for word, values in symbols.numbers),
+            )
+        yield id(site.part), PartSizes(steps, new.shapes, own, by_size, in_symbols)
 
 
 def _differing(
