@@ -9,6 +9,7 @@ from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, CallsOf
 from longhand.schedule.functions.call_records import CallRecord, SharedCall, fields_reached
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.derivatives import find_derivatives
+from longhand.schedule.functions.done_parts import DonePart, DoneSteps
 from longhand.schedule.functions.inner_names import (
     names_inside,
     remark_on,
@@ -20,7 +21,6 @@ from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.part_records import as_own, fields_of_part
-from longhand.schedule.functions.part_steps import is_whole_derivative
 from longhand.schedule.functions.repeated_launches import (
     Form,
     LaunchWords,
@@ -165,6 +165,8 @@ __all__ = [
     "CallsOfFunction",
     "Choice",
     "DimNamer",
+    "DonePart",
+    "DoneSteps",
     "FirstCall",
     "Form",
     "FunctionBody",
@@ -254,7 +256,6 @@ __all__ = [
     "is_plain_variable",
     "is_product",
     "is_same",
-    "is_whole_derivative",
     "kernels_of",
     "keys_of_gradients",
     "launches",

@@ -38,6 +38,7 @@ from longhand.lower.ir import View
 from longhand.schedule.named_plan import (
     NO_SIZES,
     SAVED,
+    DoneSteps,
     GradientGroup,
     GradientsOfModule,
     Home,
@@ -51,7 +52,6 @@ from longhand.schedule.named_plan import (
     as_own,
     fields_of_part,
     find_derivatives,
-    is_whole_derivative,
     names_inside,
     own_steps,
     sizes_of_parts,
@@ -141,6 +141,7 @@ class DerivativeWriter:
         self._found: dict[int, tuple[ModuleDerivative, ...]] = {}  # by the identity of a function
         self._memory: dict[int, MemoryOfSteps] = {}
         self._sizes: Mapping[int, PartSizes] = {}  # by the identity of a part
+        self._derivative: DoneSteps
         self._known = PartFunctions()
         self._names: dict[int, str] = {}  # by the identity of a part
         self._lone: set[int] = set()  # parts whose function does nothing else
@@ -161,6 +162,7 @@ class DerivativeWriter:
         found = find_derivatives(own, outer.words, outer.calls, memory)
         self._found = {id(one): parts for one, parts in zip(functions, found, strict=True)}
         self._memory = {id(one): held for one, held in zip(functions, memory, strict=True)}
+        self._derivative = DoneSteps(plan.steps, outer.words, is_backward=True)
         self._sizes = sizes_of_parts(own, found, outer.words, plan.buffers, outer.sizes.words_at)
 
     def name(self, written: Iterable[tuple[DividedFunction, str, BodyWriter]]) -> None:
@@ -171,6 +173,7 @@ class DerivativeWriter:
         """
         trial = DerivativeWriter(self._root, self._taken)
         trial._found, trial._memory, trial._sizes = self._found, self._memory, self._sizes
+        trial._derivative = self._derivative
         for divided, word, outer in written:
             trial.divide(divided, word, copy.copy(outer))
         names = names_of_parts([*trial._sites.values()], self._taken)
@@ -280,7 +283,7 @@ class DerivativeWriter:
         now = ToldPart(
             what_passes([] if is_again else into, out, weights_of, whose),
             (position_of(part.path, function),),
-            is_whole_derivative(part, function.steps[part.start : part.stop], outer.words),
+            self._derivative.part(part, function.steps[part.start : part.stop]),
             is_of_layers=not function.drops_fields,
         )
         earlier = self._told.get(name)
