@@ -1,4 +1,4 @@
-"""What a README says that the model must keep is a value: no string, of which it would say the type, and nothing private."""
+"""What a README says that the model must keep is a value: of a string it would say the type, of internals nothing."""
 
 from longhand.capture.facts import facts_of
 

@@ -1,9 +1,8 @@
-"""A function for a part of a derivative says that it is a part, and whose else: where gradients are made is the proof."""
+"""A function for a part of a derivative says that it is one: where the gradients of weights are made is the proof."""
 
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 import torch
