@@ -133,7 +133,10 @@ def _name_weights(words: BufferNamer, names: dict[str, str], scope: Scope, insid
         return
     by_path = name_weights(own.values(), words.weights.values(), scope.is_free)
     for buffer, path in own.items():
-        names[buffer] = scope.take(by_path[path] if buffer in words.inputs else GradientWord(by_path[path]))
+        is_weight = (
+            buffer in words.inputs
+        )  # told by its module: its word is free for what the user calls so, too
+        names[buffer] = by_path[path] if is_weight else scope.take(GradientWord(by_path[path]))
 
 
 def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:

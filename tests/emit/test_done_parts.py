@@ -81,3 +81,10 @@ def test_a_part_whose_norm_is_differentiated_by_its_caller_is_a_part(
         left_out = {path for path, _ in Shares().get_submodule(name).named_parameters()} - weights
         assert len(left_out) == 2  # the last norm's
         assert _said(functions[f"{name}_backward"]).startswith("Part of the derivative of ")
+
+
+def test_what_is_computed_again_has_the_users_word_although_a_weight_is_called_so(
+    functions: dict[str, ast.FunctionDef],
+) -> None:
+    text = ast.unparse(functions["shares_backward"])
+    assert "kernels.sigmoid(model.share, share, " in text and "gate" not in text

@@ -1,4 +1,4 @@
-"""Values that ATen puts into zeros are written into the result: no zeros are made to be copied, none are handed around."""
+"""Values that ATen puts into zeros are written into the result: no zeros are made to be copied or handed around."""
 
 from __future__ import annotations
 
