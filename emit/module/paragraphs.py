@@ -201,11 +201,20 @@ def append(paragraphs: list[Paragraph], more: Paragraph) -> None:
         paragraphs.append(more)
 
 
-def quotes_of(stated: Iterable[Provenance], in_backward: bool) -> tuple[Quote, ...]:
-    """The statements that operations came from; in a backward pass, which of them it only computes again."""
-    derived = {(where.qualname, where.statement) for where in stated if where.is_of_gradient}
-    each = dict.fromkeys((where.qualname, where.statement) for where in stated)
-    return tuple(Quote(*one, is_again=in_backward and one not in derived) for one in each)
+def quotes_of(stated: Collection[Provenance], in_backward: bool) -> tuple[Quote, ...]:
+    """The statements that operations came from; in a backward pass, which of them it only computes again.
+
+    What a forward pass makes for the derivative alone goes unsaid where it does anything else there.
+    """
+    by_kind = [
+        dict.fromkeys((one.qualname, one.statement) for one in stated if one.is_of_gradient == is_derived)
+        for is_derived in (False, True)
+    ]
+    plain, derived = by_kind
+    if in_backward:
+        each = dict.fromkeys((one.qualname, one.statement) for one in stated)
+        return tuple(Quote(*one, is_again=one not in derived) for one in each)
+    return tuple(Quote(*one, is_ahead=not plain) for one in plain or derived)
 
 
 def chosen(quotes: Sequence[Quote], in_backward: bool) -> tuple[Quote, ...]:
