@@ -121,6 +121,10 @@ class SizeWriter:
         """Words for the dimensions of a value of the captured graph, a view for instance."""
         return self._words.of(node, n_dims)
 
+    def n_before(self, part: str) -> int | None:
+        """How many parts come before a value of the captured graph that is one of several as long ones."""
+        return self._words.parts.get(part)
+
     def words_of(self, buffer: Buffer) -> Words:
         """Words for a buffer's dimensions."""
         return self._words.of(buffer.name, len(buffer.shape))
