@@ -91,6 +91,7 @@ from longhand.schedule.plan import (
     buffers_made,
 )
 
+_WIDEST_REUSE = 98  # of a line that says why memory may be written over
 _DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
 
 
@@ -296,7 +297,9 @@ class BodyWriter:
         if new == old and is_alike:
             return []
         remark = "in place" if step.in_place and is_alike else "the same memory"
-        return [PythonLine.of(PythonStatement((new,), value, remark=remark))]
+        why = f"{remark}: {old} is not read afterwards"
+        is_short = len(f"{new} = {value}  # {why}") <= _WIDEST_REUSE
+        return [PythonLine.of(PythonStatement((new,), value, remark=why if is_short else remark))]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]
