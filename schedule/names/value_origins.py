@@ -103,6 +103,7 @@ _RESULTS = {
     "mul": "product",
     "sub": "difference",
     "div": "ratio",
+    "floor_divide": "quotient",
     "mm": "product",
     "bmm": "product",
     "matmul": "product",
