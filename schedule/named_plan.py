@@ -132,7 +132,7 @@ from longhand.schedule.names.value_rules import counts_from_the_end, is_of_place
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
 from longhand.schedule.names.weight_names import keys_of_gradients
 from longhand.schedule.numerics.plain_loops import plan_domains
-from longhand.schedule.unread import unread_buffers
+from longhand.schedule.unread import kept_alone, unread_buffers
 from longhand.schedule.verification.held_words import prove_words_hold
 from longhand.schedule.view_detours import (
     EXPANSIONS,
@@ -256,6 +256,7 @@ __all__ = [
     "is_plain_variable",
     "is_product",
     "is_same",
+    "kept_alone",
     "kernels_of",
     "keys_of_gradients",
     "launches",

@@ -201,7 +201,7 @@ def append(paragraphs: list[Paragraph], more: Paragraph) -> None:
         paragraphs.append(more)
 
 
-def quotes_of(stated: Collection[Provenance], in_backward: bool) -> tuple[Quote, ...]:
+def quotes_of(stated: Collection[Provenance], in_backward: bool, is_kept: bool = False) -> tuple[Quote, ...]:
     """The statements that operations came from; in a backward pass, which of them it only computes again.
 
     What a forward pass makes for the derivative alone goes unsaid where it does anything else there.
@@ -214,7 +214,7 @@ def quotes_of(stated: Collection[Provenance], in_backward: bool) -> tuple[Quote,
     if in_backward:
         each = dict.fromkeys((one.qualname, one.statement) for one in stated)
         return tuple(Quote(*one, is_again=one not in derived) for one in each)
-    return tuple(Quote(*one, is_ahead=not plain) for one in plain or derived)
+    return tuple(Quote(*one, is_ahead=is_kept and not plain) for one in plain or derived)
 
 
 def chosen(quotes: Sequence[Quote], in_backward: bool) -> tuple[Quote, ...]:

@@ -12,9 +12,14 @@ _MASK = Provenance("x = self.act(x)", "Layer.forward", differentiates="relu")
 
 
 def test_what_is_made_for_the_backward_pass_alone_says_so() -> None:
-    quotes = quotes_of([_NORMALIZED], in_backward=False)
+    quotes = quotes_of([_NORMALIZED], in_backward=False, is_kept=True)
     assert quote_lines(quotes, 100) == ["for backward.py: Layer.forward    x = self.norm(x)"]
     assert quotes != quotes_of([_NORM], in_backward=False)  # they are no one paragraph
+
+
+def test_what_the_forward_pass_reads_itself_is_its_own() -> None:
+    quotes = quotes_of([_NORMALIZED], in_backward=False, is_kept=False)
+    assert quote_lines(quotes, 100) == ["Layer.forward    x = self.norm(x)"]
 
 
 def test_beside_anything_else_it_goes_unsaid() -> None:
