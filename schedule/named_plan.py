@@ -9,7 +9,6 @@ from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, CallsOf
 from longhand.schedule.functions.call_records import CallRecord, SharedCall, fields_reached
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.derivatives import find_derivatives
-from longhand.schedule.functions.done_parts import DonePart, DoneSteps
 from longhand.schedule.functions.inner_names import (
     names_inside,
     remark_on,
@@ -69,6 +68,7 @@ from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
 from longhand.schedule.library_fallback import filled_with
 from longhand.schedule.memory.overwritten import overwritten
+from longhand.schedule.modules.done_parts import DonePart, DoneSteps
 from longhand.schedule.modules.headings import Home, heading_of, is_evident, is_lone_sum, is_product
 from longhand.schedule.modules.held import (
     Branch,

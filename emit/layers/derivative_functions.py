@@ -141,7 +141,6 @@ class DerivativeWriter:
         self._found: dict[int, tuple[ModuleDerivative, ...]] = {}  # by the identity of a function
         self._memory: dict[int, MemoryOfSteps] = {}
         self._sizes: Mapping[int, PartSizes] = {}  # by the identity of a part
-        self._derivative: DoneSteps
         self._known = PartFunctions()
         self._names: dict[int, str] = {}  # by the identity of a part
         self._lone: set[int] = set()  # parts whose function does nothing else
@@ -162,7 +161,7 @@ class DerivativeWriter:
         found = find_derivatives(own, outer.words, outer.calls, memory)
         self._found = {id(one): parts for one, parts in zip(functions, found, strict=True)}
         self._memory = {id(one): held for one, held in zip(functions, memory, strict=True)}
-        self._derivative = DoneSteps(plan.steps, outer.words, is_backward=True)
+        self._derivative: DoneSteps = DoneSteps(plan.steps, outer.words, is_backward=True)
         self._sizes = sizes_of_parts(own, found, outer.words, plan.buffers, outer.sizes.words_at)
 
     def name(self, written: Iterable[tuple[DividedFunction, str, BodyWriter]]) -> None:

@@ -31,7 +31,6 @@ from longhand.schedule.names.words import (
 _WIDEST = 103  # of a line of a docstring
 _MOST_NAMED = 2  # weights in it
 _MOST_PLACES = 4  # of modules
-_MOST_OTHERS = 2  # classes of whose derivatives it is a part, too
 _INDICES = ("[i]", "[j]", "[k]", "[l]")  # which of a list, where several do the same; no module is called so
 _INDEX = _INDICES[0]
 _AGAIN = "_again"  # how the name of a function ends that differentiates nothing
@@ -260,7 +259,7 @@ def words_of_module(part: ModuleDerivative, *, is_lone: bool) -> Iterator[str]:
 def also_of(part: ModuleDerivative, function: LongFunction, done: DonePart) -> str:
     """``, without output.LayerNorm, and of previous_norm``; ``, and part of that of EfficientViMBlock``."""
     without = f", without {path_inside(part.without, part.path)}" if part.without else ""
-    partly = [one or "the model" for one in done.others][:_MOST_OTHERS]
+    partly = [one or "the model" for one in done.others]
     whole = []
     if part.also:
         before = next(iter(function.of_before.values()), "").removeprefix(PREVIOUS).rpartition(".")[0]

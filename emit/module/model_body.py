@@ -34,6 +34,7 @@ from longhand.emit.module.paragraphs import (
     quotes_of,
     remark_lines,
     said_once,
+    with_reason,
     words_read,
 )
 from longhand.emit.module.told_arguments import numbers_given
@@ -92,7 +93,6 @@ from longhand.schedule.plan import (
     buffers_made,
 )
 
-_WIDEST_REUSE = 98  # of a line that says why memory may be written over
 _DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
 
 
@@ -298,9 +298,7 @@ class BodyWriter:
         if new == old and is_alike:
             return []
         remark = "in place" if step.in_place and is_alike else "the same memory"
-        why = f"{remark}: {old} is not read afterwards"
-        is_short = len(f"{new} = {value}  # {why}") <= _WIDEST_REUSE
-        return [PythonLine.of(PythonStatement((new,), value, remark=why if is_short else remark))]
+        return [PythonLine.of(with_reason(PythonStatement((new,), value, remark=remark), old))]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]

@@ -191,6 +191,12 @@ class WrittenParagraph:
         return (*heading, *quote_lines(self.quotes, WIDEST))
 
 
+def with_reason(line: PythonStatement, old: str) -> PythonStatement:
+    """``d_x = d_out  # in place: d_out is not read afterwards``, where that is no line too long."""
+    told = dataclasses.replace(line, remark=f"{line.remark}: {old} is not read afterwards")
+    return told if len(str(told)) <= WIDEST else line
+
+
 def append(paragraphs: list[Paragraph], more: Paragraph) -> None:
     """Lines under a statement: of the last paragraph, where that has the same one."""
     last = paragraphs[-1] if paragraphs else None

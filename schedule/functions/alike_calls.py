@@ -16,9 +16,9 @@ import torch
 
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.computed_again import modules_of_readers
-from longhand.schedule.functions.done_parts import DoneSteps
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import made_inside, references
+from longhand.schedule.modules.done_parts import DoneSteps
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse
 

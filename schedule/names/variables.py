@@ -132,11 +132,8 @@ def _name_weights(words: BufferNamer, names: dict[str, str], scope: Scope, insid
     if not own:
         return
     by_path = name_weights(own.values(), words.weights.values(), scope.is_free)
-    for buffer, path in own.items():
-        is_weight = (
-            buffer in words.inputs
-        )  # told by its module: its word is free for what the user calls so, too
-        names[buffer] = by_path[path] if is_weight else scope.take(GradientWord(by_path[path]))
+    names.update((buffer, by_path[path]) for buffer, path in own.items())  # no weight's own word is taken
+    names.update((one, scope.take(GradientWord(names[one]))) for one in own if one not in words.inputs)
 
 
 def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:

@@ -19,6 +19,8 @@ from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.operation_names import op_word
 from longhand.schedule.plan import Launch, PlanStep, flat_steps
 
+_MOST_OTHERS = 2  # classes that are told
+
 
 @dataclasses.dataclass(frozen=True)
 class DonePart:
@@ -39,7 +41,7 @@ class DonePart:
         return DonePart(
             self.is_whole and other.is_whole,
             self.is_also_whole and other.is_also_whole,
-            tuple(dict.fromkeys((*self.others, *other.others))),
+            tuple(dict.fromkeys((*self.others, *other.others)))[:_MOST_OTHERS],
         )
 
 
@@ -75,7 +77,7 @@ class DoneSteps:
         return DonePart(
             self.is_whole(part.path, steps, part.without),
             not part.also or self.is_whole(part.also, steps),
-            tuple(dict.fromkeys(map(_class_around, places))),
+            tuple(dict.fromkeys(map(_class_around, places)))[:_MOST_OTHERS],
         )
 
     def _done(self, steps: Iterable[ModelStep]) -> frozenset[str]:
