@@ -186,7 +186,7 @@ def _name_by_callers(
                 break
             source = source.args[0]
         is_own = source is not node and frames.get(source, ())[:-1] == frames[node][:-1]
-        if is_own and len(source.users) == 1 and counts[places.get(source)] > 1:
+        if is_own and len(source.users) == 1 and source in places and counts[places[source]] > 1:
             named[source] = named[node]
 
 

@@ -260,7 +260,7 @@ def also_of(part: ModuleDerivative, function: LongFunction, done: DonePart) -> s
     """``, without output.LayerNorm, and of previous_norm``; ``, and part of that of EfficientViMBlock``."""
     without = f", without {path_inside(part.without, part.path)}" if part.without else ""
     partly = [one or "the model" for one in done.others]
-    whole = []
+    whole: list[str] = []
     if part.also:
         before = next(iter(function.of_before.values()), "").removeprefix(PREVIOUS).rpartition(".")[0]
         is_before = part.also == function.before

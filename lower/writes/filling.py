@@ -29,6 +29,8 @@ def written_into_filled(ctx: Context, args: list[Any], reason: str) -> TensorVie
     node = ctx.node
     if node.target not in TWINS or not isinstance(args[0], TensorView):
         return None
+    if any(None in index for index in node.args[1:2] if isinstance(index, list | tuple)):
+        return None  # the public index_put_ takes no None
     number, result = ctx.fills.get(args[0].buffer), ctx.result()
     if number is None or result.dtype not in LOOP_DTYPES or args[0].dtype != result.dtype:
         return None

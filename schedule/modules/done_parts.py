@@ -17,7 +17,7 @@ from longhand.schedule.functions.long_functions import ModuleDerivative
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.operation_names import op_word
-from longhand.schedule.plan import Launch, PlanStep, flat_steps
+from longhand.schedule.plan import Launch, PlanStep, Repeat, UnitStep, flat_steps
 
 _MOST_OTHERS = 2  # classes that are told
 
@@ -54,7 +54,9 @@ class DoneSteps:
         is_backward: Whether only derivatives count: what a backward pass computes again is nobody's.
     """
 
-    def __init__(self, steps: Iterable[ModelStep], words: BufferNamer, *, is_backward: bool) -> None:
+    def __init__(
+        self, steps: Iterable[ModelStep | UnitStep], words: BufferNamer, *, is_backward: bool
+    ) -> None:
         self._words, self._is_backward = words, is_backward
         self._all = self._done(steps)
 
@@ -80,15 +82,12 @@ class DoneSteps:
             tuple(dict.fromkeys(map(_class_around, places)))[:_MOST_OTHERS],
         )
 
-    def _done(self, steps: Iterable[ModelStep]) -> frozenset[str]:
+    def _done(self, steps: Iterable[ModelStep | UnitStep]) -> frozenset[str]:
         """The operations of some steps that count."""
-        return frozenset(
-            name
-            for step in steps
-            for plain in flat_steps(plain_steps(step))
-            for name in _origins(plain)
-            if self._counts(name)
+        plain = (
+            one for step in steps for one in ((step,) if isinstance(step, Repeat) else plain_steps(step))
         )
+        return frozenset(name for one in flat_steps(plain) for name in _origins(one) if self._counts(name))
 
     def _counts(self, name: str) -> bool:
         """Whether an operation does anything: no sum of gradients does, no mask, and no other view of a tensor."""

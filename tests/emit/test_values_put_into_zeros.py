@@ -44,3 +44,22 @@ def test_each_layer_fills_what_it_writes_into(tmp_path: Path) -> None:
     assert ".index_put_((saved." in text and ", accumulate=True)" in text and ".scatter_(" in text
     assert ".index_put(" not in text and "torch.scatter(" not in text
     assert_gradients_as_exact(model, tmp_path / "unit", x)
+
+
+class Clamped(nn.Module):
+    """Columns that data say, all rows of them: one index is none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(6, 6)
+        self.places = nn.Buffer(torch.tensor([0, 0, 3]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(self.up(x)[:, self.places])
+
+
+def test_where_one_index_is_none_the_call_stays_a_public_one(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Clamped().train(), torch.randn(5, 6)
+    longhand.generate(model, (x,), out=tmp_path / "unit", train=True)
+    assert_gradients_as_exact(model, tmp_path / "unit", x)

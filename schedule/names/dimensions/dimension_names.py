@@ -89,10 +89,10 @@ class DimNamer:
         tables = words_of_every_table(graph, self.arguments)
         self._words: dict[str, Words] = {**tables, **self.arguments}
         self._sizes = _sizes_of(graph, self.arguments) if given is None else None
-        self._twins, self._buffers, self.parts = dict[str, str](), buffers, equal_parts(graph.graph)
+        self._twins: Mapping[str, str] = {}
+        self._buffers, self.parts = buffers, equal_parts(graph.graph)
         self._are_met = False  # words that only say which layer made a dimension come after what it meets
-        self._n_heads: dict[str, Size] = {}  # by the attention's path
-        self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
+        self._n_heads, self._rows = dict[str, Size](), dict[str, Words]()  # by attention's path; of losses
         self._shapes: dict[str, tuple[Size, ...]] = {
             node.name: shape_of(node) for node in graph.graph.nodes if node.name in buffers
         }

@@ -75,10 +75,10 @@ def stated_by(
     return sorted(known, key=lambda where: places[where.qualname, where.statement])
 
 
-def _joins_first(names: Sequence[str], words: BufferNamer) -> Sequence[str]:
+def _joins_first(names: Sequence[str], words: BufferNamer) -> list[str]:
     """The operations of a forward pass, of which the last one tells: that results lie side by side is the least."""
     if any(words.provenance(name).is_of_gradient for name in names):
-        return names
+        return [*names]
     joins = [name for name in names if name in words.nodes and aten_name(words.nodes[name]) in _JOINS]
     return [*joins, *(name for name in names if name not in joins)]
 
