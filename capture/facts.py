@@ -10,21 +10,24 @@ __all__ = ["facts_of", "readable"]
 # ``L['self'].eps == 1e-05``, ``L['mask'] is None``: values, as Guards.equal words them.
 _VALUE = re.compile(r"(?P<path>[LG]\[.+?) (?:==|is) (?P<value>None|True|False|NaN|[-+\d.'\"(].*)$")
 _STRING = re.compile(r"""[bru]*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")  # may be anybody's secret
-_NOISE = re.compile(r"_(?:is_hf_initialized|is_full_backward_hook|compiled_call_impl)$")
+# What a class keeps for itself: ``_multirecipe.4.first_reduced_axis``; nobody sets it.
+_PRIVATE = re.compile(r"(?:^|\.)_(?!_)")
 
 
 def facts_of(guards: Iterable[str]) -> tuple[str, ...]:
     """``blocks.*.ln_1, blocks.*.ln_2: eps = 1e-05``: the values that the code read from the model and its arguments.
 
     Takes guards as they read for people. A path's numbers become ``*`` where the value is the same for all of them.
+    Strings go untold, and what a class keeps for itself.
     """
     values: dict[tuple[str, str], str] = {}
     for guard in guards:
         match = _VALUE.match(guard)
-        if match is None or guard.startswith("G[") or _NOISE.search(match["path"]):
+        if match is None or guard.startswith("G[") or _STRING.search(match["value"]):
             continue
-        owner, name = _split(readable(match["path"]))
-        values[owner, name] = _STRING.sub("str", match["value"])
+        path = readable(match["path"])
+        if not _PRIVATE.search(path):
+            values[_split(path)] = match["value"]
     owners: dict[str, dict[str, str]] = {}
     for (owner, name), value in values.items():
         owners.setdefault(owner, {})[name] = value

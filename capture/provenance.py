@@ -14,6 +14,7 @@ import functools
 import operator
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 from torch import fx
 
 from longhand.capture.frontends.dynamo_run import note_of
+from longhand.capture.functionalize.view_nodes import is_view
 from longhand.capture.graph import Provenance
 from longhand.capture.source import Assigned, Overwrites, Statement, lambda_at, statement_at
 
@@ -159,7 +161,33 @@ def _locals(nodes: list[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]])
     for place, node in enumerate(nodes):
         if node not in names and len(frames[node]) > 1:
             _name_returned(place, nodes, frames, names)
+    _name_by_callers(nodes, frames, names)
     return names
+
+
+def _name_by_callers(
+    nodes: list[fx.Node], frames: dict[fx.Node, tuple[StackLevel, ...]], named: dict[fx.Node, str]
+) -> None:
+    """Names by its callers what a function calls the same for all of them: cos and sin, not freq_hw.
+
+    Such is a value of which the function returns another view, where a module calls it several times.
+    """
+    places = {
+        node: (frames[node][-1].file, frames[node][-1].statement.line, _modules(node), name)
+        for node, name in named.items()
+    }
+    counts = Counter(places.values())
+    for node in nodes:
+        if node not in named or len(frames[node]) < 2 or not frames[node][-1].statement.returns:
+            continue
+        source = node
+        while source is node or source not in named:
+            if not is_view(source) or not isinstance(source.args[0], fx.Node):
+                break
+            source = source.args[0]
+        is_own = source is not node and frames.get(source, ())[:-1] == frames[node][:-1]
+        if is_own and len(source.users) == 1 and source in places and counts[places[source]] > 1:
+            named[source] = named[node]
 
 
 def _name_returned(

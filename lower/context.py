@@ -125,17 +125,17 @@ class Context(ProgramBuilder):
 
     # --- copies ---
 
-    def copy(self, view: TensorView, stride: Sequence[Size] | None = None) -> TensorView:
-        """A copy of a view, contiguous unless `stride` says otherwise."""
+    def copy(self, view: TensorView, stride: Sequence[Size] | None = None, origin: str = "") -> TensorView:
+        """A copy of a view, contiguous unless `stride` says otherwise; for the node at hand if `origin` names none."""
         made = self.derive(Derivation.CONTIGUOUS, view.buffer, view.dtype, view.shape, stride)
-        return self._filled(made, view)
+        return self._filled(made, view, origin)
 
-    def _filled(self, copy: TensorView, view: TensorView) -> TensorView:
+    def _filled(self, copy: TensorView, view: TensorView, origin: str = "") -> TensorView:
         """The copy, with the elements of the view in it."""
         if allocated_for_aten(self, view, copy):
             self.copy_into(view, copy)
         else:
-            self.write(view, copy)
+            self.write(view, copy, origin)
         return copy
 
     def copy_into(self, view: TensorView, into: TensorView, reason: str | None = None) -> None:
@@ -143,14 +143,14 @@ class Context(ProgramBuilder):
         given = self.argument(into), self.argument(view)
         self.call(torch.ops.aten.copy_.default, given, outputs=(), mutates=(into.buffer,), reason=reason)
 
-    def write(self, view: TensorView, into: TensorView) -> None:
+    def write(self, view: TensorView, into: TensorView, origin: str = "") -> None:
         """A nest that copies the elements of a view to where `into` (of the same shape) is."""
         if view.dtype not in LOOP_DTYPES:
             raise UnsupportedLowering(f"{view.dtype} is copied by ATen.")
         factors, unfit = factors_of(into.shape, [self.readable(view), into])
         if unfit:
             raise UnsupportedLowering("The two layouts have no common loops.")
-        nest = NestBuilder(self.name, into.shape, factors, self._words)
+        nest = NestBuilder(origin or self.name, into.shape, factors, self._words)
         source = self.readable(view)
         nest.store(into, nest.load(source))
         self.finish(nest)

@@ -42,6 +42,7 @@ from longhand.lower.registry import LOWERINGS, VIEWS
 from longhand.lower.sizes import as_number, as_size
 from longhand.lower.unsupported import LOOP_DTYPES, UnsupportedLowering, require_loop_dtypes
 from longhand.lower.views import TensorView
+from longhand.lower.writes.filling import written_into_filled
 from longhand.lower.writes.mutation import written_in_place
 from longhand.options import Device
 
@@ -155,7 +156,8 @@ def _lower_node(ctx: Context) -> Any:
         return written
     lowering = LOWERINGS.get(node.target)
     if lowering is None:
-        return call_extern(ctx)
+        into_filled = written_into_filled(ctx, args, "")
+        return into_filled if into_filled is not None else call_extern(ctx)
     n_steps, known = len(ctx.steps), set(ctx.buffers)
     try:
         return lowering(ctx, *(_readable(ctx, arg) for arg in args))
@@ -170,7 +172,8 @@ def _lower_node(ctx: Context) -> Any:
             if isinstance(error, UnsupportedLowering)
             else "It asks how large a number is that sizes decide."
         )
-        return call_extern(ctx, reason or None)
+        into_filled = written_into_filled(ctx, args, reason)
+        return into_filled if into_filled is not None else call_extern(ctx, reason or None)
 
 
 def _readable(ctx: Context, value: Any) -> Any:

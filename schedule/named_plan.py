@@ -21,7 +21,6 @@ from longhand.schedule.functions.long_functions import LongFunction, ModuleDeriv
 from longhand.schedule.functions.one_function import OneFunction
 from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.part_records import as_own, fields_of_part
-from longhand.schedule.functions.part_steps import is_whole_derivative
 from longhand.schedule.functions.repeated_launches import (
     Form,
     LaunchWords,
@@ -76,6 +75,7 @@ from longhand.schedule.layers.turns import TurnCall, find_rounds
 from longhand.schedule.layers.written_functions import inherited, is_same
 from longhand.schedule.library_fallback import filled_with
 from longhand.schedule.memory.overwritten import overwritten
+from longhand.schedule.modules.done_parts import DonePart, DoneSteps
 from longhand.schedule.modules.headings import Home, heading_of, is_evident, is_lone_sum, is_product
 from longhand.schedule.modules.held import (
     Branch,
@@ -139,7 +139,7 @@ from longhand.schedule.names.value_rules import counts_from_the_end, is_of_place
 from longhand.schedule.names.view_names import NamedView, named_views, view_key
 from longhand.schedule.names.weight_names import keys_of_gradients
 from longhand.schedule.numerics.plain_loops import plan_domains
-from longhand.schedule.unread import unread_buffers
+from longhand.schedule.unread import kept_alone, unread_buffers
 from longhand.schedule.verification.held_words import prove_words_hold
 from longhand.schedule.view_detours import (
     EXPANSIONS,
@@ -173,6 +173,8 @@ __all__ = [
     "CallsOfFunction",
     "Choice",
     "DimNamer",
+    "DonePart",
+    "DoneSteps",
     "FirstCall",
     "Form",
     "FunctionBody",
@@ -264,7 +266,7 @@ __all__ = [
     "is_plain_variable",
     "is_product",
     "is_same",
-    "is_whole_derivative",
+    "kept_alone",
     "kernels_of",
     "keys_of_gradients",
     "launches",

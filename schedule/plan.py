@@ -43,6 +43,7 @@ from longhand.schedule.kernels.tensor_shapes import (
     part_taken,
     row_stride,
     tensor_shape,
+    told_by_data,
 )
 from longhand.schedule.kernels.walked_dims import FewStrides, WalkedDims, few_strides, steps_to, walked_dims
 from longhand.schedule.numerics.accumulator_precision import SumType
@@ -105,6 +106,7 @@ __all__ = [
     "shows_in_infinite_rows",
     "steps_to",
     "tensor_shape",
+    "told_by_data",
     "told_signs",
     "touched",
     "walked_dims",

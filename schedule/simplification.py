@@ -29,6 +29,7 @@ from longhand.schedule.bodies import rewrite
 from longhand.schedule.constant_axes import without_constant_axes
 from longhand.schedule.known_choices import without_known_choices
 from longhand.schedule.numerics.positive_factors import without_multiplied_zeros
+from longhand.schedule.numerics.undone_means import without_undone_means
 from longhand.schedule.numerics.zero_signs import without_added_zeros
 from longhand.schedule.sizes import product
 
@@ -73,6 +74,9 @@ def simplify_nest(nest: Nest) -> Nest:
         )
         for value in body
     )
+    whole = without_undone_means(body)
+    if whole is not body:
+        body = simplify_body(whole)
     return Nest(tuple(axis for axis in nest.axes if axis.name in used), body)
 
 

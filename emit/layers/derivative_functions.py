@@ -37,6 +37,8 @@ from longhand.schedule.named_plan import (
     MOST_TRIALS,
     NO_SIZES,
     SAVED,
+    DonePart,
+    DoneSteps,
     GradientGroup,
     GradientsOfModule,
     Home,
@@ -50,7 +52,6 @@ from longhand.schedule.named_plan import (
     as_own,
     fields_of_part,
     find_derivatives,
-    is_whole_derivative,
     names_inside,
     own_steps,
     sizes_of_parts,
@@ -122,7 +123,7 @@ class DerivativeWriter:
         self._names: dict[int, str] = {}  # by the identity of a part
         self._in_symbols: set[int] = set()  # parts whose function has symbols for sizes
         self._lone: set[int] = set()  # parts whose function does nothing else
-        self._whole: dict[int, bool] = {}  # by the identity of a part: whether it is all of a derivative
+        self._done: dict[int, DonePart] = {}  # by the identity of a part: what it does
         self._sites: dict[str, list[PartSite]] = {}
         self.functions = self._known.functions
         self.are_together = False  # whether any returns a dictionary of gradients
@@ -140,6 +141,7 @@ class DerivativeWriter:
         found = find_derivatives(own, outer.words, outer.calls, memory)
         self._found = {id(one): parts for one, parts in zip(functions, found, strict=True)}
         self._memory = {id(one): held for one, held in zip(functions, memory, strict=True)}
+        self._derivative: DoneSteps = DoneSteps(plan.steps, outer.words, is_backward=True)
         self._sizes = sizes_of_parts(own, found, outer.words, plan.buffers, outer.sizes.words_at)
 
     def name(self, written: Iterable[tuple[DividedFunction, str, BodyWriter]]) -> None:
@@ -156,7 +158,7 @@ class DerivativeWriter:
                 self._in_symbols = set()
             trial = DerivativeWriter(self._root, self._taken)
             trial._found, trial._memory, trial._sizes = self._found, self._memory, self._sizes
-            trial._in_symbols, trial._whole = self._in_symbols, self._whole
+            trial._in_symbols, trial._done, trial._derivative = self._in_symbols, self._done, self._derivative
             for divided, word, outer in each:
                 trial.divide(divided, word, copy.copy(outer))
             # What a function is given for another one's numbers shows once it is known that this one has some.
@@ -171,12 +173,10 @@ class DerivativeWriter:
 
     def _parts_in_symbols(self) -> set[int]:
         """The parts that are one function with others by their sizes as symbols."""
-        parts = set[int]()
-        for name, sites in self._sites.items():
-            own = {id(site.part) for site in sites}
-            if len(own) > 1 and (self._known.is_in_symbols(name) or own <= self._in_symbols):
-                parts |= own
-        return parts
+        parts = {name: {id(site.part) for site in sites} for name, sites in self._sites.items()}
+        several = {name: own for name, own in parts.items() if len(own) > 1}
+        are_so = (o for n, o in several.items() if self._known.is_in_symbols(n) or o <= self._in_symbols)
+        return set().union(*are_so)
 
     def divide(self, divided: DividedFunction, word: str, outer: BodyWriter) -> list[CollectedGradients]:
         """Writes the parts of a function, whose writer learns the calls; what these return of gradients.
@@ -277,12 +277,12 @@ class DerivativeWriter:
         self._sites.setdefault(name, []).append(PartSite(part, function, is_again))
         into, out = ([variables[one] for one in some] for some in (gradients, part.results))
         weights_of, whose = weights_of_part(part, function), "their" if part.also else "its"
-        if id(part) not in self._whole:
-            self._whole[id(part)] = is_whole_derivative(part, whole, outer.words)
+        if id(part) not in self._done:
+            self._done[id(part)] = self._derivative.part(part, whole)
         now = ToldPart(
             what_passes([] if is_again else into, out, weights_of, whose),
             (position_of(part.path, function),),
-            self._whole[id(part)],
+            self._done[id(part)],
             is_of_layers=not function.drops_fields,
         )
         earlier = self._told.get(name)

@@ -15,6 +15,7 @@ from longhand.emit.text.quoting import python_docstring, python_string
 from longhand.schedule.named_plan import (
     BACKWARD_FORM,
     PREVIOUS,
+    DonePart,
     LongFunction,
     ModuleDerivative,
     names_of_places,
@@ -220,20 +221,20 @@ class ToldPart:
     Attributes:
         passes: What it is given and makes, in words.
         places: Whose it is.
-        is_whole: Whether it is all of their derivatives, but for what it says.
+        done: How much of their derivatives it is, and of whose else.
         is_of_layers: Whether its words are those of a function that all layers of a list have.
     """
 
     passes: str
     places: tuple[tuple[str, ...], ...]
-    is_whole: bool
+    done: DonePart
     is_of_layers: bool
 
     def with_another(self, other: ToldPart) -> ToldPart:
         """What it is for two: with the words that tell nothing of where one of them stands."""
         words = other if other.is_of_layers and not self.is_of_layers else self
-        is_whole = self.is_whole and other.is_whole
-        return dataclasses.replace(words, places=(*self.places, *other.places), is_whole=is_whole)
+        done = self.done.with_another(other.done)
+        return dataclasses.replace(words, places=(*self.places, *other.places), done=done)
 
 
 def told_positions(places: Sequence[tuple[str, ...]]) -> str:
@@ -279,15 +280,18 @@ def words_of_module(part: ModuleDerivative, *, is_lone: bool) -> Iterator[str]:
     yield from further_names(plain)
 
 
-def also_of(part: ModuleDerivative, function: LongFunction) -> str:
-    """``, without output.LayerNorm, and of previous_norm``"""
+def also_of(part: ModuleDerivative, function: LongFunction, done: DonePart) -> str:
+    """``, without output.LayerNorm, and of previous_norm``; ``, and part of that of EfficientViMBlock``."""
     without = f", without {path_inside(part.without, part.path)}" if part.without else ""
-    if not part.also:
-        return without
-    before = next(iter(function.of_before.values()), "").removeprefix(PREVIOUS).rpartition(".")[0]
-    is_before = part.also == function.before
-    also = f"the previous layer's {before}" if is_before else path_inside(part.also, part.root)
-    return f"{without}, and of {also}"
+    partly = [one or "the model" for one in done.others]
+    whole: list[str] = []
+    if part.also:
+        before = next(iter(function.of_before.values()), "").removeprefix(PREVIOUS).rpartition(".")[0]
+        is_before = part.also == function.before
+        also = f"the previous layer's {before}" if is_before else path_inside(part.also, part.root)
+        (whole if done.is_also_whole else partly).insert(0, also)
+    beside = [f"of {one}" for one in whole] + ([f"part of that of {listed(partly)}"] if partly else [])
+    return f"{without}{''.join(f', and {one}' for one in beside)}"
 
 
 def what_passes(source: Sequence[str], results: Sequence[str], weights: Sequence[str], whose: str) -> str:
@@ -315,9 +319,8 @@ def remark_on_part(
     if is_again:
         begin = f"What the derivative of {part.class_name}, {position}, reads, computed again"
     else:
-        whole = "The derivative" if told.is_whole or part.also else "Part of the derivative"
-        beside = also_of(part, function) if told.is_whole or part.also else ""
-        begin = f"{whole} of {part.class_name}, {position}{beside}"
+        whole = "The derivative" if told.done.is_whole else "Part of the derivative"
+        begin = f"{whole} of {part.class_name}, {position}{also_of(part, function, told.done)}"
     said = f"{begin}: {told.passes}."
     if len(said) + len('"""') <= _WIDEST:  # which ends in that line
         return (python_docstring(said),)

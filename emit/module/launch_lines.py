@@ -324,7 +324,9 @@ class LaunchWriter:
                 ints.append(self.sizes.text(value))
                 continue
             is_offset, name = parameter.axis is None, buffers[parameter.pointer]
-            text = step_in_words(value, self.plan.buffers[name], self.variables[name], self.sizes, is_offset)
+            text = step_in_words(
+                value, self.plan.buffers[name], self.variables[name], self.sizes, is_offset, self.words
+            )
             blocks = (
                 blocks_before(kernel, parameter.pointer, value, sizes, texts, is_offset, self.sizes)
                 if is_bare(text)

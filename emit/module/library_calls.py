@@ -305,26 +305,26 @@ def _contiguous(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
 
 
 def _index_put(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
-    given = writer.named(step)
-    indices = given["indices"]
+    indices = (given := writer.named(step))["indices"]
     # One number is no index of its own in a subscript: the dimension would be gone.
     if given["accumulate"] or any(isinstance(index, View) and not index.shape for index in indices):
-        return None
+        return None if None in indices else _new_values(writer, step)
     places = tuple(SliceCode() if index is None else writer.value(index) for index in indices)
     item = ItemCode(writer.value(given["self"]), places)
     return CallOfLibrary(InfixCode(item, "=", writer.value(given["values"])))
 
 
 def _new_values(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:
-    """``inv_perm.index_put((perm,), values)``: a tensor with some of its elements replaced."""
+    """``inv_perm.index_put((perm,), values)``: some elements replaced."""
     given = writer.named(step)
     indices = given["indices"]
     if any(index is None for index in indices):  # which the public one does not take
         return CallOfLibrary(CallCode("torch.ops.aten.index_put.default", writer._raw_arguments(step)))
     places = SeveralCode(tuple(map(writer.value, indices)))
     added = [KeywordCode("accumulate", LiteralCode("True"))] if given["accumulate"] else []
-    of, values = writer.value(given["self"]), writer.value(given["values"])
-    return CallOfLibrary(MethodCode(of, "index_put", (places, values, *added)))
+    name = str(step.target.overloadpacket.__name__)  # or, in place, index_put_
+    parts = (places, writer.value(given["values"]), *added)
+    return CallOfLibrary(MethodCode(writer.value(given["self"]), name, parts))
 
 
 def _unfilled(writer: LibraryWriter, step: Extern) -> CallOfLibrary | None:

@@ -34,6 +34,7 @@ from longhand.emit.module.paragraphs import (
     quotes_of,
     remark_lines,
     said_once,
+    with_reason,
     words_read,
 )
 from longhand.emit.module.told_arguments import numbers_given
@@ -71,6 +72,7 @@ from longhand.schedule.named_plan import (
     is_evident,
     is_lone_sum,
     is_product,
+    kept_alone,
     loops_of,
     made_before,
     named_views,
@@ -139,7 +141,7 @@ class BodyWriter:
         self.made_lists = {name: one for one in lists if isinstance(one, MadeList) for name in one.nodes}
         self.launches = LaunchWriter(plan, names, words, variables, sizes, lists, numbers or {})
         self.allocations = AllocationWriter(plan, variables, sizes, device, lists)
-        self._unread, self._again = unread_buffers(plan), made_before(plan)
+        self._unread, self._again, self._kept = unread_buffers(plan), made_before(plan), kept_alone(plan)
         self._is_in_branch, self._is_on_cpu = False, plan.options.target.device is Device.CPU
         self.library = LibraryWriter(variables, sizes, self.allocations, not self._is_on_cpu)
         self.returned: Collection[str] = ()  # variables that the function returns
@@ -252,7 +254,7 @@ class BodyWriter:
         stated = self._stated(step)
         told, modules = told_apart(stated, self.home)
         heading = heading_of([one.module for one in stated], self.home, self._trunks)
-        quotes = quotes_of(told, self.in_backward)
+        quotes = quotes_of(told, self.in_backward, isinstance(step, Launch) and step.origins in self._kept)
         weights = weights_named(step, self.variables, self.words, self.in_backward)
         is_sum = self.in_backward and is_lone_sum(step, self.words.nodes)
         evident = is_sum or is_evident(step, len(quotes) + len(modules), weights)
@@ -296,7 +298,7 @@ class BodyWriter:
         if new == old and is_alike:
             return []
         remark = "in place" if step.in_place and is_alike else "the same memory"
-        return [PythonLine.of(PythonStatement((new,), value, remark=remark))]
+        return [PythonLine.of(with_reason(PythonStatement((new,), value, remark=remark), old))]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]

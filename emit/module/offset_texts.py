@@ -32,6 +32,9 @@ from longhand.schedule.plan import Access, KernelPlan, Launch, Product, SizeOf
 
 _MOST_BLOCKS = 9  # so many a stride steps over and is read as "so many of them"
 _MOST_STEPS = 4  # so many lines a window moves by
+_IN_ORDER = frozenset(
+    {"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze"}
+)  # each element stays in its place
 
 
 def blocks_before(
@@ -249,7 +252,9 @@ def _blocks(
     return blocks
 
 
-def step_in_words(value: Size, buffer: Buffer, variable: str, sizes: SizeWriter, is_offset: bool) -> Code:
+def step_in_words(
+    value: Size, buffer: Buffer, variable: str, sizes: SizeWriter, is_offset: bool, graph: BufferNamer
+) -> Code:
     """Where a kernel begins to read in a tensor, or a stride of it, by itself: ``conv.stride(1)``."""
     text = (sizes.before_padding(value, buffer) if is_offset else None) or (
         sizes.text(value) if is_offset else sizes.stride(_plain(value), buffer)
@@ -261,7 +266,8 @@ def step_in_words(value: Size, buffer: Buffer, variable: str, sizes: SizeWriter,
         if not any(doubled):
             return text
         return InfixCode(dimension(variable, doubled.index(True)), "//", whole_number(2))
-    if (parts := _step_over_parts(value, buffer, sizes)) is not None:
+    parts = _step_over_parts(value, buffer, sizes) or _step_in_views(value, buffer, sizes, graph)
+    if parts is not None:
         return parts
     steps = [str(stride) for stride in buffer.stride]
     if steps.count(str(value)) != 1 or not buffer.layout_is_known:
@@ -296,6 +302,26 @@ def _step_over_parts(stride: Size, buffer: Buffer, sizes: SizeWriter) -> Code | 
     texts = [sizes.written(size, word) for size, word in inside or () if str(size) != "1"]
     is_told = bool(texts) and not any(is_bare(text.code) for text in texts)
     return product([sizes.use(text) for text in texts]) if is_told else None
+
+
+def _step_in_views(stride: Size, buffer: Buffer, sizes: SizeWriter, graph: BufferNamer) -> Code | None:
+    """The stride of a dimension that the user's view gives a tensor which lies without a gap: ``width * channels``."""
+    node = graph.nodes.get(buffer.name)
+    if node is None or not buffer.layout_is_known or not _is_dense(buffer):
+        return None
+    seen = [node]
+    for one in seen:  # grows
+        seen += [user for user in one.users if aten_name(user) in _IN_ORDER and user.args[0] is one]
+    for view in seen[1:]:
+        shape = tuple(view.meta["val"].shape)
+        named = list(zip(shape, sizes.words_at(view.name, len(shape)), strict=True))
+        for place in range(1, len(shape)):
+            inner = [(size, word) for size, word in named[place:] if str(size) != "1"]
+            texts = [sizes.written(size, word) for size, word in inner]
+            is_told = bool(texts) and not any(text.is_number for text in texts)
+            if is_told and str(math.prod(size for size, _ in inner)) == str(stride):
+                return product([sizes.use(text) for text in texts])
+    return None
 
 
 def _is_dense(buffer: Buffer) -> bool:

@@ -191,6 +191,12 @@ class WrittenParagraph:
         return (*heading, *quote_lines(self.quotes, WIDEST))
 
 
+def with_reason(line: PythonStatement, old: str) -> PythonStatement:
+    """``d_x = d_out  # in place: d_out is not read afterwards``, where that is no line too long."""
+    told = dataclasses.replace(line, remark=f"{line.remark}: {old} is not read afterwards")
+    return told if len(str(told)) <= WIDEST else line
+
+
 def append(paragraphs: list[Paragraph], more: Paragraph) -> None:
     """Lines under a statement: of the last paragraph, where that has the same one."""
     last = paragraphs[-1] if paragraphs else None
@@ -201,11 +207,20 @@ def append(paragraphs: list[Paragraph], more: Paragraph) -> None:
         paragraphs.append(more)
 
 
-def quotes_of(stated: Iterable[Provenance], in_backward: bool) -> tuple[Quote, ...]:
-    """The statements that operations came from; in a backward pass, which of them it only computes again."""
-    derived = {(where.qualname, where.statement) for where in stated if where.is_of_gradient}
-    each = dict.fromkeys((where.qualname, where.statement) for where in stated)
-    return tuple(Quote(*one, is_again=in_backward and one not in derived) for one in each)
+def quotes_of(stated: Collection[Provenance], in_backward: bool, is_kept: bool = False) -> tuple[Quote, ...]:
+    """The statements that operations came from; in a backward pass, which of them it only computes again.
+
+    What a forward pass makes for the derivative alone goes unsaid where it does anything else there.
+    """
+    by_kind = [
+        dict.fromkeys((one.qualname, one.statement) for one in stated if one.is_of_gradient == is_derived)
+        for is_derived in (False, True)
+    ]
+    plain, derived = by_kind
+    if in_backward:
+        each = dict.fromkeys((one.qualname, one.statement) for one in stated)
+        return tuple(Quote(*one, is_again=one not in derived) for one in each)
+    return tuple(Quote(*one, is_ahead=is_kept and not plain) for one in plain or derived)
 
 
 def chosen(quotes: Sequence[Quote], in_backward: bool) -> tuple[Quote, ...]:

@@ -15,17 +15,21 @@ from longhand.emit.text.python_code import (
     NO_CODE,
     CallCode,
     Code,
+    GroupedCode,
+    InfixCode,
     ItemCode,
     KeywordCode,
     LiteralCode,
     MethodCode,
     NameCode,
+    ProductCode,
     SeveralCode,
+    SizeText,
     SliceCode,
     dimension,
     whole_number,
 )
-from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.sizes import SizeWriter, n_parts_before
 from longhand.lower.ir import Buffer, Extern, Size, View, ViewCall
 from longhand.schedule.named_plan import (
     EXPANSIONS,
@@ -198,7 +202,9 @@ def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: SeenShape) -> tup
             size = seen.shape[dim] if dim < len(seen.shape) else None
             left = sizes.words_at(call.origin, len(seen.shape) - n_selected)
             is_told = call.origin and int(call.args[0]) < len(left)
-            entries.append(_slice(call.args, sizes, word, size, left[int(call.args[0])] if is_told else None))
+            after = left[int(call.args[0])] if is_told else None
+            part = _part(call, sizes, word, size, after)
+            entries.append(_slice(call.args, sizes, word, size, after) if part is None else part)
         taken += 1
     while entries and entries[-1] == SliceCode():
         entries.pop()
@@ -207,6 +213,31 @@ def _subscript(calls: list[ViewCall], sizes: SizeWriter, seen: SeenShape) -> tup
 
 def _place(value: Size, sizes: SizeWriter) -> Code:
     return sizes.text(value)
+
+
+def _part(
+    call: ViewCall, sizes: SizeWriter, word: str | None, size: Size | None, left: str | None
+) -> SliceCode | None:
+    """``dim : 2 * dim``, of one of several equal parts of a dimension, if words tell how long these are."""
+    start, end, step = (*call.args[1:], None, None, None)[:3]
+    n_before = n_parts_before(sizes, call.origin)
+    if not n_before or step not in (None, 1) or not isinstance(start, int) or not isinstance(size, int):
+        return None
+    length = start // n_before
+    if length * n_before != start or end not in (start + length, _FULL_SLICE_END) or size % length:
+        return None
+    text = sizes.written(length, left)
+    if text.is_number:  # the whole may have a word
+        whole = sizes.written(size, word)
+        if whole.is_number:
+            return None
+        text = SizeText(InfixCode(whole.code, "//", whole_number(size // length)), whole.words)
+    code = sizes.use(text)
+    each = code if code.is_factor else GroupedCode(code)
+    begin, stop = (
+        code if times == 1 else ProductCode((whole_number(times), each)) for times in (n_before, n_before + 1)
+    )
+    return SliceCode(begin, None if start + length == size else stop)
 
 
 def _slice(

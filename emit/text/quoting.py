@@ -65,13 +65,14 @@ def _escape(character: str) -> str:
 def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
     """``Attention.forward    q = self.W_q(x); k = self.W_k(x)``: as many statements on a line as fit.
 
-    ``again: `` stands before one that a backward pass computes once more.
+    ``again: `` stands before one that a backward pass computes once more, ``for backward.py: `` where a forward pass
+    only makes what its derivative reads.
     """
     lines: list[str] = []
     said, is_over = "", False
     for quote in quotes:
-        again = "again: " if quote.is_again else ""
-        head = f"{again}{python_comment(quote.qualname)}    "
+        for_what = "again: " if quote.is_again else "for backward.py: " if quote.is_ahead else ""
+        head = f"{for_what}{python_comment(quote.qualname)}    "
         text = python_comment(quote.shown)
         is_same = bool(lines) and head == said and not is_over
         if is_same and len(lines[-1]) + 2 + len(text) <= width:

@@ -338,6 +338,11 @@ class SizeWriter:
         return SizeText(code, words, is_number)
 
 
+def n_parts_before(sizes: SizeWriter, part: str) -> int | None:
+    """How many parts come before a value of the captured graph that is one of several as long ones."""
+    return sizes._words.parts.get(part)
+
+
 def with_words_of_others(sizes: SizeWriter, twins: Mapping[str, str]) -> SizeWriter:
     """A writer like another, where dimensions of buffers have the words of others: `twins`, by name."""
     made = copy.copy(sizes)

@@ -134,6 +134,8 @@ def _part(way: WalkedDims, whole: Code, texts: Mapping[str, Code]) -> Code | Non
     by = texts[way.beside]
     if isinstance(whole, ProductCode):
         return None if is_folded(by) else _divided(whole.factors, _factors(by))
+    if is_folded(by) and by != whole_number(2):  # a number says nothing of what another one is, but of pairs
+        return None
     return InfixCode(whole, "//", by if isinstance(by, NameCode | LiteralCode) else GroupedCode(by))
 
 

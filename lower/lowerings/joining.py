@@ -68,7 +68,10 @@ def shifted_views(ctx: Context, piece: Piece, dim: int, size: Size) -> list[Tens
     for view in piece.views:
         shifted = view.shifted(dim, piece.start, size)
         if shifted is None:
-            shifted = ctx.copy(ctx.readable(view)).shifted(dim, piece.start, size)
+            # Laid out anew it is what it was: the join comes behind it.
+            given = (one.name for one in ctx.node.all_input_nodes if ctx.values.get(one.name) == view)
+            copy = ctx.copy(ctx.readable(view), origin=next(given, ""))
+            shifted = copy.shifted(dim, piece.start, size)
         assert shifted is not None
         views.append(shifted)
     return views

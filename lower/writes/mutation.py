@@ -32,7 +32,7 @@ _PARTS = {
     aten.select_scatter.default: aten.select.int,
 }
 # The same with positions that are data: what ATen does in place.
-_TWINS = {
+TWINS = {
     aten.index_put.default: aten.index_put_.default,
     aten.index_copy.default: aten.index_copy_.default,
     aten.index_add.default: aten.index_add_.default,
@@ -53,7 +53,7 @@ def written_in_place(ctx: Context, args: list[Any]) -> TensorView | None:
         args: The node's arguments in the order of its schema.
     """
     node = ctx.node
-    if node.target not in _PARTS and node.target not in _TWINS:
+    if node.target not in _PARTS and node.target not in TWINS:
         return None
     base: TensorView = args[0]
     if node.target in _PARTS and _is_there(ctx, base, args):
@@ -113,7 +113,7 @@ def _call_twin(ctx: Context, base: TensorView, args: list[Any]) -> bool:
     assert isinstance(node.target, torch._ops.OpOverload)
     rest = tuple(extern_argument(ctx, argument) for argument in node.args[1:])
     kwargs = {name: extern_argument(ctx, argument) for name, argument in node.kwargs.items()}
-    ctx.call(_TWINS[node.target], (into, *rest), kwargs, outputs=(), mutates=(base.buffer,))
+    ctx.call(TWINS[node.target], (into, *rest), kwargs, outputs=(), mutates=(base.buffer,))
     return True
 
 

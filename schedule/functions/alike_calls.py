@@ -18,6 +18,7 @@ from longhand.lower.ir import Extern
 from longhand.schedule.functions.computed_again import modules_of_readers
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import made_inside, references
+from longhand.schedule.modules.done_parts import DoneSteps
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Repeat, Reuse
 
@@ -74,6 +75,7 @@ class CallsAlike:
         sites: In order.
         n_calls: Launches and library calls of each.
         share: How many these are of all in which the module takes part, of the module of which they are fewest.
+        is_whole: Whether nothing that the modules do is done elsewhere alone: what is done there, too, is not missing.
         is_launch: Whether each is launches of kernels with what one module holds: the class is the last kernel then.
     """
 
@@ -81,12 +83,16 @@ class CallsAlike:
     sites: tuple[CallSite, ...]
     n_calls: int
     share: float
+    is_whole: bool
     is_launch: bool = False
 
     def and_also(self, other: CallsAlike) -> CallsAlike:
         """The modules of both."""
         return dataclasses.replace(
-            self, sites=(*self.sites, *other.sites), share=min(self.share, other.share)
+            self,
+            sites=(*self.sites, *other.sites),
+            share=min(self.share, other.share),
+            is_whole=self.is_whole and other.is_whole,
         )
 
     @property
@@ -151,6 +157,7 @@ class ModuleCalls:
         self._kinds: dict[str, str] = {}  # by path: the class of each module that does something
         for node in words.nodes if is_backward else ():
             self._kinds |= words.provenance(node).around
+        self._done = DoneSteps([step for steps in bodies for step in steps], words, is_backward=is_backward)
         self._by_class: dict[str, list[_Calls]] = defaultdict(list)
         self._n_touched = Counter(
             path for steps in bodies for step in steps for path in modules_touched(step, words)
@@ -252,7 +259,11 @@ class ModuleCalls:
 
     def _of_class(self, class_name: str, sites: tuple[CallSite, ...], n_calls: int) -> CallsAlike:
         share = min(n_calls / max(self._n_touched[site.path], n_calls) for site in sites)
-        return CallsAlike(class_name, sites, n_calls, share)
+        return CallsAlike(class_name, sites, n_calls, share, all(map(self._is_whole, sites)))
+
+    def _is_whole(self, site: CallSite) -> bool:
+        """Whether calls do all that is done of a module."""
+        return self._done.is_whole(site.path, self._bodies[site.body][site.start : site.stop])
 
     def _site(self, calls: _Calls, first: int, last: int) -> CallSite | None:
         """The calls with the memory that is made for them; None if they are no function by themselves."""

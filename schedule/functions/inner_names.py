@@ -54,7 +54,7 @@ def remark_on(alike: CallsAlike, is_backward: bool = False) -> str:
     whole, part = f"What {alike.class_name} does", f"Part of {alike.class_name}"
     if is_backward:
         whole, part = (f"{head} derivative of {alike.class_name}" for head in ("The", "Part of the"))
-    said = whole if alike.share == 1 else part
+    said = whole if alike.is_whole else part
     texts = [f"{said}{where}." for where in wheres]
     return next((text for text in texts if len(text) <= _WIDEST), texts[-1])
 

@@ -8,11 +8,9 @@ import torch
 
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import modules_around
-from longhand.schedule.functions.long_functions import ModuleDerivative
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import references
 from longhand.schedule.names.buffer_names import BufferNamer
-from longhand.schedule.names.call_frames import is_nearly_whole_backward
 from longhand.schedule.names.view_names import named_views, view_key
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse, UnitStep
 
@@ -74,19 +72,3 @@ def views_bound(
             for key in (key for line in named_views(step, words) for key in line.keys):
                 places.setdefault(variables.get(view_key(step, key), ""), []).append(place)
     return places
-
-
-def is_whole_derivative(part: ModuleDerivative, steps: Sequence[ModelStep], words: BufferNamer) -> bool:
-    """Whether steps differentiate essentially all of a module: a neighbour may have taken some of it."""
-    plain = [one for step in steps for one in plain_steps(step)]
-    origins = [name for step in plain for name in _origins(step)]
-    done = [words.nodes[name] for name in origins if name in words.nodes]
-    frame = f"{part.class_name}.forward", part.path
-    is_derived = is_nearly_whole_backward(frame, [*words.nodes.values()], words.nodes)
-    return not is_derived or is_nearly_whole_backward(frame, done, words.nodes)
-
-
-def _origins(step: UnitStep) -> tuple[str, ...]:
-    if isinstance(step, Launch):
-        return step.origins
-    return (step.origin,) if isinstance(step, Extern) else ()

@@ -124,7 +124,9 @@ class RepeatedLaunches:
         for form in often:
             free = tuple(site for site in self._sites[form] if all(map(site.goes_with, taken)))
             if len(free) >= FEWEST_LAUNCHES:
-                found.append(CallsAlike(str(form[-1]), free, len(form) - 1, 1.0, is_launch=True))
+                found.append(
+                    CallsAlike(str(form[-1]), free, len(form) - 1, 1.0, is_whole=True, is_launch=True)
+                )
         return sorted(
             found, key=lambda one: (-one.n_calls, -len(one.sites), one.sites[0].body, one.sites[0].start)
         )

@@ -9,7 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from longhand.lower.ir import Buffer, IndexExpression, Load, Pointwise, PointwiseOp, Scalar, Size, Store
+from longhand.lower.ir import (
+    Buffer,
+    IndexExpression,
+    Load,
+    Pointwise,
+    PointwiseOp,
+    Scalar,
+    Size,
+    Store,
+    arguments,
+)
 from longhand.schedule.kernels.address_terms import ParameterRef, Product, SizeOf, value_of
 from longhand.schedule.kernels.kernel_plan import Access, KernelPlan, Pointer, Region
 from longhand.schedule.sizes import guess, product, same
@@ -166,7 +176,7 @@ def _table_shape(plan: KernelPlan, pointer: str) -> tuple[str | int, ...] | None
         if len(address.values) != 1 or address.offset:
             return None
         ((row, row_step),) = address.values
-        limit = _limit(plan, _looked_up(plan, row))
+        limit = _limit(plan, _looked_up(plan, row)) or _counted_from(plan, row)
         inner = _inside_row(plan, dict(address.axes), row_step)
         if inner is None or limit is None:
             return None
@@ -211,6 +221,20 @@ def _limit(plan: KernelPlan, row: int) -> int | None:
     return limits.pop() if len(limits) == 1 else None
 
 
+def _counted_from(plan: KernelPlan, row: int) -> int | None:
+    """The scalar that a position below zero is counted from: ``row < 0 ? row + n_rows : row``, the number of rows."""
+    value = plan.body[row]
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.WHERE:
+        return None
+    wrapped = plan.body[value.args[1]]
+    if not isinstance(wrapped, Pointwise) or wrapped.op is not PointwiseOp.ADD:
+        return None
+    if value.args[2] not in wrapped.args:
+        return None
+    (other,) = [one for one in wrapped.args if one != value.args[2]] or [value.args[2]]
+    return other if isinstance(plan.body[other], Scalar) else None
+
+
 def conditions_of(plan: KernelPlan, position: int) -> Iterator[int]:
     """The conditions that a mask is the conjunction of."""
     value = plan.body[position]
@@ -233,6 +257,24 @@ def limit_along(plan: KernelPlan, position: int, op: PointwiseOp) -> tuple[str, 
     if len(address.axes) != 1 or address.axes[0][1] != () or address.offset or address.values:
         return None
     return address.axes[0][0], value.args[1]
+
+
+def told_by_data(plan: KernelPlan, pointer: Pointer) -> str | None:
+    """The tensor that holds at which positions all that is accessed of another lies; None where none or several do."""
+    sources: set[str | None] = set()
+    for position, value in enumerate(plan.body):
+        if isinstance(value, Load | Store) and value.buffer == pointer.name:
+            rows = [row for row, _ in plan.addresses[position].values]
+            read = {one for row in rows for one in _read_for(plan, row)}
+            sources.add(read.pop() if len(read) == 1 else None)
+    return sources.pop() if len(sources) == 1 else None
+
+
+def _read_for(plan: KernelPlan, position: int) -> set[str]:
+    """The tensors that a value is computed from."""
+    value = plan.body[position]
+    own = {value.buffer} if isinstance(value, Load) else set()
+    return own.union(*(_read_for(plan, one) for one in arguments(value)))
 
 
 def row_stride(plan: KernelPlan, pointer: Pointer) -> str | None:

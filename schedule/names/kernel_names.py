@@ -370,9 +370,9 @@ def _of_update(origins: list[Provenance]) -> str:
 
 def _of_padding(nodes: list[fx.Node]) -> str | None:
     """``pad_head``: a weight that longhand pads for the layer of that name."""
-    origins = [Provenance.of(node) for node in nodes]
-    layer = next((origin.module.rpartition(".")[2] for origin in origins if origin.remark), "")
-    return f"pad_{identifier(layer)}" if len(nodes) == 1 and layer and not layer.isdigit() else None
+    layer = next((one.module.rpartition(".")[2] for one in map(Provenance.of, nodes) if one.remark), "")
+    is_pad = len(nodes) == 1 and op_word(nodes[0]).word == "pad"  # no bias that is added apart
+    return f"pad_{identifier(layer)}" if is_pad and layer and not layer.isdigit() else None
 
 
 def _stored(plan: KernelPlan, caller: Caller) -> list[str]:

@@ -6,6 +6,7 @@ import dataclasses
 import operator
 from typing import Any
 
+import torch
 from torch import fx
 
 from longhand.capture.graph import Provenance
@@ -153,10 +154,16 @@ def op_word(node: fx.Node) -> OpWord:
     if word == "power" and len(node.args) > 1:
         word = _ROOTS.get(_number_of(node.args[1]), word)
     if word in ("mul", "div") and _has_number(node):
-        return OpWord("scale")
+        return OpWord("floor_divide" if word == "div" and _is_whole(node) else "scale")
     if word == "add" and _adds_bias(node):
         return OpWord("bias")
     return OpWord(without_counter(word) if not word[-1:].isdigit() else word)
+
+
+def _is_whole(node: fx.Node) -> bool:
+    """Whether a value is of whole numbers: what is divided is no scaled one, but which of several."""
+    dtype = getattr(node.meta.get("val"), "dtype", None)
+    return isinstance(dtype, torch.dtype) and not (dtype.is_floating_point or dtype.is_complex)
 
 
 def _pads_nothing(node: fx.Node, name: str) -> bool:

@@ -60,6 +60,7 @@ _SAYS_LITTLE_TEXT = """
 _SAYS_LITTLE = frozenset(_SAYS_LITTLE_TEXT.split())
 _BEFORE = re.compile(r"^(get|compute|calculate|make|apply|build|create|eager|maybe)_(?=\w{3})")
 _AFTER = re.compile(r"(?<=\w{3})_(forward|fn|func|function|impl|activation|layer|module|op)$")
+_AFTER_CLASS = re.compile(_AFTER.pattern.replace("forward|", ""))  # FeedForward is no forward() of Feed
 # A norm that classes are called after where it is what they are: a LayerNorm may be one of these.
 _NAMED_AS_IT_IS = "rms_norm"
 _SCATTERED = frozenset({"index_put", "scatter_add"})  # the derivatives of reading rows
@@ -325,12 +326,12 @@ def is_end_of_class(function: str, owners: Sequence[str]) -> bool:
 def told_of(frame: CallFrame) -> str | None:
     """A word for a function, ``bloom_gelu`` for ``bloom_gelu_forward``; None if its name says little."""
     *owners, function = frame[0].replace("<locals>.", "").split(".")
-    if owners and (is_forward(frame) or is_end_of_class(function, owners)):
-        function = owners[-1]
+    is_class = bool(owners) and (is_forward(frame) or is_end_of_class(function, owners))
+    function = owners[-1] if is_class else function
     word = snake_case(identifier(function.strip("_"))).strip("_")
     if word.endswith(f"_{_NAMED_AS_IT_IS}"):
         return _NAMED_AS_IT_IS
-    word = _AFTER.sub("", _BEFORE.sub("", word))
+    word = (_AFTER_CLASS if is_class else _AFTER).sub("", _BEFORE.sub("", word))
     is_telling = word not in _SAYS_LITTLE and len(word) > 2 and "lambda" not in word
     return word if is_telling and len(word) <= _LONGEST else None
 

@@ -87,11 +87,13 @@ class Quote:
         qualname: The function that it stands in.
         statement: It.
         is_again: Whether a backward pass computes it once more, and differentiates nothing of it there.
+        is_ahead: Whether a forward pass computes what only its derivative reads, and nothing of it there.
     """
 
     qualname: str
     statement: str
     is_again: bool = dataclasses.field(default=False, compare=False)
+    is_ahead: bool = False
 
     @property
     def shown(self) -> str:

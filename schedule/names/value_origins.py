@@ -103,6 +103,7 @@ _RESULTS = {
     "mul": "product",
     "sub": "difference",
     "div": "ratio",
+    "floor_divide": "quotient",
     "mm": "product",
     "bmm": "product",
     "matmul": "product",
@@ -327,10 +328,9 @@ class ValueOrigins:
                 continue
             if not isinstance(source, fx.Node) or self.of(source).local:
                 continue
-            n_users = sum(
-                user.op != "output" for user in source.users
-            )  # that it is kept, too, changes no name
-            if n_users == 1 and source.op == "call_function":
+            # That it is kept, too, or differentiated, changes no name.
+            users = [u for u in source.users if u.op != "output" and not self.of(u).differentiates]
+            if len(users) == 1 and source.op == "call_function":
                 local_of[source.name] = local
         return local_of
 

@@ -132,8 +132,8 @@ def _name_weights(words: BufferNamer, names: dict[str, str], scope: Scope, insid
     if not own:
         return
     by_path = name_weights(own.values(), words.weights.values(), scope.is_free)
-    for buffer, path in own.items():
-        names[buffer] = scope.take(by_path[path] if buffer in words.inputs else GradientWord(by_path[path]))
+    names.update((buffer, by_path[path]) for buffer, path in own.items())  # no weight's own word is taken
+    names.update((one, scope.take(GradientWord(names[one]))) for one in own if one not in words.inputs)
 
 
 def _made_in_loops(steps: Sequence[ModelStep]) -> set[str]:

@@ -89,9 +89,9 @@ def test_each_kind_keeps_a_record_and_is_one_function_in_the_backward_pass(tmp_p
     _generated(Deep(), torch.randn(5, 16), out, train=True)
     assert {"DeepMLPLayerSaved", "DeepMoELayerSaved"} <= set(_classes(out / "backward.py"))
     text = " ".join((out / "backward.py").read_text().split())
-    # Zeros that all layers add to are made before the first of them: it is no other layer for that.
+    # Each layer fills what it adds to, the first of them as well: it is no other layer for that.
     assert f"in reversed(range({N_DENSE}, {N_DENSE + N_SORTED})): " in text
-    assert text.count(".index_put(") == 1 and "zip(" not in text
+    assert text.count(".index_put_(") == 1 and "zip(" not in text
 
 
 def test_deeper_models_are_hardly_longer(tmp_path: Path) -> None:

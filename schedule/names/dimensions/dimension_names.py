@@ -38,7 +38,7 @@ from longhand.schedule.names.dimensions.dimension_propagation import (
 )
 from longhand.schedule.names.dimensions.kinds_of_arguments import is_image, is_signal, words_of_ends
 from longhand.schedule.names.dimensions.met_dimensions import learned, words_met
-from longhand.schedule.names.dimensions.parts import words_of_parts
+from longhand.schedule.names.dimensions.parts import equal_parts, words_of_parts
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.stated_sizes import FEWER_HEADS, HEADS, function_of
 from longhand.schedule.names.dimensions.words_of_one_size import one_word_each
@@ -73,6 +73,7 @@ class DimNamer:
 
     Attributes:
         arguments: For each tensor argument's placeholder: a word for each dimension, None where there is none.
+        parts: How many equal parts of another value come before one, by name.
     """
 
     def __init__(
@@ -89,10 +90,9 @@ class DimNamer:
         self._words: dict[str, Words] = {**tables, **self.arguments}
         self._sizes = _sizes_of(graph, self.arguments) if given is None else None
         self._twins: Mapping[str, str] = {}
+        self._buffers, self.parts = buffers, equal_parts(graph.graph)
         self._are_met = False  # words that only say which layer made a dimension come after what it meets
-        self._n_heads: dict[str, Size] = {}  # by the attention's path
-        self._rows: dict[str, Words] = {}  # of losses, before they are reduced to one
-        self._buffers = buffers
+        self._n_heads, self._rows = dict[str, Size](), dict[str, Words]()  # by attention's path; of losses
         self._shapes: dict[str, tuple[Size, ...]] = {
             node.name: shape_of(node) for node in graph.graph.nodes if node.name in buffers
         }

@@ -53,6 +53,26 @@ def words_of_parts(
     return changed
 
 
+_SPLITS = frozenset({"split", "split_with_sizes", "chunk", "tensor_split"})
+
+
+def equal_parts(graph: fx.Graph) -> dict[str, int]:
+    """Of values that are parts of another, all of which are as long: by name how many parts come before."""
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or aten_name(node) not in _SPLITS:
+            continue
+        whole, parts = node.args[0], node.meta.get("val", ())
+        shapes = {tuple(map(str, part.shape)) for part in parts}
+        if isinstance(whole, fx.Node) and len(shapes) == 1:
+            found |= {
+                user.name: user.args[1]
+                for user in node.users
+                if aten_name(user) == "getitem" and isinstance(user.args[1], int)
+            }
+    return found
+
+
 def _places(node: fx.Node, shape: tuple[Size, ...]) -> Iterator[int]:
     """The dimensions of a value whose places are parts, each of which goes its own way."""
     selected: dict[int, set[int]] = {}

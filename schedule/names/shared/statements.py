@@ -29,6 +29,7 @@ _NEUTRAL = {"mul": 1, "div": 1, "add": 0, "sub": 0}
 _OF_LIBRARIES = frozenset(
     ["mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "convolution", "convolution_backward"]
 )
+_JOINS = frozenset({"cat", "stack"})
 _OF_DEVICE = re.compile(r"\bdevice\b|\bis_(cuda|cpu|mps)\b")
 
 
@@ -65,12 +66,21 @@ def stated_by(
     names = loud or [*(name for name in stated if name not in words.nodes), *(node.name for node in nodes)]
     without = again.get(tuple(origins), frozenset())
     names = [name for name in names if name not in without] or names
+    names = _joins_first(names, words)
     known = [where for where in map(words.provenance, names) if where.statement]
     places: dict[Statement, int] = {}
     for place, where in enumerate(known):
         said = where.qualname, where.statement
         places[said] = places.get(said, place) if where.is_of_gradient else place
     return sorted(known, key=lambda where: places[where.qualname, where.statement])
+
+
+def _joins_first(names: Sequence[str], words: BufferNamer) -> list[str]:
+    """The operations of a forward pass, of which the last one tells: that results lie side by side is the least."""
+    if any(words.provenance(name).is_of_gradient for name in names):
+        return [*names]
+    joins = [name for name in names if name in words.nodes and aten_name(words.nodes[name]) in _JOINS]
+    return [*joins, *(name for name in names if name not in joins)]
 
 
 def stated_origins(origins: Sequence[str], nodes: Mapping[str, fx.Node]) -> tuple[str, ...]:
