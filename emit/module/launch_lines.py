@@ -21,7 +21,7 @@ from longhand.emit.module.offset_texts import (
 )
 from longhand.emit.module.paragraphs import LineKind, PythonLine
 from longhand.emit.module.trees import MadeList, TensorList, list_code
-from longhand.emit.module.view_calls import argument, is_reordered, reordered
+from longhand.emit.module.view_calls import argument, as_float, is_reordered, reordered
 from longhand.emit.text.expression import machine_epsilon_text, number
 from longhand.emit.text.kernel_head import shape_names
 from longhand.emit.text.python_code import (
@@ -29,7 +29,6 @@ from longhand.emit.text.python_code import (
     CallCode,
     Code,
     EachCode,
-    GroupedCode,
     KeywordCode,
     LiteralCode,
     MethodCode,
@@ -233,10 +232,6 @@ def number_names_of(plan: KernelPlan, names: KernelNames) -> tuple[str, ...]:
     return (*sizes, *ints, *(names.scalars[scalar.position] for scalar in plan.scalars))
 
 
-def _as_float(text: Code) -> Code:
-    return CallCode("float", (text.of if isinstance(text, GroupedCode) else text,))
-
-
 class LaunchWriter:
     """Prints launches in one function.
 
@@ -292,7 +287,7 @@ class LaunchWriter:
         ]
         if self.plan.options.target.device is not Device.CPU:  # Triton takes a number's type from the number
             pairs = zip(kernel.scalars, scalars, strict=True)
-            scalars = [_as_float(text) if one.varies else text for one, text in pairs]
+            scalars = [as_float(text) if one.varies else text for one, text in pairs]
         if any(isinstance(value, int) and value < 0 for value in step.ints):
             ints = before_pieces(kernel, step, ints, scalars, by_axis)
         if any(map(is_folded, ints)):

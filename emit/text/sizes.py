@@ -124,6 +124,10 @@ class SizeWriter:
         """Words for the dimensions of a value of the captured graph, a view for instance."""
         return self._words.of(node, n_dims)
 
+    def n_parts_before(self, part: str) -> int | None:
+        """How many parts come before a value of the captured graph that is one of several as long ones."""
+        return self._words.parts.get(part)
+
     def words_of(self, buffer: Buffer) -> Words:
         """Words for a buffer's dimensions."""
         return self._words.of(buffer.name, len(buffer.shape))
@@ -336,11 +340,6 @@ class SizeWriter:
             return SizeText(NameCode(self._symbols.get(str(size), str(size))), words)
         code = LiteralCode(str(size)) if is_number else formula(size, self._symbols, self._has_symbols)
         return SizeText(code, words, is_number)
-
-
-def n_parts_before(sizes: SizeWriter, part: str) -> int | None:
-    """How many parts come before a value of the captured graph that is one of several as long ones."""
-    return sizes._words.parts.get(part)
 
 
 def with_words_of_others(sizes: SizeWriter, twins: Mapping[str, str]) -> SizeWriter:
