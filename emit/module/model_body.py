@@ -52,7 +52,8 @@ from longhand.emit.text.python_code import (
     names,
     whole_number,
 )
-from longhand.emit.text.sizes import SizeWriter, same_sizes
+from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.told_sizes import same_sizes
 from longhand.lower.ir import Extern
 from longhand.options import Device
 from longhand.schedule.named_plan import (

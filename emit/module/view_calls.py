@@ -29,7 +29,7 @@ from longhand.emit.text.python_code import (
     dimension,
     whole_number,
 )
-from longhand.emit.text.sizes import SizeWriter
+from longhand.emit.text.sizes import SizeWriter, n_parts_before
 from longhand.lower.ir import Buffer, Extern, Size, View, ViewCall
 from longhand.schedule.named_plan import (
     EXPANSIONS,
@@ -225,7 +225,7 @@ def _part(
 ) -> SliceCode | None:
     """``dim : 2 * dim``, of one of several equal parts of a dimension, if words tell how long these are."""
     start, end, step = (*call.args[1:], None, None, None)[:3]
-    n_before = sizes.n_parts_before(call.origin)
+    n_before = n_parts_before(sizes, call.origin)
     if not n_before or step not in (None, 1) or not isinstance(start, int) or not isinstance(size, int):
         return None
     length = start // n_before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import sympy
 
@@ -123,10 +123,6 @@ class SizeWriter:
     def words_at(self, node: str, n_dims: int) -> Words:
         """Words for the dimensions of a value of the captured graph, a view for instance."""
         return self._words.of(node, n_dims)
-
-    def n_parts_before(self, part: str) -> int | None:
-        """How many parts come before a value of the captured graph that is one of several as long ones."""
-        return self._words.parts.get(part)
 
     def words_of(self, buffer: Buffer) -> Words:
         """Words for a buffer's dimensions."""
@@ -342,6 +338,11 @@ class SizeWriter:
         return SizeText(code, words, is_number)
 
 
+def n_parts_before(sizes: SizeWriter, part: str) -> int | None:
+    """How many parts come before a value of the captured graph that is one of several as long ones."""
+    return sizes._words.parts.get(part)
+
+
 def with_words_of_others(sizes: SizeWriter, twins: Mapping[str, str]) -> SizeWriter:
     """A writer like another, where dimensions of buffers have the words of others: `twins`, by name."""
     made = copy.copy(sizes)
@@ -394,8 +395,3 @@ def bind_sizes(
             derived[word] = derivation
     unusable = taken | set(words_of.values()) if may_state else None
     return SizeWriter(words, values, words_of, binding, derived, unusable, untold)
-
-
-def same_sizes(one: Iterable[Size], other: Iterable[Size]) -> bool:
-    """Whether two shapes (or strides) are equal, symbols included."""
-    return [str(size) for size in one] == [str(size) for size in other]

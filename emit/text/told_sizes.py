@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from longhand.capture.graph import Role
 from longhand.emit.text.python_code import (
@@ -273,3 +273,8 @@ class BoundSizes:
 
     def _line(self, words: Sequence[str]) -> str:
         return f"{', '.join(words)} = {', '.join(str(self.stated[word]) for word in words)}"
+
+
+def same_sizes(one: Iterable[Size], other: Iterable[Size]) -> bool:
+    """Whether two shapes (or strides) are equal, symbols included."""
+    return [str(size) for size in one] == [str(size) for size in other]
