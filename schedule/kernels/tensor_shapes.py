@@ -212,13 +212,18 @@ def _looked_up(plan: KernelPlan, row: int) -> int:
 
 def _limit(plan: KernelPlan, row: int) -> int | None:
     """The scalar that a looked-up position must be below; of two nobody knows which is the nearer."""
-    limits = {
+    limits = _limits(plan, row)
+    return limits.pop() if len(limits) == 1 else None
+
+
+def _limits(plan: KernelPlan, row: int) -> set[int]:
+    """The scalars that a position is compared with, from above."""
+    return {
         value.args[1]
         for value in plan.body
         if isinstance(value, Pointwise) and value.op is PointwiseOp.LT and value.args[0] == row
         if isinstance(plan.body[value.args[1]], Scalar)
     }
-    return limits.pop() if len(limits) == 1 else None
 
 
 def _counted_from(plan: KernelPlan, row: int) -> int | None:
@@ -232,7 +237,9 @@ def _counted_from(plan: KernelPlan, row: int) -> int | None:
     if value.args[2] not in wrapped.args:
         return None
     (other,) = [one for one in wrapped.args if one != value.args[2]] or [value.args[2]]
-    return other if isinstance(plan.body[other], Scalar) else None
+    # A table that is padded is read where the position is below another limit, too: of how many rows is open then.
+    is_only = all(limit == other for limit in _limits(plan, row))
+    return other if is_only and isinstance(plan.body[other], Scalar) else None
 
 
 def conditions_of(plan: KernelPlan, position: int) -> Iterator[int]:

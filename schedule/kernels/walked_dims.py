@@ -184,7 +184,8 @@ def steps_to(value: Size, buffer: Buffer) -> tuple[FewStrides, ...]:
     rest, steps = abs(value), list[FewStrides]()
     for dim, stride in sorted(_strides(buffer), key=lambda one: -one[1]):
         times, rest = divmod(rest, stride)
-        if times > _MOST_STEPS or times >= buffer.shape[dim] or (times and not dim):
+        size = buffer.shape[dim]
+        if times > _MOST_STEPS or (times and (not isinstance(size, int) or times >= size or not dim)):
             return ()  # of another sample begins nothing: a piece that comes later has as many elements by chance
         steps += [FewStrides(times, dim if stride > 1 else None)] if times else []
     return tuple(steps) if not rest and steps and steps[0].dim is not None else ()
