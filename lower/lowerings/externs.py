@@ -244,10 +244,17 @@ def _images(ctx: Context) -> dict[int, TensorView]:
     if not given:
         return {}
     if ctx.keeps_channels_last and is_convolution(node):
-        return {0: ctx.channels_last(given[0])}
+        return {0: _given_last(ctx, ctx.channels_last(given[0]))}
     if is_channels_last(given[-1]) or (ctx.keeps_channels_last and is_convolution_backward(node)):
-        given = [ctx.channels_last(image) for image in given]
+        given = [_given_last(ctx, ctx.channels_last(image)) for image in given]
     return dict(enumerate(given)) if is_channels_last(given[-1]) else {}
+
+
+def _given_last(ctx: Context, image: TensorView) -> TensorView:
+    """An image whose channels lie last, as a call can be given it: what is no plain view would become contiguous."""
+    if not is_channels_last(image) or image.as_ir() is not None:
+        return image
+    return ctx.copy(image, stride=channels_last_strides(image.shape))
 
 
 def _lies_as_given(ctx: Context, images: dict[int, TensorView], args: tuple[Any, ...], position: int) -> bool:
