@@ -114,8 +114,7 @@ _LIBRARY_OPS = """
     lstm gru rnn_tanh rnn_relu _cudnn_rnn
     linalg_inv linalg_inv_ex linalg_solve linalg_qr linalg_svd _linalg_svd linalg_eigh _linalg_eigh
     linalg_cholesky linalg_cholesky_ex linalg_lu_factor linalg_det _linalg_det linalg_matrix_exp
-    cumsum cumprod logcumsumexp cummax cummin
-    empty empty_permuted
+    cumsum cumprod logcumsumexp cummax cummin empty empty_permuted
 """
 _BEST_IN_LIBRARY = frozenset(_LIBRARY_OPS.split())
 
@@ -186,9 +185,7 @@ def call_extern(ctx: Context, declined: str | None = None) -> Any:
         is_wanted = isinstance(item, torch.Tensor) and (place is None or _is_read(node, place))
         strides_of = channels_last_strides if images else None
         is_known = known
-        if (
-            target is aten.convolution_backward.default
-        ):  # by a function of runtime.py, whatever the library makes
+        if target is aten.convolution_backward.default:  # by runtime.py, whatever the library makes
             is_known = not of_data and _lies_as_given(ctx, images, args, position)
             if position or not images:
                 strides_of = contiguous_strides if is_known else None
@@ -252,9 +249,8 @@ def _images(ctx: Context) -> dict[int, TensorView]:
 
 def _given_last(ctx: Context, image: TensorView) -> TensorView:
     """An image whose channels lie last, as a call can be given it: what is no plain view would become contiguous."""
-    if not is_channels_last(image) or image.as_ir() is not None:
-        return image
-    return ctx.copy(image, stride=channels_last_strides(image.shape))
+    is_plain = not is_channels_last(image) or image.as_ir() is not None
+    return image if is_plain else ctx.copy(image, stride=channels_last_strides(image.shape))
 
 
 def _lies_as_given(ctx: Context, images: dict[int, TensorView], args: tuple[Any, ...], position: int) -> bool:
