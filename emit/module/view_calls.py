@@ -229,7 +229,9 @@ def _part(
     if not n_before or step not in (None, 1) or not isinstance(start, int) or not isinstance(size, int):
         return None
     length = start // n_before
-    if length * n_before != start or end not in (start + length, _FULL_SLICE_END) or size % length:
+    if not length or length * n_before != start or size % length:
+        return None
+    if end != start + length and (end != _FULL_SLICE_END or start + length != size):
         return None
     text = sizes.written(length, left)
     if text.is_number:  # the whole may have a word

@@ -6,7 +6,7 @@ branch that depends on data. Where a unit is wrong and its model's code asks, it
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import sys
 import warnings
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from longhand.errors import LonghandError, ToldCompiledWarning, VerificationErro
 from longhand.factory import Call
 from longhand.options import Frontend
 from longhand.telling.summary import Summary
+from longhand.verify.original import copied
 
 _QUESTIONS: frozenset[CodeType] = frozenset(
     {torch.compiler.is_compiling.__code__, torch.compiler.is_dynamo_compiling.__code__}
@@ -61,7 +62,7 @@ def as_in_eager(
 
 
 def asks_whether_compiled(call: Call, *, train: bool) -> bool:
-    """Whether the call's code asks, by running it once more in eager, on a copy of the model."""
+    """Whether the call's code asks, by running it once more in eager, on copies of the model and the tensors."""
     has_asked = False
 
     def watch(frame: FrameType, event: str, arg: Any) -> None:
@@ -73,12 +74,11 @@ def asks_whether_compiled(call: Call, *, train: bool) -> bool:
 
     before = sys.getprofile()
     with torch.random.fork_rng(), torch.set_grad_enabled(train):
-        model = copy.deepcopy(call.model)
+        own = copied(call)
         sys.setprofile(watch)
         try:
-            model(*call.args, **call.kwargs)
-        except Exception:  # the trial has told what it raises
-            return False
+            with contextlib.suppress(Exception):  # which the trial has met; what was asked until then counts
+                own.model(*own.args, **own.kwargs)
         finally:
             sys.setprofile(before)
     return has_asked

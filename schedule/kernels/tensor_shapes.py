@@ -7,7 +7,7 @@ it. So they must be right for every launch of the kernel: `Region` is what all o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import (
     Buffer,
@@ -271,17 +271,20 @@ def told_by_data(plan: KernelPlan, pointer: Pointer) -> str | None:
     sources: set[str | None] = set()
     for position, value in enumerate(plan.body):
         if isinstance(value, Load | Store) and value.buffer == pointer.name:
-            rows = [row for row, _ in plan.addresses[position].values]
-            read = {one for row in rows for one in _read_for(plan, row)}
+            read = _read_for(plan, [row for row, _ in plan.addresses[position].values])
             sources.add(read.pop() if len(read) == 1 else None)
     return sources.pop() if len(sources) == 1 else None
 
 
-def _read_for(plan: KernelPlan, position: int) -> set[str]:
-    """The tensors that a value is computed from."""
-    value = plan.body[position]
-    own = {value.buffer} if isinstance(value, Load) else set()
-    return own.union(*(_read_for(plan, one) for one in arguments(value)))
+def _read_for(plan: KernelPlan, positions: Iterable[int]) -> set[str]:
+    """The tensors that some values are computed from."""
+    waiting, seen = list(positions), set[int]()
+    while waiting:
+        position = waiting.pop()
+        if position not in seen:
+            seen.add(position)
+            waiting += arguments(plan.body[position])
+    return {value.buffer for value in map(plan.body.__getitem__, seen) if isinstance(value, Load)}
 
 
 def row_stride(plan: KernelPlan, pointer: Pointer) -> str | None:

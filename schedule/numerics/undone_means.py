@@ -1,7 +1,8 @@
 """Sums of means over as many places as the mean was of: what was divided is multiplied by the same number again.
 
 The derivative of a mean hands each place its share; what sums these over all places, as the derivative of a bias
-behind it does, sums the whole: ``sum(d_mean / n) * n`` is ``sum(d_mean)``, and rounded twice less.
+behind it does, sums the whole: ``sum(d_mean / n) * n`` is ``sum(d_mean)``, and rounded twice less. A product that the
+user wrote stays: a sum of the whole may be too large for a float where that of the shares is not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def _whole(value: Value, body: tuple[Value, ...]) -> Value:
         return value
     for sums, times in (value.args, value.args[::-1]):
         summed = body[sums]
-        if not isinstance(summed, Reduce) or summed.op is not ReduceOp.SUM:
+        # Of one operation both are the sum over more places than its argument has: the user's product is another one.
+        if not isinstance(summed, Reduce) or summed.op is not ReduceOp.SUM or summed.origin != value.origin:
             continue
         share = body[summed.arg]
         if not isinstance(share, Pointwise) or share.op is not PointwiseOp.DIV:
@@ -34,7 +36,9 @@ def _whole(value: Value, body: tuple[Value, ...]) -> Value:
 
 
 def _number(value: Value) -> str | None:
-    """What a size is, one of any call, too; None for what is computed."""
+    """What a size is, one of any call, too; None for what is computed, and for what is no size."""
     if isinstance(value, Scalar):
         return str(value.value)
-    return str(int(value.value)) if isinstance(value, Constant) and value.value == int(value.value) else None
+    if not isinstance(value, Constant):
+        return None
+    return str(int(value.value)) if float(value.value).is_integer() and value.value > 0 else None

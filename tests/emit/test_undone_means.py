@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
+
+import longhand
 
 
 def bias_behind_a_mean(d_mean: torch.Tensor) -> torch.Tensor:
@@ -32,3 +37,26 @@ def test_another_number_stays(emit: Any) -> None:
         str(text) for path, text in files.items() if path.startswith("kernels/") and "__" not in path
     )
     assert " / " in kernel
+
+
+def by_hand(x: torch.Tensor) -> torch.Tensor:
+    """What the user divides, sums and multiplies: too large for float32 as a whole, and finite as shares."""
+    return (x / 5000.0).sum(-1) * 5000.0
+
+
+def by_zero(x: torch.Tensor) -> torch.Tensor:
+    return (x / 0.0).sum(-1) * 0.0
+
+
+def by_infinity(x: torch.Tensor) -> torch.Tensor:
+    return (x / float("inf")).sum(-1) * float("inf")
+
+
+@pytest.mark.parametrize("function", [by_hand, by_zero, by_infinity])
+def test_what_the_user_multiplies_stays(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = torch.full((2, 4096), 3e38)
+    x[:, 2048:] *= -1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing runs in eager
+        found = longhand.compile(function)(x)
+    torch.testing.assert_close(found, function(x), rtol=0.0, atol=1e36, equal_nan=True)

@@ -65,6 +65,20 @@ def test_a_model_that_only_asks_is_told_that_it_is_compiled(tmp_path):
     assert "frontend" not in json.loads((tmp_path / "unit" / "longhand.lock").read_text())
 
 
+class Writing(nn.Module):
+    """Asks, writes into its argument, and does not run to its end."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.add_(float(torch.compiler.is_compiling()) + 1.0)
+        raise ValueError(x.shape)
+
+
+def test_who_asks_is_asked_of_copies():
+    x = torch.zeros(3)
+    assert asks_whether_compiled(Call(Writing(), (x,), {}), train=False)
+    assert not x.any()
+
+
 def test_who_asks():
     assert asks_whether_compiled(Call(Alike(), (X,), {}), train=False)
     assert not asks_whether_compiled(Call(nn.Softmax(-1), (X,), {}), train=False)
