@@ -20,6 +20,7 @@ from longhand.emit.module.model_body import BodyWriter
 from longhand.emit.text.python_code import NameCode, PythonStatement, SeveralCode
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import BoundSizes
+from longhand.lower.ir import Buffer
 from longhand.schedule.named_plan import Number, PartInSymbols, PartSizes
 from longhand.schedule.plan import PlanStep
 
@@ -259,30 +260,36 @@ def _with_part_sizes(
     """
     if not sizes.steps and not sizes.shapes:
         return inside, list(steps)
-    own, body = [sizes.steps.get(id(step), step) for step in steps], copy.copy(inside)
-    pairs = zip(steps, own, strict=True)
-    body.calls = {id(new): inside.calls[id(old)] for old, new in pairs if id(old) in inside.calls}
     buffers = inside.plan.buffers
     told = {name: dataclasses.replace(buffers[name], shape=shape) for name, shape in sizes.shapes.items()}
-    body.plan = dataclasses.replace(inside.plan, buffers=ChainMap(told, {**buffers}))
-    return body, own
+    return _with_steps(inside, steps, sizes.steps, told)
 
 
 def _with_symbols(
     inside: BodyWriter, steps: Sequence[PlanStep], part: PartInSymbols
 ) -> tuple[BodyWriter, list[PlanStep]]:
-    """The writer of a part whose sizes are symbols, and its steps.
+    """The writer of a part whose sizes are symbols, and its steps."""
+    return _with_steps(inside, steps, part.steps, part.buffers)
+
+
+def _with_steps(
+    inside: BodyWriter,
+    steps: Sequence[PlanStep],
+    instead: Mapping[int, PlanStep],
+    buffers: Mapping[str, Buffer],
+) -> tuple[BodyWriter, list[PlanStep]]:
+    """A writer with other steps and other buffers in the place of some.
 
     Args:
         inside: Its writer, which knows calls by the identity of its steps.
-        steps: What the part does.
-        part: It, with symbols.
+        steps: What it would write.
+        instead: The other steps, by the identity of those.
+        buffers: The other buffers, by name.
     """
-    own, body = [part.steps.get(id(step), step) for step in steps], copy.copy(inside)
+    own, body = [instead.get(id(step), step) for step in steps], copy.copy(inside)
     pairs = zip(steps, own, strict=True)
     body.calls = {id(new): inside.calls[id(old)] for old, new in pairs if id(old) in inside.calls}
-    buffers = ChainMap({**part.buffers}, {**inside.plan.buffers})
-    body.plan = dataclasses.replace(inside.plan, buffers=buffers)
+    body.plan = dataclasses.replace(inside.plan, buffers=ChainMap({**buffers}, {**inside.plan.buffers}))
     return body, own
 
 

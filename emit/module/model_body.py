@@ -299,7 +299,7 @@ class BodyWriter:
         if new == old and is_alike:
             return []
         remark = "in place" if step.in_place and is_alike else "the same memory"
-        return [PythonLine.of(with_reason(PythonStatement((new,), value, remark=remark), old))]
+        return [PythonLine.of(with_reason(PythonStatement((new,), value, remark=remark), old, step.in_place))]
 
     def _release(
         self, step: Release, steps: Sequence[ModelStep], place: int, paragraphs: list[Paragraph]

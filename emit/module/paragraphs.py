@@ -191,9 +191,16 @@ class WrittenParagraph:
         return (*heading, *quote_lines(self.quotes, WIDEST))
 
 
-def with_reason(line: PythonStatement, old: str) -> PythonStatement:
-    """``d_x = d_out  # in place: d_out is not read afterwards``, where that is no line too long."""
-    told = dataclasses.replace(line, remark=f"{line.remark}: {old} is not read afterwards")
+def with_reason(line: PythonStatement, old: str, is_read: bool) -> PythonStatement:
+    """``d_x = d_out  # in place: d_out is last read here``, where that is no line too long.
+
+    Args:
+        line: The statement, with a remark.
+        old: What is written over.
+        is_read: Whether what writes over it reads it; else nothing does any more.
+    """
+    why = "is last read here" if is_read else "is not read any more"
+    told = dataclasses.replace(line, remark=f"{line.remark}: {old} {why}")
     return told if len(str(told)) <= WIDEST else line
 
 

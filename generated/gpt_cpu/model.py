@@ -46,7 +46,7 @@ class Block(nn.Module):
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         residual = empty(x.shape, torch.float32)
-        normed = attn_out  # in place: attn_out is not read afterwards
+        normed = attn_out  # in place: attn_out is last read here
         kernels.add_and_layer_norm(
             x,
             attn_out,
@@ -62,14 +62,14 @@ class Block(nn.Module):
         # mlp
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
         widen_out = F.linear(normed, self.mlp.widen.weight, self.mlp.widen.bias)
-        hidden = widen_out  # in place: widen_out is not read afterwards
+        hidden = widen_out  # in place: widen_out is last read here
         kernels.gelu(widen_out, hidden, n_elements=hidden.numel())
 
         mlp_out = F.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         x = empty(residual.shape, torch.float32)
-        normed = mlp_out  # in place: mlp_out is not read afterwards
+        normed = mlp_out  # in place: mlp_out is last read here
         kernels.add_and_layer_norm(
             residual,
             mlp_out,

@@ -51,7 +51,7 @@ class Block(nn.Module):
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         residual = torch.empty_like(x)
-        normed = attn_out  # in place: attn_out is not read afterwards
+        normed = attn_out  # in place: attn_out is last read here
         kernels.add_and_layer_norm(
             x,
             attn_out,
@@ -68,7 +68,7 @@ class Block(nn.Module):
         # Mlp.forward    hidden = F.gelu(self.widen(x), approximate="tanh")
         widen_out = blas.linear(normed, self.mlp.widen.weight, self.mlp.widen.bias)
         del attn_out, normed
-        hidden = widen_out  # in place: widen_out is not read afterwards
+        hidden = widen_out  # in place: widen_out is last read here
         kernels.gelu(widen_out, hidden, n_elements=hidden.numel())
 
         mlp_out = blas.linear(hidden, self.mlp.narrow.weight, self.mlp.narrow.bias)
@@ -76,7 +76,7 @@ class Block(nn.Module):
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         x = torch.empty_like(residual)
-        normed = mlp_out  # in place: mlp_out is not read afterwards
+        normed = mlp_out  # in place: mlp_out is last read here
         kernels.add_and_layer_norm(
             residual,
             mlp_out,

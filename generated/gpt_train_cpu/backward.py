@@ -93,7 +93,7 @@ def mlp_backward(layer, saved, d_next_x):
     d_hidden = torch.mm(d_next_x, layer.mlp.narrow.weight)
 
     hidden = empty(d_hidden.shape, torch.float32)
-    d_widen_out = d_hidden  # in place: d_hidden is not read afterwards
+    d_widen_out = d_hidden  # in place: d_hidden is last read here
     d_widen_bias = empty((widen_dim,), torch.float32)
     kernels.d_gelu(
         saved.widen_out, d_hidden, hidden, d_widen_out, d_widen_bias, n_rows=batch * seq, n_cols=widen_dim
@@ -104,7 +104,7 @@ def mlp_backward(layer, saved, d_next_x):
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     normed = empty(d_next_x.shape, torch.float32)
-    d_residual = d_normed  # in place: d_normed is not read afterwards
+    d_residual = d_normed  # in place: d_normed is last read here
     d_ln_2_bias = empty((dim,), torch.float32)
     d_ln_2_weight = empty((dim,), torch.float32)
     kernels.d_add_layer_norm(
@@ -177,7 +177,7 @@ def causal_self_attention_backward(layer, saved, d_residual):
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
     normed = empty(d_residual.shape, torch.float32)
-    d_x = d_normed  # in place: d_normed is not read afterwards
+    d_x = d_normed  # in place: d_normed is last read here
     d_ln_1_bias = empty((dim,), torch.float32)
     d_ln_1_weight = empty((dim,), torch.float32)
     kernels.d_add_layer_norm(

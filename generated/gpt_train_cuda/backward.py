@@ -107,7 +107,7 @@ def mlp_backward(layer, saved, d_next_x):
 
     # Block.forward    return x + self.mlp(self.ln_2(x))
     normed = torch.empty_like(d_next_x)
-    d_residual = d_next_x  # in place: d_next_x is not read afterwards
+    d_residual = d_next_x  # in place: d_next_x is last read here
     d_ln_2_weight = saved.residual.new_empty(dim)
     d_ln_2_bias = torch.empty_like(d_ln_2_weight)
     kernels.d_add_layer_norm(
@@ -184,7 +184,7 @@ def causal_self_attention_backward(layer, saved, d_residual):
 
     # Block.forward    x = x + self.attn(self.ln_1(x))
     normed = torch.empty_like(d_residual)
-    d_x = d_residual  # in place: d_residual is not read afterwards
+    d_x = d_residual  # in place: d_residual is last read here
     d_ln_1_weight = saved.x.new_empty(dim)
     d_ln_1_bias = torch.empty_like(d_ln_1_weight)
     kernels.d_add_layer_norm(

@@ -50,7 +50,7 @@ class ResNetBlock(nn.Module):
         batch = x.shape[0]
 
         conv1_out = F.conv2d(x, self.conv1.weight, stride=2, padding=1)
-        out = conv1_out  # in place: conv1_out is not read afterwards
+        out = conv1_out  # in place: conv1_out is last read here
         kernels.batch_norm_relu(
             conv1_out,
             self.bn1.running_mean,
@@ -71,7 +71,7 @@ class ResNetBlock(nn.Module):
 
         # ResNetBlock.forward    out = self.bn2(self.conv2(out)); out = out + self.shortcut(x)
         # ResNetBlock.forward    return F.relu(out)
-        activated = shortcut_out  # in place: shortcut_out is not read afterwards
+        activated = shortcut_out  # in place: shortcut_out is last read here
         kernels.batch_norms_add_relu(
             conv2_out,
             self.bn2.running_mean,

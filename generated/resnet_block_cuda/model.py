@@ -65,7 +65,7 @@ class ResNetBlock(nn.Module):
             x, x_channels_last, n_batches=batch, n_pixels=height * width, n_channels=channels
         )
         conv1_out = conv2d(x_channels_last, self.conv1.weight, stride=2, padding=1)
-        out = conv1_out  # in place: conv1_out is not read afterwards
+        out = conv1_out  # in place: conv1_out is last read here
         kernels.batch_norm_relu(
             conv1_out,
             self.bn1.running_mean,

@@ -24,7 +24,7 @@ class Gathered(nn.Module):
 def test_memory_is_written_over_for_a_reason(emit: Any) -> None:
     model = str(emit(Gathered().eval(), (torch.randn(30, 8), torch.randperm(30)))["model.py"])
     taken = re.findall(r"(\w+) = (\w+)  # in place(.*)", model)
-    assert taken and all(why == f": {old} is not read afterwards" for _, old, why in taken)
+    assert taken and all(why == f": {old} is last read here" for _, old, why in taken)
 
 
 def test_what_data_say_is_told_by_their_name(emit: Any) -> None:

@@ -50,7 +50,7 @@ class Block(nn.Module):
 
         # Block.forward    x = x + self.attn(self.ln_1(x)); return x + self.mlp(self.ln_2(x))
         residual = empty(x.shape, torch.float32)
-        normed = attn_out  # in place: attn_out is not read afterwards
+        normed = attn_out  # in place: attn_out is last read here
         kernels.add_and_layer_norm(
             x,
             attn_out,
@@ -73,7 +73,7 @@ class Block(nn.Module):
 
         # Block.forward    return x + self.mlp(self.ln_2(x))
         next_x = empty(residual.shape, torch.float32)
-        normed = mlp_out  # in place: mlp_out is not read afterwards
+        normed = mlp_out  # in place: mlp_out is last read here
         kernels.add_and_layer_norm(
             residual,
             mlp_out,

@@ -98,7 +98,7 @@ class LlamaBlock(nn.Module):
         # LlamaBlock.forward    h = x + self.attention(self.attention_norm(x))
         # RMSNorm.forward    return normed.to(x.dtype) * self.weight
         h = torch.empty_like(x)
-        normed = attention_out  # in place: attention_out is not read afterwards
+        normed = attention_out  # in place: attention_out is last read here
         kernels.add_and_rms_norm(
             x, attention_out, self.mlp_norm.weight, h, normed, n_rows=batch * seq, n_cols=dim, eps=EPS
         )
@@ -107,13 +107,13 @@ class LlamaBlock(nn.Module):
         # SwiGLU.forward    gated = F.silu(self.gate_proj(x)) * self.up_proj(x)
         gate_proj_out = blas.linear(normed, self.mlp.gate_proj.weight)
         up_proj_out = blas.linear(normed, self.mlp.up_proj.weight)
-        gated = up_proj_out  # in place: up_proj_out is not read afterwards
+        gated = up_proj_out  # in place: up_proj_out is last read here
         kernels.swiglu(gate_proj_out, up_proj_out, gated, n_elements=gated.numel())
         del gate_proj_out
 
         mlp_out = blas.linear(gated, self.mlp.down_proj.weight)
 
         # LlamaBlock.forward    return h + self.mlp(self.mlp_norm(h))
-        out = mlp_out  # in place: mlp_out is not read afterwards
+        out = mlp_out  # in place: mlp_out is last read here
         kernels.add(h, mlp_out, out, n_elements=out.numel())
         return out

@@ -115,7 +115,7 @@ def resnet_block_backward(model, saved, d_activated):
 
     # ResNetBlock.forward    out = F.relu(self.bn1(self.conv1(x)))
     d_bn1_weight = empty(saved.bn1_mean.shape, torch.float32)
-    d_conv1_out = d_out  # in place: d_out is not read afterwards
+    d_conv1_out = d_out  # in place: d_out is last read here
     d_bn1_bias = empty(saved.bn1_mean.shape, torch.float32)
     kernels.d_batch_norm_relu(
         saved.out,
@@ -134,7 +134,7 @@ def resnet_block_backward(model, saved, d_activated):
     d_x_from_conv1, d_conv1_weight, _ = convolution_backward(
         d_conv1_out, saved.x, model.conv1.weight, stride=2, padding=1
     )
-    d_x = d_x_from_conv1  # in place: d_x_from_conv1 is not read afterwards
+    d_x = d_x_from_conv1  # in place: d_x_from_conv1 is last read here
     kernels.add_gradients(d_x_from_shortcut, d_x_from_conv1, d_x, n_elements=d_x.numel())
     return d_x, {
         "conv1.weight": d_conv1_weight,

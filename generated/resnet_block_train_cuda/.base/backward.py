@@ -165,7 +165,7 @@ def resnet_block_backward(model, saved, d_activated):
         n_rows=batch * conv1_height * conv1_width,
         n_cols=conv1_channels,
     )
-    d_conv1_out = d_out  # in place: d_out is not read afterwards
+    d_conv1_out = d_out  # in place: d_out is last read here
     kernels.d_batch_norm_relu(
         saved.conv1_out,
         saved.bn1_mean,
