@@ -1,12 +1,12 @@
-"""What the steps around a statement do with names: which memory is made, dropped, or bound anew."""
+"""What the steps around a statement do: which memory is made, dropped, or bound anew, and what a copy is made for."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 import torch
 
-from longhand.lower.ir import Extern
+from longhand.lower.ir import Buffer, Extern
 from longhand.schedule.named_plan import (
     BufferNamer,
     FirstCall,
@@ -19,7 +19,17 @@ from longhand.schedule.named_plan import (
     list_holding,
     plain_steps,
 )
-from longhand.schedule.plan import Allocate, Launch, Repeat, UnitStep, buffers_made, buffers_read, touched
+from longhand.schedule.plan import (
+    Allocate,
+    Launch,
+    Release,
+    Repeat,
+    Reuse,
+    UnitStep,
+    buffers_made,
+    buffers_read,
+    touched,
+)
 
 _SOON = 0  # statements in between: where one runs, what is bound anew behind it would stay
 
@@ -166,3 +176,30 @@ def weights_named(
     if not in_backward:
         return weights
     return set() if weights else {*words.weights}
+
+
+def quoted_step(
+    steps: Sequence[ModelStep], calls: Container[int], buffers: Mapping[str, Buffer]
+) -> Launch | Extern | None:
+    """The step whose statement stands above the first one: of a copy into another layout what it is made for.
+
+    Args:
+        steps: From a launch or a library call on.
+        calls: Steps that functions stand for, by identity.
+        buffers: The plan's.
+
+    Returns:
+        None where what reads the copy has no statement of its own above it: a loop, or a call of a function.
+    """
+    for step in steps:
+        if id(step) in calls or not isinstance(step, Launch | Extern | Allocate | Reuse | Release):
+            return None
+        if isinstance(step, Launch) or (isinstance(step, Extern) and not _is_layout_copy(step, buffers)):
+            return step
+    return None
+
+
+def _is_layout_copy(step: Extern, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a call is lowering's own, for a layout that somebody asks for: ``out = out.contiguous()``."""
+    made = buffers[step.outputs[0]].derived if len(step.outputs) == 1 and step.outputs[0] else None
+    return step.target is torch.ops.aten.contiguous.default and made is not None and made.how.is_layout

@@ -9,17 +9,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import textwrap
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Self
-
-import torch
 
 from longhand.capture.graph import Provenance
 from longhand.emit.text.python_code import CallCode, Code, PythonStatement, words_in
 from longhand.emit.text.quoting import python_comment, quote_lines
-from longhand.lower.ir import Buffer, Extern
-from longhand.schedule.named_plan import CalledModule, CallOfMany, ModelStep, Quote, title_of
-from longhand.schedule.plan import Allocate, Launch, Release, Reuse
+from longhand.schedule.named_plan import CalledModule, CallOfMany, Quote, title_of
 
 
 class LineKind(enum.Enum):
@@ -377,30 +373,3 @@ def drop_unread(paragraphs: Iterable[Paragraph], words: Iterable[str], used: Col
     unread = {(word,) for word in words if word not in used}
     for paragraph in paragraphs:
         paragraph.lines[:] = [line for line in paragraph.lines if bound_by(line) not in unread]
-
-
-def quoted_step(
-    steps: Sequence[ModelStep], calls: Container[int], buffers: Mapping[str, Buffer]
-) -> Launch | Extern | None:
-    """The step whose statement stands above the first one: of a copy into another layout what it is made for.
-
-    Args:
-        steps: From a launch or a library call on.
-        calls: Steps that functions stand for, by identity.
-        buffers: The plan's.
-
-    Returns:
-        None where what reads the copy has no statement of its own above it: a loop, or a call of a function.
-    """
-    for step in steps:
-        if id(step) in calls or not isinstance(step, Launch | Extern | Allocate | Reuse | Release):
-            return None
-        if isinstance(step, Launch) or (isinstance(step, Extern) and not _is_layout_copy(step, buffers)):
-            return step
-    return None
-
-
-def _is_layout_copy(step: Extern, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether a call is lowering's own, for a layout that somebody asks for: ``out = out.contiguous()``."""
-    made = buffers[step.outputs[0]].derived if len(step.outputs) == 1 and step.outputs[0] else None
-    return step.target is torch.ops.aten.contiguous.default and made is not None and made.how.is_layout
