@@ -17,10 +17,10 @@ from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, Number, require
 from longhand.schedule.functions.alike_releases import (
     places_without_releases,
-    released_behind,
     united_releases,
 )
 from longhand.schedule.functions.call_records import SharedCall
+from longhand.schedule.functions.own_steps import releases_behind
 from longhand.schedule.layers.outside import made_inside
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.view_names import named_views, view_key
@@ -140,7 +140,6 @@ class _StepsInStep:
 
     def result(self) -> AlikeSteps:
         """All of it."""
-        require(len({(len(site.results), len(site.saved)) for site in self._sites}) == 1)
         new = [list(site.steps) for site in self._sites]
         calls: list[dict[int, SharedCall]] = [{} for _ in self._sites]
         # When memory is dropped is no difference of what they do: it is one when that is printed.
@@ -165,8 +164,7 @@ class _StepsInStep:
             named = self._step([of[place] for of, place in zip(new, at, strict=True)], number < inside)
             for steps_of, place, step in zip(new, at, named, strict=True):
                 steps_of[place] = step
-        for column in zip(*((*site.results, *site.saved) for site in self._sites), strict=True):
-            self._buffer(column)
+        results, saved = self._handed_back()
         first = self._sites[0].given
         inputs = sorted(self._inputs.items(), key=lambda one: first.index(one[0][0]))
         new, calls = self._with_releases(new, calls, spans)
@@ -175,11 +173,13 @@ class _StepsInStep:
                 site,
                 steps=tuple(steps),
                 calls=at,
+                results=tuple(column[place] for column in results),
+                saved=tuple(column[place] for column in saved),
                 aliases=aliases,
                 twins=twins,
             )
-            for site, steps, at, aliases, twins in zip(
-                self._sites, new, calls, self._aliases, self._twins, strict=True
+            for place, (site, steps, at, aliases, twins) in enumerate(
+                zip(self._sites, new, calls, self._aliases, self._twins, strict=True)
             )
         )
         return AlikeSteps(
@@ -190,6 +190,22 @@ class _StepsInStep:
             self._numbers.known,
         )
 
+    def _handed_back(self) -> tuple[list[Column], list[Column]]:
+        """What each module hands back, and what each keeps besides: handed back by all if it is by any.
+
+        The last block of a stage may hand on what the others only keep for their derivatives: they hand it back, too.
+        """
+        each = [
+            ([known[name] for name in site.results], [known[name] for name in site.saved])
+            for site, known in zip(self._sites, self._local, strict=True)
+        ]
+        handed, kept = each[0]
+        if any(one != each[0] for one in each):
+            handed = sorted(set[int]().union(*(results for results, _ in each)))
+            kept = sorted(set[int]().union(*(saved for _, saved in each)).difference(handed))
+            require(all({*results, *saved} == {*handed, *kept} for results, saved in each))
+        return [self._locals[one] for one in handed], [self._locals[one] for one in kept]
+
     def _with_releases(
         self,
         each: Sequence[list[PlanStep]],
@@ -197,7 +213,7 @@ class _StepsInStep:
         spans: Sequence[tuple[int, int]],
     ) -> tuple[list[list[PlanStep]], list[dict[int, SharedCall]]]:
         """The steps and the calls among them, with memory dropped where it is in any of the modules."""
-        behind = [_releases_behind(steps, known) for steps, known in zip(each, calls, strict=True)]
+        behind = [releases_behind(steps, known) for steps, known in zip(each, calls, strict=True)]
         each, calls = [steps for steps, _ in behind], [known for _, known in behind]
         fixed = frozenset(number for begin, end in spans for number in range(begin, end))
         united = united_releases(each, self._local, fixed)
@@ -377,14 +393,3 @@ class _StepsInStep:
             dataclasses.replace(call, tensors=given, numbers=tuple(pairs))
             for call, given, pairs in zip(calls, tensors, numbers, strict=True)
         ]
-
-
-def _releases_behind(
-    steps: Sequence[PlanStep], calls: Mapping[int, SharedCall]
-) -> tuple[list[PlanStep], dict[int, SharedCall]]:
-    """The steps and the calls among them, with what their caller drops behind the calls."""
-    order = sorted(calls)
-    spans = [(place, place + calls[place].n_steps, calls[place].released) for place in order]
-    moved, places = released_behind(steps, spans)
-    told = zip(order, places, strict=True)
-    return moved, {to: dataclasses.replace(calls[one], n_steps=n, released=()) for one, (to, n) in told}

@@ -2,7 +2,8 @@
 
 The layers of a loop that both passes have save records. Where only the forward pass has it, and its layers save much,
 the loop gathers a list of each tensor: there the calls stand one after the other, and may share a function with the
-blocks of other lists, which makes a record for each of them.
+blocks of other lists, which makes a record for each of them. So do the calls of layers that stand apart, if the record
+holds the lesser part of what they save: the others would be returned one by one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from longhand.schedule.layers.model_steps import Loop, ModelStep, loops_of
 from longhand.schedule.plan import Repeat, UnitPlan, UnitStep, flat_steps
 
 _MOST_RUNS = 3
+_MOST_BESIDE = 8  # tensors that a layer returns beside its record
 
 
 def without_lone_loops(plan: UnitPlan, steps: Sequence[ModelStep], backward: Sequence[ModelStep]) -> UnitPlan:
@@ -34,6 +36,27 @@ def without_lone_loops(plan: UnitPlan, steps: Sequence[ModelStep], backward: Seq
         is_lone = isinstance(step, Repeat) and bool(step.runs[0]) and id(step.runs[0][0]) in lone
         flat += flat_steps([step]) if is_lone else [step]
     return dataclasses.replace(plan, steps=tuple(flat)) if lone else plan
+
+
+def without_scattered_layers(plan: UnitPlan, steps: Sequence[ModelStep]) -> UnitPlan:
+    """The plan of a forward pass without functions of layers that return very much beside their records.
+
+    Args:
+        plan: It.
+        steps: Of its function, with records of layers.
+    """
+    scattered = {
+        id(run[0])
+        for loop in loops_of(steps)
+        if len(loop.outputs) > _MOST_BESIDE
+        for run in loop.repeat.runs
+        if run
+    }
+    flat: list[UnitStep] = []
+    for step in plan.steps:
+        is_one = isinstance(step, Repeat) and step.family is not None and id(step.runs[0][0]) in scattered
+        flat += flat_steps([step]) if is_one else [step]
+    return dataclasses.replace(plan, steps=tuple(flat)) if len(flat) > len(plan.steps) else plan
 
 
 def _is_short(loop: Loop) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
+from longhand.schedule.functions.alike_releases import released_behind
 from longhand.schedule.functions.call_records import SharedCall
 from longhand.schedule.layers.outside import made_inside
 from longhand.schedule.plan import PlanStep, Release
@@ -41,3 +42,14 @@ def own_steps(
         if (call := calls.get(id(step))) is not None
     }
     return tuple(own), at
+
+
+def releases_behind(
+    steps: Sequence[PlanStep], calls: Mapping[int, SharedCall]
+) -> tuple[list[PlanStep], dict[int, SharedCall]]:
+    """The steps and the calls among them, with what their caller drops behind the calls."""
+    order = sorted(calls)
+    spans = [(place, place + calls[place].n_steps, calls[place].released) for place in order]
+    moved, places = released_behind(steps, spans)
+    told = zip(order, places, strict=True)
+    return moved, {to: dataclasses.replace(calls[one], n_steps=n, released=()) for one, (to, n) in told}

@@ -313,7 +313,7 @@ class FunctionSharing:
         function = OneFunction(candidate, parameters, numbers, known, alike)
         is_short = len(numbers[0]) <= MOST_NUMBERS and len(needed) <= MOST_ASKED
         is_short = is_short and all(one.is_named for one in candidate.alike.symbols if one.word in needed)
-        is_short = is_short and self._sites.are_few(candidate.alike.inputs, len(numbers[0]))
+        is_short = is_short and self._sites.are_few(candidate.alike, len(numbers[0]))
         return function if is_short else None
 
     def _candidate(
@@ -326,7 +326,7 @@ class FunctionSharing:
     ) -> FunctionCandidate | None:
         """What modules do alike, in the first one's words; None where these do not go together."""
         shared = alike_steps([one.steps for one in sites], self._words, sites[0].variables)
-        if shared is None or not self._sites.are_few(shared.inputs, len(shared.numbers)):
+        if shared is None or not self._sites.are_few(shared, len(shared.numbers)):
             return None
         around = tuple(one.variables for one in sites)
         words = (

@@ -206,10 +206,12 @@ class FunctionSites:
         )
         return all(body.variables.get(name) != word for name in (*named, *keys))
 
-    def are_few(self, given: Sequence[Sequence[str]], n_numbers: int) -> bool:
-        """Whether a function may have so many parameters: what each module is given for them, and numbers."""
+    def are_few(self, alike: AlikeSteps, n_numbers: int) -> bool:
+        """Whether what modules do alike has so few results, and parameters with numbers, that it is a function."""
+        given, results = alike.inputs, alike.sites[0].results
         kept = 0 if self.form.takes_module else sum(self._placeholders.issuperset(names) for names in given)
-        return kept <= self.form.most_kept and len(given) - kept + n_numbers <= self.form.most_parameters
+        is_short = kept <= self.form.most_kept and len(results) <= self.form.most_results
+        return is_short and len(given) - kept + n_numbers <= self.form.most_parameters
 
     def forget(self) -> None:
         """What was told of sites holds for as long as calls stay the same."""

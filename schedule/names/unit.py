@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from longhand.lower.ir import View
 from longhand.schedule.functions.alike_loops import with_words_of_first
-from longhand.schedule.functions.lone_loops import without_lone_loops
+from longhand.schedule.functions.lone_loops import without_lone_loops, without_scattered_layers
 from longhand.schedule.layers.model_steps import ModelStep
 from longhand.schedule.layers.returned_gradients import find_returned_gradients
 from longhand.schedule.layers.saved_layers import SavedLayers
@@ -60,7 +60,11 @@ def name_plans(
         return name_plans(flat, ledger=ledger, training=training)
     records = find_saved_layers(training.graphs, forward, back)
     records = with_forward_names(records, _with_saved(forward, records, saved))
-    forward = with_kernels(_with_saved(forward, records, saved), ledger)
+    recorded = _with_saved(forward, records, saved)
+    flat = without_scattered_layers(plan, recorded.names.steps)
+    if flat is not plan:
+        return name_plans(flat, ledger=ledger, training=training)
+    forward = with_kernels(recorded, ledger)
     forward, backward = with_shared_kernels(forward, name_backward(training, ledger, forward), ledger)
     gradients = find_returned_gradients(
         training.graphs,

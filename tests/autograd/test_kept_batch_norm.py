@@ -92,3 +92,13 @@ def test_the_op_is_what_torch_normalizes(shape: tuple[int, ...], affine: bool) -
     weight, bias = (torch.randn(3, dtype=torch.float64) if affine else None for _ in range(2))
     out, mean, rstd = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, 0.1, 1e-5)
     torch.testing.assert_close(batch_normalized_op(x, weight, bias, mean, rstd), out)
+
+
+@pytest.mark.parametrize("device", [Device.CPU, Device.CUDA])
+def test_of_few_pixels_what_is_normalized_is_not_written_for_the_derivative(device: Device) -> None:
+    """The library's call has written the statistics: with x they are as small as x normalized, and not written anew."""
+    convolutions = [nn.Conv2d(CHANNELS, CHANNELS, 1, bias=False) for _ in range(2)]
+    model = nn.Sequential(convolutions[0], nn.BatchNorm2d(CHANNELS), nn.Tanh(), convolutions[1])
+    cutting = cut(model, torch.randn(BATCH, CHANNELS, 1, 1), device=device)
+    kept = {node.name.split("_default")[0] for node in cutting.saved}
+    assert kept == {"conv2d", "getitem_1", "getitem_2", "tanh"}

@@ -106,6 +106,48 @@ def test_their_backward_pass_is_one_function_whose_gradients_are_told_by_name(tm
     assert_same_gradients(model, tmp_path / "unit", tokens)
 
 
+class Branched(nn.Module):
+    """Of two such layers the last one's state has a head: their derivatives have little in common."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.scale = nn.LayerNorm(16), nn.Parameter(torch.randn(16))
+        self.inner = nn.ModuleList(nn.Linear(16, 16) for _ in range(9))
+        self.state, self.back = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        h = self.norm(x)
+        for place, inner in enumerate(self.inner):
+            h = inner(torch.tanh(h)) if place % 2 else inner(h) * torch.sigmoid(h)
+        state = self.state(h)
+        return x + self.scale * self.back(state), state
+
+
+class WithHead(Stack):
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.layers = nn.ModuleList(Branched() for _ in range(2))
+        self.head = nn.Linear(16, 16)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x, state = layer(x)
+        return self.norm(x.mean(1)) + self.head(state).mean(1)
+
+
+def test_layers_that_save_much_return_a_record_of_it(tmp_path: Path) -> None:
+    _, tokens = stack()
+    model = WithHead()
+    longhand.generate(model.train(), (tokens,), out=tmp_path / "unit", train=True)
+    tree = ast.parse((tmp_path / "unit" / "model.py").read_text())
+    launch = next(one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == "launch")
+    targets = [one.targets[0] for one in ast.walk(launch) if isinstance(one, ast.Assign)]
+    returned = [len(target.elts) for target in targets if isinstance(target, ast.Tuple)]
+    assert returned.count(3) == 2 and max(returned) == 3  # state, back_out, saved_layers_0
+    assert_same_gradients(model, tmp_path / "unit", tokens)
+
+
 def test_layers_that_hold_other_things_stay_written_out(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, tokens = Unlike(), torch.randint(11, (2, 7))

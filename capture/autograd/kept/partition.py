@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import operator
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -42,6 +43,7 @@ _STEP, _MOST_STEPS = 0.02, 50
 _ALIVE_ANYWAY = 1e-3  # bytes: the caller has it, before the call or from it
 # Times the bytes of a result that eager would not keep: whoever writes into it there must be able to do so here.
 _USERS_OWN = 16
+_NORMS_OF_BATCHES = ("_native_batch_norm_legit_functional", "_native_batch_norm_legit")
 _N_LISTED = 8  # tensors that the report names in each part
 
 
@@ -219,17 +221,10 @@ class _Sides:
             if node.target is batch_normalized_op or sources & normalized:
                 normalized.add(node)
         return {
-            node for node in normalized & self._in_forward if not is_view(node) and self._is_convolved(node)
+            node
+            for node in normalized & self._in_forward
+            if not is_view(node) and _is_convolved(node, self.region)
         }
-
-    def _is_convolved(self, node: fx.Node) -> bool:
-        """Whether a convolution's derivative reads the value."""
-        return any(
-            user not in self.region
-            and isinstance(user.target, torch._ops.OpOverload)
-            and packet_name(user.target) == "convolution_backward"
-            for user in node.users
-        )
 
     def _cheapest(self, region: Sequence[fx.Node], once: Collection[fx.Node]) -> Partition:
         """The minimum cut that computes nothing in `once` again."""
@@ -277,9 +272,13 @@ class _Sides:
 
     @functools.cached_property
     def _in_forward(self) -> frozenset[fx.Node]:
-        """What the forward pass computes for its own sake. To keep anything else, it has to be written first."""
+        """What the forward pass computes for its own sake. To keep anything else, it has to be written first.
+
+        Batch norm computes its statistics, of which the running ones are made, whether anybody else reads them or not.
+        """
         written = [self.joint.node_of[one.value_node] for one in self.joint.captured.mutations]
-        return frozenset(_ancestors([*self._results, *written]))
+        computed = _ancestors([*self._results, *written])
+        return frozenset(computed.union(filter(_is_statistic, self.nodes)))
 
     @functools.cached_property
     def _read(self) -> frozenset[fx.Node]:
@@ -337,6 +336,23 @@ class _Sides:
         ]
         place = {node: number for number, node in enumerate(self.nodes)}
         return sorted(heavy_ops, key=lambda node: (operations(node) / max(1, bytes_of(node)), place[node]))
+
+
+def _is_convolved(node: fx.Node, region: Collection[fx.Node]) -> bool:
+    """Whether a convolution's derivative reads the value."""
+    return any(
+        user not in region
+        and isinstance(user.target, torch._ops.OpOverload)
+        and packet_name(user.target) == "convolution_backward"
+        for user in node.users
+    )
+
+
+def _is_statistic(node: fx.Node) -> bool:
+    """Whether it is one of the results of batch norm in training."""
+    source = node.args[0] if node.target is operator.getitem else None
+    target = source.target if isinstance(source, fx.Node) else None
+    return isinstance(target, torch._ops.OpOverload) and packet_name(target) in _NORMS_OF_BATCHES
 
 
 def _ancestors(roots: list[fx.Node]) -> set[fx.Node]:
