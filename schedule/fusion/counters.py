@@ -115,7 +115,12 @@ def _without(steps: Iterable[UnitStep], counted: set[str]) -> list[UnitStep]:
                 tuple(tuple(name for name in names if name not in counted) for names in column)
                 for column in (step.own, step.previous, step.following)
             )
-            left.append(dataclasses.replace(step, runs=runs, own=own, previous=previous, following=following))
+            if any(
+                runs
+            ):  # where kernels join neighbours, counting may be all that blocks do one like the other
+                left.append(
+                    dataclasses.replace(step, runs=runs, own=own, previous=previous, following=following)
+                )
         elif not _counts(step, counted):
             left.append(step)
     return left

@@ -40,7 +40,7 @@ from longhand.schedule.names.words import (
     list_of,
     own_name,
 )
-from longhand.schedule.plan import Release, Reuse, UnitPlan, buffers_made, buffers_read
+from longhand.schedule.plan import Release, Repeat, Reuse, UnitPlan, buffers_made, buffers_read
 
 # What the templates of model.py bind themselves.
 TAKEN = OWN_WORDS
@@ -271,9 +271,7 @@ class StepNamer:
     def _kept_apart(self) -> list[str]:
         """What is kept of what modules below make, which may be called alike: ``k_proj`` of two attentions."""
         own = self.layer.removesuffix(".")
-        made = [
-            name for name in sorted(self.kept) if name in self.words.nodes and name not in self.words.inputs
-        ]
+        made = sorted(self.kept.intersection(self.words.nodes).difference(self.words.inputs))
         return [name for name in made if self.words.module_of(name) not in ("", own)]
 
     def _candidates(self, buffer: str) -> Iterator[str]:
@@ -395,6 +393,7 @@ def _last_uses(steps: Sequence[ModelStep], kept: frozenset[str]) -> dict[str, in
     last: dict[str, int] = {}
     for number, step in enumerate(steps):
         for plain in plain_steps(step):
-            for buffer in (*buffers_read(plain), *buffers_made(plain)):
+            given = plain.inputs[0] if isinstance(plain, Repeat) else ()  # some of it only to be saved
+            for buffer in (*given, *buffers_read(plain), *buffers_made(plain)):
                 last[buffer] = number
     return {buffer: number for buffer, number in last.items() if buffer not in kept}
