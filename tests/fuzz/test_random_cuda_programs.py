@@ -10,19 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.fuzz.arguments import Argument, Content, Layout
 from tests.fuzz.cuda import main
 from tests.fuzz.minimize import minimize
-from tests.fuzz.programs import (
-    Argument,
-    Content,
-    Known,
-    Layout,
-    Program,
-    Writer,
-    made_by,
-    names_in,
-    write_program,
-)
+from tests.fuzz.programs import Known, Program, Writer, made_by, names_in, write_program
 from tests.fuzz.statements import STATEMENTS, norm
 
 ROOT = Path(__file__).resolve().parent.parent.parent
