@@ -12,5 +12,5 @@ from tests.fuzz.statements import STATEMENTS
 
 KINDS: Mapping[str, Callable[[int, bool], Program]] = {
     "loops": lambda seed, train: write_program(seed, STATEMENTS, train),
-    "images": lambda seed, train: write_program(seed, IMAGE_STATEMENTS, train, draw_image_arguments),
+    "images": lambda seed, train: write_program(seed, IMAGE_STATEMENTS, train, draw_image_arguments, (5, 14)),
 }

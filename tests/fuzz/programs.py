@@ -27,6 +27,7 @@ from tests.fuzz.arguments import Argument, Content, Layout, Role
 
 MOST_ELEMENTS = 40_000
 _TRIES = 60  # for a statement that eager accepts
+_MANY = 9  # statements: of a longer program most would be dropped if few of its values were returned
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +179,11 @@ class Writer:
         """The variables that the statements name."""
         return set().union(*map(names_in, self.statements))
 
+    def unread(self, made: Sequence[str]) -> list[str]:
+        """Those values that no statement reads."""
+        read = set().union(*(names_in(line) - {made_by(line)} for line in self.statements))
+        return [name for name in made if name not in read]
+
     def add(self, expression: str, is_exact: bool, *, is_bounded: bool = False) -> bool:
         """Takes ``hN = expression`` if eager does.
 
@@ -248,6 +254,7 @@ def write_program(
     statements: Sequence[Callable[[Writer], bool]],
     train: bool = False,
     draw_arguments: Callable[[random.Random, bool], list[Argument]] | None = None,
+    sizes: tuple[int, int] = (2, 9),
 ) -> Program:
     """The program of a seed.
 
@@ -255,16 +262,19 @@ def write_program(
         statements: Each adds one statement of its kind to a writer, or says False where none fits.
         train: Floating-point arguments may require grad.
         draw_arguments: Tensors that fit the statements; by default of any shape.
+        sizes: How many statements, at least and at most. A long program returns what nothing reads, too.
     """
     draw = random.Random(seed + 1_000_003)
     writer = Writer(seed, (draw_arguments or _arguments)(draw, train))
-    wanted = draw.randint(2, 9)
+    wanted = draw.randint(*sizes)
     for _ in range(_TRIES):
         if len(writer.statements) >= wanted:
             break
         writer.draw.choice(statements)(writer)
     made = [one.name for one in writer.known if one.name.startswith("h")] or [writer.known[0].name]
     results = {made[-1], *draw.sample(made, min(len(made), draw.randint(0, 3)))}
+    if sizes[1] > _MANY:
+        results |= set(draw.sample(unread := writer.unread(made), min(len(unread), draw.randint(1, 4))))
     arguments, lines = writer.arguments, tuple(writer.statements)
     program = Program(seed, arguments, lines, tuple(name for name in made if name in results))
     return without_unused(program)
