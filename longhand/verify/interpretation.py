@@ -24,6 +24,12 @@ from longhand.loading import import_file
 from longhand.verify.attention_on_cpu import register
 
 _SECONDS = 120
+# What they tell of a batch of short floats is float32 on CUDA, and as short on the CPU where the weights are.
+_BATCH_NORMS = (
+    torch.ops.aten.native_batch_norm.default,
+    torch.ops.aten._native_batch_norm_legit.default,
+    torch.ops.aten._native_batch_norm_legit.no_stats,
+)
 
 
 def limit_interpreter() -> None:
@@ -104,6 +110,9 @@ class MadeOn(TorchFunctionMode):
             kwargs = {**kwargs, "device": self.device}
         if func is torch.Tensor.to and len(args) > 1 and _is_cuda(args[1]):
             args = (args[0], self.device, *args[2:])
+        if func in _BATCH_NORMS:
+            normed, *statistics = func(*args, **kwargs)
+            return normed, *(one.float() if one.dtype.itemsize < 4 else one for one in statistics)
         return func(*args, **kwargs)
 
 

@@ -287,7 +287,7 @@ def classes(writer: Writer) -> bool:
 
 ATTENTION_STATEMENTS = (
     *(linear, linear, linear, heads_of_rows, heads_of_rows, heads_of_rows, heads_of_rows),
-    *(attention,) * 7,
+    *(attention,) * 12,
     *(rows_of_heads, rows_of_heads, rows_of_heads, rotation, rotation, tokens, tokens),
     *(norm_of_rows, norm_of_rows, norm_of_rows, gated, gated, classes),
     *(unary, binary, view, join, norm, reduction),

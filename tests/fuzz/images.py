@@ -48,7 +48,7 @@ def norm_of_channels(writer: Writer) -> bool:
         mean = writer.weight([channels], role=Role.BUFFER, dtype=dtype)
         variance = writer.weight([channels], Content.POSITIVE, Role.BUFFER, dtype=dtype)
         # In training it writes into both.
-        training = draw.random() < 0.5 and f"w{mean}" not in writer.needed
+        training = draw.random() < 0.5 and mean not in writer.needed
         kinds = [f"F.batch_norm({x.name}, {mean}, {variance}, {weight}, {bias}, training={training})"]
     return writer.add(draw.choice(kinds), False, is_bounded=True)
 
