@@ -82,9 +82,8 @@ class Context(ProgramBuilder):
         strides = eager_strides(value)
         if strides is None or view.dtype not in LOOP_DTYPES or has_strides(view, strides):
             return view
-        if not self.buffers[view.buffer].layout_is_known and not is_channels_last(view):
-            return view  # a library's: it lies as in eager already
-        return self.copy(self.readable(view), stride=strides)
+        plain = self.readable(view)  # of what a library lays out: eager copies it on the way, or lays out the copy
+        return plain if has_strides(plain, strides) else self.copy(plain, stride=strides)
 
     def argument(self, view: TensorView) -> View:
         """The view as an argument of a library call: a copy where no strides or words describe it."""

@@ -164,10 +164,20 @@ def compare_step(program: Program, change: Change, seed: int, device: str = "cpu
     rows = []
     for name, theirs in eager.items():
         if name in ours:
-            rows.append(compare(name, ours[name], theirs, exact.get(name, theirs)))
+            row = compare(name, ours[name], theirs, exact.get(name, theirs))
+            rows.append(dataclasses.replace(row, note=row.note or _other_layout(name, ours[name], theirs)))
         elif not (name.startswith("gradient") and not theirs.any()):  # none is a gradient of zero
             rows.append(Comparison(name, float("inf"), 0.0, 0.0, "missing"))
     return rows
+
+
+def _other_layout(name: str, ours: Tensor, theirs: Tensor) -> str:
+    """How a result lies where that is not as in eager; of what overlaps or has gaps nothing is promised."""
+    if not name.startswith("result") or theirs.numel() != theirs.untyped_storage().nbytes() // theirs.itemsize:
+        return ""
+    steps = [(a, b) for size, a, b in zip(theirs.shape, ours.stride(), theirs.stride(), strict=True) if size > 1]
+    is_same = all(a == b for a, b in steps) or not theirs.numel()
+    return "" if is_same else f"strides {ours.stride()}, in eager {theirs.stride()} of {tuple(theirs.shape)}"
 
 
 def _beyond_noise(found: list[Comparison], program: Program, seed: int, device: str) -> list[Comparison]:
