@@ -82,7 +82,9 @@ class Context(ProgramBuilder):
         strides = eager_strides(value)
         if strides is None or view.dtype not in LOOP_DTYPES or has_strides(view, strides):
             return view
-        plain = self.readable(view)  # of what a library lays out: eager copies it on the way, or lays out the copy
+        plain = self.readable(
+            view
+        )  # of what a library lays out: eager copies it on the way, or lays out the copy
         return plain if has_strides(plain, strides) else self.copy(plain, stride=strides)
 
     def argument(self, view: TensorView) -> View:

@@ -59,6 +59,14 @@ def is_channels_last(view: TensorView) -> bool:
     return True
 
 
+def may_seem_last(node: fx.Node) -> bool:
+    """Whether a library may take a contiguous value for one whose channels lie last: it has one, and steps say so."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor) or value.dim() < 4 or not value.is_contiguous():
+        return False
+    return bool(value.stride(1) == 1 and value.stride(0) != 1)
+
+
 def split_channels_last_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
     """The same of (batch, groups, channels of a group, height, width)."""
     batch, groups, per_group, height, width = shape

@@ -20,10 +20,14 @@ def draw_token_arguments(draw: random.Random, train: bool) -> list[Argument]:
     batch, seq, dim = draw.choice((1, 2, 2, 3)), draw.choice((1, 3, 4, 5, 8, 13, 16)), draw.choice(_DIMS)
     dtype = draw.choice((torch.float32,) * 7 + (torch.bfloat16, torch.float64))
     layouts = (Layout.CONTIGUOUS,) * 4 + (Layout.TRANSPOSED, Layout.SLICED, Layout.OFFSET)
-    rows = Argument("x0", dtype, (batch, seq, dim), draw.choice(layouts), trains=train and draw.random() < 0.7)
+    rows = Argument(
+        "x0", dtype, (batch, seq, dim), draw.choice(layouts), trains=train and draw.random() < 0.7
+    )
     other = draw.choice((seq, seq, 4, 7))
     choices = [
-        Argument("x1", dtype, (batch, other, dim), draw.choice(layouts), trains=train and draw.random() < 0.7),
+        Argument(
+            "x1", dtype, (batch, other, dim), draw.choice(layouts), trains=train and draw.random() < 0.7
+        ),
         Argument("x1", torch.bool, (batch, seq)),
         Argument("x1", torch.int64, (batch, seq)),
         Argument("x1", dtype, (seq, seq), trains=train and draw.random() < 0.5),
@@ -214,8 +218,13 @@ def tokens(writer: Writer) -> bool:
     dtype = writer[x].dtype
     table = writer.weight([11, dim], dtype=dtype)
     positions = writer.weight([seq, dim], dtype=dtype)
-    forms = [f"{x.name} + {positions}", f"{x.name} + F.embedding(torch.arange({seq}, device={x.name}.device), {positions})"]
-    forms.append(f"torch.cat([{writer.weight([1, 1, dim], dtype=dtype)}.expand({len(writer[x])}, -1, -1), {x.name}], 1)")
+    forms = [
+        f"{x.name} + {positions}",
+        f"{x.name} + F.embedding(torch.arange({seq}, device={x.name}.device), {positions})",
+    ]
+    forms.append(
+        f"torch.cat([{writer.weight([1, 1, dim], dtype=dtype)}.expand({len(writer[x])}, -1, -1), {x.name}], 1)"
+    )
     forms.append(f"{x.name} @ {table}.t()")
     if index is not None:
         forms += [f"F.embedding({index.name} % 11, {table})", f"{table}[{index.name} % 11]"]
@@ -271,7 +280,9 @@ def classes(writer: Writer) -> bool:
     draw, (batch, seq, dim) = writer.draw, writer[x].shape
     device = f"device={x.name}.device"
     labels = f"torch.arange({batch * seq}, {device}) * 3 % {dim}"
-    options = draw.choice(("", ", label_smoothing=0.1", ", ignore_index=3", ', reduction="sum"', ', reduction="none"'))
+    options = draw.choice(
+        ("", ", label_smoothing=0.1", ", ignore_index=3", ', reduction="sum"', ', reduction="none"')
+    )
     forms = [
         f"F.cross_entropy({x.name}.view(-1, {dim}), {labels}{options})" if writer[x].is_contiguous() else "0",
         f"F.cross_entropy({x.name}.reshape(-1, {dim}).float(), {labels}{options})",

@@ -165,7 +165,9 @@ def pool(writer: Writer) -> bool:
     more = draw.choice(("", "", ", stride=1", ", stride=2", ", stride=(2, 1)"))
     more += draw.choice(("", "", ", padding=1"))
     more += draw.choice(("", "", ", ceil_mode=True"))
-    counted = draw.choice(("", ", count_include_pad=False", ", count_include_pad=False", ", divisor_override=3"))
+    counted = draw.choice(
+        ("", ", count_include_pad=False", ", count_include_pad=False", ", divisor_override=3")
+    )
     to = draw.choice(("1", "2", "3", "(1, 2)", "(None, 1)"))
     forms = [
         f"F.avg_pool2d({x.name}, {size}{more}{counted})",

@@ -168,7 +168,9 @@ def _options(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.cuda", description=__doc__)
     parser.add_argument("--seeds", default="0:100", metavar="A:B", help="from A up to B, without B")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="cpu: Triton's interpreter")
-    parser.add_argument("--kind", default="loops", choices=("loops", "images", "attention"), help="of statements")
+    parser.add_argument(
+        "--kind", default="loops", choices=("loops", "images", "attention"), help="of statements"
+    )
     parser.add_argument(
         "--side", default="triton", choices=("triton", "cpp", "compiled"), help="what is written and run"
     )

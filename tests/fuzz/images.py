@@ -117,8 +117,12 @@ def rows_of_images(writer: Writer) -> bool:
         if height % high == 0 and width % 2 == 0:
             cut = f"view({batch}, {channels}, {height // high}, {high}, {width // 2}, 2)"
             forms.append(f"{x.name}.{cut}.permute(0, 2, 4, 3, 5, 1).reshape(-1, {high * 2}, {channels})")
-            forms.append(f"{x.name}.reshape{cut[4:]}.permute(0, 2, 4, 3, 5, 1).reshape(-1, {high * 2}, {channels})")
-            forms.append(f"{x.name}.{cut}.permute(0, 3, 5, 2, 4, 1).flatten(3, 4).flatten(1, 2).flatten(0, 1)")
+            forms.append(
+                f"{x.name}.reshape{cut[4:]}.permute(0, 2, 4, 3, 5, 1).reshape(-1, {high * 2}, {channels})"
+            )
+            forms.append(
+                f"{x.name}.{cut}.permute(0, 3, 5, 2, 4, 1).flatten(3, 4).flatten(1, 2).flatten(0, 1)"
+            )
     return writer.add(draw.choice(forms), x.is_exact, is_bounded=True)
 
 
@@ -161,7 +165,9 @@ def linear(writer: Writer) -> bool:
     bias = writer.weight([out], dtype=dtype) if writer.draw.random() < 0.6 else "None"
     if writer[x].numel() * out > 4_000_000:
         return False
-    return writer.add(f"F.linear({x.name}, {writer.weight([out, size], dtype=dtype)}, {bias})", False, is_bounded=True)
+    return writer.add(
+        f"F.linear({x.name}, {writer.weight([out, size], dtype=dtype)}, {bias})", False, is_bounded=True
+    )
 
 
 def residual(writer: Writer) -> bool:
@@ -198,7 +204,18 @@ def activation(writer: Writer) -> bool:
     if x is None:
         return False
     draw, value = writer.draw, writer[x]
-    words = ["relu", "gelu", "silu", "leaky_relu", "hardswish", "relu6", "mish", "sigmoid", "hardsigmoid", "elu"]
+    words = [
+        "relu",
+        "gelu",
+        "silu",
+        "leaky_relu",
+        "hardswish",
+        "relu6",
+        "mish",
+        "sigmoid",
+        "hardsigmoid",
+        "elu",
+    ]
     forms = [f"F.{word}({x.name})" for word in words]
     if value.dim() == 4:
         forms.append(f"F.prelu({x.name}, {writer.weight([value.shape[1]], dtype=value.dtype)})")

@@ -53,7 +53,9 @@ class Side(enum.Enum):
     COMPILED = "compiled"  # by `compile`, for the CPU
 
 
-Change: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]  # of a model into what runs in its place
+Change: TypeAlias = Callable[
+    [Callable[..., Any]], Callable[..., Any]
+]  # of a model into what runs in its place
 FAILURES = (Outcome.WRONG, Outcome.CRASHED)
 
 
@@ -165,17 +167,26 @@ def compare_step(program: Program, change: Change, seed: int, device: str = "cpu
     for name, theirs in eager.items():
         if name in ours:
             row = compare(name, ours[name], theirs, exact.get(name, theirs))
-            rows.append(dataclasses.replace(row, note=row.note or _other_layout(name, ours[name], theirs)))
+            note = "" if "scaled_dot_product" in program.text else _other_layout(name, ours[name], theirs)
+            rows.append(dataclasses.replace(row, note=row.note or note))
         elif not (name.startswith("gradient") and not theirs.any()):  # none is a gradient of zero
             rows.append(Comparison(name, float("inf"), 0.0, 0.0, "missing"))
     return rows
 
 
 def _other_layout(name: str, ours: Tensor, theirs: Tensor) -> str:
-    """How a result lies where that is not as in eager; of what overlaps or has gaps nothing is promised."""
-    if not name.startswith("result") or theirs.numel() != theirs.untyped_storage().nbytes() // theirs.itemsize:
+    """How a result lies where that is not as in eager: of what overlaps or has gaps nothing is promised.
+
+    Nor of attention, which lies otherwise on a GPU.
+    """
+    if (
+        not name.startswith("result")
+        or theirs.numel() != theirs.untyped_storage().nbytes() // theirs.itemsize
+    ):
         return ""
-    steps = [(a, b) for size, a, b in zip(theirs.shape, ours.stride(), theirs.stride(), strict=True) if size > 1]
+    steps = [
+        (a, b) for size, a, b in zip(theirs.shape, ours.stride(), theirs.stride(), strict=True) if size > 1
+    ]
     is_same = all(a == b for a, b in steps) or not theirs.numel()
     return "" if is_same else f"strides {ours.stride()}, in eager {theirs.stride()} of {tuple(theirs.shape)}"
 
@@ -238,7 +249,9 @@ def _step(
     of_call = {argument.name: tensor for argument, tensor in zip(program.given, given, strict=True)}
     owner = run if isinstance(run, nn.Module) else model
     if isinstance(owner, nn.Module):
-        own = {word.rpartition(".")[2]: one for word, one in (*owner.named_parameters(), *owner.named_buffers())}
+        own = {
+            word.rpartition(".")[2]: one for word, one in (*owner.named_parameters(), *owner.named_buffers())
+        }
         of_call |= {argument.name: own[argument.name] for argument in program.weights}
     found |= {f"gradient of {name}": one.grad for name, one in of_call.items() if one.grad is not None}
     return found | {f"{name} after the call": one.detach() for name, one in of_call.items()}
