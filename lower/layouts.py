@@ -43,9 +43,13 @@ def channels_last_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
 def is_channels_last(view: TensorView) -> bool:
     """Whether the channels of a view lie innermost. False where that says nothing (one channel, or one pixel)."""
     strides = view.strides() if view.rank == 4 and not view.is_empty else None
-    if strides is None or not same(strides[1], 1):
+    return strides is not None and lie_last(view.shape, strides)
+
+
+def lie_last(shape: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """The same of images of this shape, with these strides."""
+    if not same(strides[1], 1):
         return False
-    shape = view.shape
     if same(shape[1], 1) or (same(shape[2], 1) and same(shape[3], 1)):
         return False
     least: Size = shape[1]

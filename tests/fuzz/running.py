@@ -168,6 +168,9 @@ def compare_step(program: Program, change: Change, seed: int, device: str = "cpu
         if name in ours:
             row = compare(name, ours[name], theirs, exact.get(name, theirs))
             note = "" if "scaled_dot_product" in program.text else _other_layout(name, ours[name], theirs)
+            if note:  # of some operations what a graph knows is how they lie on a GPU
+                traced = _step(program, seed, "meta") or {}
+                note = note if name not in traced else _other_layout(name, ours[name], traced[name]) and note
             rows.append(dataclasses.replace(row, note=row.note or note))
         elif not (name.startswith("gradient") and not theirs.any()):  # none is a gradient of zero
             rows.append(Comparison(name, float("inf"), 0.0, 0.0, "missing"))
