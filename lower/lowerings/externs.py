@@ -106,15 +106,14 @@ _LIBRARY_OPS = """
     sort argsort topk kthvalue median nanmedian mode msort unique_dim _unique2 searchsorted bucketize
     _fft_c2c _fft_c2r _fft_r2c fft_fft fft_ifft fft_rfft fft_irfft fft_fft2 fft_ifft2 fft_fftn fft_ifftn
     fft_rfft2 fft_rfftn fft_irfft2 fft_irfftn fft_hfft fft_ihfft max_pool1d max_pool2d max_pool3d
-    max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d
-    _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d
+    max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
+    adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d
     upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
     upsample_trilinear3d upsample_bicubic2d _upsample_nearest_exact1d _upsample_nearest_exact2d
-    _upsample_nearest_exact3d grid_sampler grid_sampler_2d grid_sampler_3d
-    lstm gru rnn_tanh rnn_relu _cudnn_rnn
-    linalg_inv linalg_inv_ex linalg_solve linalg_qr linalg_svd _linalg_svd linalg_eigh _linalg_eigh
-    linalg_cholesky linalg_cholesky_ex linalg_lu_factor linalg_det _linalg_det linalg_matrix_exp
-    cumsum cumprod logcumsumexp cummax cummin empty empty_permuted
+    _upsample_nearest_exact3d grid_sampler grid_sampler_2d grid_sampler_3d lstm gru rnn_tanh rnn_relu _cudnn_rnn
+    linalg_inv linalg_inv_ex linalg_solve linalg_qr linalg_svd _linalg_svd linalg_eigh _linalg_eigh linalg_cholesky
+    linalg_cholesky_ex linalg_lu_factor linalg_det _linalg_det linalg_matrix_exp cumsum cumprod logcumsumexp cummax
+    cummin empty empty_permuted
 """
 _BEST_IN_LIBRARY = frozenset(_LIBRARY_OPS.split())
 

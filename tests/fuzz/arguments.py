@@ -1,4 +1,4 @@
-"""The tensors that a random program has: what they hold, how they lie in memory, and where the program has them from."""
+"""The tensors that a random program has: what they hold, how they lie in memory, and whose they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of random programs about rows of tokens: projections, heads, attention in many forms, losses of classes."""
+"""Statements of random programs about rows of tokens: projections, heads, attention in many forms, losses."""
 
 from __future__ import annotations
 
@@ -241,11 +241,12 @@ def norm_of_rows(writer: Writer) -> bool:
     dim, dtype = value.shape[-1], value.dtype
     weight, bias = writer.weight([dim], dtype=dtype), writer.weight([dim], dtype=dtype)
     other = writer.choose(lambda t: t.shape == value.shape and t.dtype is dtype) or x
+    wide = f"{x.name}.float()"
     forms = [
         f"F.layer_norm({x.name}, ({dim},), {weight}, {bias})",
         f"F.layer_norm({x.name} + {other.name}, ({dim},), {weight}, {bias})",
         f"F.rms_norm({x.name}, ({dim},), {weight})",
-        f"{weight} * ({x.name}.float() * torch.rsqrt({x.name}.float().pow(2).mean(-1, keepdim=True) + 1e-5)).to({x.name}.dtype)",
+        f"{weight} * ({wide} * torch.rsqrt({wide}.pow(2).mean(-1, keepdim=True) + 1e-5)).to({x.name}.dtype)",
         f"{x.name} * (1 + {weight}) + {bias}",
         f"{x.name} + {other.name} * {weight}",
         f"F.group_norm({x.name}.transpose(1, 2), 2, {weight}, {bias}).transpose(1, 2)",

@@ -1,4 +1,4 @@
-"""Statements of random programs about images and their rows: norms over channels, memory formats, windows, residuals."""
+"""Statements of random programs about images and their rows: norms over channels, memory formats, residuals."""
 
 from __future__ import annotations
 

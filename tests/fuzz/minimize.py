@@ -76,7 +76,7 @@ def _shorter(program: Program) -> Iterator[Program]:
 
 def _cut(program: Program) -> Iterator[Program]:
     """A value becomes an argument, and what made it goes."""
-    values = _values(program)
+    values = values_of(program)
     for place in reversed(range(len(program.statements) - 1)):
         name = made_by(program.statements[place])
         if name is None or name not in values or name in program.results:
@@ -98,7 +98,7 @@ def _layout_of(value: Tensor) -> Layout:
     return Layout.CHANNELS_LAST if is_last else Layout.CONTIGUOUS
 
 
-def _values(program: Program) -> dict[str, Tensor]:
+def values_of(program: Program) -> dict[str, Tensor]:
     """What the statements make, by name."""
     names = {"torch": torch, "F": F}
     names |= {a.name: a.make(program.seed).detach() for a in program.arguments}
