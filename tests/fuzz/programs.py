@@ -165,7 +165,8 @@ class Writer:
             for one in self.arguments
             if (one.shape, one.content, one.role, one.dtype) == wanted and one.name in self.needed
         ]
-        if alike and self.draw.random() < 0.3:
+        # Of a buffer that another norm writes eager's derivative is wrong: it reads what is written afterwards.
+        if alike and role is Role.PARAMETER and self.draw.random() < 0.3:
             return self.draw.choice(alike).name
         trains = self.trains and role is Role.PARAMETER and self.draw.random() < 0.9
         name = f"w{len(self.values)}"
