@@ -66,9 +66,18 @@ def lie_last(shape: Sequence[Size], strides: Sequence[Size]) -> bool:
 def may_seem_last(node: fx.Node) -> bool:
     """Whether a library may take a contiguous value for one whose channels lie last: it has one, and steps say so."""
     value = node.meta["val"]
-    if not isinstance(value, torch.Tensor) or value.dim() < 4 or not value.is_contiguous():
+    if not isinstance(value, torch.Tensor) or value.dim() < 4:
         return False
-    return bool(value.stride(1) == 1 and value.stride(0) != 1)
+    if not all(isinstance(number, int) for number in (*value.shape, *value.stride())):
+        return False  # sizes that vary are asked nothing here
+    if not value.is_contiguous():
+        return False
+    least = 0
+    for dim in (1, *range(value.dim() - 1, 1, -1)):  # as is_channels_last_strides_2d in MemoryFormat.h
+        if value.stride(dim) < max(least, 1):
+            return False
+        least = value.stride(dim) * value.shape[dim]
+    return bool(value.stride(0) >= least and value.stride(0) != value.stride(1))
 
 
 def split_channels_last_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
