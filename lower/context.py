@@ -12,8 +12,14 @@ from torch import fx
 
 from longhand.lower.body import Size
 from longhand.lower.builder import Handle, Number
-from longhand.lower.ir import Buffer, BufferKind, Derivation, View, ViewCall, memory_order
-from longhand.lower.layouts import channels_last_strides, eager_strides, has_strides, is_channels_last
+from longhand.lower.ir import Buffer, BufferKind, Derivation, Extern, View, ViewCall, memory_order
+from longhand.lower.layouts import (
+    channels_last_strides,
+    eager_strides,
+    has_strides,
+    is_channels_last,
+    lie_last,
+)
 from longhand.lower.library_copies import allocated_for_aten
 from longhand.lower.nest import NestBuilder, factors_of
 from longhand.lower.program_builder import DeferredProducer, ProgramBuilder
@@ -80,11 +86,27 @@ class Context(ProgramBuilder):
     def as_in_eager(self, view: TensorView, value: torch.Tensor) -> TensorView:
         """The view, or a copy with the strides that eager gives it, which the fake tensor `value` has."""
         strides = eager_strides(value)
-        if strides is None or view.dtype not in LOOP_DTYPES or has_strides(view, strides):
+        if strides is None or view.dtype not in LOOP_DTYPES:
             return view
-        if not self.buffers[view.buffer].layout_is_known and not is_channels_last(view):
-            return view  # a library's: it lies as in eager already
-        return self.copy(self.readable(view), stride=strides)
+        if has_strides(view, strides) and not self._follows_images(view.buffer):
+            return view
+        plain = self.readable(
+            view
+        )  # of what a library lays out: eager copies it on the way, or copies its images
+        return plain if has_strides(plain, strides) else self.copy(plain, stride=strides)
+
+    def _follows_images(self, name: str) -> bool:
+        """Whether a library may lay out its result otherwise than at capture: as its images, which lie otherwise."""
+        made = self.buffers[name]
+        if made.layout_is_known or len(made.shape) != 4:
+            return False
+        maker = next(
+            (step for step in reversed(self.steps) if isinstance(step, Extern) and name in step.outputs), None
+        )
+        given = maker.args[0] if maker is not None and maker.args else None
+        if not isinstance(given, View) or len(given.shape) != 4 or not _differs(whole(made)):
+            return False
+        return lie_last(given.shape, given.stride) != lie_last(made.shape, made.stride)
 
     def argument(self, view: TensorView) -> View:
         """The view as an argument of a library call: a copy where no strides or words describe it."""

@@ -43,9 +43,13 @@ def channels_last_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
 def is_channels_last(view: TensorView) -> bool:
     """Whether the channels of a view lie innermost. False where that says nothing (one channel, or one pixel)."""
     strides = view.strides() if view.rank == 4 and not view.is_empty else None
-    if strides is None or not same(strides[1], 1):
+    return strides is not None and lie_last(view.shape, strides)
+
+
+def lie_last(shape: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """The same of images of this shape, with these strides."""
+    if not same(strides[1], 1):
         return False
-    shape = view.shape
     if same(shape[1], 1) or (same(shape[2], 1) and same(shape[3], 1)):
         return False
     least: Size = shape[1]
@@ -57,6 +61,23 @@ def is_channels_last(view: TensorView) -> bool:
             return False
         least = multiply(step, shape[dim])
     return True
+
+
+def may_seem_last(node: fx.Node) -> bool:
+    """Whether a library may take a contiguous value for one whose channels lie last: it has one, and steps say so."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor) or value.dim() < 4:
+        return False
+    if not all(isinstance(number, int) for number in (*value.shape, *value.stride())):
+        return False  # sizes that vary are asked nothing here
+    if not value.is_contiguous():
+        return False
+    least = 0
+    for dim in (1, *range(value.dim() - 1, 1, -1)):  # as is_channels_last_strides_2d in MemoryFormat.h
+        if value.stride(dim) < max(least, 1):
+            return False
+        least = value.stride(dim) * value.shape[dim]
+    return bool(value.stride(0) >= least and value.stride(0) != value.stride(1))
 
 
 def split_channels_last_strides(shape: Sequence[Size]) -> tuple[Size, ...]:

@@ -10,6 +10,7 @@ from torch import fx
 from longhand.capture.functionalize.functional_proxies import Number, Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.view_nodes import seen
+from longhand.capture.functionalize.views import memory_order_of
 from longhand.capture.graph import AliasKind
 
 aten = torch.ops.aten
@@ -33,13 +34,25 @@ def results_of(
             outputs.append((rewriter.read(value), AliasKind.OUTPUT, shown[id(value.memory)]))
         else:
             node = rewriter.read(value)
-            if seen(node).op == "placeholder" or seen(node) in taken:
+            if seen(node).op == "placeholder" or seen(node) in taken or _lies_otherwise(node, value.fake):
                 node = rewriter.emit(aten.clone.default, (node,), value=value.fake)
                 node.meta.update({key: _words(value.node)[key] for key in _words(value.node)})
             taken.add(seen(node))
             shown[id(value.memory)] = position
             outputs.append((node, AliasKind.FRESH, None))
     return outputs
+
+
+def _lies_otherwise(node: fx.Node, eager: torch.Tensor) -> bool:
+    """Whether a value is laid out otherwise than eager's: what only lays a value out anew is gone from the graph."""
+    ours = node.meta["val"]
+    sizes = (*ours.shape, *ours.stride(), *eager.stride())
+    if not all(isinstance(size, int) for size in sizes):
+        return False
+    if memory_order_of(eager) is None:
+        return False  # it overlaps, or has gaps
+    steps = zip(eager.shape, ours.stride(), eager.stride(), strict=True)
+    return any(size > 1 and step != wanted for size, step, wanted in steps)
 
 
 def _words(node: fx.Node) -> dict[str, Any]:

@@ -271,7 +271,7 @@ def _as_strided(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: 
     owner = source
     while owner.parent is not None:
         owner = owner.parent
-    order = _memory_order(owner.fake)
+    order = memory_order_of(owner.fake)
     if order is None:
         raise CannotFunctionalize(
             "as_strided is used on a tensor whose memory has gaps or overlaps", "Use plain views."
@@ -344,7 +344,7 @@ def _reach(value: torch.Tensor) -> tuple[Any, Any]:
     return start, start + sum((size - 1) * stride for size, stride in steps)
 
 
-def _memory_order(value: torch.Tensor) -> list[int] | None:
+def memory_order_of(value: torch.Tensor) -> list[int] | None:
     """The dimensions from the outermost in memory to the innermost; None if not every place of it is one element."""
     dims = list(range(value.dim()))
     if value.is_contiguous():

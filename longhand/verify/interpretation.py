@@ -24,6 +24,10 @@ from longhand.loading import import_file
 from longhand.verify.attention_on_cpu import register
 
 _SECONDS = 120
+# What they tell of a batch of short floats is float32 on CUDA, and as short on the CPU where the weights are.
+_BATCH_NORMS = frozenset(
+    {"native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"}
+)
 
 
 def limit_interpreter() -> None:
@@ -104,6 +108,13 @@ class MadeOn(TorchFunctionMode):
             kwargs = {**kwargs, "device": self.device}
         if func is torch.Tensor.to and len(args) > 1 and _is_cuda(args[1]):
             args = (args[0], self.device, *args[2:])
+        if getattr(func, "__name__", "").partition(".")[0] in _BATCH_NORMS:
+            normed, mean, deviation, *running = func(*args, **kwargs)
+            return (
+                normed,
+                *(one.float() if one.dtype.itemsize < 4 else one for one in (mean, deviation)),
+                *running,
+            )
         return func(*args, **kwargs)
 
 

@@ -27,6 +27,7 @@ from longhand.lower.layouts import (
     is_channels_last,
     is_convolution,
     is_convolution_backward,
+    may_seem_last,
 )
 from longhand.lower.lowerings.contractions import contraction_of
 from longhand.lower.lowerings.gradients_of_attention import lies_by_position, strides_by_position
@@ -104,17 +105,15 @@ _LIBRARY_OPS = """
     avg_pool2d_backward avg_pool3d_backward upsample_bilinear2d_backward upsample_nearest2d_backward
     sort argsort topk kthvalue median nanmedian mode msort unique_dim _unique2 searchsorted bucketize
     _fft_c2c _fft_c2r _fft_r2c fft_fft fft_ifft fft_rfft fft_irfft fft_fft2 fft_ifft2 fft_fftn fft_ifftn
-    fft_rfft2 fft_rfftn fft_irfft2 fft_irfftn fft_hfft fft_ihfft
-    max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices
-    avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d
-    _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d
+    fft_rfft2 fft_rfftn fft_irfft2 fft_irfftn fft_hfft fft_ihfft max_pool1d max_pool2d max_pool3d
+    max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
+    adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d
     upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
     upsample_trilinear3d upsample_bicubic2d _upsample_nearest_exact1d _upsample_nearest_exact2d
-    _upsample_nearest_exact3d grid_sampler grid_sampler_2d grid_sampler_3d
-    lstm gru rnn_tanh rnn_relu _cudnn_rnn
-    linalg_inv linalg_inv_ex linalg_solve linalg_qr linalg_svd _linalg_svd linalg_eigh _linalg_eigh
-    linalg_cholesky linalg_cholesky_ex linalg_lu_factor linalg_det _linalg_det linalg_matrix_exp
-    cumsum cumprod logcumsumexp cummax cummin empty empty_permuted
+    _upsample_nearest_exact3d grid_sampler grid_sampler_2d grid_sampler_3d lstm gru rnn_tanh rnn_relu _cudnn_rnn
+    linalg_inv linalg_inv_ex linalg_solve linalg_qr linalg_svd _linalg_svd linalg_eigh _linalg_eigh linalg_cholesky
+    linalg_cholesky_ex linalg_lu_factor linalg_det _linalg_det linalg_matrix_exp cumsum cumprod logcumsumexp cummax
+    cummin empty empty_permuted
 """
 _BEST_IN_LIBRARY = frozenset(_LIBRARY_OPS.split())
 
@@ -335,7 +334,7 @@ def _layout_is_known(ctx: Context, target: torch._ops.OpOverload, args: tuple[An
         # As mm or bmm, whatever the arguments' layout. Only a matrix times a batch is computed transposed.
         first, second = args
         return len(first.shape) >= len(second.shape)
-    if target in _CONTIGUOUS_OF_CONTIGUOUS:
+    if target in _CONTIGUOUS_OF_CONTIGUOUS and not any(map(may_seem_last, ctx.node.all_input_nodes)):
         return all(_is_contiguous(ctx, arg) for arg in args if isinstance(arg, View))
     return False
 

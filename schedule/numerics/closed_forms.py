@@ -63,7 +63,13 @@ def in_closed_form(nest: Nest) -> Nest:
         positions.append(len(body) - 1)
         if position in forms:
             positions[position] = _FormWriter(body, positions, terms, value).value_of(forms[position])
-    return simplify_nest(Nest(nest.axes, tuple(body)))
+    closed = simplify_nest(Nest(nest.axes, tuple(body)))
+    # Of an addend that is one along some axes the sum is over fewer: beside sums over all that is no kernel.
+    return closed if _summed_axes(closed) <= _summed_axes(nest) else nest
+
+
+def _summed_axes(nest: Nest) -> frozenset[frozenset[str]]:
+    return frozenset(frozenset(value.axes) for value in nest.body if isinstance(value, Reduce))
 
 
 _OF_RULES = frozenset({Role.THROUGH_MEAN, Role.THROUGH_RSTD, Role.NORMALIZED, Role.D_NORMALIZED})

@@ -1,5 +1,9 @@
 """Random programs for CUDA: ``python -m tests.fuzz.cuda --seeds 0:100``.
 
+``--kind`` says what they are made of: ``loops`` (elementwise and the like), ``images`` (convolutions, pooling, norms,
+memory formats) or ``attention``. ``--side cpp`` writes them for the CPU instead, ``--side compiled`` runs them through
+`longhand.compile`.
+
 Each is generated for a GPU and run beside eager, in Triton's interpreter where no device is asked for
 (``--device cuda``); ``--compile`` compiles every kernel for sm_90 instead and needs no GPU either; ``--train`` runs a
 training step. What fails is made smaller and printed. ``--jobs`` processes share the seeds; one that dies or hangs
@@ -106,6 +110,7 @@ def _run_chunk(given: argparse.Namespace, seeds: list[int]) -> list[Row]:
 def _command(given: argparse.Namespace, seeds: list[int]) -> list[str]:
     flags = [f"--{word}" for word in ("compile", "train") if getattr(given, word)]
     options = ["--seeds", f"{seeds[0]}:{seeds[-1] + 1}", "--device", given.device]
+    options += ["--kind", given.kind, "--side", given.side]
     options += ["--budget", str(given.deadline - time.time())]
     return [sys.executable, "-m", "tests.fuzz.cuda", "--worker", *options, "--runs", str(given.runs), *flags]
 
@@ -119,13 +124,13 @@ def _environment(given: argparse.Namespace) -> dict[str, str]:
 
 def _work(given: argparse.Namespace) -> None:
     """In a process of its own: a line of JSON for each seed."""
-    from tests.fuzz.running import Runner  # after Triton has been told how to run
+    from tests.fuzz.running import Runner, Side  # after Triton has been told how to run
 
     logging.disable(logging.CRITICAL)
     first, _, last = given.seeds.partition(":")
     deadline = time.time() + given.budget
     with tempfile.TemporaryDirectory(prefix="fuzz_") as folder:
-        runner = Runner(Path(folder), given.device, given.compile)
+        runner = Runner(Path(folder), given.device, given.compile, Side(given.side))
         for row in _rows(runner, range(int(first), int(last)), given):
             print(f"@{json.dumps(dataclasses.asdict(row))}", flush=True)
             if "CUDA error" in row.text:
@@ -136,13 +141,13 @@ def _work(given: argparse.Namespace) -> None:
 
 
 def _rows(runner: Any, seeds: range, given: argparse.Namespace) -> Iterator[Row]:
+    from tests.fuzz.kinds import KINDS
     from tests.fuzz.minimize import minimize
-    from tests.fuzz.programs import Program, write_program
-    from tests.fuzz.statements import STATEMENTS
+    from tests.fuzz.programs import Program
 
     for seed in seeds:
         faulthandler.dump_traceback_later(_SECONDS, exit=True)
-        program = write_program(seed, STATEMENTS, given.train)
+        program = KINDS[given.kind](seed, given.train)
         report = runner.run(program)
         text = ""
         if report.failed:
@@ -163,6 +168,12 @@ def _options(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.cuda", description=__doc__)
     parser.add_argument("--seeds", default="0:100", metavar="A:B", help="from A up to B, without B")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="cpu: Triton's interpreter")
+    parser.add_argument(
+        "--kind", default="loops", choices=("loops", "images", "attention"), help="of statements"
+    )
+    parser.add_argument(
+        "--side", default="triton", choices=("triton", "cpp", "compiled"), help="what is written and run"
+    )
     parser.add_argument("--compile", action="store_true", help="compile for sm_90 instead of running")
     parser.add_argument("--train", action="store_true", help="a training step of each")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")

@@ -1,5 +1,7 @@
 """Random programs as a user would write them, in text: a function of tensors, and how its arguments are made.
 
+A program with weights is a module: what its statements call ``w0`` is ``self.w0``.
+
 A program is drawn from a seed alone: the same seed gives the same text in any process. While it is drawn it runs in
 eager, so that each statement is one that eager accepts, and sizes and dtypes are known for the next one. Values are
 *exact* if they are the same numbers in any precision (arguments, their views and joins, whole numbers): only those are
@@ -10,98 +12,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import math
 import random
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+from tests.fuzz.arguments import Argument, Content, Layout, Role
 
 MOST_ELEMENTS = 40_000
 _TRIES = 60  # for a statement that eager accepts
-
-
-class Content(enum.Enum):
-    """What an argument holds."""
-
-    NORMAL = "normal"
-    SPECIAL = "special"  # NaN, infinities and zeros among normal numbers
-    WHOLE = "whole"  # -20 to 20
-
-
-class Layout(enum.Enum):
-    """How an argument lies in memory."""
-
-    CONTIGUOUS = "contiguous"
-    TRANSPOSED = "transposed"  # its last two dimensions
-    SLICED = "sliced"  # every other column of something wider, from the third on
-    OFFSET = "offset"  # all but the first row
-
-
-@dataclasses.dataclass(frozen=True)
-class Argument:
-    """One tensor that a program takes.
-
-    Attributes:
-        name: As in the text.
-        dtype: Its element type.
-        shape: Its sizes.
-        layout: How it lies in memory.
-        content: What it holds.
-        trains: Whether it requires grad.
-    """
-
-    name: str
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    layout: Layout = Layout.CONTIGUOUS
-    content: Content = Content.NORMAL
-    trains: bool = False
-
-    def make(self, seed: int, device: str = "cpu") -> Tensor:
-        """The tensor, the same for the same seed."""
-        generator = torch.Generator().manual_seed(seed * 1009 + sum(map(ord, self.name)))
-        tensor = self._laid_out(lambda shape: self._filled(shape, generator)).to(device)
-        return tensor.requires_grad_(self.trains)
-
-    def _filled(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        if self.dtype is torch.bool:
-            return torch.rand(shape, generator=generator) > 0.5
-        if not self.dtype.is_floating_point or self.content is Content.WHOLE:
-            low = 0 if self.dtype is torch.uint8 else -20
-            return torch.randint(low, 20, shape, generator=generator).to(self.dtype)
-        values = torch.randn(shape, generator=generator).to(self.dtype)
-        if self.content is Content.SPECIAL:
-            kind = torch.rand(shape, generator=generator)
-            for limit, number in (
-                (0.04, float("inf")),
-                (0.08, float("-inf")),
-                (0.12, float("nan")),
-                (0.2, 0.0),
-            ):
-                values = torch.where((kind < limit) & (kind >= limit - 0.04), number, values).to(self.dtype)
-        return values
-
-    def _laid_out(self, fill: Callable[[tuple[int, ...]], Tensor]) -> Tensor:
-        shape = self.shape
-        match self.layout:
-            case Layout.TRANSPOSED if len(shape) > 1:
-                return fill((*shape[:-2], shape[-1], shape[-2])).transpose(-1, -2)
-            case Layout.SLICED if shape:
-                return fill((*shape[:-1], 2 * shape[-1] + 3))[..., 2 : 2 + 2 * shape[-1] : 2]
-            case Layout.OFFSET if shape:
-                return fill((shape[0] + 1, *shape[1:]))[1:]
-        return fill(shape)
-
-    def __str__(self) -> str:
-        words = [str(self.dtype).removeprefix("torch."), str(list(self.shape))]
-        words += [] if self.layout is Layout.CONTIGUOUS else [self.layout.value]
-        words += [] if self.content is Content.NORMAL else [self.content.value]
-        return f"{self.name}: {' '.join(words)}{' requires grad' * self.trains}"
+_MANY = 9  # statements: of a longer program most would be dropped if few of its values were returned
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,10 +48,14 @@ class Program:
 
     @property
     def text(self) -> str:
-        """The source of ``program(...)``."""
-        names = ", ".join(argument.name for argument in self.arguments)
+        """The source of ``program(...)``, or of the module ``Program``."""
+        names = ", ".join(argument.name for argument in self.given)
         lines = [*self.statements, f"return {', '.join(self.results)},"]
-        return "\n    ".join([f"def program({names}):", *lines]) + "\n"
+        if not self.weights:
+            return "\n    ".join([f"def program({names}):", *lines]) + "\n"
+        lines = [re.sub(r"\b(w\d+)\b", r"self.\1", line) for line in lines]
+        head = f"class Program(nn.Module):\n    def forward(self, {names}):"
+        return "\n        ".join([head, *lines]) + "\n"
 
     def __str__(self) -> str:
         told = "\n".join(f"# {argument}" for argument in self.arguments)
@@ -136,15 +66,34 @@ class Program:
         """Whether gradients are wanted."""
         return any(argument.trains for argument in self.arguments)
 
-    def function(self) -> Callable[..., tuple[Tensor, ...]]:
-        """The function, compiled by Python anew."""
-        names = {"torch": torch, "F": F}
+    @property
+    def given(self) -> tuple[Argument, ...]:
+        """What a call gives."""
+        return tuple(argument for argument in self.arguments if argument.role is Role.GIVEN)
+
+    @property
+    def weights(self) -> tuple[Argument, ...]:
+        """What the module has."""
+        return tuple(argument for argument in self.arguments if argument.role is not Role.GIVEN)
+
+    def make_model(self, seed: int, device: str = "cpu") -> Callable[..., tuple[Tensor, ...]]:
+        """The function, compiled by Python anew, or the module with weights for one call."""
+        names: dict[str, Any] = {"torch": torch, "F": F, "nn": nn, "__name__": __name__}
         exec(compile(self.text, f"<string program {self.seed}>", "exec"), names)
-        return names["program"]  # type: ignore[return-value]
+        if not self.weights:
+            return names["program"]  # type: ignore[no-any-return]
+        module = names["Program"]()
+        for one in self.weights:
+            value = one.make(seed, device)
+            if one.role is Role.BUFFER:
+                module.register_buffer(one.name, value)
+            else:
+                setattr(module, one.name, nn.Parameter(value.detach(), requires_grad=one.trains))
+        return module  # type: ignore[no-any-return]
 
     def make_arguments(self, seed: int, device: str = "cpu") -> list[Tensor]:
         """Tensors for one call."""
-        return [argument.make(seed, device) for argument in self.arguments]
+        return [argument.make(seed, device) for argument in self.given]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +111,7 @@ class Known:
     is_own: bool = False
 
 
-_VARIABLE = re.compile(r"\b[xh]\d+\b")
+_VARIABLE = re.compile(r"\b[xhw]\d+\b")
 
 
 def names_in(statement: str) -> set[str]:
@@ -188,6 +137,8 @@ class Writer:
         for argument in arguments:
             self.values[argument.name] = argument.make(seed).detach()
             self.known.append(Known(argument.name, is_exact=True))
+        self.trains = any(argument.trains for argument in arguments)
+        self.seed = seed
 
     def choose(self, where: Callable[[Tensor], bool] = lambda _: True, exact: bool = False) -> Known | None:
         """A value of those that qualify; what was made last is likelier."""
@@ -199,9 +150,51 @@ class Writer:
     def __getitem__(self, one: Known) -> Tensor:
         return self.values[one.name]
 
-    def add(self, expression: str, is_exact: bool) -> bool:
-        """Takes ``hN = expression`` if eager does."""
+    def weight(
+        self,
+        shape: Sequence[int],
+        content: Content = Content.WEIGHT,
+        role: Role = Role.PARAMETER,
+        layout: Layout = Layout.CONTIGUOUS,
+        dtype: torch.dtype = torch.float32,
+    ) -> str:
+        """A weight of the program's: a new one, or one that another statement has."""
+        wanted = (tuple(shape), content, role, dtype)
+        alike = [
+            one
+            for one in self.arguments
+            if (one.shape, one.content, one.role, one.dtype) == wanted and one.name in self.needed
+        ]
+        # Of a buffer that another norm writes eager's derivative is wrong: it reads what is written afterwards.
+        if alike and role is Role.PARAMETER and self.draw.random() < 0.3:
+            return self.draw.choice(alike).name
+        trains = self.trains and role is Role.PARAMETER and self.draw.random() < 0.9
+        name = f"w{len(self.values)}"
+        made = Argument(name, dtype, tuple(shape), layout, content, trains, role)
+        self.arguments = (*self.arguments, made)
+        self.values[name] = made.make(self.seed).detach()
+        return name
+
+    @property
+    def needed(self) -> set[str]:
+        """The variables that the statements name."""
+        return set().union(*map(names_in, self.statements))
+
+    def unread(self, made: Sequence[str]) -> list[str]:
+        """Those values that no statement reads."""
+        read = set().union(*(names_in(line) - {made_by(line)} for line in self.statements))
+        return [name for name in made if name not in read]
+
+    def add(self, expression: str, is_exact: bool, *, is_bounded: bool = False) -> bool:
+        """Takes ``hN = expression`` if eager does.
+
+        Args:
+            is_exact: See the module.
+            is_bounded: The statement sees to it that nothing on the way is large.
+        """
         name = f"h{len([s for s in self.statements if made_by(s)])}"
+        if not (is_bounded or self._is_small(f"{name} = {expression}")):
+            return False
         if not self._runs(f"{name} = {expression}", name):
             return False
         value = self.values[name]
@@ -236,8 +229,6 @@ class Writer:
         )
 
     def _runs(self, statement: str, name: str | None) -> bool:
-        if name is not None and not self._is_small(statement):
-            return False
         before = {key: value.clone() for key, value in self.values.items()} if name is None else {}
         names = {"torch": torch, "F": F, **self.values}
         try:
@@ -259,22 +250,32 @@ class Writer:
         return True
 
 
-def write_program(seed: int, statements: Sequence[Callable[[Writer], bool]], train: bool = False) -> Program:
+def write_program(
+    seed: int,
+    statements: Sequence[Callable[[Writer], bool]],
+    train: bool = False,
+    draw_arguments: Callable[[random.Random, bool], list[Argument]] | None = None,
+    sizes: tuple[int, int] = (2, 9),
+) -> Program:
     """The program of a seed.
 
     Args:
         statements: Each adds one statement of its kind to a writer, or says False where none fits.
         train: Floating-point arguments may require grad.
+        draw_arguments: Tensors that fit the statements; by default of any shape.
+        sizes: How many statements, at least and at most. A long program returns what nothing reads, too.
     """
     draw = random.Random(seed + 1_000_003)
-    writer = Writer(seed, _arguments(draw, train))
-    wanted = draw.randint(2, 9)
+    writer = Writer(seed, (draw_arguments or _arguments)(draw, train))
+    wanted = draw.randint(*sizes)
     for _ in range(_TRIES):
         if len(writer.statements) >= wanted:
             break
         writer.draw.choice(statements)(writer)
     made = [one.name for one in writer.known if one.name.startswith("h")] or [writer.known[0].name]
     results = {made[-1], *draw.sample(made, min(len(made), draw.randint(0, 3)))}
+    if sizes[1] > _MANY:
+        results |= set(draw.sample(unread := writer.unread(made), min(len(unread), draw.randint(1, 4))))
     arguments, lines = writer.arguments, tuple(writer.statements)
     program = Program(seed, arguments, lines, tuple(name for name in made if name in results))
     return without_unused(program)

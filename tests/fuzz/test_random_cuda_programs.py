@@ -10,19 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.fuzz.arguments import Argument, Content, Layout
 from tests.fuzz.cuda import main
+from tests.fuzz.kinds import KINDS
 from tests.fuzz.minimize import minimize
-from tests.fuzz.programs import (
-    Argument,
-    Content,
-    Known,
-    Layout,
-    Program,
-    Writer,
-    made_by,
-    names_in,
-    write_program,
-)
+from tests.fuzz.programs import Known, Program, Writer, made_by, names_in, write_program
 from tests.fuzz.statements import STATEMENTS, norm
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -33,6 +25,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent
     [
         ["--seeds", "0:8"],
         ["--seeds", "0:3", "--train"],
+        ["--kind", "images", "--seeds", "0:3", "--train"],
+        ["--kind", "attention", "--seeds", "0:2", "--train"],
+        pytest.param(
+            ["--kind", "images", "--side", "cpp", "--seeds", "0:40", "--train"], marks=pytest.mark.slow
+        ),
+        pytest.param(["--kind", "images", "--side", "compiled", "--seeds", "0:30"], marks=pytest.mark.slow),
+        pytest.param(["--kind", "images", "--seeds", "3:100", "--train"], marks=pytest.mark.slow),
+        pytest.param(["--kind", "attention", "--seeds", "2:100", "--train"], marks=pytest.mark.slow),
         pytest.param(["--seeds", "8:200"], marks=pytest.mark.slow),
         pytest.param(["--seeds", "3:60", "--train"], marks=pytest.mark.slow),
     ],
@@ -50,7 +50,9 @@ def test_a_seed_is_a_program_in_any_process() -> None:
 
 def told() -> str:
     """Some programs, in one text."""
-    return "\n".join(str(write_program(seed, STATEMENTS, seed % 2 == 0)) for seed in range(60)).strip()
+    return "\n".join(
+        str(write(seed, seed % 2 == 0)) for write in KINDS.values() for seed in range(40)
+    ).strip()
 
 
 def test_programs_are_of_many_kinds() -> None:
@@ -70,6 +72,52 @@ def test_programs_are_of_many_kinds() -> None:
         "add_to(",
     ):
         assert word in text
+
+
+def test_programs_of_images_and_attention_are_of_many_kinds() -> None:
+    images = "".join(str(KINDS["images"](seed, True)) for seed in range(150))
+    for word in (
+        "conv2d(",
+        "conv_transpose2d(",
+        "conv3d(",
+        "max_pool2d(",
+        "avg_pool2d(",
+        "batch_norm(",
+        "groups=",
+    ):
+        assert word in images
+    for word in (
+        "interpolate(",
+        "unfold(",
+        "channels_last)",
+        ".permute(0, 2, 3, 1)",
+        "buffer",
+        "part of channels",
+    ):
+        assert word in images
+    attention = "".join(str(KINDS["attention"](seed, True)) for seed in range(60))
+    for word in (
+        "scaled_dot_product_attention(",
+        "enable_gqa",
+        "softmax(-1) @",
+        "einsum",
+        "cross_entropy(",
+        "embedding(",
+    ):
+        assert word in attention
+
+
+def test_a_weight_that_two_statements_read_is_one_parameter() -> None:
+    programs = [KINDS["attention"](seed, True) for seed in range(100)]
+    tied = [
+        program
+        for program in programs
+        if any(sum(one.name in names_in(line) for line in program.statements) > 1 for one in program.weights)
+    ]
+    assert len(tied) > 10
+    module = tied[0].make_model(0)
+    assert isinstance(module, torch.nn.Module)
+    assert {name for name, _ in module.named_parameters()} <= {one.name for one in tied[0].weights}
 
 
 def test_a_program_shrinks_to_what_fails() -> None:

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import longhand
+from longhand.proof.trial import TrialPlace
+from longhand.telling.summary import Summary
 
 LOOP = """
 import types
@@ -130,3 +132,24 @@ def hypot_of_broadcast(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 )
 def test_functions_of_libdevice_take_blocks_of_several_shapes(function, example, tmp_path: Path) -> None:
     longhand.generate(function, example, out=tmp_path / "unit", device="cuda", arch="sm_90")
+
+
+@pytest.mark.parametrize("has_running", [False, True])
+def test_statistics_of_short_floats_are_as_on_cuda(has_running: bool, tmp_path: Path, monkeypatch) -> None:
+    """On the CPU they are as short as the weights: the kernel of the derivative reads float32, and refused them."""
+    monkeypatch.setattr("longhand.api.TrialPlace", TrialPlace)
+
+    class Normed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm2d(8, track_running_stats=has_running)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            normed = self.norm(x)
+            return normed * normed.sigmoid()
+
+    x = torch.randn(2, 8, 2, 2).bfloat16()
+    summary = longhand.generate(
+        Normed().bfloat16(), (x,), out=tmp_path / "unit", device="cuda", arch="sm_90", train=True
+    )
+    assert isinstance(summary, Summary) and summary.trial.startswith("run once"), summary

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
+import torch
+import torch.nn.functional as F
+
+import longhand
 from longhand.capture.graph import Role
 from longhand.lower.ir import Load, Nest, Pointwise, PointwiseOp, ReduceOp
 from longhand.schedule.numerics.closed_forms import in_closed_form
@@ -45,3 +50,14 @@ def test_a_derivative_of_longhands_own_is_as_it_is() -> None:
     ruled = Nest(plain.axes, body)
     assert any(isinstance(value, Load) for value in body)
     assert in_closed_form(ruled) == ruled
+
+
+def test_a_sum_over_fewer_axes_does_not_come_into_a_nest(tmp_path: Path) -> None:
+    """What is averaged is a sum, of which one addend is one number for each channel: its own sum is over channels."""
+
+    def gated(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        normed = F.layer_norm(x, (68, 6, 7))
+        return normed, normed * normed.mean((2, 3), keepdim=True).sigmoid()
+
+    x = torch.randn(1, 68, 6, 7, requires_grad=True)
+    longhand.generate(gated, (x,), out=tmp_path / "unit", device="cuda", arch="sm_90", train=True)
