@@ -295,4 +295,4 @@ def test_a_bias_that_is_added_before_a_norm_is_told_from_a_tensor() -> None:
     """That of the tensor was called after the class that it is in."""
     x = torch.randn(2, 8, 8, 16)
     names = kernels(Biased(), x, train=False)
-    assert {"add_and_layer_norm", "add_and_layer_norm_biased"} <= {*names}, names
+    assert {"add_and_layer_norm", "add_and_layer_norm_of_bias"} <= {*names}, names

@@ -72,7 +72,7 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
         yield "recomputed"  # what the forward pass made, for other derivatives
     if _n_summands(plan, callers) > _n_summands(other, others) or _n_added(plan) > _n_added(other):
         yield "of_sum"  # it adds up what several users of a value give it
-    if _is_of_few_rows(plan) > _is_of_few_rows(other):
+    if other.schedule.is_down_columns and _is_of_few_rows(plan) > _is_of_few_rows(other):
         yield words_of(plan).adjective
     if plan.schedule.is_down_columns:
         yield from _normalized_beside(callers, others)

@@ -36,7 +36,7 @@ def axes_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Ca
 
 
 def biases_apart(plan: KernelPlan, callers: Callers, other: KernelPlan) -> Iterator[str]:
-    """``biased``: a kernel that reads the bias of a layer where the one that has the plain name reads all of a tensor.
+    """``of_bias``: a kernel that reads the bias of a layer where the one that has the plain name reads all of a tensor.
 
     Args:
         plan: The kernel.
@@ -45,7 +45,7 @@ def biases_apart(plan: KernelPlan, callers: Callers, other: KernelPlan) -> Itera
     """
     broadcast = [*_broadcast_here(plan, other)]
     if broadcast and _are_biases(plan, callers, broadcast):
-        yield "biased"
+        yield "of_bias"
 
 
 def shapes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
