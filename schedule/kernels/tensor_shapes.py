@@ -277,7 +277,7 @@ def told_by_data(plan: KernelPlan, pointer: Pointer) -> str | None:
 
 
 def walked_along(plan: KernelPlan, pointer: Pointer) -> tuple[str, ...]:
-    """The axes along which all that is accessed of a tensor lies, the same for each access; none where data say that."""
+    """The axes along which what is accessed of a tensor lies, the same for each access; none where data say that."""
     walks: set[tuple[str, ...]] = set()
     for position, value in enumerate(plan.body):
         if isinstance(value, Load | Store) and value.buffer == pointer.name:
