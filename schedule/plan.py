@@ -38,12 +38,14 @@ from longhand.schedule.kernels.tensor_shapes import (
     PartTaken,
     conditions_of,
     dims_in_memory,
+    is_accessed_in_part,
     limit_along,
     order_among_results,
     part_taken,
     row_stride,
     tensor_shape,
     told_by_data,
+    walked_along,
 )
 from longhand.schedule.kernels.walked_dims import FewStrides, WalkedDims, few_strides, steps_to, walked_dims
 from longhand.schedule.numerics.accumulator_precision import SumType
@@ -97,6 +99,7 @@ __all__ = [
     "facts_of",
     "few_strides",
     "flat_steps",
+    "is_accessed_in_part",
     "is_narrow_position",
     "limit_along",
     "order_among_results",
@@ -109,6 +112,7 @@ __all__ = [
     "told_by_data",
     "told_signs",
     "touched",
+    "walked_along",
     "walked_dims",
 ]
 

@@ -1,9 +1,23 @@
-"""What is said of a kernel's tensor that no shape says: ``rows of x_stride elements``, ``read where index says``."""
+"""What is said of a kernel's tensor that no shape says.
+
+``rows of x_stride elements``, ``read where index says``, ``read along batch, row and col, in part``.
+"""
 
 from __future__ import annotations
 
 from longhand.schedule.named_plan import KernelNames
-from longhand.schedule.plan import Access, KernelPlan, Pointer, row_stride, told_by_data
+from longhand.schedule.names.words import listed
+from longhand.schedule.plan import (
+    Access,
+    KernelPlan,
+    Pointer,
+    is_accessed_in_part,
+    row_stride,
+    told_by_data,
+    walked_along,
+)
+
+_LONGEST = 80  # characters of a pointer and of what is said of it
 
 
 def places_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> str:
@@ -14,4 +28,10 @@ def places_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> st
     done = "read" if pointer.access is Access.READ else "written"
     data = told_by_data(plan, pointer)
     words = {one.name: names.pointers[one.name] for one in plan.pointers if one.name in names.pointers}
-    return f"{done} where {words[data]} says" if data in words else f"{done} at computed places"
+    if data in words:
+        return f"{done} where {words[data]} says"
+    along = walked_along(plan, pointer)
+    told = f"{done} along {listed(names.axes[axis].index for axis in along)}"
+    told += ", in part" * is_accessed_in_part(plan, pointer)
+    is_short = len(names.pointers[pointer.name]) + len(told) <= _LONGEST
+    return told if len(along) > 1 and is_short else f"{done} at computed places"

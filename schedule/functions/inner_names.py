@@ -153,7 +153,8 @@ def _kernel_names(site: SiteSteps, names: Mapping[str, str]) -> tuple[str, ...]:
         for place, step in enumerate(site.steps)
         if isinstance(step, Launch) and place not in inside
     ]
-    return tuple(dict.fromkeys(word for name in called for word in name.split("_") if word not in LINKS))
+    words = (word for name in called for word in name.split("_"))
+    return tuple(dict.fromkeys(word for word in words if len(word) > 1 and word not in LINKS))
 
 
 def words_for_parts(parts: Collection[str], others: Sequence[Collection[str]]) -> Iterator[str]:

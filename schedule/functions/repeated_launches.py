@@ -30,7 +30,8 @@ from longhand.schedule.plan import Allocate, KernelPlan, Launch, Release, Reuse
 
 _FEWEST_ARGUMENTS = 5  # of a launch, which is written in more than one line
 _LONGEST = 100  # of a remark
-LINKS = frozenset({"and", "with", "of", "by", "to"})  # between the words of a kernel's name
+# Between the words of a kernel's name, and what says how it is written: `make_x`, `column_sum_few_rows`.
+LINKS = frozenset({"and", "with", "of", "by", "to", "make", "keep", "few", "rows"})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -276,6 +276,24 @@ def told_by_data(plan: KernelPlan, pointer: Pointer) -> str | None:
     return sources.pop() if len(sources) == 1 else None
 
 
+def walked_along(plan: KernelPlan, pointer: Pointer) -> tuple[str, ...]:
+    """The axes along which what is accessed of a tensor lies, the same for each access; none where data say that."""
+    walks: set[tuple[str, ...]] = set()
+    for position, value in enumerate(plan.body):
+        if isinstance(value, Load | Store) and value.buffer == pointer.name:
+            address = plan.addresses[position]
+            walks.add(() if address.values else tuple(axis for axis, _ in address.axes))
+    return walks.pop() if len(walks) == 1 else ()
+
+
+def is_accessed_in_part(plan: KernelPlan, pointer: Pointer) -> bool:
+    """Whether every access of a tensor has a condition: that of a piece of what is joined."""
+    accesses = (
+        value for value in plan.body if isinstance(value, Load | Store) and value.buffer == pointer.name
+    )
+    return all(value.mask is not None for value in accesses)
+
+
 def _read_for(plan: KernelPlan, positions: Iterable[int]) -> set[str]:
     """The tensors that some values are computed from."""
     waiting, seen = list(positions), set[int]()

@@ -7,7 +7,8 @@ one product are copied by one kernel. So is a factor that is another number in e
 (`schedule.differing_numbers` knows that of nests of equal sizes, and of any number). Kernels that walk down columns
 of few rows in the deep stages of a model, and of many in the first ones, have another tile each: one kernel has the
 high tile, cut to the rows of a call. A tensor whose axes lie in another order (heads before tokens, or behind them)
-is walked by strides, too, as long as what lies side by side does in both.
+is walked by strides, too, as long as what lies side by side does in both. Where a kernel reads several parts of one
+tensor, each of them may begin anywhere.
 """
 
 from __future__ import annotations
@@ -142,7 +143,8 @@ class _BodySignature(CanonicalPlan):
             for axis, product in address.axes
         )
         _, by_value, offset = super().address(position)
-        return (along, by_value, _ANY if may_begin_anywhere(self.plan, position) else offset)
+        begin = _begin(self.plan, position) if may_begin_anywhere(self.plan, position) else offset
+        return (along, by_value, begin)
 
     def product(self, factors: Product) -> tuple[Any, ...]:
         named = super().product(factors)
@@ -161,15 +163,31 @@ def _is_stride(product: Product) -> bool:
 
 
 def may_begin_anywhere(plan: KernelPlan, position: int) -> bool:
-    """Whether a value is all that a kernel reads or writes of a tensor, and where it begins may be an argument."""
+    """Whether where a value is read or written in its tensor may be an argument, as of all that is read of that."""
     value = plan.body[position]
-    if not isinstance(value, Load | Store):
-        return False
-    n_accesses = sum(isinstance(one, Load | Store) and one.buffer == value.buffer for one in plan.body)
-    match plan.addresses[position].offset:
+    return isinstance(value, Load | Store) and all(
+        _is_offset(plan.addresses[at].offset) for at in _accesses_of(plan, value.buffer)
+    )
+
+
+def _accesses_of(plan: KernelPlan, pointer: str) -> list[int]:
+    body = enumerate(plan.body)
+    return [at for at, value in body if isinstance(value, Load | Store) and value.buffer == pointer]
+
+
+def _is_offset(offset: tuple[Product, ...]) -> bool:
+    match offset:
         case () | ((ParameterRef(),),):
-            return n_accesses == 1
+            return True
     return False
+
+
+def _begin(plan: KernelPlan, position: int) -> tuple[Any, ...]:
+    """Which access of its tensor begins first where a value does: parts at one place have one argument."""
+    value = plan.body[position]
+    assert isinstance(value, Load | Store)
+    begins = [plan.addresses[at].offset for at in _accesses_of(plan, value.buffer)]
+    return (*_ANY, begins.index(plan.addresses[position].offset))
 
 
 def _is_factor(body: Sequence[Value], position: int) -> bool:

@@ -55,15 +55,14 @@ from longhand.schedule.names.shared.callers import Caller, Callers
 from longhand.schedule.names.shared.common_names import common_name
 from longhand.schedule.names.shared.places_apart import layers_apart, places_apart
 from longhand.schedule.names.shared.telling_apart import (
-    axes_apart,
     codes_apart,
     differences,
     kept_apart,
     passed,
     qualifiers,
-    shapes_apart,
     words_of_code,
 )
+from longhand.schedule.names.shared.walks_apart import axes_apart, biases_apart, shapes_apart
 from longhand.schedule.names.words import (
     RESERVED_IN_KERNEL,
     GradientWord,
@@ -169,10 +168,11 @@ def _additions(plan: KernelPlan, callers: Callers, other: tuple[KernelPlan, Call
         *codes_apart(plan, other[0]),
         *kept_apart(*against),
         *axes_apart(*against),
+        *biases_apart(plan, callers, other[0]),
         *(word for word in own if word not in layers and word not in code),
-        *places_apart(callers, other[1]),
         *(word for word in own if word in code and word not in layers),
         *shapes_apart(plan, other[0]),
+        *places_apart(callers, other[1]),
         *layers,
     ]
 

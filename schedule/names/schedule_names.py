@@ -47,7 +47,7 @@ _WORDS = {
         why="Blocks of columns alone are few programs, chunks of their rows are more",
     ),
     "windows": ScheduleNames("windows", walk="window by window"),
-    "few_rows": ScheduleNames("few", walk="column by column"),
+    "few_rows": ScheduleNames("few_rows", walk="column by column"),
     "rows_and_columns": ScheduleNames(walk="in one pass over the rows"),
     "rows_split": ScheduleNames(
         "split", is_best=True, why="Rows are few and long: chunks of them keep more of the GPU busy"

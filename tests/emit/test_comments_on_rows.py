@@ -48,6 +48,25 @@ def test_places_that_a_condition_chooses() -> None:
     assert "# float32, read at computed places" in kernel_of(Turned(), "cuda", torch.randn(64))
 
 
+class JoinedImages(nn.Module):
+    """Joins parts of the channels of images with all of them."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([torch.cat([x[:, :3], y[:, 2:5]], 1), x], 1).sin()
+
+
+@pytest.mark.parametrize(
+    ("device", "comment"),
+    [
+        ("cpu", "  // read along batch, row and col, in part"),
+        ("cuda", "  # float32, read along batch, row and col, in part"),
+    ],
+)
+def test_a_piece_of_what_is_joined_says_along_what_it_lies(device: str, comment: str) -> None:
+    text = kernel_of(JoinedImages(), device, torch.randn(2, 7, 5, 5), torch.randn(2, 7, 5, 5))
+    assert text.count(comment) == 2, text
+
+
 class Gated(nn.Module):
     """Reads two parts of each row of a tensor with a long name."""
 

@@ -234,3 +234,65 @@ def test_a_list_in_a_list_is_called_after_its_place() -> None:
     backward = texts["backward.py"]
     assert "saved.stage_0" in backward and "saved.stage_1" in backward
     assert not re.search(r"\b(saved_|d_)?_\d", backward)
+
+
+class Sums(nn.Module):
+    """Sums of few rows and of many, each by a linear layer that two calls share in one place and not in the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.few, self.many = nn.Linear(8, 24), nn.Linear(8, 24)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.few(x).sum(0), self.many(y).sum(0)
+
+
+def test_a_sum_of_few_rows_says_so_whichever_is_called_first() -> None:
+    """It was column_sum, beside column_sum_strided."""
+    few, many = torch.randn(3, 8), torch.randn(500, 8)
+    for given in ((few, many), (many, few)):
+        assert kernels(Sums(), *given, train=False) == ["column_sum", "column_sum_few_rows"]
+
+
+class Gates(nn.Module):
+    """A norm of what is added with a gate, which is kept for later; the same that is not kept, and a plain one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(32) for _ in range(3))
+        self.linear, self.gate = nn.Linear(32, 32, bias=False), nn.Parameter(torch.randn(32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.linear(self.norms[0](x)) * self.gate
+        x = x + self.linear(self.norms[1](x)) * self.gate
+        return self.linear(self.norms[2](x))
+
+
+def test_a_norm_of_a_sum_and_one_that_keeps_it_are_told_apart() -> None:
+    """The second one was called after its place, and the third one layer_norm_keep_more."""
+    assert kernels(Gates(), torch.randn(4, 32), train=False) == [
+        "layer_norm",
+        "layer_norm_keep_sum",
+        "layer_norm_of_sum",
+    ]
+
+
+class Biased(nn.Module):
+    """What is added to a stream before a norm: all of a tensor, and the bias of a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.other = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.conv, self.linear = nn.Conv2d(16, 16, 7, padding=3, groups=16), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        x = x + self.linear(self.norm(x))
+        return x + self.linear(self.other(x))
+
+
+def test_a_bias_that_is_added_before_a_norm_is_told_from_a_tensor() -> None:
+    """That of the tensor was called after the class that it is in."""
+    x = torch.randn(2, 8, 8, 16)
+    names = kernels(Biased(), x, train=False)
+    assert {"add_and_layer_norm", "add_and_layer_norm_of_bias"} <= {*names}, names

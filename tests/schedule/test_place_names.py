@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from longhand.schedule.names.module_names import short_names
+from longhand.schedule.names.shared.layer_results import LayerResults
 from longhand.schedule.names.value_origins import words_in_module
 from longhand.schedule.names.weight_names import name_weights
 from longhand.schedule.names.words import GradientWord
@@ -89,3 +94,17 @@ def test_the_plural_of_a_place_is_no_other_place() -> None:
     assert [*words_in_module("layers.0", ["hidden_states"])] == ["layer_0_hidden_states"]
     of_stage = [*words_in_module("stages.0.blocks.1.mlp", ["x"])]
     assert of_stage[-1] == "stages_0_blocks_1_mlp_x" or len({*of_stage}) == len(of_stage)
+
+
+@pytest.mark.parametrize(
+    ("owner", "word"), [("blocks", "block_2_x"), ("net.stages.1", "stage_1_2_x"), ("0", "layer_0_2_x")]
+)
+def test_what_one_of_several_layers_returns_has_its_place_in_lists_of_lists(owner: str, word: str) -> None:
+    """A word cannot begin with a place: ``_1_2_x``."""
+    repeat = SimpleNamespace(outputs=(("a",), ("b",)))
+    loop: Any = SimpleNamespace(
+        owner=owner, positions=(2, 3), repeat=repeat, outputs=("x",), inputs=(), carried=(), own=(), key="key"
+    )
+    call: Any = SimpleNamespace(loop=loop, number=0)
+    results = LayerResults(lambda _loop, _around: {"x": "x"}, {"a", "b"})
+    assert results.of_call(call, {}) == {"a": (word, "x")}

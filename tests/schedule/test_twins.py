@@ -105,3 +105,27 @@ def test_numbers_that_are_no_factors_keep_kernels_apart(tmp_path: Path) -> None:
     torch.manual_seed(0)
     x = torch.randn(5, 16)
     assert len(_unit(TwoSizes(0.7, is_factor=False).eval(), x, tmp_path / "unit")) == 2
+
+
+class PartsOfOne(nn.Module):
+    """Differences of two columns of one tensor each: the first pair begins where the tensor does."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x[:, 2] - x[:, 0], x[:, 3] - x[:, 1]
+
+
+class SquareOfOne(nn.Module):
+    """A part that is multiplied by another one, and one by itself."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x[:, 2] * x[:, 0], x[:, 3] * x[:, 3]
+
+
+def test_several_parts_of_a_tensor_begin_anywhere_in_one_kernel(tmp_path: Path) -> None:
+    out = tmp_path / "unit"
+    assert len(_unit(PartsOfOne(), torch.randn(6, 4), out)) == 1
+    assert _model_text(out).count("_offset=") == 4
+
+
+def test_a_part_that_is_read_twice_is_another_kernel(tmp_path: Path) -> None:
+    assert len(_unit(SquareOfOne(), torch.randn(6, 4), tmp_path / "unit")) == 2

@@ -257,7 +257,7 @@ def language_model_backward(model, saved, d_loss):
 
     # GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
     d_position_embedding_weight = d_x.new_empty(seq, dim)
-    kernels.column_sum_weight(d_x, d_position_embedding_weight, n_rows=batch, n_cols=seq * dim)
+    kernels.column_sum_few_rows(d_x, d_position_embedding_weight, n_rows=batch, n_cols=seq * dim)
     d_token_embedding_from_lookup_totals = torch.zeros(
         vocab_size, dim, dtype=torch.float32, device=saved.tokens.device
     )

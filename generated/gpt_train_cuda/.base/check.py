@@ -13,7 +13,7 @@ import torch
 from . import kernels
 from .kernels.add_and_layer_norm import reference as add_and_layer_norm_reference
 from .kernels.column_sum import reference as column_sum_reference
-from .kernels.column_sum_weight import reference as column_sum_weight_reference
+from .kernels.column_sum_few_rows import reference as column_sum_few_rows_reference
 from .kernels.cross_entropy import reference as cross_entropy_reference
 from .kernels.cross_entropy_and_gradient import reference as cross_entropy_and_gradient_reference
 from .kernels.cross_entropy_n_counted import reference as cross_entropy_n_counted_reference
@@ -125,7 +125,7 @@ def column_sum_windows(d_x, d_bias, n_rows, n_cols):
     return read, written
 
 
-def column_sum_weight_windows(d_x, d_weight, n_rows, n_cols):
+def column_sum_few_rows_windows(d_x, d_weight, n_rows, n_cols):
     read = {
         "d_x": window(d_x, (n_rows, n_cols), (n_cols, 1)),
     }
@@ -324,7 +324,7 @@ def pad_head_windows(token_embedding, padded_weight, n_rows, n_cols, n_filled):
 KERNELS = {
     "add_and_layer_norm": (add_and_layer_norm_windows, add_and_layer_norm_reference),
     "column_sum": (column_sum_windows, column_sum_reference),
-    "column_sum_weight": (column_sum_weight_windows, column_sum_weight_reference),
+    "column_sum_few_rows": (column_sum_few_rows_windows, column_sum_few_rows_reference),
     "cross_entropy": (cross_entropy_windows, cross_entropy_reference),
     "cross_entropy_and_gradient": (cross_entropy_and_gradient_windows, cross_entropy_and_gradient_reference),
     "cross_entropy_n_counted": (cross_entropy_n_counted_windows, cross_entropy_n_counted_reference),

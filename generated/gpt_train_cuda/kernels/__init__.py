@@ -2,7 +2,7 @@
 
 from .add_and_layer_norm import add_and_layer_norm
 from .column_sum import column_sum
-from .column_sum_weight import column_sum_weight
+from .column_sum_few_rows import column_sum_few_rows
 from .cross_entropy import cross_entropy
 from .cross_entropy_and_gradient import cross_entropy_and_gradient
 from .cross_entropy_n_counted import cross_entropy_n_counted
@@ -20,7 +20,7 @@ from .pad_head import pad_head
 __all__ = [
     "add_and_layer_norm",
     "column_sum",
-    "column_sum_weight",
+    "column_sum_few_rows",
     "cross_entropy",
     "cross_entropy_and_gradient",
     "cross_entropy_n_counted",

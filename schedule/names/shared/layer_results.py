@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from longhand.schedule.layers.model_steps import LayerCall, Loop, LoopKey
-from longhand.schedule.names.words import identifier, singular
+from longhand.schedule.names.words import identifier, last_or_place, singular
 
 NameLayer = Callable[[Loop, Mapping[str, str]], Mapping[str, str]]
 
@@ -74,5 +74,6 @@ def words_of_last(word: str, words: Iterator[str]) -> Iterator[str]:
 
 
 def _of_list(loop: Loop) -> str:
-    """``block`` of a list of ``blocks``."""
-    return singular(identifier(loop.owner.rpartition(".")[2])) or "layer"
+    """``block`` of a list of ``blocks``; ``stage_1`` of stages.1, a list in a list."""
+    word = last_or_place(loop.owner)
+    return f"layer_{word}" if word.isdigit() else singular(identifier(word)) or "layer"

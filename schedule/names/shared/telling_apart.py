@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,7 +10,6 @@ from torch import fx
 
 from longhand.capture.graph import GradientPart, Role
 from longhand.lower.ir import Constant, Load, Pointwise, PointwiseOp, Reduce, Scalar, Store, arguments
-from longhand.schedule.names.dimensions.axis_names import dimensions_of
 from longhand.schedule.names.meanings.made_names import is_telling
 from longhand.schedule.names.operation_names import (
     aten_name,
@@ -36,7 +34,6 @@ from longhand.schedule.plan import Access, KernelPlan, Pointer, Product
 _OF_CODE = frozenset({"strided", "flat", "masked", "partial", "by_row", "by_col"})
 _KEEP_MASK = "keep_mask"
 _MOST_PARTS = 2  # of the word for what is kept
-_COUNTED = re.compile(r"n_(\w+s)")  # n_heads
 _DTYPES = {
     torch.float32: "fp32",
     torch.float64: "fp64",
@@ -51,10 +48,15 @@ _DTYPES = {
 }
 
 
-def plainness(plan: KernelPlan) -> tuple[bool, int, int, bool]:
-    """Of kernels of the same math the one that makes and reads least has the plain name, and others say what more."""
+def plainness(plan: KernelPlan) -> tuple[bool, int, int, bool, bool, int]:
+    """Of kernels of the same math the one that makes and reads least has the plain name, and others say what more.
+
+    Of these the one that is for any number of rows, and the one to which every tensor lies along most axes.
+    """
     n_read = sum(pointer.access is Access.READ for pointer in plan.pointers)
-    return _reads_parts(plan), _n_stores(plan), n_read, _moves_axes(plan)
+    n_left_out = sum(len(plan.axes) - len(steps) for steps in walked(plan, Load))
+    is_of_few = _is_of_few_rows(plan)
+    return _reads_parts(plan), n_stores(plan), n_read, _moves_axes(plan), is_of_few, n_left_out
 
 
 def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Callers) -> Iterator[str]:
@@ -70,6 +72,8 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
         yield "recomputed"  # what the forward pass made, for other derivatives
     if _n_summands(plan, callers) > _n_summands(other, others) or _n_added(plan) > _n_added(other):
         yield "of_sum"  # it adds up what several users of a value give it
+    if other.schedule.is_down_columns and _is_of_few_rows(plan) > _is_of_few_rows(other):
+        yield words_of(plan).adjective
     if plan.schedule.is_down_columns:
         yield from _normalized_beside(callers, others)
     yield from _formulas_beside(callers, others)
@@ -91,6 +95,11 @@ def differences(plan: KernelPlan, callers: Callers, other: KernelPlan, others: C
         yield "repeated"
     if _transposes(plan) > _transposes(other) or _moves_axes(plan) > _moves_axes(other):
         yield "transposed"
+
+
+def _is_of_few_rows(plan: KernelPlan) -> bool:
+    """Whether a kernel goes down columns of which each is one thread's: there are few rows."""
+    return plan.schedule.is_down_columns and not words_of(plan).is_best
 
 
 def _stores_mask(plan: KernelPlan, callers: Callers) -> bool:
@@ -130,6 +139,8 @@ def codes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
         yield "gathered"
     if _n_masks(plan) > 0 == _n_masks(other):
         yield "joined" if _picks(plan) else "padded"
+    if _reduces(plan, PointwiseOp.ADD) and _reduces(other) and not _reduces(other, PointwiseOp.ADD):
+        yield "of_sum"  # what it normalizes is a sum, of which others are given the result
     if _n_scalings(plan) > _n_scalings(other):
         yield "scaled"
 
@@ -155,6 +166,22 @@ def _n_added(plan: KernelPlan) -> int:
         parts = [summands[place] for place in arguments(value)] if is_sum else []
         summands.append(1 if isinstance(value, Load) else sum(parts) if all(parts) else 0)
     return max((count for count in summands if count > 1), default=0)
+
+
+def _reduces(plan: KernelPlan, op: PointwiseOp | None = None) -> bool:
+    """Whether a kernel reduces something; what it reduces first is the result of an op, if one is asked for."""
+    reduced = next((plan.body[one.arg] for one in plan.body if isinstance(one, Reduce)), None)
+    return reduced is not None and (op is None or (isinstance(reduced, Pointwise) and reduced.op is op))
+
+
+def _n_kept_sums(plan: KernelPlan) -> int:
+    """How many sums of two values a kernel stores and goes on with."""
+    used = Counter(place for one in plan.body if not isinstance(one, Store) for place in arguments(one))
+    stored = ((one.value, plan.body[one.value]) for one in plan.body if isinstance(one, Store))
+    return sum(
+        bool(used[place]) and isinstance(value, Pointwise) and value.op is PointwiseOp.ADD
+        for place, value in stored
+    )
 
 
 def _n_gathers(plan: KernelPlan) -> int:
@@ -184,15 +211,6 @@ def _n_scalings(plan: KernelPlan) -> int:
     )
 
 
-def _broadcasts_more(plan: KernelPlan, other: KernelPlan) -> bool:
-    """Whether one of what two kernels read lies along fewer axes here, which is read again along the others."""
-    mine, theirs = ([len(steps) for steps in _walked(one, Load)] for one in (plan, other))
-    axes, other_axes = len(plan.axes), len(other.axes)
-    return len(mine) == len(theirs) and any(
-        axes - one > other_axes - two for one, two in zip(mine, theirs, strict=True)
-    )
-
-
 def kept_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Callers) -> Iterator[str]:
     """``keep_rstd``, ``sums``: what a kernel stores beside what both are for; one word, however much that is.
 
@@ -214,44 +232,13 @@ def kept_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Ca
         yield "sums"  # of gradients, for weights
     kept = [word.split("_") for word in words if not isinstance(word, GradientWord)]
     yield from (f"keep_{'_'.join(parts[-_MOST_PARTS:])}" for parts in kept)
-
-
-def axes_apart(plan: KernelPlan, callers: Callers, other: KernelPlan, others: Callers) -> Iterator[str]:
-    """``of_heads``: what a kernel walks along, and the one that has the plain name does not.
-
-    Args:
-        plan: The kernel.
-        callers: Its calls.
-        other: The one with the plain name.
-        others: The calls of that.
-    """
-    mine, theirs = (
-        [word for words in dimensions_of(one, calls).values() for word in words[:1]]
-        for one, calls in ((plan, callers), (other, others))
-    )
-    for word in mine:
-        counted = _COUNTED.fullmatch(word)
-        if counted and word not in theirs:
-            yield f"of_{counted[1].rpartition('_')[2]}"
+    if _n_kept_sums(plan) > _n_kept_sums(other):
+        yield "keep_sum"
 
 
 def _n_vectors(plan: KernelPlan) -> int:
     """How many results of a kernel have fewer axes than it walks."""
-    return sum(len(steps) < len(plan.axes) for steps in _walked(plan, Store))
-
-
-def shapes_apart(plan: KernelPlan, other: KernelPlan) -> Iterator[str]:
-    """How a kernel walks otherwise than the one that has the plain name: the last that may tell them apart."""
-    if _broadcasts_more(plan, other):
-        yield "broadcast"
-    if plan.schedule != other.schedule:
-        yield words_of(plan).adjective or ("blocks" if plan.rows else "flat")
-    if _n_stores(plan) > _n_stores(other):
-        yield "keep_more"
-    if len(plan.pointers) < len(other.pointers):
-        yield "short"
-    if len(plan.rows) != len(other.rows) or len(plan.cols) != len(other.cols):
-        yield {0: "flat", 1: "rows", 2: "batched"}.get(len(plan.rows), "nested")
+    return sum(len(steps) < len(plan.axes) for steps in walked(plan, Store))
 
 
 def _n_summands(plan: KernelPlan, callers: Callers) -> int:
@@ -291,7 +278,7 @@ def _reads_parts(plan: KernelPlan) -> bool:
     return any(n_loads[pointer] > 1 for pointer in offsets if pointer is not None)
 
 
-def _walked(plan: KernelPlan, kind: type[Load] | type[Store]) -> list[dict[str, Product]]:
+def walked(plan: KernelPlan, kind: type[Load] | type[Store]) -> list[dict[str, Product]]:
     """For each access of a kernel: by axis how far it steps along that."""
     return [
         dict(plan.addresses[at].axes)
@@ -302,15 +289,15 @@ def _walked(plan: KernelPlan, kind: type[Load] | type[Store]) -> list[dict[str, 
 
 def _repeats(plan: KernelPlan) -> bool:
     """Whether a kernel writes everything several times: along an axis that nothing it reads has."""
-    read = {axis for steps in _walked(plan, Load) for axis in steps}
-    stored = _walked(plan, Store)
+    read = {axis for steps in walked(plan, Load) for axis in steps}
+    stored = walked(plan, Store)
     return any(axis not in read for axis in stored[0]) if stored and read else False
 
 
 def _transposes(plan: KernelPlan) -> bool:
     """Whether no tensor that a kernel reads lies along the axis along which it writes."""
-    along = [{axis for axis, factors in steps.items() if factors == ()} for steps in _walked(plan, Load)]
-    written = [{axis for axis, factors in steps.items() if factors == ()} for steps in _walked(plan, Store)]
+    along = [{axis for axis, factors in steps.items() if factors == ()} for steps in walked(plan, Load)]
+    written = [{axis for axis, factors in steps.items() if factors == ()} for steps in walked(plan, Store)]
     return bool(written and any(along)) and all(
         axes and axes.isdisjoint(read) for axes in written for read in along
     )
@@ -319,7 +306,7 @@ def _transposes(plan: KernelPlan) -> bool:
 def _moves_axes(plan: KernelPlan) -> bool:
     """Whether the axes of what a kernel writes stand in another order in what it reads most of: heads, then tokens."""
     read, written = (
-        [sorted(steps, key=lambda axis: -len(steps[axis])) for steps in _walked(plan, kind)]
+        [sorted(steps, key=lambda axis: -len(steps[axis])) for steps in walked(plan, kind)]
         for kind in (Load, Store)
     )
     most = max(read, key=len, default=[])
@@ -329,7 +316,7 @@ def _moves_axes(plan: KernelPlan) -> bool:
     return any(len(both) > 1 and both != order for both, order in orders)
 
 
-def _n_stores(plan: KernelPlan) -> int:
+def n_stores(plan: KernelPlan) -> int:
     return sum(isinstance(value, Store) for value in plan.body)
 
 
@@ -388,7 +375,9 @@ def passed(plan: KernelPlan) -> list[Pointer]:
 
 
 def _broadcasts(plan: KernelPlan) -> Iterator[str]:
-    """`by_row` or `by_col` where some tensor varies over only these."""
+    """`by_row` or `by_col` where some tensor varies over only these, as the weights of every norm do."""
+    if _reduces(plan):
+        return
     rows = {axis.name for axis in plan.rows}
     cols = {axis.name for axis in plan.cols}
     for position, value in enumerate(plan.body):

@@ -1,4 +1,4 @@
-"""column_sum_weight: d_weight = sum(d_x), column by column.
+"""column_sum_few_rows: d_weight = sum(d_x), column by column.
 
     GPT.forward    x = self.token_embedding(tokens) + self.position_embedding(positions)
 
@@ -17,7 +17,7 @@ NUM_WARPS = 4
 
 @fast_launch
 @triton.jit
-def column_sum_weight_kernel(
+def column_sum_few_rows_kernel(
     d_x_ptr,  # bf16 (n_rows, n_cols)
     d_weight_ptr,  # bf16 (n_cols,)
     n_rows: tl.constexpr,
@@ -36,9 +36,9 @@ def column_sum_weight_kernel(
     tl.store(d_weight_ptr + col, d_weight, mask=in_range)
 
 
-def column_sum_weight(d_x, d_weight, n_rows, n_cols):
+def column_sum_few_rows(d_x, d_weight, n_rows, n_cols):
     """Fill d_weight."""
-    column_sum_weight_kernel[(ceil_div(n_cols, BLOCK),)](
+    column_sum_few_rows_kernel[(ceil_div(n_cols, BLOCK),)](
         d_x,
         d_weight,
         n_rows,
@@ -49,5 +49,5 @@ def column_sum_weight(d_x, d_weight, n_rows, n_cols):
 
 
 def reference(d_x):
-    """What column_sum_weight() must fill d_weight with."""
+    """What column_sum_few_rows() must fill d_weight with."""
     return d_x.sum(-2, keepdim=True)
