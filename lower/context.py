@@ -90,9 +90,8 @@ class Context(ProgramBuilder):
             return view
         if has_strides(view, strides) and not self._follows_images(view.buffer):
             return view
-        plain = self.readable(
-            view
-        )  # of what a library lays out: eager copies it on the way, or copies its images
+        # Of what a library lays out: eager copies it on the way, or copies its images.
+        plain = self.readable(view)
         return plain if has_strides(plain, strides) else self.copy(plain, stride=strides)
 
     def _follows_images(self, name: str) -> bool:
