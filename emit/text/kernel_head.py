@@ -237,7 +237,7 @@ def _part_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer, sizes:
     stride = row_stride(plan, pointer)
     text = f"{part.n_places} parts, {sizes} each" if part.n_places > 1 else sizes
     text = f"at most {text}" if part.is_conditional else text
-    room = _COMMENT - len(names.pointers[pointer.name])
+    room = room_beside(names, pointer)
     if stride is not None and len(told := f"{text}, rows {names.ints[stride]} apart") <= room:
         return told
     begin = None if part.is_conditional else part.begins_at
@@ -250,6 +250,11 @@ def _part_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer, sizes:
     told = f"{text}, from {names.ints[begin]} on"
     # A shape alone would say that it is the whole tensor, and calls are held to that.
     return told if len(told) <= room else f"{text}, from its offset on"
+
+
+def room_beside(names: KernelNames, pointer: Pointer) -> int:
+    """How many characters there are beside a pointer for where its elements lie."""
+    return _COMMENT - len(names.pointers[pointer.name])
 
 
 def is_whole_shape(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> bool:

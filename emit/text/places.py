@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from longhand.emit.text.kernel_head import room_beside
 from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.names.words import listed
 from longhand.schedule.plan import (
@@ -16,8 +17,6 @@ from longhand.schedule.plan import (
     told_by_data,
     walked_along,
 )
-
-_LONGEST = 80  # characters of a pointer and of what is said of it
 
 
 def places_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> str:
@@ -33,5 +32,5 @@ def places_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> st
     along = walked_along(plan, pointer)
     told = f"{done} along {listed(names.axes[axis].index for axis in along)}"
     told += ", in part" * is_accessed_in_part(plan, pointer)
-    is_short = len(names.pointers[pointer.name]) + len(told) <= _LONGEST
-    return told if len(along) > 1 and is_short else f"{done} at computed places"
+    is_short = len(told) <= room_beside(names, pointer)
+    return told if along and is_short else f"{done} at computed places"

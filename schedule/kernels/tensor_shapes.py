@@ -277,13 +277,17 @@ def told_by_data(plan: KernelPlan, pointer: Pointer) -> str | None:
 
 
 def walked_along(plan: KernelPlan, pointer: Pointer) -> tuple[str, ...]:
-    """The axes along which what is accessed of a tensor lies, the same for each access; none where data say that."""
+    """The axes, two or more, along which what is accessed of a tensor lies, the same for each access.
+
+    None where data say that, or where it is one alone.
+    """
     walks: set[tuple[str, ...]] = set()
     for position, value in enumerate(plan.body):
         if isinstance(value, Load | Store) and value.buffer == pointer.name:
             address = plan.addresses[position]
             walks.add(() if address.values else tuple(axis for axis, _ in address.axes))
-    return walks.pop() if len(walks) == 1 else ()
+    along = walks.pop() if len(walks) == 1 else ()
+    return along if len(along) > 1 else ()
 
 
 def is_accessed_in_part(plan: KernelPlan, pointer: Pointer) -> bool:
