@@ -195,9 +195,11 @@ class _StepsInStep:
 
         The last block of a stage may hand on what the others only keep for their derivatives: they hand it back, too.
         """
+        pairs = list(zip(self._sites, self._local, strict=True))
+        require(all(known.keys() >= {*site.results, *site.saved} for site, known in pairs))
         each = [
             ([known[name] for name in site.results], [known[name] for name in site.saved])
-            for site, known in zip(self._sites, self._local, strict=True)
+            for site, known in pairs
         ]
         handed, kept = each[0]
         if any(one != each[0] for one in each):
