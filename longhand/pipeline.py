@@ -15,6 +15,7 @@ from longhand.emit.unit.torch_kernels import NONE_IN_TORCH, InTorch
 from longhand.emit.unit.writer import read_ledger, write_unit
 from longhand.lower.draft import LoweringDraft
 from longhand.lower.ir import Buffer, View
+from longhand.lower.layouts import trained_filters
 from longhand.lower.lowering import lower, memory_of_saved
 from longhand.lower.printing import print_program
 from longhand.options import Options
@@ -137,9 +138,10 @@ def _plans(
     dump.write("forward.py", graphs.forward)
     dump.write("backward.py", graphs.backward)
     dump.write("partition.txt", graphs.report)
-    plan = _plan(graphs.forward, options, clock, dump)
+    of_forward, of_backward = trained_filters(graphs, options)
+    plan = _plan(graphs.forward, options, clock, dump, filters=of_forward)
     memory = memory_of_saved(plan.program, graphs)
-    return plan, TrainingPlan(graphs, _plan(graphs.backward, options, clock, dump, memory))
+    return plan, TrainingPlan(graphs, _plan(graphs.backward, options, clock, dump, memory, of_backward))
 
 
 def _plan(
@@ -148,12 +150,13 @@ def _plan(
     clock: Clock,
     dump: Dump,
     memory: Mapping[str, tuple[View, Buffer]] | None = None,
+    filters: frozenset[str] = frozenset(),
 ) -> UnitPlan:
     """Lower and schedule, for one pass: equal layers once, unless the plan shows that they are not to be told apart."""
     try:
-        plan = _plan_program(graph, options, clock, dump, memory, every_layer=False)
+        plan = _plan_program(graph, options, clock, dump, memory, filters, every_layer=False)
     except LayersDiffer:
-        plan = _plan_program(graph, options, clock, dump, memory, every_layer=True)
+        plan = _plan_program(graph, options, clock, dump, memory, filters, every_layer=True)
     dump.write("plan.txt", plan, print_plan)
     for refusal in plan.refusals:
         logger(Subject.FUSION).info(
@@ -168,6 +171,7 @@ def _plan_program(
     clock: Clock,
     dump: Dump,
     memory: Mapping[str, tuple[View, Buffer]] | None,
+    filters: frozenset[str],
     every_layer: bool,
 ) -> UnitPlan:
     with clock.stage("lower"):
@@ -177,6 +181,7 @@ def _plan_program(
             options,
             memory,
             every_layer=every_layer,
+            filters=filters,
             show=lambda name, draft: passes.write(f"{name}.txt", draft, _print_lowering),
         )
     dump.write("program.txt", program, print_program)

@@ -25,6 +25,7 @@ class LoweringDraft:
         options: What is to be generated.
         memory: For a backward pass: placeholders that are results of the forward's program, as they lie in memory.
         every_layer: Whether the program holds all of many equal layers.
+        filters: Of a pass of a training step: the weights that both hold channels last.
         short: The graph that is lowered: `graph`, or all of it but the layers that are left out.
         layers: The chains of equal layers of which `short` holds the first few.
         keeps_channels_last: Whether images lie with their channels last.
@@ -41,6 +42,7 @@ class LoweringDraft:
     options: Options
     memory: Memory
     every_layer: bool
+    filters: frozenset[str]
     short: CapturedGraph
     layers: tuple[Layers, ...] = ()
     keeps_channels_last: bool = False
@@ -52,9 +54,16 @@ class LoweringDraft:
     results: tuple[View | Literal, ...] = ()
 
     @classmethod
-    def of(cls, graph: CapturedGraph, options: Options, memory: Memory, every_layer: bool) -> LoweringDraft:
+    def of(
+        cls,
+        graph: CapturedGraph,
+        options: Options,
+        memory: Memory,
+        every_layer: bool,
+        filters: frozenset[str] = frozenset(),
+    ) -> LoweringDraft:
         """Before the first pass."""
-        return cls(graph, options, memory, every_layer, short=graph)
+        return cls(graph, options, memory, every_layer, filters, short=graph)
 
     def with_graph(self, graph: CapturedGraph) -> LoweringDraft:
         """Another graph, of which nothing was left out yet."""

@@ -13,7 +13,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, is_view
+from longhand.capture.graph import (
+    BackwardKind,
+    CapturedGraph,
+    GraphInput,
+    InputKind,
+    TrainingGraphs,
+    is_view,
+)
 from longhand.lower.body import Size
 from longhand.lower.sizes import as_size, contiguous_strides, multiply, product, same
 from longhand.lower.views import TensorView
@@ -196,9 +203,23 @@ def convolution_weights(graph: CapturedGraph) -> frozenset[str]:
             continue
         if entry.node in written:
             continue  # while a call runs, copies may stand for them (longhand.compiled.filters_of_call)
-        if all(is_convolution(user) and _is_only_weight(node, user) for user in node.users):
+        if _is_filter(node):
             weights.add(entry.node)
     return frozenset(weights)
+
+
+def trained_filters(graphs: TrainingGraphs, options: Options) -> tuple[frozenset[str], frozenset[str]]:
+    """The placeholders of weights that only convolutions read in both passes: the forward's, and the backward's.
+
+    Both read the same tensors: what one takes in any layout the other must not read in a certain one.
+    """
+    if not all(wants_channels_last(graph, options) for graph in (graphs.forward, graphs.backward)):
+        return frozenset(), frozenset()
+    nodes = {node.name: node for node in graphs.backward.graph.nodes}
+    sources = {entry.node: entry.source for entry in graphs.inputs if entry.kind is BackwardKind.INPUT}
+    read_otherwise = {source for name, source in sources.items() if not _is_filter(nodes[name])}
+    filters = convolution_weights(graphs.forward) - read_otherwise
+    return filters, frozenset(name for name, source in sources.items() if source in filters)
 
 
 def is_convolution(node: fx.Node) -> bool:
@@ -212,6 +233,14 @@ def is_convolution_backward(node: fx.Node) -> bool:
         return False
     d_out: Any = node.args[0]
     return bool(d_out.meta["val"].dim() == 4)
+
+
+def _is_filter(node: fx.Node) -> bool:
+    """Whether nothing but convolutions and their gradients read a value, and only as their weight."""
+    return all(
+        (is_convolution(user) or is_convolution_backward(user)) and _is_only_weight(node, user)
+        for user in node.users
+    )
 
 
 def _is_only_weight(node: fx.Node, user: fx.Node) -> bool:

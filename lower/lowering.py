@@ -18,6 +18,7 @@ def lower(
     memory: Mapping[str, tuple[View, Buffer]] | None = None,
     *,
     every_layer: bool = True,
+    filters: frozenset[str] = frozenset(),
     show: Callable[[str, LoweringDraft], None] = lambda name, draft: None,
 ) -> Program:
     """The loop program of a captured graph.
@@ -29,13 +30,14 @@ def lower(
         memory: For a backward pass: placeholders that are results of the forward's program, as what they lie in
             memory.
         every_layer: False: of many equal layers the program holds only the first few: see `Program.layers`.
+        filters: Of a pass of a training step: see `lower.layouts.trained_filters`.
         show: Is given each pass's name and what it made.
 
     Raises:
         LoweringError: The graph breaks a rule of `CapturedGraph`.
         BrokenPlanError: With LONGHAND_VERIFY=1: a pass made a program that breaks a rule.
     """
-    draft = LoweringDraft.of(graph, options, memory or {}, every_layer)
+    draft = LoweringDraft.of(graph, options, memory or {}, every_layer, filters)
     verifier = DraftVerifier.from_environment()
     for lowering_pass in PASSES:
         draft = lowering_pass.apply(draft)

@@ -58,11 +58,10 @@ def _keep_first_layers(draft: LoweringDraft) -> LoweringDraft:
 
 
 def _choose_layouts(draft: LoweringDraft) -> LoweringDraft:
-    # What is trained stays as it is: a backward pass is a program of its own that reads the same weights, and their
-    # gradients are to lie as they do. The library converts them in its calls.
     keeps = wants_channels_last(draft.graph, draft.options)
-    holds = keeps and not draft.options.train
-    weights = convolution_weights(draft.graph) if holds else frozenset[str]()
+    if draft.options.train:  # the other pass reads the same weights
+        return dataclasses.replace(draft, keeps_channels_last=keeps, weights=draft.filters)
+    weights = convolution_weights(draft.graph) if keeps else frozenset[str]()
     return dataclasses.replace(draft, keeps_channels_last=keeps, weights=weights)
 
 

@@ -98,10 +98,11 @@ def keep_while_backward_reads(unit: Any) -> None:
 def _telling(backward: Callable[..., Any]) -> Callable[..., Any]:
     def told(ctx: Any, *gradients: torch.Tensor) -> Any:
         bound = _read_module(ctx)
-        if bound is None or bound.thread == threading.get_ident():
+        if bound is None:
             return backward(ctx, *gradients)
-        with bound.read_elsewhere():
-            return backward(ctx, *gradients)
+        is_here = bound.thread == threading.get_ident()
+        with contextlib.nullcontext() if is_here else bound.read_elsewhere(), bound.filters:
+            return bound.filters.as_parameters_lie(bound.module, backward(ctx, *gradients))
 
     told.tells = True  # type: ignore[attr-defined]
     return told

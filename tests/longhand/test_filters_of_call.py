@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from longhand.compiled.filters_of_call import FiltersOfCall, Slot
-from longhand.compiled.unit_binding import BoundModule
+from longhand.compiled.unit_binding import BoundModule, keep_while_backward_reads
 from longhand.options import Device
 
 N_ALIKE = 5
@@ -95,3 +95,61 @@ def test_filters_that_lie_so_already_and_few_are_left() -> None:
         filters.look_at(weights)
         with filters:
             assert all(held[str(number)] is weight for number, weight in enumerate(weights))
+
+
+def test_large_filters_are_left_to_the_library() -> None:
+    large = {str(number): torch.empty(1024, 128, 3, 3, device="meta") for number in range(5)}
+    for weight in large.values():
+        weight.lies_as_it_likes = True
+    filters = FiltersOfCall([(large, large, name) for name in large])
+    filters.look_at([*large.values()])
+    before = [*large.values()]
+    with filters:
+        assert all(one is own for one, own in zip(large.values(), before, strict=True))
+
+
+class _Trained(torch.autograd.Function):
+    """A unit's function: its backward pass hands on gradients that lie as the filters which it finds."""
+
+    @staticmethod
+    def forward(ctx: Any, unit: Unit, image: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.kept = (unit,)
+        ctx.image = image
+        return sum(F.conv2d(image, conv.weight) for conv in unit.convs)  # type: ignore[return-value]
+
+    @staticmethod
+    def backward(ctx: Any, d_out: torch.Tensor) -> Any:
+        unit = ctx.kept[0]
+        seen.append([conv.weight.stride() for conv in unit.convs])
+        gradients = []
+        for conv in unit.convs:
+            d_weight = torch.nn.grad.conv2d_weight(ctx.image, conv.weight.shape, d_out)
+            gradients.append(torch.empty_like(conv.weight).copy_(d_weight))
+        return None, None, *gradients, None, None
+
+
+seen: list[list[tuple[int, ...]]] = []
+
+
+@pytest.mark.parametrize("in_another_thread", [False, True])
+def test_a_backward_pass_finds_them_and_hands_on_gradients_as_the_user_has_them(
+    in_another_thread: bool,
+) -> None:
+    keep_while_backward_reads(Unit)
+    bound, _ = bound_unit(Device.CUDA, is_recorded=False)
+    weights = [nn.Parameter(torch.randn(4, 4, 3, 3)) for _ in range(N_ALIKE)]
+    others = [nn.Parameter(torch.randn(4, 4, 3, 5)), nn.Parameter(torch.randn(4, 4, 3, 3))]
+    bound.hold([*weights, *others])
+    image = torch.randn(2, 4, 9, 9)
+    with bound.filters:
+        result = _Trained.apply(bound.module, image, *bound.module.parameters())
+    if in_another_thread:
+        bound.thread = -1
+    found = torch.autograd.grad(result, weights, torch.ones_like(result))
+    last = torch.empty(4, 4, 3, 3, memory_format=torch.channels_last).stride()
+    assert seen.pop() == [last] * N_ALIKE
+    expected = torch.autograd.grad(sum(F.conv2d(image, weight) for weight in weights).sum(), weights)
+    for ours, eager in zip(found, expected, strict=True):
+        assert ours.stride() == eager.stride()
+        torch.testing.assert_close(ours, eager)
+    assert weights_of(bound)[0] is weights[0]

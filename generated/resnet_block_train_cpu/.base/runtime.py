@@ -1078,6 +1078,9 @@ def convolution_backward(
     gaps = dilation if isinstance(dilation, tuple) else (dilation,) * n_dims
     more = output_padding if isinstance(output_padding, tuple) else (output_padding,) * n_dims
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    # A part of wider images lies with gaps. The library would copy it twice, for each gradient of its own.
+    is_last = n_dims == 2 and x.is_contiguous(memory_format=torch.channels_last)
+    d_out = d_out.contiguous(memory_format=torch.channels_last if is_last else torch.contiguous_format)
     d_x, d_weight, d_bias = torch.ops.aten.convolution_backward.default(
         d_out, x, weight, (channels,), steps, edges, gaps, transposed, more, groups, wanted
     )

@@ -19,6 +19,7 @@ from .runtime import (
     check_tensor,
     check_weights,
     conv2d,
+    filters,
     parameters_of,
 )
 
@@ -74,12 +75,12 @@ class ResNetBlock(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv1 = Weights(dtype=torch.bfloat16, weight=(256, 128, 3, 3))
+        self.conv1 = Weights(weight=filters(256, 128, 3, 3, dtype=torch.bfloat16))
         self.bn1 = batch_norm2d_weights()
-        self.conv2 = Weights(dtype=torch.bfloat16, weight=(256, 256, 3, 3))
+        self.conv2 = Weights(weight=filters(256, 256, 3, 3, dtype=torch.bfloat16))
         self.bn2 = batch_norm2d_weights()
         self.shortcut = nn.ModuleList(
-            [Weights(dtype=torch.bfloat16, weight=(256, 128, 1, 1)), batch_norm2d_weights()]
+            [Weights(weight=filters(256, 128, 1, 1, dtype=torch.bfloat16)), batch_norm2d_weights()]
         )
         self.requires_grad_()
 

@@ -264,6 +264,14 @@ def conv2d(images, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
     return channels_last(torch.convolution(images, weight, bias, steps, edges, gaps, False, (0, 0), groups))
 
 
+def filters(*shape, dtype=torch.float32):
+    """The weight of a convolution, channels last, so that no call has to convert it; loading keeps it so."""
+    weight = torch.empty(shape, dtype=dtype, memory_format=torch.channels_last)
+    weight = nn.Parameter(weight, requires_grad=False)
+    weight.lies_as_it_likes = True  # a convolution takes it anyhow
+    return weight
+
+
 # ---- Shapes: the comment on a kernel's tensor says what the tensor must be, and calls are held to it ----
 
 
@@ -849,6 +857,9 @@ def convolution_backward(
     gaps = dilation if isinstance(dilation, tuple) else (dilation,) * n_dims
     more = output_padding if isinstance(output_padding, tuple) else (output_padding,) * n_dims
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    # A part of wider images lies with gaps. The library would copy it twice, for each gradient of its own.
+    is_last = n_dims == 2 and x.is_contiguous(memory_format=torch.channels_last)
+    d_out = d_out.contiguous(memory_format=torch.channels_last if is_last else torch.contiguous_format)
     d_x, d_weight, d_bias = torch.ops.aten.convolution_backward.default(
         d_out, x, weight, (channels,), steps, edges, gaps, transposed, more, groups, wanted
     )
