@@ -91,7 +91,7 @@ def capture_bytecode(
             whole, sizes = captured()
         except BrokenCall:
             raise _every_break(original, call, broken.record, train, called) from None
-    if not (whole.keeps_memos and not dynamic_shapes and _is_kept_once(model, call, train)):
+    if whole.changes and (dynamic_shapes or not _settles(whole, model, call, train)):
         _refuse_changes(whole, called)
     try:
         traced = _traced(whole, model, call, sizes, dynamic_shapes, name)
@@ -125,24 +125,31 @@ def _captured(
 
 
 def _refuse_changes(whole: WholeCall, called: str) -> None:
-    if whole.changes:
-        written = ", ".join(dict.fromkeys(readable(change) for change in whole.changes))
-        raise CaptureError(
-            f"{called} changes {written} while it runs, which a unit would not do.",
-            hint="Return it instead; a tensor that is kept belongs in a buffer that is written in place.",
-        )
+    written = ", ".join(dict.fromkeys(readable(change) for change in whole.changes))
+    raise CaptureError(
+        f"{called} changes {written} while it runs, which a unit would not do.",
+        hint="Return it instead; a tensor that is kept belongs in a buffer that is written in place.",
+    )
 
 
-def _is_kept_once(model: Any, call: tuple[tuple[Any, ...], dict[str, Any]], train: bool) -> bool:
-    """Whether a call after others does the same, and writes nothing any more."""
-    warm = called_twice(model, *call, train=train)
+def _settles(
+    whole: WholeCall, model: Any, call: tuple[tuple[Any, ...], dict[str, Any]], train: bool
+) -> bool:
+    """Whether a call after others does the same, and writes nothing any more: Swin's blocks note their window once."""
+    warm = called_twice(model, *call, train=train) if isinstance(model, nn.Module) else None
     if warm is None:
         return False
     try:
-        whole, _ = _captured(warm, _positional(warm.forward, call[0]), call[1], {}, train)
-        return not whole.changes
+        later, _ = _captured(warm, _positional(warm.forward, call[0]), call[1], {}, train)
     except BrokenCall:
         return False
+    # A memo is made by the first call, and read by later ones: equal results are all that can be asked of it.
+    return not later.changes and (whole.keeps_memos or _calls(later.graph) == _calls(whole.graph))
+
+
+def _calls(graph: fx.Graph) -> list[tuple[str, ...]]:
+    """What a graph does, in order."""
+    return [(node.op, *map(str, (node.target, node.args, node.kwargs))) for node in graph.nodes]
 
 
 def _separate(

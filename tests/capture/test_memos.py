@@ -119,6 +119,45 @@ class Counts(nn.Module):
         return x + self.table
 
 
+class Windows(nn.Module):
+    """As transformers' Swin does: where a window is as large as the image, the first call notes that none is shifted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1] <= 5:
+            self.shift = 0
+        return x.roll(self.shift, -1) * 2.0 if self.shift else x * 3.0
+
+
+class Initialized(nn.Module):
+    """As ActNorm does: the first call is another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_initialized = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.is_initialized:
+            self.is_initialized = True
+            return x * 2.0
+        return x * 2.0 * 1.0
+
+
+class Alternates(nn.Module):
+    """Does the same in each second call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_odd = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.is_odd = not self.is_odd
+        return x + 1.0 if self.is_odd else 1.0 + x
+
+
 def unit_of(model: nn.Module, out: Path, **options: Any) -> nn.Module:
     torch.manual_seed(0)
     longhand.generate(
@@ -147,7 +186,23 @@ def test_a_unit_computes_it_each_time(kind: type[nn.Module], tmp_path: Path) -> 
             torch.testing.assert_close(fresh(x), expected)
 
 
-@pytest.mark.parametrize("kind", (Total, Drawn, WrittenInto, OtherwiseTheSecondTime, Counts))
+def test_what_the_first_call_notes_and_later_ones_find_again_is_left_out(tmp_path: Path) -> None:
+    model = Windows()
+    unit = unit_of(model, tmp_path / "unit")
+    assert model.shift == 2  # the user's model is as it was
+    x = torch.randn(4, 5)
+    for _ in range(2):
+        torch.testing.assert_close(unit(x), model(x))
+
+
+def test_what_it_notes_of_a_size_that_varies_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="changes shift while it runs"):
+        unit_of(Windows(), tmp_path / "unit", dynamic_shapes={"x": {0: torch.export.Dim("n", min=2, max=64)}})
+
+
+@pytest.mark.parametrize(
+    "kind", (Total, Drawn, WrittenInto, OtherwiseTheSecondTime, Counts, Initialized, Alternates)
+)
 def test_what_is_no_memo_is_refused(kind: type[nn.Module], tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="while it runs, which a unit would not do"):
         unit_of(kind(), tmp_path / "unit")
