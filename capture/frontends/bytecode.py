@@ -132,9 +132,7 @@ def _refuse_changes(whole: WholeCall, called: str) -> None:
     )
 
 
-def _settles(
-    whole: WholeCall, model: Any, call: tuple[tuple[Any, ...], dict[str, Any]], train: bool
-) -> bool:
+def _settles(whole: WholeCall, model: Any, call: tuple[tuple[Any, ...], dict[str, Any]], train: bool) -> bool:
     """Whether a call after others does the same, and writes nothing any more: Swin's blocks note their window once."""
     warm = called_twice(model, *call, train=train) if isinstance(model, nn.Module) else None
     if warm is None:

@@ -49,6 +49,7 @@ from longhand.capture.own_derivatives import given_op
 from longhand.capture.provenance import assign_provenance
 from longhand.capture.size_conditions import size_conditions
 from longhand.capture.sizes import symbolic_sizes
+from longhand.capture.tensor_leaves import tensors_in
 from longhand.capture.trace_isolation import own_types
 from longhand.errors import CaptureError
 from longhand.options import Target
@@ -100,8 +101,9 @@ def finalize(traced: Traced, target: Target) -> CapturedGraph:
     """The captured graph of what was traced.
 
     Raises:
-        CaptureError: An op has no functional form, or sizes depend on data.
+        CaptureError: An op has no functional form, sizes depend on data, or tensors lie on several GPUs.
     """
+    refuse_several_gpus(traced.module.graph, traced.name)
     if traced.train:
         refuse_overwritten(traced.module, traced.leaves, traced.grad_inputs, traced.name)
         refuse_repeated_writes(traced.module, traced.name)
@@ -262,6 +264,22 @@ def _kept_inputs(traced: Traced, known: dict[fx.Node, Any]) -> list[tuple[GraphI
             path = first.get(entry.target, entry.target) if tied else entry.target
             kept[id(known[node])] = (dataclasses.replace(entry, target=path), known[node])
     return list(kept.values())
+
+
+def refuse_several_gpus(graph: fx.Graph, name: str) -> None:
+    """A unit runs where its first argument lies: raises CaptureError where a graph's tensors lie on several GPUs."""
+    first: dict[int, fx.Node] = {}
+    for node in graph.nodes:
+        for value in tensors_in(node.meta.get("val")):
+            if value.device.type == "cuda":
+                first.setdefault(value.device.index or 0, node)
+    if len(first) > 1:
+        gpus = ", ".join(f"cuda:{index}" for index in sorted(first))
+        raise CaptureError(
+            f"{name} computes on {gpus}, and a unit runs on one GPU.",
+            where=place([*first.values()][1]),
+            hint="Compile or generate what runs on each of them by itself: longhand.compile(model.first_half).",
+        )
 
 
 def _placeholders(rewriter: Rewriter, traced: Traced) -> dict[fx.Node, Any]:

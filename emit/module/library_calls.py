@@ -143,7 +143,7 @@ class LibraryWriter:
             return write_view(value, variable, self.sizes, self._buffers[value.buffer], n_before)
         if isinstance(value, list | tuple) and any(isinstance(item, View) or item is None for item in value):
             return SeveralCode(tuple(map(self.value, value)), "[]")
-        is_gpu = isinstance(value, torch.device) and value.type == "cuda" and not value.index
+        is_gpu = isinstance(value, torch.device) and value.type == "cuda"  # of which a unit runs on one
         return NameCode(self._allocations.device) if is_gpu else argument(value, self.sizes)
 
     def named(self, step: Extern) -> dict[str, Any]:

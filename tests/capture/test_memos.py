@@ -120,7 +120,7 @@ class Counts(nn.Module):
 
 
 class Windows(nn.Module):
-    """As transformers' Swin does: where a window is as large as the image, the first call notes that none is shifted."""
+    """As transformers' Swin does: the first call notes that no window is shifted where one is as large as the image."""
 
     def __init__(self) -> None:
         super().__init__()
