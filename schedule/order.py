@@ -33,7 +33,7 @@ def order_steps(
         kept: Buffers that live to the end.
         hints: For sizes.
     """
-    as_written = _as_written(steps, position_of)
+    as_written = _beside_readers(_as_written(steps, position_of), buffers)
     on_demand = _on_demand(as_written)
     sizes = {
         name: guess(product(buffer.shape), hints) * buffer.dtype.itemsize
@@ -83,6 +83,36 @@ def _as_written(steps: Sequence[Step], position_of: Mapping[str, int]) -> list[S
             if open_waits[later] == 0:
                 heapq.heappush(ready, (places[later], later))
     return ordered
+
+
+def _beside_readers(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> list[Step]:
+    """What one step alone reads, and is made of weights alone, stands just before that step.
+
+    Autocast makes a weight of another type before it does so to the input: a norm that is fused with this would stand
+    between a layer's weights and the layer.
+    """
+    touched = [effects(step) for step in steps]
+    readers: dict[str, set[int]] = {}
+    for number, one in enumerate(touched):
+        for name in (*one.reads, *one.writes):
+            readers.setdefault(name, set()).add(number)
+    written = {name for one in touched for name in one.writes}
+    moved: dict[int, list[int]] = {}
+    for number, one in enumerate(touched):
+        is_of_weights = bool(one.reads) and all(
+            buffers[name].kind is BufferKind.WEIGHT and name not in written for name in one.reads
+        )
+        own = {other for name in one.writes for other in readers[name]} - {number}
+        if is_of_weights and len(own) == 1 and (reader := own.pop()) > number:
+            moved.setdefault(reader, []).append(number)
+    beside = {number for several in moved.values() for number in several}
+    order = [
+        before
+        for number in range(len(steps))
+        if number not in beside
+        for before in (*moved.get(number, ()), number)
+    ]
+    return [steps[number] for number in order]
 
 
 def _on_demand(steps: Sequence[Step]) -> list[Step]:

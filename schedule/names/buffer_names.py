@@ -19,6 +19,7 @@ from longhand.schedule.names.meanings.copies import (
     fillers_of_copy,
     scaled_names,
     value_behind,
+    words_of_cast,
     words_of_copied,
 )
 from longhand.schedule.names.meanings.graph_values import phrase_of_sum, word_before_weight, words_by_use
@@ -237,6 +238,7 @@ class BufferNamer:
         local = self.origins.local(node)
         if local:
             yield from (*word_before_weight(node, origin, local), local)
+        yield from words_of_cast(node, self.inputs, self.paths)
         call = call_of_several(node)
         if (
             call is not None

@@ -83,7 +83,8 @@ def name_variables(
             in_records |= loop.record.places
     _name_weights(words, names, scope, {*of_layers, *_made_in_loops(steps)})
     names |= of_layers
-    entries = [entry for entry in plan.program.graph.inputs if entry.node not in names]
+    of_paths = {entry.node for entry in graph.inputs if graph.is_module and not entry.is_given}
+    entries = [entry for entry in graph.inputs if entry.node not in names and entry.node not in of_paths]
     lists = {one.steps[0] for loop in loops for one in loop.listed.values()}
     listed = {name: one for name, one in listed_inputs(graph).items() if one.steps[0] in lists}
     own_words = [entry for entry in entries if entry.part is None and entry.node not in listed_inputs(graph)]
@@ -103,7 +104,7 @@ def name_variables(
             names[entry.node] = scope.pick([*words_in_module(words.module_of(entry.node), plain), *plain])
         elif entry.kind in (InputKind.ARGUMENT, InputKind.SIZE):
             names[entry.node] = scope.pick(words.variables(entry.node))
-        elif not plan.program.graph.is_module:
+        else:
             names[entry.node] = scope.pick([identifier(entry.target.replace(".", "_")).upper()])
     held = {buffer for _, _, buffers in records_apart(steps) for buffer in buffers}
     # What has a word of its own here, too.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from torch import fx
 
+from longhand.capture.graph import GraphInput
 from longhand.schedule.names.operation_names import aten_name, op_word, provenance_of
 from longhand.schedule.names.value_origins import ValueOrigins, last_word, without_positions
-from longhand.schedule.names.words import reworded
+from longhand.schedule.names.words import path_names, reworded
 
 _RESHAPES = frozenset({"reshape", "view", "_unsafe_view", "flatten"})
+_CASTS = frozenset({"_to_copy", "to", "convert_element_type"})
 _COPIES = frozenset({"copy", "transpose", "slice"})
 _ANY_TENSOR = frozenset({"tensor", "t"})  # what einops calls whatever it is given
 _SHORT = 16  # characters of what is scaled
@@ -67,6 +69,25 @@ def scaled_names(origins: ValueOrigins, node: fx.Node) -> Iterator[str]:
         if local is not None or source.op != "call_function" or not op_word(source).silent or not source.args:
             return
         source = source.args[0]
+
+
+def words_of_cast(node: fx.Node, inputs: Mapping[str, GraphInput], paths: Mapping[str, str]) -> Iterator[str]:
+    """``up_weight``, of ``blocks.0.up.weight`` in another type, as autocast makes it. None of any other node.
+
+    Args:
+        node: What may be such a cast.
+        inputs: Of the graph.
+        paths: In a backward pass: the parameters and buffers that inputs are.
+    """
+    source: object = node
+    while isinstance(source, fx.Node) and aten_name(source) in _CASTS:
+        source = source.args[0]
+    entry = inputs.get(source.name) if isinstance(source, fx.Node) and source is not node else None
+    if entry is None:
+        return
+    path = paths.get(entry.node) or ("" if entry.is_given else entry.target)
+    bare = path.rpartition(".")
+    yield from (word for word in (path_names(path) if path else ()) if not bare[0] or word != bare[2])
 
 
 def words_of_copied(
