@@ -73,7 +73,8 @@ def wrong_in_torch(operations: Iterable[str]) -> str:
 
 @functools.cache
 def _decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
-    return torch.export.default_decompositions().materialize()
+    table = torch.export.default_decompositions().materialize()
+    return {op: function for op, function in table.items() if isinstance(op, torch._ops.OpOverload)}
 
 
 def _gives_numbers(func: torch._ops.OpOverload) -> bool:

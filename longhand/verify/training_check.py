@@ -86,9 +86,9 @@ def _where_eager_is_right(
 
     right: Mapping[str, torch.Tensor] = {}
     with contextlib.suppress(Exception):  # some operations run under no mode, some models in one layout alone
-        one = copied(call)
+        again = copied(call)
         with settled:
-            right = step_of(one.model, one)
+            right = step_of(again.model, again)
     if not settled.wrong:
         return tuple(comparisons)
     exact = exact_results(call, exact_step, right)
