@@ -59,7 +59,7 @@ def device_tensor(device: str) -> set[str]:
     return {root(device), device.removesuffix(".device")}
 
 
-def loses_device(device: str, dropped: Iterable[str], later: Sequence[ModelStep]) -> bool:
+def loses_device(device: str, dropped: Iterable[str | None], later: Sequence[ModelStep]) -> bool:
     """Whether what tells the device goes before the last new tensor is made: a variable, a field, a record."""
     return any(device.startswith((f"{one}.", f"{one}[")) for one in dropped) and _allocates(later)
 

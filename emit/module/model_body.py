@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_loops import as_loops, call_of_many, popped
@@ -162,9 +162,8 @@ class BodyWriter:
             steps: In order.
             loop_lines: For the place of each Loop among `steps`: its lines.
         """
-        paragraphs, waiting = list[Paragraph](), list[str]()
+        paragraphs, waiting, done = list[Paragraph](), list[str](), 0
         self._trunks = frozenset(loop.owner for loop in loops_of(steps))
-        done = 0
         for place, step in enumerate(steps):
             call = self.calls.get(id(step))
             if place < done:
@@ -229,8 +228,7 @@ class BodyWriter:
     ) -> None:
         """The call of a function in the place of steps, the last of which is told."""
         self._made_in_calls |= call.made - set(call.results)
-        emptied = {self.variables.get(one, "") for one in call.emptied}
-        waiting = waiting + self._keep_device(emptied, steps[last + 1 :])
+        waiting = waiting + self._keep_device(map(self.variables.get, call.emptied), steps[last + 1 :])
         targets = tuple(self._bind(buffer) for buffer in call.results)
         module = (self.whose.reach(call.path),) if self.whose is not None and call.path else ()
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
@@ -321,7 +319,7 @@ class BodyWriter:
             lines += self._keep_device(dropped, steps[place:])
             lines.append(PythonLine.worded("del", SeveralCode(names(dropped), ""), LineKind.RELEASE))
 
-    def _keep_device(self, dropped: Collection[str], later: Sequence[ModelStep]) -> list[str]:
+    def _keep_device(self, dropped: Iterable[str | None], later: Sequence[ModelStep]) -> list[str]:
         """The line that keeps the device when the tensor that tells it is dropped, and some are made later."""
         if self._is_on_cpu or not loses_device(self.allocations.device, dropped, later):
             return []
