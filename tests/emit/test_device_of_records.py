@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.readability.units import text_of
+from longhand.emit.module.later_steps import loses_device
+from longhand.schedule.plan import Allocate, Release
 
 
 class Residual(nn.Module):
@@ -42,6 +45,22 @@ class Generator(nn.Module):
         x = self.ups[0](F.leaky_relu(self.pre(x), 0.1))
         x = (self.blocks[0](x) + self.blocks[1](x)) / 2
         return torch.tanh(self.post(F.leaky_relu(x)))
+
+
+@pytest.mark.parametrize(
+    ("dropped", "is_lost"),
+    [
+        (["saved.layer2.x"], True),
+        (["saved.layer2"], True),
+        (["saved"], True),
+        (["saved.layer2.x_out", "saved.layer", None], False),
+        ([], False),
+    ],
+)
+def test_what_is_dropped_with_a_record_tells_no_device(dropped: list[str | None], is_lost: bool) -> None:
+    made = [Allocate("hidden")]
+    assert loses_device("saved.layer2.x.device", dropped, made) is is_lost
+    assert not loses_device("saved.layer2.x.device", dropped, [Release(("x",))])
 
 
 def test_the_device_is_kept_before_the_field_that_tells_it_is_dropped() -> None:
