@@ -6,6 +6,7 @@ import contextlib
 import functools
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from longhand.capture.bytecode.entry.entries import Event, EventKind
 from longhand.compiled.backend import GraphReport, longhand_backend
 from longhand.compiled.from_bytecode import captured
 from longhand.options import Frontend
+from longhand.verify.layouts import SettledLayouts
 from longhand.verify.roundings import OtherRoundings
 
 _DRAWS = 3  # of other last bits
@@ -80,7 +82,8 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
 
     Some models ask whether they are compiled, and compute something else then, or raise, whatever compiles them. They
     are held against what they compute in eager when they are told so; a row that raises then cannot be made. Others
-    are so ill conditioned that eager is right by chance: they are held against what its last bits make of it.
+    are so ill conditioned that eager is right by chance: they are held against what its last bits make of it. Where an
+    operation of PyTorch is wrong for how tensors lie in memory, they are held against what is right.
     """
     longhand.reset()
     module, args, kwargs = copied(example, None if dtype is torch.float32 else dtype)
@@ -110,6 +113,13 @@ def compiled_result(example: Example, dtype: torch.dtype, frontend: Frontend, *,
         if _is_right(when_compiled, dtype):
             distance = when_compiled
             numbers["asks"] = "is_compiling"
+    if not _is_right(distance, dtype):
+        settled: list[Counter[str]] = []
+        by_layout = accuracy(actual, reference(again, _in_settled_layouts(run, settled)))
+        is_known = settled[0] and all(one == settled[0] for one in settled)
+        if is_known and _is_right(by_layout, dtype):
+            distance = by_layout
+            numbers["wrong in torch"] = ", ".join(sorted(settled[0]))
     if not _is_right(distance, dtype):
         by_bits = accuracy(actual, reference(again, run, in_last_bits=True))
         if _is_right(by_bits, dtype):
@@ -153,6 +163,18 @@ def luck_of_eager(example: Example, run: Run) -> str:
         if moved is not None and [one.shape for one in moved] != shapes:
             return "eager's results have other sizes where its operations end in other last bits"
     return ""
+
+
+def _in_settled_layouts(run: Run, found: list[Counter[str]]) -> Run:
+    """The run where no operation of PyTorch is wrong for a layout; which ones were, in each run, is found."""
+
+    def settled(example: Example) -> list[torch.Tensor]:
+        with SettledLayouts() as layouts:
+            results = run(example)
+        found.append(layouts.wrong)
+        return results
+
+    return settled
 
 
 def _told_compiled(run: Run) -> Run:

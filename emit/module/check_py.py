@@ -214,7 +214,9 @@ def _random(node: fx.Node, examples: Mapping[sympy.Symbol, int], is_nonnegative:
         text = f"torch.rand({dims}) < 0.5" if dims else "torch.rand(()) < 0.5"
         text = f"({text})"
     elif not value.dtype.is_floating_point and not value.dtype.is_complex:
-        text = f"torch.randint(0, {_bound(node, examples)}, ({dims}{',' * (len(shape) == 1)}), dtype={value.dtype})"
+        drawn = _positions(node, examples)
+        span = f"{drawn.low}, {drawn.high}, ({dims}{',' * (len(shape) == 1)})"
+        text = f"torch.randint({span}, dtype={value.dtype}){_sorted(drawn, len(shape))}"
     else:
         dtype = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
         text = f"torch.{'rand' if is_nonnegative else 'randn'}({dims or '()'}{dtype})"
@@ -230,24 +232,97 @@ def _is_laid_out(node: fx.Node) -> bool:
     return isinstance(value, torch.Tensor) and not value.is_contiguous()
 
 
-def _bound(node: fx.Node, examples: Mapping[sympy.Symbol, int]) -> int:
-    """The number of choices of an index: the rows of the table that it picks from; otherwise 2."""
-    seen, waiting = set(), [node]
-    sizes: list[object] = []
+def _sorted(drawn: _Positions, n_dims: int) -> str:
+    """``.sort(-1).values``"""
+    if drawn.order is None:
+        return ""
+    dim, is_falling = drawn.order
+    return f".sort({dim if dim < n_dims - 1 else -1}{', descending=True' * is_falling}).values"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Positions:
+    """What whole numbers are drawn, so that they, and what is made of them, are rows of the tables that they pick from.
+
+    Attributes:
+        low: The least of them.
+        high: The first number that is none.
+        order: The dimension along which they stand in order, and whether the larger ones come first; None: in no order.
+    """
+
+    low: int
+    high: int
+    order: tuple[int, bool] | None = None
+
+
+def _positions(node: fx.Node, examples: Mapping[sympy.Symbol, int]) -> _Positions:
+    """Of an argument: two numbers where it picks from no table."""
+    seen: set[fx.Node] = set()
+    waiting: list[tuple[fx.Node, int]] = [(node, 0)]  # and what has been added to it
+    lows, highs, orders = list[int](), list[int](), set[tuple[int, bool] | None]()
     while waiting:
-        current = waiting.pop()
+        current, shift = waiting.pop()
         for user in current.users:
             name = aten_name(user)
+            size = _n_choices(user, current, name)
             if user in seen:
                 continue
             seen.add(user)
-            if name == "embedding" and user.args[1] is current:
-                sizes.append(user.args[0].meta["val"].shape[0])  # type: ignore[union-attr]
-            elif name in ("gather", "index_select") and user.args[2] is current:
-                shape = user.args[0].meta["val"].shape or (1,)  # type: ignore[union-attr]
-                sizes.append(shape[user.args[1]])  # type: ignore[index]
+            if size is not None:
+                lows.append(-shift)
+                highs.append(_example(size, examples) - shift)
+            elif name in ("add", "sub") and isinstance(user.args[1], int):
+                waiting.append((user, shift + (user.args[1] if name == "add" else -user.args[1])))
             elif name in SILENT or name in ("add", "sub", "clamp"):
-                waiting.append(user)
-            elif name in ("nll_loss_forward", "nll_loss", "cross_entropy_loss"):
-                sizes.append(user.args[0].meta["val"].shape[-1])  # type: ignore[union-attr]
-    return min((_example(size, examples) for size in sizes), default=2)
+                orders |= {_order(user, node)} if name == "sub" and _is_within(user, node) else set()
+                waiting.append((user, shift))
+    if not highs:
+        return _Positions(0, 2)
+    low, high = max(lows), min(highs)
+    if len(orders) > 1 or None in orders or high <= low:
+        return _Positions(0, 1)  # equal ones: nothing else is known to be right
+    return _Positions(low, high, next(iter(orders), None))
+
+
+def _n_choices(user: fx.Node, current: fx.Node, name: str) -> object:
+    """How many rows a table has that a node picks from by another one; None where it is no position."""
+    if name == "embedding" and user.args[1] is current:
+        return user.args[0].meta["val"].shape[0]  # type: ignore[union-attr]
+    if name in ("gather", "index_select") and user.args[2] is current:
+        shape = user.args[0].meta["val"].shape or (1,)  # type: ignore[union-attr]
+        return shape[user.args[1]]  # type: ignore[index]
+    if name in ("nll_loss_forward", "nll_loss", "cross_entropy_loss"):
+        return user.args[0].meta["val"].shape[-1]  # type: ignore[union-attr]
+    return None
+
+
+def _is_within(difference: fx.Node, node: fx.Node) -> bool:
+    """Whether both sides of a difference are parts of an argument, in whatever way."""
+
+    def comes_from(value: object) -> bool:
+        while isinstance(value, fx.Node) and value is not node and aten_name(value) in SILENT and value.args:
+            value = value.args[0]
+        return value is node
+
+    return all(map(comes_from, difference.args[:2]))
+
+
+def _order(difference: fx.Node, node: fx.Node) -> tuple[int, bool] | None:
+    """The order of an argument's numbers in which a difference of two of its parts is not negative."""
+    first, second = (_part(side, node) for side in difference.args[:2])
+    if first is None or second is None or first[0] != second[0]:
+        return None
+    return first[0], first[1] < second[1]
+
+
+def _part(value: object, node: fx.Node) -> tuple[int, int] | None:
+    """(dimension, index) of ``bbox[:, :, 3]``, also in another type; None of what is no such part."""
+    while isinstance(value, fx.Node) and aten_name(value) in ("_to_copy", "unsqueeze", "alias", "clone"):
+        value = value.args[0]
+    if not isinstance(value, fx.Node) or aten_name(value) not in ("select", "slice"):
+        return None
+    owner, dim, index = (*value.args, 0, 0)[:3]
+    if owner is not node or not isinstance(dim, int) or not isinstance(index, int):
+        return None
+    size = node.meta["val"].shape[dim]
+    return dim % node.meta["val"].ndim, index + (size if index < 0 else 0)

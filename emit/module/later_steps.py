@@ -31,6 +31,7 @@ from longhand.schedule.plan import (
     touched,
 )
 
+DEVICE_WORDS = ("device", "its_device", "on_device", "device_of_all", "same_device")
 _SOON = 0  # statements in between: where one runs, what is bound anew behind it would stay
 
 
@@ -53,7 +54,17 @@ def root(expression: str) -> str:
     return expression.partition(".")[0].partition("[")[0]
 
 
-def allocates(steps: Sequence[ModelStep]) -> bool:
+def device_tensor(device: str) -> set[str]:
+    """What must stay so that the device can be asked for: the tensor in ``saved.x.device``, and the record."""
+    return {root(device), device.removesuffix(".device")}
+
+
+def loses_device(device: str, dropped: Iterable[str | None], later: Sequence[ModelStep]) -> bool:
+    """Whether what tells the device goes before the last new tensor is made: a variable, a field, a record."""
+    return any(device.startswith((f"{one}.", f"{one}[")) for one in dropped) and _allocates(later)
+
+
+def _allocates(steps: Sequence[ModelStep]) -> bool:
     """Whether any of the steps makes a tensor in the function itself."""
     return any(
         isinstance(one, Allocate) or (isinstance(one, Extern) and _names_gpu(one))

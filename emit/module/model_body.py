@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from longhand.capture.graph import Provenance
 from longhand.emit.layers.call_loops import as_loops, call_of_many, popped
 from longhand.emit.layers.layer_numbers import is_one_of
 from longhand.emit.module.body_parts import Needs
 from longhand.emit.module.later_steps import (
-    allocates,
+    DEVICE_WORDS,
+    device_tensor,
     dropped_alone,
     dropped_records,
     gathered_lists,
+    loses_device,
     quoted_step,
     rebound_or_alive,
-    root,
     weights_named,
 )
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
@@ -94,8 +95,6 @@ from longhand.schedule.plan import (
     buffers_made,
 )
 
-_DEVICE = ("device", "its_device", "on_device", "device_of_all", "same_device")
-
 
 class BodyWriter:
     """Prints the steps of one function.
@@ -163,9 +162,8 @@ class BodyWriter:
             steps: In order.
             loop_lines: For the place of each Loop among `steps`: its lines.
         """
-        paragraphs, waiting = list[Paragraph](), list[str]()
+        paragraphs, waiting, done = list[Paragraph](), list[str](), 0
         self._trunks = frozenset(loop.owner for loop in loops_of(steps))
-        done = 0
         for place, step in enumerate(steps):
             call = self.calls.get(id(step))
             if place < done:
@@ -230,6 +228,7 @@ class BodyWriter:
     ) -> None:
         """The call of a function in the place of steps, the last of which is told."""
         self._made_in_calls |= call.made - set(call.results)
+        waiting = waiting + self._keep_device(map(self.variables.get, call.emptied), steps[last + 1 :])
         targets = tuple(self._bind(buffer) for buffer in call.results)
         module = (self.whose.reach(call.path),) if self.whose is not None and call.path else ()
         tensors = tuple(self.variables[buffer] for buffer in call.tensors)
@@ -283,8 +282,7 @@ class BodyWriter:
 
     def _plain_lines(self, steps: Sequence[PlanStep]) -> list[str]:
         """The lines of steps that only some layers do, without the user's statements."""
-        viewed = dict(self.viewed)  # what is bound here is bound on no other path
-        self._is_in_branch = True
+        self._is_in_branch, viewed = True, dict(self.viewed)  # what is bound here is bound on no other path
         lines = [line for paragraph in self.write(steps, {}) for line in paragraph.lines]
         self._is_in_branch, self.viewed = False, viewed
         return lines
@@ -313,18 +311,19 @@ class BodyWriter:
         words += gathered_lists(step.buffers, steps, self.variables)
         still = rebound_or_alive(self.variables, words, steps, place, self.calls)
         if self._is_in_branch:
-            still.add(root(self.allocations.device))  # the other branches do not drop it
+            still |= device_tensor(self.allocations.device)  # the other branches do not drop it
         dropped, gone = dropped_records(words, still, self.variables, steps[place + 1 :])
         self._emptied |= gone
         if dropped and paragraphs:
             lines = paragraphs[-1].lines
-            if not self._is_on_cpu and root(self.allocations.device) in dropped and allocates(steps[place:]):
-                lines += self._keep_device()
+            lines += self._keep_device(dropped, steps[place:])
             lines.append(PythonLine.worded("del", SeveralCode(names(dropped), ""), LineKind.RELEASE))
 
-    def _keep_device(self) -> list[str]:
-        """The line that keeps the device when the tensor that tells it is dropped."""
-        word = next(one for one in _DEVICE if one not in {*self.variables.values(), *self.sizes.values})
+    def _keep_device(self, dropped: Iterable[str | None], later: Sequence[ModelStep]) -> list[str]:
+        """The line that keeps the device when the tensor that tells it is dropped, and some are made later."""
+        if self._is_on_cpu or not loses_device(self.allocations.device, dropped, later):
+            return []
+        word = next(one for one in DEVICE_WORDS if one not in {*self.variables.values(), *self.sizes.values})
         self._devices.add(word)
         before, self.allocations.device = self.allocations.device, word
         return [PythonLine.binding([word], NameCode(before))]

@@ -82,6 +82,7 @@ def verification_as_json(folder: Path, result: Verification) -> dict[str, Any]:
                 "allowed": _number(one.bound),
                 "note": one.note,
                 "mismatch": one.mismatch,
+                "remark": one.remark,
             }
             for one in result.whole
         ],

@@ -20,6 +20,7 @@ from longhand.cli.terminal import Verbosity, is_plain, verbosity
 from longhand.emit.text.quoting import visible, visible_line
 from longhand.emit.unit.lock_file import leaves, read_regular
 from longhand.errors import UnitError
+from longhand.staleness.load_time import listed_briefly
 from longhand.telling.summary import Summary
 from longhand.tune.bench import ModelTimes
 from longhand.tune.kernel_times import KernelTime
@@ -96,7 +97,7 @@ def show_summary(summary: Summary) -> None:
 def show_verification(result: Verification) -> None:
     """What `verify` compared."""
     terminal = console()
-    mismatches = []
+    mismatches, remarks = [], dict[str, list[str]]()
     if result.is_interpreted:
         part = f", {result.part}" if result.part else ""
         terminal.print(f"There is no GPU here: on the CPU, the kernels in Triton's interpreter{part}.\n")
@@ -108,10 +109,14 @@ def show_verification(result: Verification) -> None:
                 f"{number:.2e}" for number in (comparison.error, comparison.eager_error, comparison.bound)
             )
             table.add_row(comparison.name, *numbers, verdict)
+            if comparison.remark:
+                remarks.setdefault(comparison.remark, []).append(comparison.name)
             if not comparison.is_right and comparison.mismatch:
                 mismatches.append(f"{comparison.name} {comparison.mismatch}")
         terminal.print(f"against the eager original, in float64 ({result.seconds:.1f} s):")
         terminal.print(table)
+        for remark, several in remarks.items():
+            terminal.print(f"{listed_briefly(several)}: {remark}.", soft_wrap=True)
         terminal.print()
     table = Table("", "sizes", "error", "allowed", "s", "", box=None, pad_edge=False)
     for name in dict.fromkeys(check.name for check in result.kernels):

@@ -57,4 +57,5 @@ def tried(
         )
     if trial.verdict is TrialVerdict.NOT_RUN:
         return files, f"not run: {trial.what}. `longhand verify` runs it."
-    return files, f"run once, {trial.what or 'on the example'}: it computes what eager does"
+    told = f"run once, {trial.what or 'on the example'}: it computes what eager does"
+    return files, f"{told}, except for {trial.remark}" if trial.remark else told

@@ -46,6 +46,22 @@ def names_of_scope(arguments: ast.arguments | None, body: Iterable[ast.stmt]) ->
     return bound_names - elsewhere, captured
 
 
+def dropped_fields(body: Iterable[ast.stmt]) -> set[str]:
+    """What a function drops of objects: ``saved.x`` of ``del saved.x``."""
+    fields = (node for node in _own_nodes(body) if isinstance(node, ast.Attribute))
+    return {dotted(node) for node in fields if isinstance(node.ctx, ast.Del)} - {""}
+
+
+def dotted(node: ast.expr) -> str:
+    """``saved.layer.x``; empty of an expression that is no chain of names."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name) if owner := dotted(value):
+            return f"{owner}.{name}"
+    return ""
+
+
 def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
     return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 

@@ -32,6 +32,7 @@ from longhand.loading import import_file
 from longhand.options import Device
 from longhand.proof.smaller import INTERPRETED_WHOLE, bytes_moved, smaller
 from longhand.proof.weights import told_apart
+from longhand.staleness.load_time import listed_briefly
 from longhand.targets import tensors_of
 from longhand.verify.check_worker import trusted_check
 from longhand.verify.comparison import Comparison
@@ -61,11 +62,13 @@ class Trial:
         verdict: What came of it.
         what: In words: the first result that is wrong, why it was not run, on what part of the example it ran.
         kernels: Kernels that are to blame, and what is wrong with each.
+        remark: What PyTorch itself gets wrong of it, and what the unit was held against instead; else empty.
     """
 
     verdict: TrialVerdict
     what: str = ""
     kernels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    remark: str = ""
 
 
 def is_plainly_wrong(compared: Comparison) -> bool:
@@ -156,7 +159,7 @@ def _read(heard: bytes) -> Trial:
     if verdict is TrialVerdict.CRASHED and entered:
         name = entered[-1]
         return Trial(verdict, f"{answer['what']} in {name}", {name: answer["what"]})
-    return Trial(verdict, answer["what"], answer["kernels"])
+    return Trial(verdict, answer["what"], answer["kernels"], answer["remark"])
 
 
 def _forked(call: Call, *, is_interpreted: bool) -> tuple[int, int, int]:
@@ -228,8 +231,7 @@ def _interpret_triton() -> None:
 
 
 def _line(trial: Trial) -> bytes:
-    answer = {"verdict": trial.verdict.value, "what": trial.what, "kernels": dict(trial.kernels)}
-    return json.dumps(answer).encode()
+    return json.dumps(dataclasses.asdict(trial) | {"verdict": trial.verdict.value}).encode()
 
 
 def _on_gpu(folder: Path, call: Call) -> Trial:
@@ -272,25 +274,39 @@ def _tried(
     part = smaller(call) if is_large else None
     if part is not None:
         with contextlib.suppress(Exception):  # the unit may be for this size alone
-            if not wrong_results(folder, unit, part.call):
-                return Trial(TrialVerdict.RIGHT, part.how)
+            rows = compare_whole(folder, unit, part.call)
+            if not _unexplained(rows, folder, part.call):
+                return Trial(TrialVerdict.RIGHT, part.how, remark=_of_torch(rows))
     try:
-        wrong = wrong_results(folder, unit, call)
+        rows = compare_whole(folder, unit, call)
+        wrong = _unexplained(rows, folder, call)
     except Exception as error:
         return _of_error(folder, error)
     if not wrong:
-        return Trial(TrialVerdict.RIGHT)
+        return Trial(TrialVerdict.RIGHT, remark=_of_torch(rows))
     what = f"{wrong[0].name} is wrong {wrong[0].note or wrong[0].mismatch}".strip()
     return Trial(TrialVerdict.WRONG, what, _wrong_kernels(folder, is_interpreted))
 
 
 def wrong_results(folder: Path, unit: object, call: Call) -> list[Comparison]:
     """The results that nothing explains, not even what eager moves by where weights and arguments move by a bit."""
-    wrong = plainly_wrong(compare_whole(folder, unit, call))
+    return _unexplained(compare_whole(folder, unit, call), folder, call)
+
+
+def _unexplained(rows: Sequence[Comparison], folder: Path, call: Call) -> list[Comparison]:
+    wrong = plainly_wrong(rows)
     if all(row.note for row in wrong):
         return wrong
     noise = eager_noise(folder, call, {row.name: row.error / _PLAINLY for row in wrong if not row.note})
     return [row for row in wrong if row.note or not row.error <= _PLAINLY * noise.get(row.name, 0.0)]
+
+
+def _of_torch(rows: Sequence[Comparison]) -> str:
+    """What PyTorch gets wrong of a call, and of which results; empty if nothing."""
+    return "; ".join(
+        f"{listed_briefly([row.name for row in rows if row.remark == remark])}: {remark}"
+        for remark in dict.fromkeys(row.remark for row in rows if row.remark)
+    )
 
 
 def _of_error(folder: Path, error: Exception) -> Trial:

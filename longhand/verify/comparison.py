@@ -32,6 +32,7 @@ class Comparison:
         note: What is wrong besides numbers (shape, dtype), else empty.
         mismatch: The first element that is farther off than allowed, its index and both values; else empty.
         scale: The largest finite number of the reference.
+        remark: Where PyTorch's own number is wrong, why, and what it was compared with instead; else empty.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Comparison:
     note: str = ""
     mismatch: str = ""
     scale: float = 0.0
+    remark: str = ""
 
     @property
     def is_right(self) -> bool:

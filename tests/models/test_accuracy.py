@@ -145,3 +145,24 @@ def test_sizes_that_hang_on_last_bits_are_luck(is_near: bool) -> None:
     module = Lengths(total if is_near else total - 1.0)
     luck = luck_of_eager((module, (x,), {}), lambda one: [one[0](*one[1])])
     assert ("other sizes" in luck) is is_near
+
+
+class ColumnsOfPixels(nn.Module):
+    """A norm of images one pixel wide, whose gradient PyTorch gets wrong: it comes channels last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.norm = nn.Parameter(torch.rand(8, 1, 1)), nn.BatchNorm2d(8)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.norm(x * self.scale).transpose(1, 3))
+
+
+def test_where_torch_is_wrong_for_a_layout_a_step_is_held_against_what_is_right(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    torch.manual_seed(0)
+    example = (ColumnsOfPixels().train(), (torch.randn(3, 8, 12, 1),), {})
+    result = compiled_result(example, torch.float32, Frontend.BYTECODE, train=True)
+    assert result.verdict is Verdict.RIGHT, result
+    assert result.numbers["wrong in torch"] == "native_batch_norm_backward"

@@ -6,8 +6,9 @@ import textwrap
 import pytest
 
 from longhand.errors import ProofError, UntidyWarning
-from longhand.proof import python as proof
-from longhand.proof.python import binding_faults, prove_python, python_faults
+from longhand.proof import bindings as proof
+from longhand.proof.bindings import binding_faults
+from longhand.proof.python import prove_python, python_faults
 from longhand.proof.scopes import kernel_faults
 
 FAULTY = {
@@ -46,6 +47,32 @@ FAULTY = {
             del x
         """,
         "`x` is deleted twice",
+    ),
+    "a field that is read after it was dropped": (
+        """
+        def again(saved):
+            hidden = empty_like(saved.x)
+            del saved.x
+            return hidden, empty(2, device=saved.x.device)
+        """,
+        "`saved.x` is read after `del saved.x` in line 4",
+    ),
+    "a field of a record that was dropped, on one path": (
+        """
+        def again(saved, n):
+            if n:
+                del saved.layer2_1
+            return saved.layer2_1.conv_out
+        """,
+        "`saved.layer2_1` is read after `del saved.layer2_1` in line 4",
+    ),
+    "a field that is dropped twice": (
+        """
+        def again(saved):
+            del saved.x, saved.y
+            del saved.x
+        """,
+        "`saved.x` is deleted twice",
     ),
     "bound on one path only": (
         """
@@ -166,6 +193,15 @@ SOUND = {
                 if y.sum():
                     break
             return y
+        """,
+    "a field of another record, and one that is there again": """
+        def again(records, held):
+            for saved in records:
+                del saved.x
+            held.layer.x = held.y
+            del held.layer.x, held.y
+            held.y = held.layer.z
+            return held.y
         """,
     "a name of a comprehension, and a name that it hides": """
         def launch(xs):
