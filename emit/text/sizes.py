@@ -237,15 +237,15 @@ class SizeWriter:
         self._is_reading = self.reads_shapes
         telling: dict[str, Code] = {}
         literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
-        # First what is not made of them, and has many dimensions.
-        ranks: dict[str, tuple[bool, float, int]] = {}
+        # First what is not made of them, tells it by one dimension, and has many.
+        ranks: dict[str, tuple[bool, float, int, int]] = {}
         for variable, buffer, axes in tensors:
             order, words = memory_order(buffer), self.words_of(buffer)
             shape, words = apart([(buffer.shape[dim], words[dim]) for dim in order], self._values)
             groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 padded = self._of_padded(axes, sizes, shape, words)
-                literal, ranks = padded | literal, dict.fromkeys(padded, (False, -math.inf, 0)) | ranks
+                literal, ranks = padded | literal, dict.fromkeys(padded, (False, -math.inf, 0, 0)) | ranks
                 groups = grouped_before_last(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 for axis, size, word in leading_axes(axes, sizes, shape, words):
@@ -268,10 +268,10 @@ class SizeWriter:
                 elif (is_plain or is_last) and is_path(variable):
                     if self.reads_shapes and len(dims) == len(texts):
                         dims = with_single(dims, order, buffer.shape)
-                    read = multiplied(read_from(variable, len(order), dims, texts, self.reads_shapes))
-                    rank = (variable in made, -len(places_of_many), variable.count("."))
-                    if rank < ranks.get(axis, (True, 1, 0)):
-                        literal[axis], ranks[axis] = read, rank
+                    read = read_from(variable, len(order), dims, texts, self.reads_shapes)
+                    rank = (variable in made, len(read), -len(places_of_many), variable.count("."))
+                    if rank < ranks.get(axis, (True, len(read), 1, 0)):
+                        literal[axis], ranks[axis] = multiplied(read), rank
                 else:
                     literal.setdefault(axis, multiplied(texts))
         for axis in [one for one in literal if isinstance(sizes[one], ToldSize)]:

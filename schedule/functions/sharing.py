@@ -98,6 +98,8 @@ class FunctionSharing:
         self._buffers = buffers
         self._words_of = words_of
         self._used: set[str] = set()
+        around = (words.provenance(node).around for node in words.nodes)
+        self._paths = frozenset(path for of_one in around for path, _ in of_one)
         self.functions: list[OneFunction] = []
 
     def find(self, names: Sequence[str]) -> None:
@@ -183,7 +185,7 @@ class FunctionSharing:
             return None
         site = called.sites[place]
         written = next(one.candidate for one in self.functions if one.name == name)
-        variable = variable_of_record(site.path.removeprefix(f"{site.root}."), used)
+        variable = variable_of_record(site.path.removeprefix(f"{site.root}."), used, self._paths)
         used |= {variable, written.record}
         records = (
             (field, of) for (field, _), (_, of) in zip(written.records(0), called.records(place), strict=True)
