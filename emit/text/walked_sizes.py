@@ -8,7 +8,6 @@ from longhand.emit.text.python_code import (
     Code,
     GroupedCode,
     InfixCode,
-    LiteralCode,
     MethodCode,
     NameCode,
     PrefixCode,

@@ -59,6 +59,11 @@ def _as_read(one: OneFunction) -> tuple[int, int, int]:
     return (0, 0, 0) if others else (1, site.body, site.start)
 
 
+def _paths_of_modules(words: BufferNamer) -> frozenset[str]:
+    """Those in which anything is computed."""
+    return frozenset(path for node in words.nodes for path, _ in words.provenance(node).around)
+
+
 class FunctionSharing:
     """Finds the functions.
 
@@ -98,8 +103,7 @@ class FunctionSharing:
         self._buffers = buffers
         self._words_of = words_of
         self._used: set[str] = set()
-        around = (words.provenance(node).around for node in words.nodes)
-        self._paths = frozenset(path for of_one in around for path, _ in of_one)
+        self._paths = _paths_of_modules(words)
         self.functions: list[OneFunction] = []
 
     def find(self, names: Sequence[str]) -> None:
@@ -114,11 +118,8 @@ class FunctionSharing:
             [body.root for body in self._bodies],
             is_backward=not self._form.takes_module,
         )
-        taken = {
-            CallSite(number, place, place, "")
-            for number, body in enumerate(self._bodies)
-            for place in body.fixed
-        }
+        bodies = enumerate(self._bodies)
+        taken = {CallSite(number, place, place, "") for number, body in bodies for place in body.fixed}
         refused: set[tuple[CallSite, ...]] = set()
         # In any function of the file a variable of that name would hide it.
         used = {*names, *OWN_WORDS, *(word for body in self._bodies for word in body.variables.values())}
