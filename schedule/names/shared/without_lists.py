@@ -47,8 +47,12 @@ def without_lists(
         said = {*others, *(one for other in others for one in shorter[other])}
         free = (one for one in shorter[word] if not any(f"_{other}".endswith(f"_{one}") for other in said))
         if (plain := next(free, None)) is not None:
-            chosen |= {pointer: reworded(names[pointer], lambda _, plain=plain: plain) for pointer in some}
+            chosen |= {pointer: _renamed(names[pointer], plain) for pointer in some}
     return chosen
+
+
+def _renamed(word: str, plain: str) -> str:
+    return reworded(word, lambda _: plain)
 
 
 def _shorter(word: str, paths: Collection[str]) -> Iterator[str]:
