@@ -62,9 +62,10 @@ def is_folded(size: Code) -> bool:
 
 
 def with_the_rest(texts: Sequence[Code], sizes: Sequence[Size]) -> tuple[Code, ...]:
-    """The sizes of a reshape: -1 for the only one that is but a number, which is what the others leave."""
+    """The sizes of a reshape: -1 for the only one that is but a large number, which is what words leave."""
     bare = [place for place, text in enumerate(texts) if is_bare(text)]
     is_told = all(str(size) not in ("-1", "0") for size in sizes)
+    is_told = is_told and not all(isinstance(text, LiteralCode) for text in texts)
     if len(bare) != 1 or len(texts) == 1 or not is_told:
         return tuple(texts) or (NO_CODE,)
     return tuple(whole_number(-1) if place in bare else text for place, text in enumerate(texts))

@@ -76,6 +76,7 @@ def test_a_view_leaves_its_only_number_to_the_others() -> None:
     assert shape(["batch", 1, 65]) == "batch, 1, -1"
     assert shape(["batch", 65, 70]) == "batch, 65, 70"
     assert shape(["batch", 3, "dim"]) == "batch, 3, dim"  # as the user says it
+    assert shape([65, 2]) == "65, 2"
     assert shape([65]) == "65" and shape([0, 65]) == "0, 65" and shape([-1, 65]) == "-1, 65"
 
 
