@@ -109,7 +109,8 @@ def as_fields(
     for record in records:
         one = _with_nodes(record, nodes_of)
         is_whole = not record.root and in_views.isdisjoint(record.all_buffers) and one.is_read(read)
-        free = (word for word in (identifier(record.path), record.variable) if word not in used)
+        words = (record.field, identifier(record.path), record.variable)
+        free = (word for word in words if word not in used)
         word = next(free, "") if is_whole else ""
         used.add(word)
         told.append(dataclasses.replace(one, word=word))

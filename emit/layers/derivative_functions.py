@@ -260,10 +260,10 @@ class DerivativeWriter:
             return dataclasses.replace(method, parameters=(*first, *rest))
 
         forms = PartForms(inside, steps, told_sizes, variables, inputs, write)
-        is_one_of_many = part.is_of_several or part.is_among_others
         of_several = forms.in_symbols() if id(part) in self._in_symbols else None
         method, numbers = of_several or forms.plain(), forms.numbers(of_several)
-        general = (forms.reading, forms.in_symbols) if is_one_of_many and of_several is None else ()
+        are_general = (part.is_of_several or part.is_among_others) and of_several is None
+        general = (forms.told, forms.reading, forms.in_symbols) if are_general else ()
         name = self._known.known(method, general)
         if not name:
             name = self._names.get(id(part), f"part_{len(self.functions)}")

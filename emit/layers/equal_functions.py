@@ -219,12 +219,18 @@ class PartForms:
 
     def plain(self) -> Method:
         """It, in words for its own sizes."""
-        return self.write(self.inside, self.steps, sizes_inside(self.inputs, self.inside, self.variables))
+        return self.write(self.inside, self.steps, self._sizes_inside(self.inside))
+
+    def told(self) -> Method | None:
+        """As for its own sizes, but that what it is given tells those which differ; None where that is none of them."""
+        method = self.plain()
+        bound = _bound_by(self.sizes, method.bound, self.variables)
+        return None if bound == method.bound else dataclasses.replace(method, bound=bound)
 
     def reading(self) -> Method:
         """It, with sizes that are read from what it is given."""
         body, steps = _with_part_sizes(self.inside, self.steps, self.sizes)
-        sizes = sizes_inside(self.inputs, body, self.variables, reads_shapes=True)
+        sizes = self._sizes_inside(body, reads_shapes=True)
         method = self.write(body, steps, sizes)
         return dataclasses.replace(method, bound=_bound_by(self.sizes, method.bound, self.variables))
 
@@ -235,10 +241,13 @@ class PartForms:
             return None
         body, steps = _with_symbols(self.inside, self.steps, part)
         numbers = [word for word, _ in part.numbers]
-        sizes = sizes_inside(self.inputs, body, self.variables, numbers=numbers, symbols=part.symbols)
+        sizes = self._sizes_inside(body, numbers=numbers, symbols=part.symbols)
         method = self.write(body, steps, sizes)
         own = dataclasses.replace(method, parameters=(*method.parameters, *numbers))
         return own if part.may_be_given(method.needed) else None
+
+    def _sizes_inside(self, body: BodyWriter, **told: Any) -> SizeWriter:
+        return sizes_inside(self.inputs, body, self.variables, uneven=self.sizes.uneven, **told)
 
     def numbers(self, method: Method | None) -> tuple[tuple[str, Number], ...]:
         """What a call of the function with symbols is given beside tensors; nothing of any other."""

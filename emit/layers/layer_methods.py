@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from longhand.emit.layers.layer_numbers import NO_NUMBERS, LayerNumbers
 from longhand.emit.module.model_body import BodyWriter
@@ -185,6 +186,7 @@ def sizes_inside(
     numbers: Sequence[str] = (),
     symbols: Sequence[str] = (),
     weights: Sequence[str] = (),
+    uneven: Mapping[str, int] = MappingProxyType({}),
 ) -> SizeWriter:
     """Sizes from the shapes of a function's own arguments; all that tensors tell, if it is one for several sizes.
 
@@ -196,6 +198,7 @@ def sizes_inside(
         numbers: That it is given.
         symbols: The words of its sizes, if it is one for several, and these are symbols.
         weights: What tells symbols that no buffer does: the buffers of its module.
+        uneven: Of those that have more dimensions, or fewer, in other calls: how many of the last all have.
     """
     tensors = []
     for buffer in (*inputs, *weights):
@@ -203,6 +206,9 @@ def sizes_inside(
         words = outer.sizes.words_of(outer_buffer)
         if reads_shapes:  # one size's word for a dimension may be none for another
             words = (*words[:1], *(None for _ in words[1:]))
+        if buffer in uneven:
+            n_others = len(words) - uneven[buffer]
+            words = (*(None for _ in words[:n_others]), *words[n_others:])
         if symbols:
             own = (None for _ in words) if buffer in weights else words
             words = tuple(
@@ -210,9 +216,11 @@ def sizes_inside(
                 for size, word in zip(outer_buffer.shape, own, strict=True)
             )
         tensors.append((variables[buffer], words, outer_buffer.shape))
-    return outer.sizes.for_tensors(
+    made = outer.sizes.for_tensors(
         tensors, {*variables.values(), *numbers}, reads_shapes, (*numbers, *symbols), numbers
     )
+    made.uneven = frozenset(variables[buffer] for buffer in uneven)
+    return made
 
 
 def _return(paragraphs: list[Paragraph], results: Sequence[Code]) -> None:

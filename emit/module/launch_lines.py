@@ -154,7 +154,7 @@ class AllocationWriter:
         told = []
         for place, size in enumerate(buffer.shape):
             alike = (one for one in siblings if size != 1 and str(one.shape[place]) == str(size))
-            sibling = next(alike, None)
+            sibling = next((one for one in alike if self.variables[one.name] not in self.sizes.uneven), None)
             told.append(dimension(self.variables[sibling.name], place) if sibling is not None else None)
         dims = self.sizes.dims(buffer, told)
         folded = frozenset(place for place, dim in enumerate(dims) if is_folded(dim))

@@ -42,7 +42,6 @@ from longhand.emit.module.told_arguments import numbers_given
 from longhand.emit.module.trees import MadeList, TensorList
 from longhand.emit.module.view_calls import argument, data_size_lines, words_of_heads, write_split, write_view
 from longhand.emit.text.python_code import (
-    NO_CODE,
     CallCode,
     Code,
     MethodCode,
@@ -54,7 +53,7 @@ from longhand.emit.text.python_code import (
     whole_number,
 )
 from longhand.emit.text.sizes import SizeWriter
-from longhand.emit.text.told_sizes import same_sizes
+from longhand.emit.text.told_sizes import same_sizes, with_the_rest
 from longhand.lower.ir import Extern
 from longhand.options import Device
 from longhand.schedule.named_plan import (
@@ -293,7 +292,7 @@ class BodyWriter:
         is_alike = same_sizes(buffer.shape, other.shape) and same_sizes(buffer.stride, other.stride)
         value: Code = NameCode(old)
         if not is_alike:
-            value = MethodCode(value, "view", tuple(self.sizes.dims(buffer)) or (NO_CODE,))
+            value = MethodCode(value, "view", with_the_rest(self.sizes.dims(buffer), buffer.shape))
         if new == old and is_alike:
             return []
         remark = "in place" if step.in_place and is_alike else "the same memory"

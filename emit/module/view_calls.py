@@ -30,6 +30,7 @@ from longhand.emit.text.python_code import (
     whole_number,
 )
 from longhand.emit.text.sizes import SizeWriter, n_parts_before
+from longhand.emit.text.told_sizes import with_the_rest
 from longhand.lower.ir import Buffer, Extern, Size, View, ViewCall
 from longhand.schedule.named_plan import (
     EXPANSIONS,
@@ -103,7 +104,7 @@ def _call(of: Code, call: ViewCall, sizes: SizeWriter, seen: SeenShape, given: W
             whole_number(-1) if str(size) == "-1" else sizes.text(size, word)
             for size, word in zip(args[0], words, strict=True)
         ]
-        return MethodCode(of, RESHAPES[name], tuple(texts) or (NO_CODE,))
+        return MethodCode(of, RESHAPES[name], with_the_rest(texts, args[0]))
     if name in ("alias", "detach", "lift_fresh", "lift_fresh_copy"):
         return of
     if len(seen.shape) == 2 and (name == "t" or (name == "transpose" and (args[0] - args[1]) % 2)):

@@ -65,6 +65,7 @@ class SizeWriter:
         used: The words that were.
         constant: The constant of the file that a word for a number is; empty where the function binds it itself.
         reads_shapes: Whether all numbers are read from tensors that tell them: the function is one for several sizes.
+        uneven: Tensors of which only the last dimensions that have words are the same in all calls.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class SizeWriter:
         untold: Mapping[str, str] | None = None,
     ) -> None:
         self.reads_shapes = self._is_reading = False
+        self.uneven: frozenset[str] = frozenset()
         self._has_symbols = False  # for sizes of several modules
         self.constant: Callable[[str, int], str] = lambda word, size: ""
         self._untold = dict(untold or {})
@@ -133,7 +135,10 @@ class SizeWriter:
         lines = []
         for path, words in self._binding:
             wanted = [(dim, word) for dim, word in enumerate(words) if word in self.used]
-            if len(wanted) == 1 and len(words) > 1:
+            if path in self.uneven:
+                n = len(words)
+                lines += [PythonStatement((str(word),), dimension(path, dim - n)) for dim, word in wanted]
+            elif len(wanted) == 1 and len(words) > 1:
                 lines.append(PythonStatement((str(wanted[0][1]),), dimension(path, wanted[0][0])))
             elif wanted:
                 named = tuple(word if word is not None and word in self.used else "_" for word in words)
@@ -237,15 +242,15 @@ class SizeWriter:
         self._is_reading = self.reads_shapes
         telling: dict[str, Code] = {}
         literal: dict[str, SizeText] = {}  # which is printed where nothing tells the axis by words
-        # First what is not made of them, and has many dimensions.
-        ranks: dict[str, tuple[bool, float, int]] = {}
-        for variable, buffer, axes in tensors:
+        # First what is not made of them, tells it by one dimension, and has many.
+        ranks: dict[str, tuple[bool, float, int, int]] = {}
+        for variable, buffer, axes in [one for one in tensors if one[0] not in self.uneven]:
             order, words = memory_order(buffer), self.words_of(buffer)
             shape, words = apart([(buffer.shape[dim], words[dim]) for dim in order], self._values)
             groups = grouped(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 padded = self._of_padded(axes, sizes, shape, words)
-                literal, ranks = padded | literal, dict.fromkeys(padded, (False, -math.inf, 0)) | ranks
+                literal, ranks = padded | literal, dict.fromkeys(padded, (False, -math.inf, 0, 0)) | ranks
                 groups = grouped_before_last(shape, words, [sizes[axis] for axis in axes])
             if groups is None:
                 for axis, size, word in leading_axes(axes, sizes, shape, words):
@@ -268,20 +273,17 @@ class SizeWriter:
                 elif (is_plain or is_last) and is_path(variable):
                     if self.reads_shapes and len(dims) == len(texts):
                         dims = with_single(dims, order, buffer.shape)
-                    read = multiplied(read_from(variable, len(order), dims, texts, self.reads_shapes))
-                    rank = (variable in made, -len(places_of_many), variable.count("."))
-                    if rank < ranks.get(axis, (True, 1, 0)):
-                        literal[axis], ranks[axis] = read, rank
+                    read = read_from(variable, len(order), dims, texts, self.reads_shapes)
+                    rank = (variable in made, len(read), -len(places_of_many), variable.count("."))
+                    if rank < ranks.get(axis, (True, len(read), 1, 0)):
+                        literal[axis], ranks[axis] = multiplied(read), rank
                 else:
                     literal.setdefault(axis, multiplied(texts))
         for axis in [one for one in literal if isinstance(sizes[one], ToldSize)]:
             if is_bare(literal[axis].code):
                 literal[axis] = self.written(sizes[axis], None)
-        rest = {
-            axis: self.use(literal[axis] if axis in literal else self.written(size, None))
-            for axis, size in sizes.items()
-            if axis not in telling
-        }
+        left = {axis: size for axis, size in sizes.items() if axis not in telling}
+        rest = {axis: self.use(literal.get(axis) or self.written(size, None)) for axis, size in left.items()}
         self._is_reading = False
         return rest | telling
 

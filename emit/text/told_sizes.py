@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from longhand.capture.graph import Role
 from longhand.emit.text.python_code import (
+    NO_CODE,
     Code,
     GroupedCode,
     InfixCode,
@@ -58,6 +59,16 @@ def is_bare(size: Code) -> bool:
 def is_folded(size: Code) -> bool:
     """Whether a number stands where a size, a stride or an offset is: 0 and 1 are what they are."""
     return isinstance(size, LiteralCode) and size.literal.lstrip("-").isdigit() and abs(int(size.literal)) > 1
+
+
+def with_the_rest(texts: Sequence[Code], sizes: Sequence[Size]) -> tuple[Code, ...]:
+    """The sizes of a reshape: -1 for the only one that is but a large number, which is what words leave."""
+    bare = [place for place, text in enumerate(texts) if is_bare(text)]
+    is_told = all(str(size) not in ("-1", "0") for size in sizes)
+    is_told = is_told and not all(isinstance(text, LiteralCode) for text in texts)
+    if len(bare) != 1 or len(texts) == 1 or not is_told:
+        return tuple(texts) or (NO_CODE,)
+    return tuple(whole_number(-1) if place in bare else text for place, text in enumerate(texts))
 
 
 def is_name(size: Code) -> bool:

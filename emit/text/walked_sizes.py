@@ -8,7 +8,6 @@ from longhand.emit.text.python_code import (
     Code,
     GroupedCode,
     InfixCode,
-    LiteralCode,
     MethodCode,
     NameCode,
     PrefixCode,
@@ -18,17 +17,21 @@ from longhand.emit.text.python_code import (
     multiplied,
     product,
     whole_number,
+    words_in,
 )
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import is_folded, is_path
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.named_plan import ModelStep, is_plain_variable
 from longhand.schedule.plan import (
+    Access,
     Allocate,
     FewStrides,
+    KernelPlan,
     Launch,
     UnitPlan,
     WalkedDims,
+    dims_in_memory,
     few_strides,
     steps_to,
     walked_dims,
@@ -49,9 +52,11 @@ def sizes_walked(
     """
     buffers, names = [plan.buffers[name] for name in step.buffers], [variables[name] for name in step.buffers]
     walked = walked_dims(plan.kernels[step.kernel], step.sizes, step.ints, buffers)
+    passed = [pointer for pointer in plan.kernels[step.kernel].pointers if not pointer.scratch]
+    is_made = [pointer.access is Access.WRITE for pointer in passed]
     known, folded = dict(texts), [axis for axis in walked if is_folded(texts[axis])]
     length = dict(zip(walked, step.sizes, strict=True))
-    for may_divide in (False, True):  # by what is told by then: 4 says nothing of what it is
+    for may_divide in (False, True, True):  # by what is told by then: 4 says nothing of what it is
         for axis in [one for one in folded if is_folded(known[one])]:
             ways = [
                 (way, text)
@@ -63,10 +68,8 @@ def sizes_walked(
                 continue
             parts = ((text, _part(way, text.code, known)) for way, text in ways if not text.is_number)
             in_words = next(((text, part) for text, part in parts if part is not None), None)
-            read = next(
-                (way for way, _ in ways if len(way.dims) == 1 and is_path(names[way.place])),
-                None,
-            )
+            single = [way for way, _ in ways if len(way.dims) == 1 and is_path(names[way.place])]
+            read = min(single, key=lambda way: bool(way.beside) and is_made[way.place], default=None)
             if in_words is not None:
                 writer.use(in_words[0])
                 known[axis] = in_words[1]
@@ -97,8 +100,11 @@ def _is_anothers(
 
 
 def _may_tell(axis: str, way: WalkedDims, whole: Code, length: Mapping[str, Size]) -> bool:
-    """Whether a way tells an axis: beside a longer one only of a product, as of pairs in a row 2 is their formula's."""
-    if way.beside is None or isinstance(whole, ProductCode):
+    """Whether a way tells an axis: beside a longer one only of a product, as of pairs in a row 2 is their formula's.
+
+    How many groups all rows have is no formula's.
+    """
+    if way.beside is None or isinstance(whole, ProductCode) or (way.is_outer and way.dims == (0,)):
         return True
     inner, outer = length[axis], length[way.beside]
     return isinstance(inner, int) and isinstance(outer, int) and outer <= inner
@@ -136,7 +142,7 @@ def _part(way: WalkedDims, whole: Code, texts: Mapping[str, Code]) -> Code | Non
         return None if is_folded(by) else _divided(whole.factors, _factors(by))
     if is_folded(by) and by != whole_number(2):  # a number says nothing of what another one is, but of pairs
         return None
-    return InfixCode(whole, "//", by if isinstance(by, NameCode | LiteralCode) else GroupedCode(by))
+    return InfixCode(whole, "//", by if by.is_factor and not isinstance(by, ProductCode) else GroupedCode(by))
 
 
 def _factors(size: Code) -> tuple[Code, ...]:
@@ -225,21 +231,62 @@ def dims_of_fill(
         return {}
     buffers = [plan.buffers[name] for name in launch.buffers]
     own, told = launch.buffers.index(step.buffer), dict[int, Code]()
-    for ways in walked_dims(plan.kernels[launch.kernel], launch.sizes, launch.ints, buffers).values():
-        own_dims = [way.dims[0] for way in ways if way.place == own and way.is_whole and len(way.dims) == 1]
-        dims = [dim for dim in own_dims if dim in folded]
+    names = [variables.get(name, "") for name in launch.buffers]
+    kernel = plan.kernels[launch.kernel]
+    at_hand = [name in step.beside and is_path(names[place]) for place, name in enumerate(launch.buffers)]
+    for axis, ways in walked_dims(kernel, launch.sizes, launch.ints, buffers).items():
+        own_ways = [way for way in ways if way.place == own and len(way.dims) == 1 and way.dims[0] in folded]
         read = [
             way
             for way in ways
             if launch.buffers[way.place] in step.beside and way.beside is None and len(way.dims) == 1
         ]
-        names = [variables.get(name, "") for name in launch.buffers]
         read = [way for way in read if way.place != own and is_plain_variable(names[way.place])]
-        if not dims or not read:
+        whole = next((way for way in own_ways if way.is_whole), None)
+        if whole is None or not read:
+            outer = next((way for way in own_ways if way.is_outer), None)
+            if (way := whole or outer) is not None and way.dims[0] not in told:
+                axes = [one for one in (axis, way.beside) if one is not None]
+                code = _along_axes(kernel, launch, axes, buffers, names, at_hand, writer)
+                told |= {way.dims[0]: code} if code is not None else {}
             continue
         texts = [(way, _words(way, buffers[way.place], writer)) for way in read]
         in_words = next(((way, text) for way, text in texts if not text.is_number), None)
-        whole = _dimension(read[0], buffers, names) if in_words is None else writer.use(in_words[1])
-        part = _part(read[0] if in_words is None else in_words[0], whole, {})
-        told |= {dims[0]: part} if part is not None else {}
+        size = _dimension(read[0], buffers, names) if in_words is None else writer.use(in_words[1])
+        part = _part(read[0] if in_words is None else in_words[0], size, {})
+        told |= {whole.dims[0]: part} if part is not None else {}
     return told
+
+
+def _along_axes(
+    kernel: KernelPlan,
+    launch: Launch,
+    axes: Sequence[str],
+    buffers: Sequence[Buffer],
+    names: Sequence[str],
+    at_hand: Sequence[bool],
+    writer: SizeWriter,
+) -> Code | None:
+    """What the tensors at hand tell of the sizes of axes, multiplied; None where one is but a number.
+
+    Args:
+        kernel: What is launched.
+        launch: The launch.
+        axes: The axes.
+        buffers: The tensors that it is given.
+        names: The variables that hold them.
+        at_hand: Which of them there are by now.
+        writer: Writes sizes.
+    """
+    sizes = dict(zip((one.name for one in kernel.axes), launch.sizes, strict=True))
+    passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
+    given = []
+    for place, pointer in enumerate(passed):
+        dims = pointer.dims and dims_in_memory(kernel, pointer, launch.sizes, launch.ints)
+        if dims and at_hand[place]:
+            given.append((names[place], buffers[place], dims))
+    used = {*writer.used}
+    known = writer.axes(sizes, given[::-1])
+    codes = [known[axis] for axis in axes]
+    writer.used.intersection_update(used.union(*map(words_in, codes)))
+    return None if any(map(is_folded, codes)) else product(codes) if len(codes) > 1 else codes[0]

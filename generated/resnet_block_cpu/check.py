@@ -103,10 +103,10 @@ def batch_norms_add_relu_windows(
     bn2_weight,
     bn2_bias,
     shortcut_out,
-    shortcut_1_running_mean,
-    shortcut_1_running_var,
-    shortcut_1_weight,
-    shortcut_1_bias,
+    shortcut_running_mean,
+    shortcut_running_var,
+    shortcut_weight,
+    shortcut_bias,
     activated,
     n_batches,
     n_channels,
@@ -124,10 +124,10 @@ def batch_norms_add_relu_windows(
         "shortcut_out": window(
             shortcut_out, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1)
         ),
-        "shortcut_1_running_mean": window(shortcut_1_running_mean, (n_channels, 1), (1, 0)),
-        "shortcut_1_running_var": window(shortcut_1_running_var, (n_channels, 1), (1, 0)),
-        "shortcut_1_weight": window(shortcut_1_weight, (n_channels, 1), (1, 0)),
-        "shortcut_1_bias": window(shortcut_1_bias, (n_channels, 1), (1, 0)),
+        "shortcut_running_mean": window(shortcut_running_mean, (n_channels, 1), (1, 0)),
+        "shortcut_running_var": window(shortcut_running_var, (n_channels, 1), (1, 0)),
+        "shortcut_weight": window(shortcut_weight, (n_channels, 1), (1, 0)),
+        "shortcut_bias": window(shortcut_bias, (n_channels, 1), (1, 0)),
         "eps": eps,
     }
     written = [window(activated, (n_batches, n_channels, n_pixels), (n_channels * n_pixels, n_pixels, 1))]

@@ -127,8 +127,8 @@ def batch_norms_add_relu_windows(
     shortcut_out,
     shortcut_mean,
     shortcut_rstd,
-    shortcut_1_weight,
-    shortcut_1_bias,
+    shortcut_weight,
+    shortcut_bias,
     activated,
     n_batches,
     n_pixels,
@@ -147,8 +147,8 @@ def batch_norms_add_relu_windows(
         ),
         "shortcut_mean": window(shortcut_mean, (n_channels,), (1,)),
         "shortcut_rstd": window(shortcut_rstd, (n_channels,), (1,)),
-        "shortcut_1_weight": window(shortcut_1_weight, (n_channels,), (1,)),
-        "shortcut_1_bias": window(shortcut_1_bias, (n_channels,), (1,)),
+        "shortcut_weight": window(shortcut_weight, (n_channels,), (1,)),
+        "shortcut_bias": window(shortcut_bias, (n_channels,), (1,)),
     }
     written = [window(activated, (n_batches, n_pixels, n_channels), (n_channels * n_pixels, 1, n_pixels))]
     return read, written
@@ -252,7 +252,7 @@ def d_batch_norms_windows(
     shortcut_mean,
     shortcut_rstd,
     through_rstd,
-    shortcut_1_weight,
+    shortcut_weight,
     conv2_out,
     bn2_mean,
     bn2_rstd,
@@ -273,7 +273,7 @@ def d_batch_norms_windows(
         "shortcut_mean": window(shortcut_mean, (n_channels,), (1,)),
         "shortcut_rstd": window(shortcut_rstd, (n_channels,), (1,)),
         "through_rstd": window(through_rstd, (n_channels,), (1,)),
-        "shortcut_1_weight": window(shortcut_1_weight, (n_channels,), (1,)),
+        "shortcut_weight": window(shortcut_weight, (n_channels,), (1,)),
         "conv2_out": window(
             conv2_out, (n_batches, n_pixels, n_channels), (n_pixels * n_channels, n_channels, 1)
         ),

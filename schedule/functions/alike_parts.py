@@ -10,10 +10,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from longhand.schedule.functions.alike_steps import SiteSteps, alike_steps
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
+from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.part_records import holder_of
 from longhand.schedule.layers.saved_layers import SAVED
+from longhand.schedule.names.buffer_names import BufferNamer
+from longhand.schedule.plan import PlanStep
 
 _MOST_OF_EQUAL = 6  # tensors of the record that one for several modules is given one by one
 
@@ -42,6 +46,42 @@ def with_alike(
         tuple(_told(part, number, members, function, held) for part in parts)
         for number, (function, parts, held) in enumerate(zip(functions, divided, memory, strict=True))
     ]
+
+
+def are_one(parts: Sequence[tuple[ModuleDerivative, LongFunction]], words: BufferNamer) -> bool:
+    """Whether two parts do the same to what they are given, and return the same.
+
+    Args:
+        parts: Both, each with the function that it is of.
+        words: The captured graph's.
+    """
+    sites, keys = [_steps_of(*one) for one in parts], [_keys_of(*one) for one in parts]
+    alike = alike_steps(sites, words, parts[0][1].variables)
+    if alike is None or alike.numbers or keys[0] != keys[1]:
+        return False
+    in_other = {column[0]: column[1] for column in alike.made}
+    given = zip(sites, zip(*alike.inputs, strict=True), strict=True) if alike.inputs else ()
+    are_in_order = all([*names] == [name for name in site.given if name in names] for site, names in given)
+    one, other = (site.results for site in sites)
+    return are_in_order and [in_other.get(name) for name in one] == [*other]
+
+
+def _steps_of(part: ModuleDerivative, function: LongFunction) -> SiteSteps:
+    """What a part does, takes and returns: what variables hold comes before what the record does."""
+    plain = [step for step in function.steps[part.start : part.stop] if isinstance(step, PlanStep)]
+    head = f"{part.root}."
+    paths = {name: path for name in part.given if (path := function.weights.get(name, "")).startswith(head)}
+    weights = {name: path.removeprefix(head) for name, path in paths.items()}
+    given = sorted((name for name in part.given if name not in weights), key=function.fields.__contains__)
+    return SiteSteps(own_steps(plain, {})[0], {}, tuple(given), weights, (*part.results, *part.gradients))
+
+
+def _keys_of(part: ModuleDerivative, function: LongFunction) -> list[list[str]]:
+    """For each result of a part the paths of the weights in its module whose gradient it is."""
+    own = f"{function.path}." if function.path else ""
+    paths = [function.gradients.get(name, ()) for name in part.gradients]
+    of_weights = [[f"{own}{path}".removeprefix(f"{part.root}.") for path in some] for some in paths]
+    return [*([] for _ in part.results), *of_weights]
 
 
 def _told(

@@ -16,8 +16,10 @@ from longhand.schedule.functions.alike_numbers import Number
 from longhand.schedule.layers.model_steps import ModelStep
 from longhand.schedule.names.module_names import class_of_place, ordinal_classes
 from longhand.schedule.names.reached import Reached
-from longhand.schedule.names.words import first_free, further_names, identifier
+from longhand.schedule.names.words import first_free, further_names, identifier, singular
 from longhand.schedule.plan import Launch
+
+_SAVED = "saved_"  # how the variable of a record begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +44,11 @@ class CallRecord:
     buffers: tuple[str, ...]
     root: str = ""
     records: tuple[tuple[str, CallRecord], ...] = ()
+
+    @property
+    def field(self) -> str:
+        """What it is called in a record that holds it: ``layer2_1``."""
+        return self.variable.removeprefix(_SAVED)
 
     def reached(self, variable: str) -> dict[str, str]:
         """By buffer: how a function reaches what the record holds that it has in a variable."""
@@ -164,9 +171,28 @@ def class_of_record(class_name: str, path: str, taken: Collection[str]) -> str:
     return first_free(itertools.chain([f"{class_name}Saved"], told, placed, more), taken)
 
 
-def variable_of_record(path: str, taken: Collection[str]) -> str:
-    """``saved_layer2_1``, of the call for that module."""
-    return first_free(_words(identifier(path)), taken)
+def variable_of_record(path: str, taken: Collection[str], beside: Collection[str] = ()) -> str:
+    """``saved_layer2_1``, of the call for that module; ``saved_block_0`` of encoder.blocks.0, if that tells which.
+
+    Args:
+        path: The module's.
+        taken: Words that it may not be.
+        beside: The paths of all modules.
+    """
+    word = _from_its_list(path)
+    is_told = not any(_from_its_list(other) == word for other in beside if other != path)
+    return first_free(itertools.chain(_words(word) if is_told else (), _words(identifier(path))), taken)
+
+
+def _from_its_list(path: str) -> str:
+    """``stage_1_block_0`` of encoder.stages.1.blocks.0; all of a path that begins with a list, or has none."""
+    parts = path.split(".")
+    lists = [at for at, after in enumerate(parts[1:]) if after.isdigit() and not parts[at].isdigit()]
+    if not lists or parts[0].isdigit():
+        return identifier(path)
+    following = (*parts[1:], "")
+    words = [singular(one) if after.isdigit() else one for one, after in zip(parts, following, strict=True)]
+    return identifier("_".join(words[lists[0] :]))
 
 
 def _camel(word: str) -> str:
@@ -174,5 +200,5 @@ def _camel(word: str) -> str:
 
 
 def _words(word: str) -> Iterator[str]:
-    yield from (f"saved_{word}", f"{word}_saved")
+    yield from (f"{_SAVED}{word}", f"{word}_saved")
     yield from further_names(f"{word}_saved")

@@ -15,12 +15,13 @@ function around it (derivative_memory.py), the calls stay there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import call_token, modules_around, modules_touched
-from longhand.schedule.functions.alike_parts import with_alike
+from longhand.schedule.functions.alike_parts import are_one, with_alike
 from longhand.schedule.functions.call_records import SharedCall
+from longhand.schedule.functions.common_parts import PartAt, calls_of, with_common_parts
 from longhand.schedule.functions.computed_again import differentiates, modules_of_readers
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
@@ -60,12 +61,26 @@ def find_derivatives(
         calls: What is a call already, by the first of its steps.
         memory: Of the steps of each.
     """
-    divided = []
+    divided, divisions = [], []
     for function, held in zip(functions, memory, strict=True):
         division = _Division(function, words, calls, held)
         around = AroundPart(function.path, function.before)
         divided.append(tuple(division.parts(function.path, 0, len(function.steps), around)))
-    return with_alike(functions, divided, memory)
+        divisions.append(division)
+
+    def make(at: PartAt, places: Sequence[int]) -> ModuleDerivative | None:
+        return divisions[at.function].inside(at.part, places)
+
+    def are_alike(*both: PartAt) -> bool:
+        own = [(at.part, functions[at.function]) for at in both]
+        return are_one(own, words)
+
+    found = with_common_parts(
+        divided, lambda at: calls_of(at.part, functions[at.function].steps), make, are_alike
+    )
+    for division, parts in zip(divisions, found, strict=True):
+        division.hold(parts)
+    return with_alike(functions, found, memory)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,8 +262,10 @@ class _Division:
         ]
         return _Across(given, held, results, tuple(gradients), len(held) + len(results) + len(apart))
 
-    def _derivative(self, border: PartBorder, start: int, stop: int) -> ModuleDerivative | None:
-        """Some steps as a function; None if they are none by themselves."""
+    def _derivative(
+        self, border: PartBorder, start: int, stop: int, is_tried: bool = False
+    ) -> ModuleDerivative | None:
+        """Some steps as a function; None if they are none by themselves. `is_tried`: whether it may be none yet."""
         function = self._function
         steps = [step for step in function.steps[start:stop] if isinstance(step, _PLAIN)]
         are_whole = all(
@@ -275,7 +292,8 @@ class _Division:
         is_few = is_few and bool(results or across.gradients)
         if not is_one or not is_few or not self._memory.may_hold(held, start, stop):
             return None
-        self._memory.hold(held, start, stop)
+        if not is_tried:
+            self._memory.hold(held, start, stop)
         kind = next(
             kind
             for modules in self._inside[start:stop]
@@ -298,6 +316,21 @@ class _Division:
             any(call.taken_from for call in within.values()),
             tuple(name for name in dropped if name not in function.fields),
             tuple(emptied),
+        )
+
+    def hold(self, parts: Iterable[ModuleDerivative]) -> None:
+        """What parts are given lives until they are over."""
+        for part in (inside for one in parts for inside in one.all_parts):
+            held = [name for name in part.given if name not in self._function.fields]
+            self._memory.hold(held, part.start, part.stop)
+
+    def inside(self, part: ModuleDerivative, places: Sequence[int]) -> ModuleDerivative | None:
+        """Some calls of a part as one inside of it; None if they are none by themselves."""
+        start, stop = self._with_memory(places[0], places[-1], part.start, part.stop)
+        if sum(self._lines[start:stop]) < FEWEST:
+            return None
+        return self._derivative(
+            PartBorder(part.path, places[0], places[-1], root=part.root), start, stop, is_tried=True
         )
 
     def _beside(self, start: int, stop: int) -> Iterator[PlanStep | SharedCall]:

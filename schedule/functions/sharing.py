@@ -59,6 +59,11 @@ def _as_read(one: OneFunction) -> tuple[int, int, int]:
     return (0, 0, 0) if others else (1, site.body, site.start)
 
 
+def _paths_of_modules(words: BufferNamer) -> frozenset[str]:
+    """Those in which anything is computed."""
+    return frozenset(path for node in words.nodes for path, _ in words.provenance(node).around)
+
+
 class FunctionSharing:
     """Finds the functions.
 
@@ -98,6 +103,7 @@ class FunctionSharing:
         self._buffers = buffers
         self._words_of = words_of
         self._used: set[str] = set()
+        self._paths = _paths_of_modules(words)
         self.functions: list[OneFunction] = []
 
     def find(self, names: Sequence[str]) -> None:
@@ -112,11 +118,8 @@ class FunctionSharing:
             [body.root for body in self._bodies],
             is_backward=not self._form.takes_module,
         )
-        taken = {
-            CallSite(number, place, place, "")
-            for number, body in enumerate(self._bodies)
-            for place in body.fixed
-        }
+        bodies = enumerate(self._bodies)
+        taken = {CallSite(number, place, place, "") for number, body in bodies for place in body.fixed}
         refused: set[tuple[CallSite, ...]] = set()
         # In any function of the file a variable of that name would hide it.
         used = {*names, *OWN_WORDS, *(word for body in self._bodies for word in body.variables.values())}
@@ -183,7 +186,7 @@ class FunctionSharing:
             return None
         site = called.sites[place]
         written = next(one.candidate for one in self.functions if one.name == name)
-        variable = variable_of_record(site.path.removeprefix(f"{site.root}."), used)
+        variable = variable_of_record(site.path.removeprefix(f"{site.root}."), used, self._paths)
         used |= {variable, written.record}
         records = (
             (field, of) for (field, _), (_, of) in zip(written.records(0), called.records(place), strict=True)

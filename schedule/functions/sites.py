@@ -140,8 +140,7 @@ class FunctionCandidate:
 
     def records(self, place: int) -> tuple[tuple[str, CallRecord], ...]:
         """(field of its record, the record of a call inside of the function) for one of the modules."""
-        words = (one.variable for one in self._records(0))
-        fields = (one if (word := one.removeprefix("saved_")) in self.fields else word for one in words)
+        fields = (one.variable if one.field in self.fields else one.field for one in self._records(0))
         return tuple(zip(fields, self._records(place), strict=True))
 
     def _records(self, place: int) -> list[CallRecord]:

@@ -27,6 +27,7 @@ class WalkedDims:
         beside: The axis that walks the one dimension with it: of pairs in a row their two places.
         n_left_out: How many of the one dimension's places come before or after: the first, for a class.
         n_parts: Of how many parts of the one dimension that are so long it walks one: of a gate beside what it gates.
+        is_outer: Whether each of its steps goes over all of that other axis.
     """
 
     place: int
@@ -34,6 +35,7 @@ class WalkedDims:
     beside: str | None = None
     n_left_out: int = 0
     n_parts: int = 1
+    is_outer: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -105,7 +107,9 @@ def _walked(
             for first in _firsts(last, shape, strides)
             for other in _split(axis, access, sizes, stride, math.prod(shape[first : last + 1]))
         ]
-        yield from (WalkedDims(place, tuple(range(first, last + 1)), other) for first, other in split)
+        for first, other in split:
+            is_outer = access.steps[other] < step
+            yield WalkedDims(place, tuple(range(first, last + 1)), other, is_outer=is_outer)
         if stride == step:
             yield from _whole(size, last, shape, strides, place)
             if not split and not _is_shared(axis, access, stride, shape[last]):

@@ -249,7 +249,7 @@ class BufferNamer:
             return  # what is made beside the first result is called nothing else
         if origin.differentiates:  # on the way to a gradient: none of the module's results
             yield from copied_names(self.origins, node)
-            yield from words_of_terms(node)
+            yield from words_of_terms(node, self.paths)
         else:
             yield from self._returned(node, origin)
             yield from words_of_module(origin)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import torch
 
 from longhand.capture.graph import Provenance
-from longhand.lower.ir import Extern, Pointwise, PointwiseOp, Store
+from longhand.lower.ir import Extern, Pointwise, PointwiseOp
 from longhand.schedule.layers.loops import arrange
 from longhand.schedule.layers.saved_layers import SavedLayers
 from longhand.schedule.modules.titles import told_module
@@ -23,12 +22,12 @@ from longhand.schedule.names.layer_names import name_block
 from longhand.schedule.names.meanings.number_parameters import end_words, int_words, scalar_words
 from longhand.schedule.names.meanings.parts import part_names
 from longhand.schedule.names.number_names import constant_names
-from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames, differentiated
+from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames
 from longhand.schedule.names.shared.function_variables import FunctionVariables
 from longhand.schedule.names.shared.layer_results import NameLayer
-from longhand.schedule.names.shared.plain_names import plain_names_in
 from longhand.schedule.names.shared.statements import stated_origins
 from longhand.schedule.names.shared.telling_apart import plainness
+from longhand.schedule.names.shared.tensor_names import name_lists, name_pointers, pointers_of_lists
 from longhand.schedule.names.unit_names import KernelNames, Ledger, Quote, UnitNames, pointer_word
 from longhand.schedule.names.value_names import ValueNamer
 from longhand.schedule.names.variables import name_variables
@@ -37,16 +36,10 @@ from longhand.schedule.names.words import (
     KernelScope,
     Scope,
     as_gradient,
-    identifier,
-    plural,
-    singular,
-    without_counter,
 )
 from longhand.schedule.plan import (
-    Access,
     KernelPlan,
     Launch,
-    Pointer,
     TargetFacts,
     UnitPlan,
     facts_of,
@@ -238,13 +231,8 @@ def _fitted(names: KernelNames, kernel: KernelPlan, callers: Callers) -> KernelN
         pointers={p.name: as_gradient(word) if p.name in gradients else word for p, word in words},
         axes={axis.name: word for axis, word in zip(kernel.axes, names.axes.values(), strict=True)},
         ints={p.name: word for p, word in zip(kernel.ints, names.ints.values(), strict=True)},
-        lists={p.name: word for p, word in zip(_many(kernel), names.lists.values(), strict=True)},
+        lists={p.name: word for p, word in zip(pointers_of_lists(kernel), names.lists.values(), strict=True)},
     )
-
-
-def _many(kernel: KernelPlan) -> list[Pointer]:
-    """The pointers that stand for lists."""
-    return [pointer for pointer in kernel.pointers if pointer.many]
 
 
 def _with_current_quotes(old: KernelNames, callers: Callers) -> KernelNames:
@@ -287,8 +275,8 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
     if kernel.schedule.is_over_lists:
         for word in _WORDS_OF_LISTS:
             scope.take(word)
-    pointers = _name_pointers(kernel, callers, scope)
-    lists = _name_lists(kernel, pointers, scope)
+    pointers = name_pointers(kernel, callers, scope)
+    lists = name_lists(kernel, pointers, scope)
     axes = name_axes(kernel, scope, dimensions_of(kernel, callers))
     parts = part_names(kernel, callers)
     ints = {
@@ -321,78 +309,3 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
         lists=lists,
         constants=constant_names(kernel, callers),
     )
-
-
-def _name_pointers(kernel: KernelPlan, callers: Callers, scope: Scope) -> dict[str, str]:
-    words, launch = callers.first.words, callers.first.launch
-    passed = [pointer for pointer in kernel.pointers if not pointer.scratch]
-    places = {pointer.name: place for place, pointer in enumerate(passed)}
-    pointer_of = {buffer: pointer.name for pointer, buffer in zip(passed, launch.buffers, strict=True)}
-    shared = {pointer.name: callers.candidates(place) for place, pointer in enumerate(passed)}
-    n_claims = Counter(shared[name][0] for name in pointer_of.values() if shared[name])
-    n_written = sum(pointer.access is not Access.READ for pointer in passed)
-    values = {place: callers.value_of_gradient(place) for place in range(len(passed))}
-    gradients = {value: passed[place] for place, value in values.items() if value is not None}
-    names: dict[str, str] = {}
-    waiting: list[Pointer] = []
-
-    def value_of(pointer: Pointer) -> str | None:
-        """The pointer to the value that a pointer's is the gradient of, if the kernel is given both."""
-        buffer = launch.buffers[places[pointer.name]] if pointer.name in places else ""
-        return pointer_of.get(differentiated(words, buffer))
-
-    def rank(pointer: Pointer) -> tuple[int, bool]:
-        """Gradients of what is here come before other gradients, which may have the same word; then what is here.
-
-        Of each of these first what is called so in the calls.
-        """
-        place = places.get(pointer.name)
-        of_what_is_here = 0 if value_of(pointer) is not None else 1 if place in gradients else 2
-        return of_what_is_here, place is None or not callers.is_exact(place)
-
-    for pointer in sorted(kernel.pointers, key=rank):
-        if pointer.scratch:
-            waiting.append(pointer)
-            continue
-        candidates = shared[pointer.name]
-        is_input = launch.buffers[places[pointer.name]] in words.inputs
-        if is_input and len(candidates) > 1 and n_claims[candidates[0]] > 1:
-            candidates = [*candidates[1:], candidates[0]]  # two weights: both say whose they are
-        if not candidates or len(callers.told_apart) > 1:
-            place = places[pointer.name]
-            plain = plain_names_in(kernel, pointer, place, callers, gradients.get(place))
-            candidates = [*candidates, *plain]
-        if pointer.many:
-            one = dict.fromkeys(singular(without_counter(word)) for word in candidates)
-            candidates = [*one, *candidates]
-        names[pointer.name] = scope.pick([*candidates, *_pointer_fallbacks(pointer, candidates, n_written)])
-    for pointer in waiting:
-        names[pointer.name] = scope.pick([*_partial_words(kernel, pointer, names, len(waiting))])
-    return {pointer.name: names[pointer.name] for pointer in kernel.pointers}
-
-
-def _partial_words(kernel: KernelPlan, pointer: Pointer, names: dict[str, str], n_partials: int) -> list[str]:
-    """``d_weight_partial``, where the chunks of several reductions are kept."""
-    partial = next(one for one in kernel.partials if one.pointer == pointer.name)
-    results = [
-        names[value.buffer]
-        for value in kernel.body
-        if isinstance(value, Store) and value.value == partial.position
-    ]
-    words = [f"{word}_partial" for word in results] if n_partials > 1 else []
-    return [*words, "partial", f"partial_{without_counter(identifier(pointer.name))}"]
-
-
-def _name_lists(kernel: KernelPlan, pointers: dict[str, str], scope: Scope) -> dict[str, str]:
-    """``params`` where the pointer is ``param``."""
-    return {
-        pointer.name: scope.pick([plural(pointers[pointer.name]), f"{pointers[pointer.name]}_list"])
-        for pointer in _many(kernel)
-    }
-
-
-def _pointer_fallbacks(pointer: Pointer, candidates: list[str], n_written: int) -> list[str]:
-    if pointer.access is Access.READ:
-        return [f"{candidates[0]}_in", "source"]
-    of_several = [f"{candidates[0]}_out"] if n_written > 1 else []
-    return [*of_several, "out", f"{candidates[0]}_out", "result"]

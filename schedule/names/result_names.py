@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import fx
@@ -17,7 +17,7 @@ from longhand.schedule.names.value_origins import (
     result_word,
     without_positions,
 )
-from longhand.schedule.names.words import GradientWord, identifier, reworded, without_counter
+from longhand.schedule.names.words import GradientWord, identifier, path_names, reworded, without_counter
 
 # Of calls whose schema has no words for them, by place.
 _STATISTICS = {
@@ -92,14 +92,21 @@ def words_of_role(origin: Provenance) -> Iterator[str]:
             yield reworded(role, lambda of: f"{layer}_{of}")
 
 
-def words_of_terms(node: fx.Node) -> Iterator[str]:
-    """``d_bias_terms``: what only has to be added up to be the gradient of a weight, or of another value."""
+def words_of_terms(node: fx.Node, weights: Mapping[str, str]) -> Iterator[str]:
+    """``d_bias_terms``: what only has to be added up to be the gradient of a weight, or of another value.
+
+    Args:
+        node: The value.
+        weights: By node: the path of the weight that it has the gradient of.
+    """
     users = [user for user in node.users if user.op == "call_function"]
     if len(users) != 1 or aten_name(users[0]) != "sum":
         return
     origin = provenance_of(users[0])
     if origin.gradient_of and origin.part is GradientPart.WHOLE:
         word = identifier(users[0].name)
+        _, *whose = path_names(weights.get(users[0].name, ""))
+        yield from (f"d_{one}_terms" for one in whose)
         yield from dict.fromkeys(f"{one}_terms" for one in (without_counter(word), word))
 
 

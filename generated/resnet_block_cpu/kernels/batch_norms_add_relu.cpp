@@ -14,17 +14,17 @@ constexpr long GRAIN = 32768;  // elements below which one thread does it all
 
 // One thread per block of rows.
 extern "C" void batch_norms_add_relu(
-    const float *conv2_out,                // (n_batches, n_channels, n_pixels)
-    const float *bn2_running_mean,         // (n_channels,)
-    const float *bn2_running_var,          // (n_channels,)
-    const float *bn2_weight,               // (n_channels,)
-    const float *bn2_bias,                 // (n_channels,)
-    const float *shortcut_out,             // (n_batches, n_channels, n_pixels)
-    const float *shortcut_1_running_mean,  // (n_channels,)
-    const float *shortcut_1_running_var,   // (n_channels,)
-    const float *shortcut_1_weight,        // (n_channels,)
-    const float *shortcut_1_bias,          // (n_channels,)
-    float *activated,                      // (n_batches, n_channels, n_pixels); may be shortcut_out
+    const float *conv2_out,              // (n_batches, n_channels, n_pixels)
+    const float *bn2_running_mean,       // (n_channels,)
+    const float *bn2_running_var,        // (n_channels,)
+    const float *bn2_weight,             // (n_channels,)
+    const float *bn2_bias,               // (n_channels,)
+    const float *shortcut_out,           // (n_batches, n_channels, n_pixels)
+    const float *shortcut_running_mean,  // (n_channels,)
+    const float *shortcut_running_var,   // (n_channels,)
+    const float *shortcut_weight,        // (n_channels,)
+    const float *shortcut_bias,          // (n_channels,)
+    float *activated,                    // (n_batches, n_channels, n_pixels); may be shortcut_out
     long n_batches,
     long n_channels,
     long n_pixels,
@@ -40,19 +40,19 @@ extern "C" void batch_norms_add_relu(
       const float rstd = 1.0f / std::sqrt(bn2_running_var[channel] + eps);
       const float bn2_weight_i = bn2_weight[channel];
       const float bn2_bias_i = bn2_bias[channel];
-      const float shortcut_1_running_mean_i = shortcut_1_running_mean[channel];
-      const float shortcut_rstd = 1.0f / std::sqrt(shortcut_1_running_var[channel] + eps);
-      const float shortcut_1_weight_i = shortcut_1_weight[channel];
-      const float shortcut_1_bias_i = shortcut_1_bias[channel];
+      const float shortcut_running_mean_i = shortcut_running_mean[channel];
+      const float shortcut_rstd = 1.0f / std::sqrt(shortcut_running_var[channel] + eps);
+      const float shortcut_weight_i = shortcut_weight[channel];
+      const float shortcut_bias_i = shortcut_bias[channel];
 
 #pragma omp simd
       for (long pixel = 0; pixel < n_pixels; ++pixel) {
         const float normalized = (conv2_out_row[pixel] - bn2_running_mean_i) * rstd;
         const float out = normalized * bn2_weight_i + bn2_bias_i;
-        const float centered = shortcut_out_row[pixel] - shortcut_1_running_mean_i;
-        const float weighted = centered * shortcut_rstd * shortcut_1_weight_i;
+        const float centered = shortcut_out_row[pixel] - shortcut_running_mean_i;
+        const float weighted = centered * shortcut_rstd * shortcut_weight_i;
 
-        activated_row[pixel] = maximum(out + (weighted + shortcut_1_bias_i), 0.0f);
+        activated_row[pixel] = maximum(out + (weighted + shortcut_bias_i), 0.0f);
       }
     }
   }

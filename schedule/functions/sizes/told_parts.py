@@ -8,6 +8,7 @@ ends, are told by such sizes, as they are in functions that modules share (told_
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Size
@@ -62,6 +63,7 @@ class PartSizes:
         telling: By the word of such a size: what the part is given that has it, and in which dimension.
         others: By a size in which the modules differ: all that has it, by the word of that dimension.
         in_symbols: The part with such sizes as symbols; None where that is not the same for all of them.
+        uneven: What it is given that has more dimensions, or fewer, in another part; how many of the last are alike.
     """
 
     steps: Mapping[int, PlanStep]
@@ -69,6 +71,7 @@ class PartSizes:
     telling: Mapping[str, TellingDimension]
     others: Mapping[int, Mapping[str, TellingDimension]]
     in_symbols: PartInSymbols | None = None
+    uneven: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def tells(self, word: str, size: int | str) -> TellingDimension | None:
         """What tells a size that a function has that word for."""
@@ -161,6 +164,7 @@ def _of_sites(
     told, sizes = with_told_sizes_and_words(alike, buffers, words_of, variables, taken)
     telling = {word: one for word, of in sizes.items() if (one := _telling(of, word, alike, buffers))}
     others = list(_differing(alike, buffers, words_of))
+    uneven = list(_uneven(alike, buffers))
     for place, site in enumerate(sites):
         new = told.sites[place]
         pairs = zip(site.plain, new.steps, strict=True)
@@ -179,7 +183,21 @@ def _of_sites(
                 {one.word: one.sizes[place] for one in symbols.symbols if not one.is_told and one.is_named},
                 tuple((word, values[place]) for word, values in symbols.numbers),
             )
-        yield id(site.part), PartSizes(steps, new.shapes, own, by_size, in_symbols)
+        of_part = {names[place]: n_last for names, n_last in uneven}
+        yield id(site.part), PartSizes(steps, new.shapes, own, by_size, in_symbols, of_part)
+
+
+def _uneven(alike: AlikeSteps, buffers: Mapping[str, Buffer]) -> Iterator[tuple[Names, int]]:
+    """(what each part is given, how many of its last dimensions are alike) where not all of them have as many."""
+    for column in alike.inputs:
+        names = _own(column, alike)
+        shapes = [buffers[name].shape if name in buffers else () for name in names]
+        if len(set(map(len, shapes))) > 1:
+            last = itertools.takewhile(
+                lambda sizes: len({*map(str, sizes)}) == 1,
+                zip(*(shape[::-1] for shape in shapes), strict=False),
+            )
+            yield names, len([*last])
 
 
 def _differing(

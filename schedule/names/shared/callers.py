@@ -58,6 +58,13 @@ class Caller:
         own = [one for one in nodes if one.name not in self.by_library or op_word(one).word != ATTENTION]
         return own or nodes
 
+    def path_of(self, place: int) -> str:
+        """The path of a weight that it passes, or of what it passes the gradient of; of another value its module's."""
+        buffer, words = self.launch.buffers[place], self.words
+        entry = words.inputs.get(buffer)
+        held = entry.target if entry is not None and not entry.is_given else ""
+        return words.paths.get(buffer) or words.weights.get(buffer) or held or words.module_of(buffer)
+
     @functools.cached_property
     def sources(self) -> tuple[Provenance, ...]:
         """Where what it computes came from."""
@@ -146,6 +153,10 @@ class Callers:
         """Whether what they pass at a place is the gradient of something in all of them."""
         passed = ((one, one.launch.buffers[place]) for one in self.every)
         return all(isinstance(next(one.words.candidates(buffer)), GradientWord) for one, buffer in passed)
+
+    def paths(self, place: int) -> frozenset[str]:
+        """The paths of the modules that make, or hold, what they pass at a place."""
+        return frozenset(one.path_of(place) for one in self.every)
 
     def trained(self, place: int) -> str:
         """What modules call the parameters whose gradients all of them pass at a place: ``bias``; else nothing."""

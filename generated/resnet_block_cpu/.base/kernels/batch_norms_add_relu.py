@@ -17,17 +17,15 @@ def reference(
     bn2_weight,
     bn2_bias,
     shortcut_out,
-    shortcut_1_running_mean,
-    shortcut_1_running_var,
-    shortcut_1_weight,
-    shortcut_1_bias,
+    shortcut_running_mean,
+    shortcut_running_var,
+    shortcut_weight,
+    shortcut_bias,
     eps,
 ):
     """What batch_norms_add_relu() must fill activated with."""
     out = (conv2_out - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
     weighted = (
-        (shortcut_out - shortcut_1_running_mean)
-        * torch.rsqrt(shortcut_1_running_var + eps)
-        * shortcut_1_weight
+        (shortcut_out - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
     )
-    return torch.relu(out + (weighted + shortcut_1_bias))
+    return torch.relu(out + (weighted + shortcut_bias))

@@ -33,10 +33,10 @@ def batch_norms_add_relu_kernel(
     bn2_weight_ptr,  # bf16 (n_channels,)
     bn2_bias_ptr,  # bf16 (n_channels,)
     shortcut_out_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
-    shortcut_1_running_mean_ptr,  # bf16 (n_channels,)
-    shortcut_1_running_var_ptr,  # bf16 (n_channels,)
-    shortcut_1_weight_ptr,  # bf16 (n_channels,)
-    shortcut_1_bias_ptr,  # bf16 (n_channels,)
+    shortcut_running_mean_ptr,  # bf16 (n_channels,)
+    shortcut_running_var_ptr,  # bf16 (n_channels,)
+    shortcut_weight_ptr,  # bf16 (n_channels,)
+    shortcut_bias_ptr,  # bf16 (n_channels,)
     activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
     n_pixels,
     n_channels,
@@ -65,17 +65,17 @@ def batch_norms_add_relu_kernel(
     bn2_weight = tl.load(bn2_weight_ptr + channel, mask=in_cols).to(tl.float32)
     bn2_bias = tl.load(bn2_bias_ptr + channel, mask=in_cols).to(tl.float32)
     shortcut_out = tl.load(shortcut_out_ptr + at, mask=in_range).to(tl.float32)
-    shortcut_1_running_mean = tl.load(shortcut_1_running_mean_ptr + channel, mask=in_cols).to(tl.float32)
-    shortcut_1_running_var = tl.load(shortcut_1_running_var_ptr + channel, mask=in_cols).to(tl.float32)
-    shortcut_1_weight = tl.load(shortcut_1_weight_ptr + channel, mask=in_cols).to(tl.float32)
-    shortcut_1_bias = tl.load(shortcut_1_bias_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_running_mean = tl.load(shortcut_running_mean_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_running_var = tl.load(shortcut_running_var_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_weight = tl.load(shortcut_weight_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_bias = tl.load(shortcut_bias_ptr + channel, mask=in_cols).to(tl.float32)
 
     rstd = tl.rsqrt(bn2_running_var + eps)
     normalized = (conv2_out - bn2_running_mean) * rstd
     out = normalized * bn2_weight + bn2_bias
-    centered = shortcut_out - shortcut_1_running_mean
-    shortcut_rstd = tl.rsqrt(shortcut_1_running_var + eps)
-    new_out = out + (centered * shortcut_rstd * shortcut_1_weight + shortcut_1_bias)
+    centered = shortcut_out - shortcut_running_mean
+    shortcut_rstd = tl.rsqrt(shortcut_running_var + eps)
+    new_out = out + (centered * shortcut_rstd * shortcut_weight + shortcut_bias)
 
     tl.store(
         activated_ptr + (batch * n_channels + channel) * n_pixels + pixel,
@@ -91,10 +91,10 @@ def batch_norms_add_relu(
     bn2_weight,
     bn2_bias,
     shortcut_out,
-    shortcut_1_running_mean,
-    shortcut_1_running_var,
-    shortcut_1_weight,
-    shortcut_1_bias,
+    shortcut_running_mean,
+    shortcut_running_var,
+    shortcut_weight,
+    shortcut_bias,
     activated,
     n_batches,
     n_pixels,
@@ -110,10 +110,10 @@ def batch_norms_add_relu(
         bn2_weight,
         bn2_bias,
         shortcut_out,
-        shortcut_1_running_mean,
-        shortcut_1_running_var,
-        shortcut_1_weight,
-        shortcut_1_bias,
+        shortcut_running_mean,
+        shortcut_running_var,
+        shortcut_weight,
+        shortcut_bias,
         activated,
         n_pixels,
         n_channels,
@@ -130,17 +130,15 @@ def reference(
     bn2_weight,
     bn2_bias,
     shortcut_out,
-    shortcut_1_running_mean,
-    shortcut_1_running_var,
-    shortcut_1_weight,
-    shortcut_1_bias,
+    shortcut_running_mean,
+    shortcut_running_var,
+    shortcut_weight,
+    shortcut_bias,
     eps,
 ):
     """What batch_norms_add_relu() must fill activated with."""
     out = (conv2_out - bn2_running_mean) * torch.rsqrt(bn2_running_var + eps) * bn2_weight + bn2_bias
     weighted = (
-        (shortcut_out - shortcut_1_running_mean)
-        * torch.rsqrt(shortcut_1_running_var + eps)
-        * shortcut_1_weight
+        (shortcut_out - shortcut_running_mean) * torch.rsqrt(shortcut_running_var + eps) * shortcut_weight
     )
-    return torch.relu(out + (weighted + shortcut_1_bias))
+    return torch.relu(out + (weighted + shortcut_bias))

@@ -35,8 +35,8 @@ def batch_norms_add_relu_kernel(
     shortcut_out_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     shortcut_mean_ptr,  # float32 (n_channels,)
     shortcut_rstd_ptr,  # float32 (n_channels,)
-    shortcut_1_weight_ptr,  # bf16 (n_channels,)
-    shortcut_1_bias_ptr,  # bf16 (n_channels,)
+    shortcut_weight_ptr,  # bf16 (n_channels,)
+    shortcut_bias_ptr,  # bf16 (n_channels,)
     activated_ptr,  # bf16 (n_batches, n_channels, n_pixels)
     n_pixels,
     n_channels,
@@ -66,12 +66,12 @@ def batch_norms_add_relu_kernel(
     shortcut_out = tl.load(shortcut_out_ptr + at, mask=in_range).to(tl.float32)
     shortcut_mean = tl.load(shortcut_mean_ptr + channel, mask=in_cols)
     shortcut_rstd = tl.load(shortcut_rstd_ptr + channel, mask=in_cols)
-    shortcut_1_weight = tl.load(shortcut_1_weight_ptr + channel, mask=in_cols).to(tl.float32)
-    shortcut_1_bias = tl.load(shortcut_1_bias_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_weight = tl.load(shortcut_weight_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_bias = tl.load(shortcut_bias_ptr + channel, mask=in_cols).to(tl.float32)
 
     normalized = (conv2_out - bn2_mean) * bn2_rstd
-    weighted = (shortcut_out - shortcut_mean) * shortcut_rstd * shortcut_1_weight
-    out = normalized * bn2_weight + bn2_bias + (weighted + shortcut_1_bias)
+    weighted = (shortcut_out - shortcut_mean) * shortcut_rstd * shortcut_weight
+    out = normalized * bn2_weight + bn2_bias + (weighted + shortcut_bias)
     tl.store(
         activated_ptr + (batch * n_channels + channel) * n_pixels + pixel,
         nan_maximum(out, 0.0),
@@ -88,8 +88,8 @@ def batch_norms_add_relu(
     shortcut_out,
     shortcut_mean,
     shortcut_rstd,
-    shortcut_1_weight,
-    shortcut_1_bias,
+    shortcut_weight,
+    shortcut_bias,
     activated,
     n_batches,
     n_pixels,
@@ -106,8 +106,8 @@ def batch_norms_add_relu(
         shortcut_out,
         shortcut_mean,
         shortcut_rstd,
-        shortcut_1_weight,
-        shortcut_1_bias,
+        shortcut_weight,
+        shortcut_bias,
         activated,
         n_pixels,
         n_channels,
@@ -125,13 +125,13 @@ def reference(
     shortcut_out,
     shortcut_mean,
     shortcut_rstd,
-    shortcut_1_weight,
-    shortcut_1_bias,
+    shortcut_weight,
+    shortcut_bias,
 ):
     """What batch_norms_add_relu() must fill activated with."""
     out = (
         (conv2_out - bn2_mean) * bn2_rstd * bn2_weight
         + bn2_bias
-        + ((shortcut_out - shortcut_mean) * shortcut_rstd * shortcut_1_weight + shortcut_1_bias)
+        + ((shortcut_out - shortcut_mean) * shortcut_rstd * shortcut_weight + shortcut_bias)
     )
     return torch.relu(out)

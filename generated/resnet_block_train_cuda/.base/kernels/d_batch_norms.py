@@ -28,7 +28,7 @@ def d_batch_norms_kernel(
     shortcut_mean_ptr,  # float32 (n_channels,)
     shortcut_rstd_ptr,  # float32 (n_channels,)
     through_rstd_ptr,  # float32 (n_channels,)
-    shortcut_1_weight_ptr,  # bf16 (n_channels,)
+    shortcut_weight_ptr,  # bf16 (n_channels,)
     conv2_out_ptr,  # bf16 (n_batches, n_pixels, n_channels) in memory
     bn2_mean_ptr,  # float32 (n_channels,)
     bn2_rstd_ptr,  # float32 (n_channels,)
@@ -64,7 +64,7 @@ def d_batch_norms_kernel(
     shortcut_mean = tl.load(shortcut_mean_ptr + channel, mask=in_cols)
     shortcut_rstd = tl.load(shortcut_rstd_ptr + channel, mask=in_cols)
     through_rstd = tl.load(through_rstd_ptr + channel, mask=in_cols)
-    shortcut_1_weight = tl.load(shortcut_1_weight_ptr + channel, mask=in_cols).to(tl.float32)
+    shortcut_weight = tl.load(shortcut_weight_ptr + channel, mask=in_cols).to(tl.float32)
     conv2_out = tl.load(conv2_out_ptr + at, mask=in_range).to(tl.float32)
     bn2_mean = tl.load(bn2_mean_ptr + channel, mask=in_cols)
     bn2_rstd = tl.load(bn2_rstd_ptr + channel, mask=in_cols)
@@ -73,7 +73,7 @@ def d_batch_norms_kernel(
 
     less_mean = d_out - through_mean
     normalized = (shortcut_out - shortcut_mean) * shortcut_rstd
-    scale = shortcut_rstd * shortcut_1_weight
+    scale = shortcut_rstd * shortcut_weight
     less_means = less_mean - (conv2_out - bn2_mean) * bn2_rstd * bn2_through_rstd
 
     tl.store(d_shortcut_out_ptr + at, (less_mean - normalized * through_rstd) * scale, mask=in_range)
@@ -87,7 +87,7 @@ def d_batch_norms(
     shortcut_mean,
     shortcut_rstd,
     through_rstd,
-    shortcut_1_weight,
+    shortcut_weight,
     conv2_out,
     bn2_mean,
     bn2_rstd,
@@ -108,7 +108,7 @@ def d_batch_norms(
         shortcut_mean,
         shortcut_rstd,
         through_rstd,
-        shortcut_1_weight,
+        shortcut_weight,
         conv2_out,
         bn2_mean,
         bn2_rstd,
@@ -130,7 +130,7 @@ def reference(
     shortcut_mean,
     shortcut_rstd,
     through_rstd,
-    shortcut_1_weight,
+    shortcut_weight,
     conv2_out,
     bn2_mean,
     bn2_rstd,
@@ -140,7 +140,7 @@ def reference(
     """What d_batch_norms() must fill d_shortcut_out and d_conv2_out with."""
     less_mean = d_out.transpose(-2, -1) - through_mean
     d_shortcut_out = (less_mean - (shortcut_out - shortcut_mean) * shortcut_rstd * through_rstd) * (
-        shortcut_rstd * shortcut_1_weight
+        shortcut_rstd * shortcut_weight
     )
     d_conv2_out = (less_mean - (conv2_out - bn2_mean) * bn2_rstd * bn2_through_rstd) * (bn2_rstd * bn2_weight)
     return d_shortcut_out, d_conv2_out
