@@ -62,9 +62,12 @@ def is_folded(size: Code) -> bool:
 
 
 def with_the_rest(texts: Sequence[Code], sizes: Sequence[Size]) -> tuple[Code, ...]:
-    """The sizes of a reshape: -1 for the only one that is but a large number, which is what words leave."""
+    """The sizes of a reshape: -1 for the only one that is but a large number, which is what words leave.
+
+    Not where a size varies: where it is 0, nothing tells what -1 is.
+    """
     bare = [place for place, text in enumerate(texts) if is_bare(text)]
-    is_told = all(str(size) not in ("-1", "0") for size in sizes)
+    is_told = all(str(size).isdigit() and str(size) != "0" for size in sizes)
     is_told = is_told and not all(isinstance(text, LiteralCode) for text in texts)
     if len(bare) != 1 or len(texts) == 1 or not is_told:
         return tuple(texts) or (NO_CODE,)

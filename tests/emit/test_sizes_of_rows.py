@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import sympy
 import torch
 from torch import nn
 
@@ -92,3 +93,10 @@ def test_a_view_leaves_its_only_number_to_the_others() -> None:
 )
 def test_a_record_is_called_from_its_first_list_on(path: str, beside: tuple[str, ...], variable: str) -> None:
     assert variable_of_record(path, (), (path, *beside)) == variable
+
+
+def test_beside_a_size_that_varies_the_number_stays() -> None:
+    """``x.view(batch, -1)`` raises where the batch is empty."""
+    given = (NameCode("batch"), whole_number(4160))
+    assert with_the_rest(given, (sympy.Symbol("s0"), 4160)) == given
+    assert with_the_rest(given, (2, 4160)) == (given[0], whole_number(-1))
