@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longhand.capture.bytecode.hook import is_available
+from longhand.capture.frontends.first_call import without_memos
 from longhand.capture.graph import CapturedGraph
 from longhand.emit.unit.threeway import ConflictStyle
-from longhand.errors import CaptureError, GraphBreakError
+from longhand.errors import CaptureError, GraphBreakError, KeptTensorWarning
 from longhand.factory import Call
 from longhand.frontends import capture_call
 from longhand.options import Frontend, parse_enum
@@ -107,29 +109,37 @@ def generate(
     )
     lock = {} if replace else lock_there(Path(out))
 
-    call = Call(model, args, dict(kwargs or {}))
+    chosen = None if frontend is None else parse_enum(Frontend, frontend, "The frontend")
 
-    def write(frontend: Frontend) -> Summary:
-        own = dataclasses.replace(options, frontend=frontend)
-        refuse_other_options(lock, own, Path(out))
+    def written(call: Call) -> Summary:
+        def write(frontend: Frontend) -> Summary:
+            own = dataclasses.replace(options, frontend=frontend)
+            refuse_other_options(lock, own, Path(out))
 
-        def capture() -> CapturedGraph:
-            graph = capture_call(model, args, kwargs or {}, own, dynamic_shapes)
-            refuse_other_sizes(lock, graph, Path(out))
-            return graph
+            def capture() -> CapturedGraph:
+                graph = capture_call(call.model, args, kwargs or {}, own, dynamic_shapes)
+                refuse_other_sizes(lock, graph, Path(out))
+                return graph
 
-        with contextlib.ExitStack() as until:
-            stage = until.enter_context(TrialPlace(call, own.target.device)) if run else None
-            clock = Clock(sample=sample, listener=listener)
-            return compile_unit(capture, own, Path(out), clock, stage, style)
-
-    try:
-        chosen = None if frontend is None else parse_enum(Frontend, frontend, "The frontend")
+            with contextlib.ExitStack() as until:
+                stage = until.enter_context(TrialPlace(call, own.target.device)) if run else None
+                clock = Clock(sample=sample, listener=listener)
+                return compile_unit(capture, own, Path(out), clock, stage, style)
 
         def first() -> Summary:
             return _by_either(write, allow_breaks=allow_breaks) if chosen is None else write(chosen)
 
         return as_in_eager(write, first, call, train=train)
+
+    call = Call(model, args, dict(kwargs or {}))
+    try:
+        cold = None if dynamic_shapes else without_memos(model, args, call.kwargs, train=train)
+        if cold is not None:
+            try:
+                return written(dataclasses.replace(call, model=cold))
+            except CaptureError:  # no capture makes again what it keeps
+                warnings.warn(KeptTensorWarning(type(model).__name__), stacklevel=2)
+        return written(call)
     except GraphBreakError as error:
         if not allow_breaks:
             raise error.advised(

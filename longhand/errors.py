@@ -130,6 +130,16 @@ class ToldCompiledWarning(UserWarning):
     """A model computes something else where torch.compiler.is_compiling() is True; its unit does what eager does."""
 
 
+class KeptTensorWarning(UserWarning):
+    """What calls before have left in a model is a constant of the unit, which weights that are loaded later leave."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"{model} keeps tensors of earlier calls besides its state_dict, and no capture makes them anew: they are "
+            "constants of the unit, as they are now. Generate again after other weights were loaded."
+        )
+
+
 class UntidyWarning(UserWarning):
     """Longhand wrote something that nothing needs: an unused name. Harmless, and a bug in longhand."""
 

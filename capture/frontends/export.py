@@ -31,8 +31,9 @@ from longhand.capture.frontends.call import (
     title,
 )
 from longhand.capture.frontends.dynamo_run import checkpoint_marks
-from longhand.capture.frontends.failures import capture_error
+from longhand.capture.frontends.failures import COMPUTED_EACH_TIME, capture_error
 from longhand.capture.frontends.finalize import Traced, finalize
+from longhand.capture.frontends.first_call import put_back
 from longhand.capture.frontends.torch_checkpoints import marking_checkpoints
 from longhand.capture.frontends.written_out import WrittenOut
 from longhand.capture.graph import CapturedGraph, GraphInput, InputKind, Literal
@@ -85,6 +86,7 @@ def capture_export(
     entry = model.forward if isinstance(model, nn.Module) else model
     refuse_autocast()
     kwargs = ordered_keywords(entry, args, kwargs or {}, title(model, name))
+    kept: list[str] = []
     try:
         custom = torch_private.refusing_autograd(_refuse_custom) if train else contextlib.nullcontext()
         with (
@@ -94,6 +96,7 @@ def capture_export(
             custom,
             marking_checkpoints(checkpoint_marks(), _refuse_nested) if train else contextlib.nullcontext(),
             WrittenOut(),
+            put_back(module) as kept,
         ):
             program = torch.export.export(
                 module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=False
@@ -102,6 +105,12 @@ def capture_export(
                 program = program.run_decompositions({})  # what a transform of torch.func makes of a call
     except Exception as error:
         raise capture_error(error, title(model, name)) from None
+    if kept:
+        raise CaptureError(
+            f"{title(model, name)} keeps {', '.join(one.lstrip('.') for one in kept)} for later calls, which a unit "
+            "would not do.",
+            hint=COMPUTED_EACH_TIME,
+        )
     traced = _traced(program, model, module, entry, (tuple(args), kwargs), dynamic_shapes, name, is_module)
     return finalize(dataclasses.replace(traced, train=train, may_depend_on_data=not train), target)
 

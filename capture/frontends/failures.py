@@ -39,6 +39,11 @@ class _Known:
     detail: bool = True
 
 
+COMPUTED_EACH_TIME = (
+    "Register it as a buffer and write it in place (`self.cache.copy_(...)`), or return it. What is kept for later "
+    "calls and depends on no argument, frontend='bytecode' computes in each call."
+)
+
 _KNOWN = (
     _Known(
         r"GuardOnDataDependent|data-dependent|data dependent|Could not guard|Could not extract specialized",
@@ -60,8 +65,7 @@ _KNOWN = (
     _Known(
         r"assigned during export",
         "the code stores a tensor on the module while it runs, which a graph would not do",
-        "Register it as a buffer and write it in place (`self.cache.copy_(...)`), or return it. What is kept for later"
-        " calls and depends on no argument, frontend='bytecode' computes in each call.",
+        COMPUTED_EACH_TIME,
     ),
     _Known(
         r"dynamic_shapes",

@@ -263,8 +263,7 @@ class BufferNamer:
         if word := field_word(node):
             yield word
         yield from words_by_use(node)
-        yield from words_of_term(node, self.origins)
-        yield from scaled_names(self.origins, node)
+        yield from (*words_of_term(node, self.origins), *scaled_names(self.origins, node))
         yield from words_of_copied(node, functools.partial(told, self), self._held)
         yield from self._fillers(node)
 

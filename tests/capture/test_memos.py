@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import longhand
-from longhand.errors import CaptureError
+from longhand.errors import CaptureError, KeptTensorWarning
 
 
 class ByDevice(nn.Module):
@@ -160,17 +160,25 @@ class Alternates(nn.Module):
 
 def unit_of(model: nn.Module, out: Path, **options: Any) -> nn.Module:
     torch.manual_seed(0)
-    longhand.generate(
-        model.eval(), (torch.randn(4, 5),), out=out, device="cpu", frontend="bytecode", **options
-    )
+    options = {"frontend": "bytecode", **options}
+    longhand.generate(model.eval(), (torch.randn(4, 5),), out=out, device="cpu", **options)
     return longhand.load(out)()
 
 
+@pytest.mark.parametrize("frontend", ["bytecode", None])
+@pytest.mark.parametrize("is_warm", [False, True])
 @pytest.mark.parametrize("kind", (ByDevice, Cosines, Registered))
-def test_a_unit_computes_it_each_time(kind: type[nn.Module], tmp_path: Path) -> None:
-    model = kind()
-    unit = unit_of(model, tmp_path / "unit")
-    assert not any(isinstance(kept, Tensor) for kept in vars(model).values())  # the user's model is as it was
+def test_a_unit_computes_it_each_time(
+    kind: type[nn.Module], is_warm: bool, frontend: str | None, tmp_path: Path
+) -> None:
+    """Also where the model was called before, and has kept it: as a constant it would outlive other weights."""
+    model = kind().eval()
+    if is_warm:
+        with torch.no_grad():
+            model(torch.randn(4, 5))
+    before = {name: id(kept) for name, kept in vars(model).items()}
+    unit = unit_of(model, tmp_path / "unit", frontend=frontend)
+    assert {name: id(kept) for name, kept in vars(model).items()} == before  # the user's model is as it was
     x = torch.randn(4, 5)
     for scale in (1.0, -2.0):  # weights that are loaded later count, too
         weights = {
@@ -212,6 +220,44 @@ def test_what_is_no_memo_is_refused(kind: type[nn.Module], tmp_path: Path) -> No
 def test_a_size_that_varies_makes_it_none(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="which a unit would not do"):
         unit_of(Cosines(), tmp_path / "unit", dynamic_shapes={"x": {1: torch.export.Dim("n", min=2, max=64)}})
+
+
+class Given(nn.Module):
+    """Holds a table that no call makes, and a mask that may be missing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.mask = torch.arange(5.0), torch.ones(5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table if self.mask is None else x * self.mask + self.table
+
+
+def test_what_no_call_makes_again_is_a_constant(tmp_path: Path) -> None:
+    model, x = Given(), torch.randn(4, 5)
+    torch.testing.assert_close(unit_of(model, tmp_path / "unit", frontend=None)(x), model(x))
+
+
+def test_where_no_capture_makes_it_again_a_warning_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ByDevice().eval()
+    with torch.no_grad():
+        model(torch.randn(4, 5))
+    monkeypatch.setattr("longhand.capture.frontends.bytecode._settles", lambda *told: False)
+    with pytest.warns(KeptTensorWarning, match="ByDevice keeps tensors of earlier calls"):
+        unit_of(model, tmp_path / "unit")
+
+
+@pytest.mark.parametrize("kind", (ByDevice, Registered))
+def test_torch_export_leaves_the_users_model_as_it_was(kind: type[nn.Module], tmp_path: Path) -> None:
+    """A fake tensor in its cache would have been found by the next call."""
+    model, x = kind().eval(), torch.randn(4, 5)
+    with pytest.raises(CaptureError, match=r"which a (unit|graph) would not do.*computes in each call"):
+        longhand.generate(model, (x,), out=tmp_path / "unit", device="cpu", frontend="export")
+    fresh = kind().eval()
+    fresh.load_state_dict(model.state_dict())
+    torch.testing.assert_close(model(x), fresh(x))
 
 
 def test_torch_export_names_the_way_out(tmp_path: Path) -> None:
