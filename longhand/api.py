@@ -137,8 +137,12 @@ def generate(
         if cold is not None:
             try:
                 return written(dataclasses.replace(call, model=cold))
-            except CaptureError:  # no capture makes again what it keeps
+            except (
+                CaptureError
+            ):  # no capture makes again what it keeps, or there is another reason, told below
+                summary = written(call)
                 warnings.warn(KeptTensorWarning(type(model).__name__), stacklevel=2)
+                return summary
         return written(call)
     except GraphBreakError as error:
         if not allow_breaks:
