@@ -83,12 +83,26 @@ def with_call_functions(text: ModelText, settings: FileSettings) -> ModelText:
             calls.setdefault(_way(call, constants), []).append((n_before, call))
     taken, made = settings.taken | _words_of(text), dict[_Way, _CallFunction]()
     for way, of_way in calls.items():
-        one = _CallFunction.of(way, [call for _, call in of_way], taken)
+        if (name := _free_name(way, taken)) is None:
+            continue
+        one = _CallFunction.of(name, way, [call for _, call in of_way])
         saved = sum(_n_lines(n, call) - _n_lines(n, one.call(call)) for n, call in of_way)
         if len(of_way) > 1 and saved > one.n_lines:
             made[way] = one
             taken.add(one.name)
     return _rewritten(text, made, constants) if made else text
+
+
+def _said(way: _Way) -> str:
+    """The operator's word."""
+    parts = [part for part in way.operator.split("_") if part]
+    return "_".join(part for part in parts if part not in _HOW) or "_".join(parts)
+
+
+def _free_name(way: _Way, taken: Collection[str]) -> str | None:
+    """A name for a function of these calls; None where other ways of one operator have them all: those stay long."""
+    said, whole = _said(way), "_".join(part for part in way.operator.split("_") if part)
+    return next((word for word in (said, whole, f"call_{said}") if word not in taken), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,11 +124,9 @@ class _CallFunction:
     inside: CallCode
 
     @classmethod
-    def of(cls, way: _Way, calls: Sequence[OperatorCode], taken: Collection[str]) -> _CallFunction:
+    def of(cls, name: str, way: _Way, calls: Sequence[OperatorCode]) -> _CallFunction:
         """That of these calls."""
-        parts = [part for part in way.operator.split("_") if part]
-        said = "_".join(part for part in parts if part not in _HOW) or "_".join(parts)
-        name = next(word for word in (said, "_".join(parts), f"call_{said}") if word not in taken)
+        said = _said(way)
         n_modules = len({one.module for one in way.arguments} - {-1})
         word = said.removesuffix("_backward").rpartition("_")[2]
         used = {_word(one) for one in way.arguments}

@@ -90,13 +90,24 @@ def brief(rows: Iterable[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def raised_groups(book: Book) -> list[dict[str, Any]]:
+    """Groups that ended in an error of no words of ours, while none of their samples does so alone."""
+    bad = {kind.name for kind in (*BAD, *NO_CASE)}
+    return [row for row in book.failed if row.get("raised") and not bad & set(_outcomes(book, row))]
+
+
+def _outcomes(book: Book, row: dict[str, Any]) -> list[str | None]:
+    """What became of each sample of a group, in smaller ones or alone; None where it is not known."""
+    step = (row["door"], row["train"])
+    known = [book.rows.get((row["op"], row["dtype"], number, *step)) for number in row["group"]]
+    return [one and one["outcome"] for one in known]
+
+
 def odd_groups(book: Book) -> list[str]:
     """Groups that were not right as one program, while each of their samples is right in smaller ones, in words."""
     lines = []
     for row in book.failed:
-        step = (row["door"], row["train"])
-        known = [book.rows.get((row["op"], row["dtype"], number, *step)) for number in row["group"]]
-        if all(one is not None and one["outcome"] == Outcome.RIGHT.name for one in known):
+        if set(_outcomes(book, row)) == {Outcome.RIGHT.name}:
             words = step_words(Door[row["door"]], row["train"])
             lines.append(f"- {row['op']} {row['dtype']} {row['group']}, {words}: {row['failed']}")
     return lines
@@ -175,8 +186,11 @@ def main() -> int:
     print("\n".join(["\n## Not right together, and right apart\n", *odd_groups(book)]))
     if options.refusals:
         refusals.write(book.rows.values(), book.runs, options.refusals)
-    print(f"\n{brief(book.rows.values())}")
-    return int(any(row["outcome"] in {kind.name for kind in BAD} for row in book.rows.values()))
+    raised = raised_groups(book)
+    print(f"\n{brief(book.rows.values())}\nprograms of several samples that raised: {len(raised)}")
+    return int(
+        bool(raised) or any(row["outcome"] in {kind.name for kind in BAD} for row in book.rows.values())
+    )
 
 
 if __name__ == "__main__":

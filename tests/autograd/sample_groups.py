@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from longhand.errors import LonghandError
 from tests.autograd.eager_runs import EagerRuns
 from tests.autograd.op_programs import SEED, Form, Program, Step
 from tests.autograd.op_sweep import UNINITIALIZED, Case, Door, Outcome, difference, through
@@ -103,10 +104,12 @@ class GroupVerdict:
     Attributes:
         words: Why it is not right; empty if every member is.
         named: The numbers of the members that the judge found something at.
+        has_raised: Whether it ended in an error that is none of longhand's own: a fault, whatever its members do alone.
     """
 
     words: str = ""
     named: frozenset[int] = frozenset()
+    has_raised: bool = False
 
     @property
     def is_right(self) -> bool:
@@ -130,7 +133,8 @@ def judged_together(runs: Sequence[EagerRuns], door: Door) -> GroupVerdict:
             function = through(Case(group, door, train), Path(folder), reasons)
             found = _seen_apart(function, group, train=train)
         except Exception as error:
-            return GroupVerdict(f"{type(error).__name__}: {error}")
+            has_raised = not isinstance(error, LonghandError)
+            return GroupVerdict(f"{type(error).__name__}: {error}", has_raised=has_raised)
         if reasons:
             return GroupVerdict(reasons[0])
         if found is None:

@@ -78,16 +78,19 @@ def work(connection: multiprocessing.connection.Connection, settings: Settings) 
         os.dup2(nothing.fileno(), 1)
         os.dup2(nothing.fileno(), 2)
         programs: tuple[tuple[str, str], list[Program]] = (("", ""), [])
+        never_right: set[tuple[str, bool]] = set()
         while (given := connection.recv()) is not None:
             (name, dtype, first), known = given
             if programs[0] != (name, dtype):
                 programs = (name, dtype), _drawn_programs(name, dtype, settings, connection.send)
+                never_right = set()
             made = programs[1]
             is_due = settings.includes((name, dtype, first))
             if is_due:
                 with tempfile.TemporaryDirectory() as kernels:  # of one op: others have others
                     os.environ["XDG_CACHE_HOME"] = kernels
-                    _Piece(name, dtype, known, settings, connection.send).judge(made[first : first + AT_ONCE])
+                    piece = _Piece(name, dtype, known, settings, connection.send, never_right)
+                    piece.judge(made[first : first + AT_ONCE])
             said = {"op": name, "dtype": dtype, "first": first, "finished": is_due, "samples": len(made)}
             connection.send(said | {"drawn": settings.drawn, "megabytes": _megabytes()})
 
@@ -109,6 +112,7 @@ class _Piece:
         known: What needs no judging.
         settings: How it is done.
         tell: Takes what is judged next, and rows.
+        never_right: Doors and steps in which no sample of a whole group was right: the next ones go alone at once.
     """
 
     name: str
@@ -116,6 +120,7 @@ class _Piece:
     known: Known
     settings: Settings
     tell: Callable[[Any], None]
+    never_right: set[tuple[str, bool]] = dataclasses.field(default_factory=set)
 
     def judge(self, programs: Sequence[Program]) -> None:
         """Through both doors, in training where anything carries gradients, and in inference."""
@@ -127,18 +132,25 @@ class _Piece:
                     self._judge_step(runs, door, train)
 
     def _judge_step(self, runs: Sequence[EagerRuns], door: Door, train: bool) -> None:
+        n_right = 0
+
         def alone(one: EagerRuns) -> bool:
+            nonlocal n_right
             at = (one.program.number, door.name, train)
             self.tell(at)
             row = self._alone(one, at)
             self.tell(row)
-            return bool(row["outcome"] == Outcome.RIGHT.name)
+            is_right = bool(row["outcome"] == Outcome.RIGHT.name)
+            n_right += is_right
+            return is_right
 
         def together(group: Sequence[EagerRuns]) -> GroupVerdict:
+            nonlocal n_right
             at = (_numbers(group), door.name, train)
             self.tell(at)
             verdict, row = self._together(group, at)
             self.tell(row)
+            n_right += verdict.is_right * len(group)
             return verdict
 
         def has_failed(group: Sequence[EagerRuns]) -> bool:
@@ -151,12 +163,16 @@ class _Piece:
             self.tell((one.program.number, door.name, train))  # eager may be what ends the process
             with _step_of_eager(train):
                 is_grouped = self.settings.group > 1 and may_be_grouped(one)
+                is_grouped = is_grouped and (door.name, train) not in self.never_right
             if is_grouped:
                 grouped.append(one)
             else:
                 alone(one)
         for first in range(0, len(grouped), self.settings.group):
+            n_right = 0
             settle(grouped[first : first + self.settings.group], judges)
+            if not n_right:
+                self.never_right.add((door.name, train))
 
     def _alone(self, runs: EagerRuns, at: Place) -> dict[str, Any]:
         case = Case(runs.program, Door[at[1]], at[2])
@@ -178,7 +194,9 @@ class _Piece:
                 verdict = judged_together(group, Door[at[1]])
             except Exception as error:
                 verdict = GroupVerdict(f"sweep: {type(error).__name__}: {error}")
-        row = group_row(self.name, self.dtype, at, verdict.words)
+        row = group_row(self.name, self.dtype, at, verdict.words) | (
+            {"raised": True} if verdict.has_raised else {}
+        )
         return verdict, row | _seconds(started)
 
 

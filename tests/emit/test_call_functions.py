@@ -51,3 +51,24 @@ def test_a_single_call_stays_where_it_is(tmp_path: Path) -> None:
     _, _, forward, _ = of_normed(tmp_path, 1)
     assert "def batch_norm" not in forward and "def max_pool2d" not in forward
     assert "= torch.native_batch_norm(" in forward
+
+
+def test_an_operator_called_in_many_ways(tmp_path: Path) -> None:
+    """More ways than there are names for functions: the last ones' calls stay where they are."""
+
+    def many_ways(x: torch.Tensor) -> list[torch.Tensor]:
+        results = []
+        for _ in range(4):
+            x = x + 1
+            for inverse, counts in ((False, False), (False, True), (True, False), (True, True)):
+                for is_sorted in (False, True):
+                    found = torch.unique(x, is_sorted, inverse, counts)
+                    results.append(found[0] if inverse or counts else found)
+        return results
+
+    x = torch.tensor([3.0, 1.0, 3.0, 2.0])
+    longhand.generate(many_ways, (x,), out=tmp_path, device="cpu")
+    text = (tmp_path / "model.py").read_text()
+    assert text.count("torch.ops.aten._unique2.default(") > 3
+    for own, expected in zip(longhand.load(tmp_path)(x), many_ways(x), strict=True):
+        torch.testing.assert_close(own, expected)
