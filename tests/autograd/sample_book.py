@@ -20,6 +20,7 @@ import torch
 
 __all__ = ["AT_ONCE", "At", "Book", "Job", "Key", "Known", "Place", "lines_of"]
 
+_ENOUGH = 3  # groups that failed, until samples of such an op go alone at once
 AT_ONCE = 24  # samples of a piece of work: a process does one after the other
 
 Job = tuple[str, str, int]  # an op, a dtype, and the place of the first of its samples
@@ -38,10 +39,17 @@ class Known:
     Attributes:
         places: The samples, doors and steps that there are rows of.
         failed: The groups in which not every sample was right.
+        together: The doors and steps in which every sample of some group was right.
     """
 
     places: set[Place] = dataclasses.field(default_factory=set)
     failed: set[GroupPlace] = dataclasses.field(default_factory=set)
+    together: set[tuple[str, bool]] = dataclasses.field(default_factory=set)
+
+    def may_be_right_together(self, door: str, *, train: bool) -> bool:
+        """Whether a group is worth trying: not where several failed and none was right."""
+        n_failed = sum(group[1:] == (door, train) for group in self.failed)
+        return (door, train) in self.together or n_failed < _ENOUGH
 
 
 def lines_of(path: Path) -> Iterator[dict[str, Any]]:
@@ -117,6 +125,7 @@ class Book:
             self.failed.append(row)
             self._known_of(row).failed.add((tuple(row["group"]), row["door"], row["train"]))
         elif "group" in row:
+            self._known_of(row).together.add((row["door"], row["train"]))
             common = {name: value for name, value in row.items() if name not in ("group", "seconds")}
             for number in row["group"]:
                 self._take_sample(common | {"sample": number, "of": len(row["group"])})

@@ -78,19 +78,16 @@ def work(connection: multiprocessing.connection.Connection, settings: Settings) 
         os.dup2(nothing.fileno(), 1)
         os.dup2(nothing.fileno(), 2)
         programs: tuple[tuple[str, str], list[Program]] = (("", ""), [])
-        never_right: set[tuple[str, bool]] = set()
         while (given := connection.recv()) is not None:
             (name, dtype, first), known = given
             if programs[0] != (name, dtype):
                 programs = (name, dtype), _drawn_programs(name, dtype, settings, connection.send)
-                never_right = set()
             made = programs[1]
             is_due = settings.includes((name, dtype, first))
             if is_due:
                 with tempfile.TemporaryDirectory() as kernels:  # of one op: others have others
                     os.environ["XDG_CACHE_HOME"] = kernels
-                    piece = _Piece(name, dtype, known, settings, connection.send, never_right)
-                    piece.judge(made[first : first + AT_ONCE])
+                    _Piece(name, dtype, known, settings, connection.send).judge(made[first : first + AT_ONCE])
             said = {"op": name, "dtype": dtype, "first": first, "finished": is_due, "samples": len(made)}
             connection.send(said | {"drawn": settings.drawn, "megabytes": _megabytes()})
 
@@ -112,7 +109,6 @@ class _Piece:
         known: What needs no judging.
         settings: How it is done.
         tell: Takes what is judged next, and rows.
-        never_right: Doors and steps in which no sample of a whole group was right: the next ones go alone at once.
     """
 
     name: str
@@ -120,7 +116,6 @@ class _Piece:
     known: Known
     settings: Settings
     tell: Callable[[Any], None]
-    never_right: set[tuple[str, bool]] = dataclasses.field(default_factory=set)
 
     def judge(self, programs: Sequence[Program]) -> None:
         """Through both doors, in training where anything carries gradients, and in inference."""
@@ -132,25 +127,18 @@ class _Piece:
                     self._judge_step(runs, door, train)
 
     def _judge_step(self, runs: Sequence[EagerRuns], door: Door, train: bool) -> None:
-        n_right = 0
-
         def alone(one: EagerRuns) -> bool:
-            nonlocal n_right
             at = (one.program.number, door.name, train)
             self.tell(at)
             row = self._alone(one, at)
             self.tell(row)
-            is_right = bool(row["outcome"] == Outcome.RIGHT.name)
-            n_right += is_right
-            return is_right
+            return bool(row["outcome"] == Outcome.RIGHT.name)
 
         def together(group: Sequence[EagerRuns]) -> GroupVerdict:
-            nonlocal n_right
             at = (_numbers(group), door.name, train)
             self.tell(at)
             verdict, row = self._together(group, at)
             self.tell(row)
-            n_right += verdict.is_right * len(group)
             return verdict
 
         def has_failed(group: Sequence[EagerRuns]) -> bool:
@@ -158,21 +146,18 @@ class _Piece:
 
         judges = Judges(together, alone, has_failed)
         due = [one for one in runs if (one.program.number, door.name, train) not in self.known.places]
+        pays = self.settings.group > 1 and self.known.may_be_right_together(door.name, train=train)
         grouped = []
         for one in due:
             self.tell((one.program.number, door.name, train))  # eager may be what ends the process
             with _step_of_eager(train):
-                is_grouped = self.settings.group > 1 and may_be_grouped(one)
-                is_grouped = is_grouped and (door.name, train) not in self.never_right
+                is_grouped = pays and may_be_grouped(one)
             if is_grouped:
                 grouped.append(one)
             else:
                 alone(one)
         for first in range(0, len(grouped), self.settings.group):
-            n_right = 0
             settle(grouped[first : first + self.settings.group], judges)
-            if not n_right:
-                self.never_right.add((door.name, train))
 
     def _alone(self, runs: EagerRuns, at: Place) -> dict[str, Any]:
         case = Case(runs.program, Door[at[1]], at[2])

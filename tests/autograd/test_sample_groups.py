@@ -16,7 +16,7 @@ import torch
 from longhand.errors import CaptureError
 from tests.autograd import op_sweep, sample_groups
 from tests.autograd.eager_runs import EagerRuns
-from tests.autograd.every_sample import odd_groups
+from tests.autograd.every_sample import odd_groups, raised_groups
 from tests.autograd.op_programs import Program, every_program
 from tests.autograd.op_sweep import Case, Door, Outcome
 from tests.autograd.sample_book import Book, Key
@@ -137,6 +137,34 @@ def test_groups_that_failed_are_halved_at_once_and_told_of_where_each_sample_is_
     assert not odd_groups(book)
     book.add(common | {"outcome": "RIGHT", "words": ""})
     assert odd_groups(book) == ["- add float32 [0, 1], compile inference: not as one"]
+
+
+def test_an_error_of_no_words_of_ours_counts_though_each_sample_is_right(tmp_path, monkeypatch):
+    def raising(case: Case, folder: Path, reasons: list[str]) -> Callable[..., Any]:
+        raise StopIteration if isinstance(case.program, Group) else CaptureError("refused")
+
+    monkeypatch.setattr(sample_groups, "through", raising)
+    verdict = judged_together(runs_of(2), Door.GENERATE)
+    assert verdict.has_raised and not verdict.is_right
+    book = Book(tmp_path / "book", [None, 0])
+    common = {"op": "add", "dtype": "float32", "group": [0, 1], "door": "GENERATE", "train": False}
+    book.add(common | {"failed": "refused"})
+    assert not raised_groups(book)
+    book.add(common | {"failed": verdict.words, "raised": True})
+    book.add(common | {"outcome": "RIGHT", "words": ""})
+    assert [row["failed"] for row in raised_groups(book)] == [verdict.words]
+
+
+def test_groups_are_not_tried_where_several_failed_and_none_was_right(tmp_path):
+    book = Book(tmp_path / "book", [None, 0])
+    job, common = ("add", "float32", 0), {"op": "add", "dtype": "float32", "door": "COMPILE", "train": True}
+    for number in range(3):
+        assert book.known(job).may_be_right_together("COMPILE", train=True)
+        book.add(common | {"group": [number, number + 1], "failed": "it runs in eager"})
+    assert not book.known(job).may_be_right_together("COMPILE", train=True)
+    assert book.known(job).may_be_right_together("COMPILE", train=False)
+    book.add(common | {"group": [7, 8], "outcome": "RIGHT", "words": ""})
+    assert book.known(job).may_be_right_together("COMPILE", train=True)
 
 
 @pytest.mark.parametrize("door", list(Door))
