@@ -244,6 +244,12 @@ def _steps(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) 
     return rewriter.keep(target, args, kwargs, eager)
 
 
+def _bernoulli(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """On a CPU, probabilities in float64 are compared with numbers of 53 bits, of which torch's decomposition draws 24."""
+    is_whole = target is aten.bernoulli.default and eager.dtype is torch.float64 and eager.device.type == "cpu"
+    return rewriter.keep(target, args, kwargs, eager) if is_whole else NotImplemented
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ALIAS_IDENTITIES, _identity),
     **dict.fromkeys(FRESH_IDENTITIES, _fresh_identity),
@@ -263,6 +269,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(["add", "sub", "mul", "div", "pow"], _arithmetic_identity),
     **dict.fromkeys(["_conj", "conj", "_conj_physical", "conj_physical"], _conjugate),
     **dict.fromkeys(["addcmul", "addcdiv"], _add_product),
+    "bernoulli": _bernoulli,
     "lerp": _lerp,
     "hardsigmoid_backward": _hardsigmoid_backward,
     "linspace": _steps,

@@ -40,6 +40,21 @@ def test_in_float32_it_has():
     assert not verdict([-INF], [NAN], [110.0], torch.float32)
 
 
+def test_who_does_not_overflow_is_right_to_a_few_units():
+    def of_half(found):
+        return verdict([found, 2.0], [INF, 2.0], [-58881.4, 2.0], torch.float16)
+
+    assert of_half(-58944.0)
+    assert not of_half(-58400.0)
+    assert not of_half(58880.0)
+
+
+def test_a_power_that_only_16_bits_have_is_eagers():
+    assert verdict([0.5, 1.0], [0.5, 1.0], [NAN, 1.0])
+    assert not verdict([0.7, 1.0], [0.5, 1.0], [NAN, 1.0])
+    assert not verdict([0.7, 1.0], [NAN, 1.0], [NAN, 1.0])
+
+
 def test_eagers_error_is_the_largest_of_several_draws():
     assert not verdict([15.375], [15.5], [15.5553])
     assert verdict([15.375], [15.5], [15.5553], error=0.12)
