@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
+
 from longhand.emit.text.kernel_head import room_beside
 from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.names.words import listed
@@ -34,3 +37,20 @@ def places_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> st
     told += ", in part" * is_accessed_in_part(plan, pointer)
     is_short = len(told) <= room_beside(names, pointer)
     return told if along and is_short else f"{done} at computed places"
+
+
+def with_aliases(comment: str, aliases: Sequence[str], room: int, width: int) -> tuple[str, tuple[str, ...]]:
+    """The comment behind a pointer with the tensors that it may be; where it is too long then, these as lines above.
+
+    Args:
+        comment: What is said of it otherwise.
+        aliases: What else it may be.
+        room: How many characters there are behind it.
+        width: How many a line above has.
+    """
+    if not aliases:
+        return comment, ()
+    said = f"may be {' or '.join(aliases)}"
+    if len(comment) + len("; ") + len(said) <= room:
+        return f"{comment}; {said}", ()
+    return comment, tuple(textwrap.wrap(f"{said}:", width, break_long_words=False))
