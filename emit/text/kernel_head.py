@@ -284,7 +284,8 @@ def traffic_line(
     writes = " and ".join([*([f"writes {written} once"] if written else []), *([added] if adds else [])])
     if fills_padding(kernel):
         return f"Writes the padding of {written} once, and nothing else"
-    reads = KernelReads(kernel, launch.sizes, [buffers[buffer].shape for buffer in launch.buffers])
+    shapes = [buffers[buffer].shape for buffer in launch.buffers]
+    reads = KernelReads(kernel, launch.sizes, shapes, launch.scalars)
     loaded = dict.fromkeys(value.buffer for value in kernel.body if isinstance(value, Load))
     kept = [buffer for buffer in loaded if reads.stays_in_cache(buffer)]
     picked = [buffer for buffer in loaded if reads.is_picked(buffer)]
@@ -293,8 +294,10 @@ def traffic_line(
     rest = [buffer for buffer in rest if buffer not in for_each]
     again = [buffer for buffer in rest if reads.is_repeated(buffer)]
     once = [buffer for buffer in rest if buffer not in again]
-    told = told_tensors(once, kernel, names)
-    parts = [f"{told} once{_picked(once, reads, pointers)}"] if once else []
+    cut = [buffer for buffer in once if reads.takes_part(buffer) and len(once) <= _MOST_LISTED]
+    whole = [buffer for buffer in once if buffer not in cut]
+    parts = [f"{told_tensors(whole, kernel, names)} once{_picked(whole, reads, pointers)}"] if whole else []
+    parts += [f"part of {listed(pointers[buffer] for buffer in cut)} once"] if cut else []
     if again:
         parts.append(f"{told_tensors(again, kernel, names)} once from memory and again from the cache")
     parts += _for_each(for_each, reads, names)
