@@ -247,9 +247,10 @@ def _part_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer, sizes:
         text += " of a tensor that may be larger"
     if begin is None:
         return text
-    told = f"{text}, from {names.ints[begin]} on"
     # A shape alone would say that it is the whole tensor, and calls are held to that.
-    return told if len(told) <= room else f"{text}, from its offset on"
+    shortest = f"{'by strides, ' * part.is_strided}from its offset on"
+    all_told = (f"{text}, from {names.ints[begin]} on", f"{text}, from its offset on", shortest)
+    return next((told for told in all_told if len(told) <= room), shortest)
 
 
 def room_beside(names: KernelNames, pointer: Pointer) -> int:

@@ -169,10 +169,19 @@ def test_a_group_norm_that_is_written_out_for_its_derivative_is_called_one(tmp_p
     """Its seven operations were only listed, so that the kernel had a name of the module around it."""
     given = torch.randn(2, 8, 6, 6), torch.randn(2, 16, 6, 6)
     longhand.generate(
-        GroupNormed().train(), given, out=tmp_path / "unit", train=True, device="cuda", arch="sm_90", run=False
+        GroupNormed().train(),
+        given,
+        out=tmp_path / "unit",
+        train=True,
+        device="cuda",
+        arch="sm_90",
+        run=False,
     )
     kernels = {path.stem for path in (tmp_path / "unit" / "kernels").glob("*.py")}
     forward = {kernel for kernel in kernels if "group_norm" in kernel and not kernel.startswith("d_")}
     assert any(kernel.startswith("add_and_group_norm") for kernel in forward), kernels
     assert any("cat" in kernel for kernel in forward), kernels
+    for kernel in forward:
+        text = (tmp_path / "unit" / "kernels" / f"{kernel}.py").read_text()
+        assert "weight_ptr,  # float32 (n_groups, n_channels)" in text and "group = row % n_groups" in text
     assert not any("group_normed" in kernel or "var_mean" in kernel for kernel in kernels), kernels
