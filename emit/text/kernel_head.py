@@ -15,6 +15,7 @@ from longhand.capture.graph import Role
 from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text, scale_text
 from longhand.emit.text.formula import title_of
+from longhand.emit.text.textbook import is_softmax_of_one
 from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Store, Value
 from longhand.schedule.named_plan import (
     BufferNamer,
@@ -41,6 +42,7 @@ _MOST_LISTED = 4  # tensors of any kind; of more, those of one kind are counted
 _FEWEST_COUNTED = 3  # of one kind
 _MOST_PLAIN = 6  # whose kind says nothing
 _LARGEST_BARE = 9
+_OF_ONE = "A softmax over one element is 1; it is NaN where that is infinite or NaN."
 _COMMENT = 88  # characters for a pointer and where its elements lie, beside ``_ptr,  # float32, ``
 _ELEMENT = {Region.WHOLE: "one element", Region.FIRST: "the first element"}
 _SHAPE = {Region.WHOLE: "{}", Region.IN_MEMORY: "{} in memory", Region.FIRST: "the first {}"}
@@ -174,7 +176,8 @@ def _notes(
     """Why longhand added the operation, if it did; what is read and written how often."""
     remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)
     line = traffic_line(kernel, launch, plan.buffers, names)
-    return (*(remark for remark in remarks if remark), f"{line}.")
+    of_one = [_OF_ONE] if is_softmax_of_one(kernel.body) else []
+    return (*of_one, *(remark for remark in remarks if remark), f"{line}.")
 
 
 _INDENT = "    "
