@@ -23,7 +23,7 @@ from longhand.emit.cpp.operators import ROUNDED_TO, TORCH_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
 from longhand.emit.text.kernel_head import head_lines, shape_comment
-from longhand.emit.text.places import places_comment, with_aliases
+from longhand.emit.text.places import lines_above, places_comment
 from longhand.emit.text.quoting import cpp_comment
 from longhand.schedule.named_plan import KernelNames, in_plain_loops
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
@@ -222,5 +222,8 @@ def _pointer_parameter(
     is_result = pointer.access is not Access.READ
     others = [names.pointers[other] for other in pointer.may_alias if is_result]
     room = LINE_LENGTH - _INDENT - widest - len(",  // ")
-    comment, above = with_aliases(comment, others, room, LINE_LENGTH - _INDENT - len("// "))
+    told = f"{comment}; may be {' or '.join(others)}" if others else comment
+    if len(told) <= room:
+        return CppParameter(_declaration(pointer, names, printer), told)
+    above = lines_above(others, LINE_LENGTH - _INDENT - len("// "))
     return CppParameter(_declaration(pointer, names, printer), comment, above)

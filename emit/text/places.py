@@ -39,18 +39,12 @@ def places_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> st
     return told if along and is_short else f"{done} at computed places"
 
 
-def with_aliases(comment: str, aliases: Sequence[str], room: int, width: int) -> tuple[str, tuple[str, ...]]:
-    """The comment behind a pointer with the tensors that it may be; where it is too long then, these as lines above.
+def lines_above(aliases: Sequence[str], width: int) -> tuple[str, ...]:
+    """The lines above a pointer that say what tensors it may be, where that does not fit behind it.
 
     Args:
-        comment: What is said of it otherwise.
-        aliases: What else it may be.
-        room: How many characters there are behind it.
-        width: How many a line above has.
+        aliases: Their words; none: nothing is said.
+        width: How many characters a line has.
     """
-    if not aliases:
-        return comment, ()
-    said = f"may be {' or '.join(aliases)}"
-    if len(comment) + len("; ") + len(said) <= room:
-        return f"{comment}; {said}", ()
-    return comment, tuple(textwrap.wrap(f"{said}:", width, break_long_words=False))
+    said = f"may be {' or '.join(aliases)}:"
+    return tuple(textwrap.wrap(said, width, break_long_words=False)) if aliases else ()

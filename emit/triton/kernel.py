@@ -21,7 +21,7 @@ from jinja2.nativetypes import NativeCodeGenerator
 
 from longhand.emit.text.expression import Text, compose, joined, literal_text, outside, scale_text, word
 from longhand.emit.text.kernel_head import head_lines, is_whole_shape, shape_comment
-from longhand.emit.text.places import places_comment, with_aliases
+from longhand.emit.text.places import lines_above, places_comment
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference
 from longhand.emit.triton import schedules
@@ -314,7 +314,10 @@ def _pointer_comments(pointer: Pointer, plan: KernelPlan, names: KernelNames) ->
     is_result = pointer.access is not Access.READ
     aliases = [pointer_word(names.pointers[alias]) for alias in pointer.may_alias if is_result]
     room = _WIDTH - _INDENT - len(f"{pointer_word(names.pointers[pointer.name])},  # ")
-    return with_aliases(words, aliases, room, _WIDTH - _INDENT - len("# "))
+    told = f"{words}; may be {' or '.join(aliases)}" if aliases else words
+    if len(told) <= room:
+        return told, ()
+    return words, lines_above(aliases, _WIDTH - _INDENT - len("# "))
 
 
 def _list_comment(pointer: Pointer, names: KernelNames) -> str:

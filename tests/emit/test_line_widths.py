@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import longhand
-from longhand.emit.text.places import with_aliases
+from longhand.emit.text.places import lines_above
 
 WIDEST = 110
 
@@ -55,7 +55,7 @@ def test_what_a_result_may_be_is_told_above_it_where_the_line_were_too_long(
     assert any(re.search(r"^    (#|//) may be \w+:\n    \S.*states", text, re.M) for text in texts)
 
 
-def test_what_fits_stays_behind_the_tensor() -> None:
-    assert with_aliases("(n_rows,)", ["x", "y"], room=24, width=80) == ("(n_rows,); may be x or y", ())
-    assert with_aliases("(n_rows,)", ["x", "y"], room=23, width=80) == ("(n_rows,)", ("may be x or y:",))
-    assert with_aliases("(n_rows,)", [], room=0, width=80) == ("(n_rows,)", ())
+def test_long_words_are_told_in_several_lines() -> None:
+    assert lines_above(["x", "y"], 80) == ("may be x or y:",)
+    assert lines_above(["hidden_states", "residual"], 24) == ("may be hidden_states or", "residual:")
+    assert lines_above([], 80) == ()
